@@ -1,0 +1,75 @@
+# Every target sets up what it needs. The set-up is stamped, so it runs again only when its inputs change.
+
+PYTHON ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+SEEDS ?= 200
+
+BIN := .venv/bin
+CODE := $(wildcard src tests bench examples scripts)
+# Asking for another PYTHON= asks for another stamp, and so for a new environment.
+READY := .venv/.ready$(if $(PYTHON),-$(subst /,_,$(PYTHON)))
+
+.DEFAULT_GOAL := help
+.PHONY: help up test check demo bench sim fmt clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo '  Variables: PYTHON=python3.12  PYTEST_ARGS="-k retry -n 0"  BENCH_ARGS=...  SEEDS=1000'
+
+up: $(READY) ## start rota with the example tasks (stop with Ctrl-C)
+	@echo 'rota starts. In a second terminal, try:'
+	@echo '  $(BIN)/rota run -- echo hello'
+	@echo "  $(BIN)/rota submit hello '{\"name\": \"you\"}'"
+	@echo '  $(BIN)/rota job list'
+	@echo 'Stop with Ctrl-C.'
+	@$(BIN)/rota up --app examples.hello:app
+
+test: $(READY) ## run the tests, a process per core (PYTEST_ARGS=...)
+	$(BIN)/pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+check: $(READY) ## lint, formatting, types, import layers, hygiene
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python scripts/hygiene.py
+
+demo: $(READY) ## watch the life of a few jobs
+	@$(BIN)/python examples/demo.py
+
+bench: $(READY) ## measure the speed (BENCH_ARGS=...)
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+sim: $(READY) ## run the whole system in simulated time (SEEDS=...)
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+fmt: $(READY) ## sort imports, apply safe fixes, format
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+clean: ## remove the environment, caches and builds
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A candidate must run, not just exist: shims of version managers stand on PATH and fail when called.
+PROBE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+# --clear takes the old stamps away first and the new ones are set last, so an interrupted set-up starts anew.
+# -qq still shows errors. Byte code is left to the first import: that saves a third of the time.
+$(READY): pyproject.toml constraints.txt
+	@found=; for name in $(or $(PYTHON),python3.13 python3.12 python3.11 python3); do \
+	    IFS=:; for folder in $$PATH; do \
+	        case $$name in */*) python=$$name ;; *) python=$$folder/$$name ;; esac; \
+	        if [ -x "$$python" ] && "$$python" -c '$(PROBE)' 2>/dev/null; then found=$$python; break 2; fi; \
+	    done; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo 'rota needs Python 3.11 or newer with venv; $(or $(PYTHON),PATH) offers none. Try: make PYTHON=/path/to/python3' >&2; \
+	    exit 1; \
+	fi; \
+	echo "Setting up .venv with $$("$$found" --version), once; this takes some twenty seconds." && \
+	"$$found" -m venv --clear .venv && \
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --no-compile -c constraints.txt -e '.[dev]' && \
+	touch .venv/.ready $@

@@ -1,0 +1,87 @@
+"""Takes the measurements and shows them. A missed goal is shown too, but is no error: this is not a test."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from bench import claims, quiet, throughput
+from bench.figure import QUICK, Figure, Measure, Size
+
+MEASURES: dict[str, Measure] = {
+    "submit": throughput.submit_many,
+    "drain": throughput.drain,
+    "drain-default": throughput.drain_by_default,
+    "claim": claims.claim,
+    "idle": quiet.idle,
+    "latency": quiet.latency,
+}
+
+
+def main() -> None:
+    given = _arguments()
+    size = QUICK if given.quick else Size()
+    if given.runs:
+        size = msgspec.structs.replace(size, runs=given.runs)
+    figures: list[Figure] = []
+    if not given.json:
+        print(_machine())
+    for figure in _measure(given.only or list(MEASURES), size, given.dir):
+        figures.append(figure)
+        if not given.json:
+            print(_line(figure), flush=True)
+    if given.json:
+        shown = [{**msgspec.to_builtins(figure), "met": figure.met} for figure in figures]
+        print(msgspec.json.encode({"machine": _machine(), "figures": shown}).decode())
+    missed = [figure.name for figure in figures if figure.met is False]
+    text = "\n".join(f"GOAL MISSED: {name}" for name in missed) or "all goals are met"
+    print(text, file=sys.stderr if given.json else sys.stdout)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("only", nargs="*", choices=[[], *MEASURES], help="what to measure; everything unless named")
+    parser.add_argument("--quick", action="store_true", help="small and once: shows that it works, not how fast")
+    parser.add_argument("--runs", type=int, help="how often rota and the floor take turns (5)")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--dir", type=Path, help="where the stores are made: their disk is measured too (a temporary folder)"
+    )
+    return parser.parse_args()
+
+
+def _measure(names: list[str], size: Size, parent: Path | None) -> Iterator[Figure]:
+    for name in names:
+        folder = Path(tempfile.mkdtemp(prefix="rota-bench-", dir=parent))
+        try:
+            yield from MEASURES[name](folder, size)
+        finally:
+            shutil.rmtree(folder)
+
+
+def _machine() -> str:
+    busy = os.getloadavg()[0]
+    return (
+        f"{os.cpu_count()} cores, load {busy:.1f}, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
+    )
+
+
+def _line(figure: Figure) -> str:
+    verdict = {True: "ok", False: "MISSED", None: ""}[figure.met]
+    made_of = " against ".join(part for part in (figure.ours, figure.other) if part)
+    value = f"{figure.value:.2f} {figure.unit}"
+    return f"{figure.name:55} {value:>10}  {figure.goal:10} {verdict:6}  {made_of}".rstrip()
+
+
+if __name__ == "__main__":
+    main()

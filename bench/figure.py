@@ -1,0 +1,59 @@
+"""A figure, its goal, and how much is done to get it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+
+class Size(msgspec.Struct, frozen=True):
+    """How much of everything."""
+
+    runs: int = 5
+    jobs: int = 20_000
+    waiting: int = 1_000_000
+    claims: int = 200
+    idle: float = 30.0  # seconds
+    submissions: int = 500
+
+
+QUICK = Size(runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, submissions=50)
+
+
+class Figure(msgspec.Struct, frozen=True):
+    name: str
+    value: float
+    unit: str
+    least: float | None = None  # the goal, if there is one: at least that much,
+    most: float | None = None  # or at most
+    ours: str = ""  # what the value is made of
+    other: str = ""
+    runs: list[float] = []  # the value of each run, if there were several
+
+    @property
+    def met(self) -> bool | None:
+        if self.least is not None:
+            return self.value >= self.least
+        return None if self.most is None else self.value <= self.most
+
+    @property
+    def goal(self) -> str:
+        if self.least is not None:
+            return f">= {self.least:g} {self.unit}"
+        return "" if self.most is None else f"<= {self.most:g} {self.unit}"
+
+
+Measure = Callable[[Path, Size], Iterator[Figure]]
+
+
+def against_floor(name: str, ours: Sequence[float], floor: Sequence[float], least: float | None) -> Figure:
+    """Rates as a share of the floor's. Runs next to each other are compared with each other: the machine may be
+    busier in the next minute."""
+    ratios = [one / other for one, other in zip(ours, floor, strict=True)]
+    return Figure(
+        name, statistics.median(ratios), "x", least=least, runs=ratios,
+        ours=f"{statistics.median(ours):,.0f}/s", other=f"{statistics.median(floor):,.0f}/s",
+    )  # fmt: skip

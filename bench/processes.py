@@ -1,0 +1,106 @@
+"""Real processes: started, looked at from outside, stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 300.0
+POLL = 0.02
+
+
+def seconds_of(module: str, *arguments: object, store: Path) -> float:
+    """Runs a module of the bench to its end; returns the number it prints."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, env=_environment(store), cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    return float(done.stdout)
+
+
+@contextmanager
+def node(store: Path, slots: int | None = None) -> Iterator[int]:
+    """`rota up` with the tasks of the bench; gives its pid once it has joined. Stops it in the end."""
+    queues = [] if slots is None else ["--queues", f"default:{slots}"]
+    command = [sys.executable, "-m", "rota.cli.main", "up", "--app", "bench.load:app", *queues]
+    log = store.with_suffix(".log")
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, env=_environment(store), cwd=ROOT, stderr=stderr)
+
+    def joined() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"rota up has ended:\n{log.read_text()}")
+        return bool(ask(store, "SELECT count(*) FROM nodes WHERE state = 'live'"))
+
+    try:
+        until(joined)
+        yield process.pid
+        process.send_signal(signal.SIGTERM)
+        if process.wait(PATIENCE):
+            raise RuntimeError(f"rota up has failed:\n{log.read_text()}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _environment(store: Path) -> dict[str, str]:
+    """Ours, less what may be set for rota here: the figures are those of the defaults."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
+    return ours | {"ROTA_STORE": f"sqlite:///{store}"}
+
+
+def ask(store: Path, query: str) -> int:
+    """One number out of a store; 0 as long as there is none."""
+    try:
+        return int(rows(store, query)[0][0] or 0)
+    except (apsw.CantOpenError, apsw.SQLError, apsw.BusyError):  # nobody has made the tables yet, or somebody is at it
+        return 0
+
+
+def rows(store: Path, query: str) -> list[tuple[Any, ...]]:
+    connection = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {PATIENCE:g} s: {condition.__qualname__}")
+        time.sleep(POLL)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    found = [pid]
+    for one in found:
+        for task in Path(f"/proc/{one}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """What they have used so far, in user and in kernel mode."""
+    ticks = 0
+    for pid in pids:
+        # The name of the program stands in brackets and may hold blanks; the fields count from behind it.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def pss_bytes(pid: int) -> int:
+    """Its memory; what it shares with others counts by its share."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))

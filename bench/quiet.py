@@ -1,0 +1,41 @@
+"""What a node costs while it has nothing to do, and how fast it is on its feet when something comes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import processes
+from bench.figure import Figure, Size
+from bench.throughput import waiting
+
+# What comes with the start is not idleness.
+SETTLING = 2.0
+
+
+def idle(folder: Path, size: Size) -> Iterator[Figure]:
+    with processes.node(folder / "idle.db") as pid:
+        time.sleep(SETTLING)
+        family = processes.family(pid)
+        before, begun = processes.cpu_seconds(family), time.perf_counter()
+        time.sleep(size.idle)
+        share = (processes.cpu_seconds(family) - before) / (time.perf_counter() - begun)
+        node, *keeper = (processes.pss_bytes(one) / 1e6 for one in family)
+    yield Figure(f"idle rota up, part of a core over {size.idle:g} s", share * 100, "%", most=1.0)
+    parts = f"node {node:.1f}, keeper {sum(keeper):.1f}"
+    yield Figure("idle rota up, PSS of its processes", node + sum(keeper), "MB", most=80.0, ours=parts)
+
+
+def latency(folder: Path, size: Size) -> Iterator[Figure]:
+    """The submitter is a process of its own; each job says how long ago it was ordered when it starts."""
+    store = folder / "latency.db"
+    with processes.node(store):
+        submitting = processes.seconds_of("bench.load", "trickle", size.submissions, store=store) / size.submissions
+        processes.until(lambda: not waiting(store))
+    took = sorted(float(result) * 1000 for (result,) in processes.rows(store, "SELECT result FROM attempts"))
+    name = f"submit() to start of function, idle, {len(took)} times"
+    mean = f"submit() itself {submitting * 1000:.1f} ms"
+    yield Figure(f"{name}: p50", statistics.median(took), "ms", most=5.0, ours=mean)
+    yield Figure(f"{name}: p99", took[len(took) * 99 // 100], "ms", most=25.0, ours=f"slowest {took[-1]:.1f} ms")

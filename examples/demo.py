@@ -1,0 +1,125 @@
+"""A short tour: jobs that run, are retried, delayed, cancelled and recovered, on a throwaway store.
+
+It starts two real nodes, kills one of them with -9, and shows what became of everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import rota
+
+app = rota.App()
+
+
+@app.task
+async def hello(name: str) -> str:
+    return f"hello, {name}"
+
+
+@app.task(retry=rota.Retry(3, backoff="300ms"))
+def flaky(ctx: rota.Context) -> str:
+    if ctx.attempt < 3:
+        raise ConnectionError("no answer")
+    return f"worked at attempt {ctx.attempt}"
+
+
+@app.task(retry=0)
+async def hopeless() -> None:
+    raise rota.Fatal("this can't work")
+
+
+@app.task
+async def long_work(seconds: float, ctx: rota.Context) -> str:
+    await asyncio.sleep(seconds)
+    return f"done at attempt {ctx.attempt}, fence {ctx.fence}"
+
+
+def say(text: str) -> None:
+    print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}", flush=True)
+
+
+async def start_node(name: str) -> subprocess.Popen[bytes]:
+    """A node in a process of its own, and back when it is up."""
+    command = [sys.executable, "-m", "rota", "up", "--app", "demo:app", "--node", name, "--quiet"]
+    process = subprocess.Popen(command, cwd=Path(__file__).parent)
+    store = (await app.client()).store
+    for _ in range(200):
+        if any(node.id == name for node in await store.nodes(app.who)):
+            return process
+        await asyncio.sleep(0.05)
+    raise SystemExit(f"node {name} did not come up")
+
+
+async def show(job: rota.Job) -> None:
+    info = await job.wait(15)
+    outcome = f"result {info.result!r}" if info.state == "succeeded" else f"reason {info.reason!r}"
+    tries = ", ".join(f"{a.outcome} on {a.node}" for a in info.attempts) or "never started"
+    print(f"  {info.task:10} {info.state:10} {outcome}  [{tries}]")
+
+
+async def tour() -> None:
+    first, second = await start_node("anna"), await start_node("bert")
+    nodes = {"anna": first, "bert": second}
+    try:
+        say("1. Functions and commands run, and give back results and output")
+        job = await hello.submit(name="you")
+        command = await app.submit_command(["sh", "-c", "echo this is job $ROTA_JOB, attempt $ROTA_ATTEMPT"])
+        await show(job)
+        await show(command)
+        print("  it said:", (await command.logs()).strip())
+
+        say("2. What fails is tried again, with back-off; what can't work becomes a dead letter")
+        jobs = [await flaky.submit(), await hopeless.submit()]
+        for job in jobs:
+            await show(job)
+
+        say("3. A delayed job starts on time")
+        job = await hello.submit(name="later", delay="1500ms")
+        info = await job.wait(15)
+        late = ((info.started_at or 0) - info.run_at) / 1000
+        print(f"  it started {late:.1f} ms after its time")
+
+        say("4. Waiting and running jobs can be cancelled")
+        waiting, running = await hello.submit(name="never", delay="1h"), await app.submit_command(["sleep", "1000"])
+        while (await running.info()).state != "running":
+            await asyncio.sleep(0.01)
+        for job in (waiting, running):
+            await job.cancel("not needed any more")
+            await show(job)
+
+        say("5. A node is killed with -9 in the middle of its work; the other one takes over")
+        job = await long_work.submit(seconds=1.0)
+        while (holder := (await job.info()).node) is None:
+            await asyncio.sleep(0.01)
+        nodes[holder].kill()
+        killed = time.monotonic()
+        print(f"  killed {holder}")
+        await show(job)
+        print(f"  recovered {time.monotonic() - killed:.1f} s after the kill, the second attempt's own second included")
+    finally:
+        say("The nodes stop: running work is finished or handed back")
+        for process in nodes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in nodes.values():
+            process.wait(30)
+        await app.close()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="rota-demo-") as folder:
+        os.environ["ROTA_STORE"] = f"sqlite:///{folder}/rota.db"
+        app.configure(store=os.environ["ROTA_STORE"])
+        asyncio.run(tour())
+    print("\nThat was all. `make up` starts a node of your own.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""rota: a distributed job scheduler. `App`, `@app.task`, `.submit()`; see README.md."""
+
+from __future__ import annotations
+
+import typing
+
+__version__ = "0.1.0"
+
+if typing.TYPE_CHECKING:
+    from rota.app import App as App
+    from rota.errors import Cancel as Cancel
+    from rota.errors import Fatal as Fatal
+    from rota.errors import RetryAfter as RetryAfter
+    from rota.errors import RotaError as RotaError
+    from rota.errors import Snooze as Snooze
+    from rota.job import Job as Job
+    from rota.model.retry import Retry as Retry
+    from rota.tasks import Task as Task
+    from rota.work.context import Context as Context
+
+# Loaded when first used: `rota --help` and programs that only submit must not wait for what they don't need.
+_HOMES = {
+    "App": "rota.app",
+    "Cancel": "rota.errors",
+    "Context": "rota.work.context",
+    "Fatal": "rota.errors",
+    "Job": "rota.job",
+    "Retry": "rota.model.retry",
+    "RetryAfter": "rota.errors",
+    "RotaError": "rota.errors",
+    "Snooze": "rota.errors",
+    "Task": "rota.tasks",
+}
+__all__ = ["App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Snooze", "Task"]
+
+
+def __getattr__(name: str) -> typing.Any:
+    import importlib
+
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'rota' has no attribute {name!r}")

@@ -1,0 +1,268 @@
+"""`App`: a user's tasks, the client that orders them, and the one place where concrete parts are put together."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar, overload
+
+from rota import config
+from rota.client import Client
+from rota.clock import Chance, Clock, SystemClock
+from rota.errors import InvalidInput, SchemaMissing
+from rota.job import Job
+from rota.model.job import NewJob, Spec
+from rota.model.principal import Principal
+from rota.model.retry import Retry
+from rota.node import Node
+from rota.options import Options, read_options
+from rota.store.base import Store, TaskInfo
+from rota.store.sqlite import SqliteStore
+from rota.tasks import Task
+from rota.telemetry.events import Bus
+from rota.work.catalogue import Catalogue, TaskDef, check_arguments
+from rota.work.crew import MakeCrew, ProcessCrew
+
+T = TypeVar("T")
+
+
+class App:
+    """`App()` reads ROTA_STORE and the other settings; arguments win over them. Nothing is opened before it is
+    needed."""
+
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        inline: bool = False,
+        **settings: Any,
+    ) -> None:
+        self._given = {"store": store, **settings}
+        self.settings = config.load(self._given)
+        self.clock: Clock = clock or SystemClock()
+        self.chance = chance or Chance()
+        self.bus = Bus()
+        self.catalogue = Catalogue()
+        self.who = Principal(self.settings.user)
+        self._inline = inline
+        self._client: Client | None = None
+        self._opening = threading.Lock()
+        self._portal: _Portal | None = None
+
+    def configure(self, **settings: Any) -> None:
+        """Settings over those the app was made with (None: not given); only before anything is opened."""
+        if self._client is not None:
+            raise InvalidInput("configure", "after the store was opened", "a call before the first order")
+        self._given |= {name: value for name, value in settings.items() if value is not None}
+        self.settings = config.load(self._given)
+        self.who = Principal(self.settings.user)
+
+    @contextmanager
+    def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
+        """For tests: the same tasks on other parts for a while, with store calls inline. See `rota.testing`."""
+        saved = self.__dict__.copy()
+        self.clock, self.chance, self.bus, self._inline, self._client = clock, chance, Bus(), True, None
+        self._given = {}
+        self.settings = config.load(settings, environment={})
+        self.who = Principal(self.settings.user)
+        try:
+            yield
+        finally:
+            self.__dict__.clear()
+            self.__dict__.update(saved)
+
+    # -- tasks -------------------------------------------------------------------------------------------------------
+    @overload
+    def task(self, function: Callable[..., Any], /) -> Task: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        retry: Retry | int | None = None,
+        timeout: str | float | timedelta | None = None,
+    ) -> Callable[[Callable[..., Any]], Task]: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Makes a function a task: `@app.task` or `@app.task(queue="mail", ...)`. It is named like the function."""
+        name = options.pop("name", None)
+        if function is not None:
+            return self._add(function, name, options)
+        return lambda decorated: self._add(decorated, name, options)
+
+    def _add(self, function: Callable[..., Any], name: str | None, options: Mapping[str, Any]) -> Task:
+        if not callable(function):
+            raise InvalidInput("task", function, "a function")
+        chosen = name or getattr(function, "__name__", "")
+        if not chosen or len(chosen) > 200 or not chosen.isprintable():
+            raise InvalidInput("task name", chosen, "a name of up to 200 printable characters")
+        defaults = read_options(Options(), options, allowed=("queue", "priority", "retry", "timeout"))
+
+        def info(**signature: Any) -> TaskInfo:
+            return TaskInfo(
+                queue=defaults.queue,
+                priority=defaults.priority,
+                retry=defaults.retry,
+                timeout=defaults.timeout,
+                **signature,
+            )
+
+        definition = TaskDef(function, info, chosen)
+        self.catalogue.add(definition)
+        return Task(self, definition, defaults)
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+    async def submit_command(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        fatal_exit_codes: Sequence[int] = (),
+        name: str | None = None,
+        **options: Any,
+    ) -> Job:
+        """Orders a command: a list of arguments, never a shell line."""
+        spec = Spec.command(argv, cwd, env, fatal_exit_codes)
+        if len(spec.body) > self.settings.max_args:
+            check_arguments({"": spec.body}, self.settings.max_args, "command")
+        task = name or argv[0].rsplit("/", 1)[-1] or argv[0]
+        return (await self.submit_orders(spec, task, ["{}"], read_options(Options(), options)))[0]
+
+    def submit_command_sync(self, argv: Sequence[str], **options: Any) -> Job:
+        return self.sync(self.submit_command(argv, **options))
+
+    async def submit_named(self, info: TaskInfo, arguments: Mapping[str, Any], **options: Any) -> Job:
+        """Orders a function that is known by its description only, as the command line does."""
+        body = check_arguments(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
+        _check_names(info, arguments)
+        defaults = Options(queue=info.queue, priority=info.priority, retry=info.retry, timeout=info.timeout)
+        chosen = read_options(defaults, options)
+        return (await self.submit_orders(Spec.function(info.name), info.name, [body], chosen))[0]
+
+    async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
+        client = await self.client()
+        make_id = client.job_id
+        jobs = [
+            NewJob(
+                make_id(), task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
+                options.timeout, options.expires, options.key,
+            )
+            for body in bodies
+        ]  # fmt: skip
+        return [Job(self, answer.id) for answer in await client.submit(jobs)]
+
+    async def job(self, job_id: str) -> Job:
+        """A handle for a job by its id (or a beginning of it that fits no other)."""
+        return Job(self, await (await self.client()).resolve(job_id))
+
+    # -- parts -------------------------------------------------------------------------------------------------------
+    def make_store(self) -> Store:
+        path = self.settings.store.removeprefix("sqlite:///")
+        life = self.settings.key_retention
+        return SqliteStore(path, self.clock, self.chance, inline=self._inline, key_life=life)
+
+    async def client(self) -> Client:
+        """The client, with its store open."""
+        if self._client is None:
+            store = self.make_store()
+            await _open(store)
+            with self._opening:
+                if self._client is None:
+                    self._client = Client(store, self.who, self.chance)
+                    return self._client
+            await store.close()
+        return self._client
+
+    async def node(self, make_crew: MakeCrew | None = None) -> Node:
+        """This app as a node, ready to `run()`."""
+        store = (await self.client()).store
+        crew = make_crew or (lambda guards: ProcessCrew(self.catalogue, self.settings, guards))
+        return Node(store, self.clock, self.chance, self.bus, self.settings, self.catalogue.infos(), crew)
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        portal, self._portal = self._portal, None
+        if client:
+            await client.store.close()
+        if portal:
+            portal.close()
+
+    def close_sync(self) -> None:
+        self.sync(self.close())
+
+    async def __aenter__(self) -> App:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- the sync face -----------------------------------------------------------------------------------------------
+    def sync(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine of this app to its end from ordinary code, on a loop in a thread of its own."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            work.close()
+            raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
+        with self._opening:
+            if self._portal is None:
+                self._portal = _Portal()
+        return self._portal.run(work)
+
+
+async def _open(store: Store) -> None:
+    """A store that nobody has used yet is made ready; an old one is left to `rota migrate`, others may be using it."""
+    try:
+        await store.open()
+    except SchemaMissing as missing:
+        if missing.found:
+            raise
+        await store.migrate()
+        await store.open()
+
+
+class _Portal:
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._run, name="rota-sync", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+
+def _check_names(info: TaskInfo, arguments: Mapping[str, Any]) -> None:
+    missing = [name for name in info.required if name not in arguments]
+    unknown = [] if info.open else [name for name in arguments if name not in info.parameters]
+    takes = ", ".join(info.parameters) or "no arguments"
+    if missing:
+        raise InvalidInput(
+            f"arguments of task {info.name!r}", dict(arguments), f"also {', '.join(missing)}; it takes {takes}"
+        )
+    if unknown:
+        raise InvalidInput(f"arguments of task {info.name!r}", unknown[0], takes)

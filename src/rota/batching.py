@@ -1,0 +1,78 @@
+"""Many callers, one commit, and no timer: whatever arrives while a flush is in flight rides in the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from rota.errors import StoreError
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Batcher(Generic[Item, Answer]):
+    """Belongs to one event loop. `flush` gets a list of items and returns their answers in the same order.
+
+    A batch is closed when its items weigh `limit` together, so that a commit stays short.
+    """
+
+    def __init__(
+        self,
+        flush: Callable[[list[Item]], Awaitable[Sequence[Answer]]],
+        limit: int = 500,
+        weigh: Callable[[Item], int] = lambda _: 1,
+    ) -> None:
+        self._flush, self._limit, self._weigh = flush, limit, weigh
+        self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._pump: asyncio.Task[None] | None = None
+
+    def put(self, item: Item) -> asyncio.Future[Answer]:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, future))
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._run())
+        return future
+
+    async def _run(self) -> None:
+        try:
+            await asyncio.sleep(0)  # let whoever is ready in this round of the loop come along
+            while self._waiting:
+                count = self._portion()
+                batch, self._waiting = self._waiting[:count], self._waiting[count:]
+                await self._carry(batch)
+        finally:
+            self._pump = None
+
+    def _portion(self) -> int:
+        weight = 0
+        for count, (item, _) in enumerate(self._waiting):
+            weight += self._weigh(item)
+            if count and weight > self._limit:
+                return count
+        return len(self._waiting)
+
+    async def _carry(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
+        try:
+            answers = await self._flush([item for item, _ in batch])
+        except Exception as error:
+            if len(batch) == 1 or (isinstance(error, StoreError) and error.passing):
+                _fail(batch, error)
+            else:
+                # One of them is bad, and the others must not suffer for it.
+                for one in batch:
+                    await self._carry([one])
+        except BaseException as error:
+            _fail(batch, error)
+            raise
+        else:
+            for (_, future), answer in zip(batch, answers, strict=True):
+                if not future.done():
+                    future.set_result(answer)
+
+
+def _fail(batch: Sequence[tuple[object, asyncio.Future[Answer]]], error: BaseException) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)

@@ -1,0 +1,211 @@
+"""`rota job ...`: look at jobs, and change their course."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shlex
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from rota.cli.session import existing, resolve
+from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, state, table, when
+from rota.client import Client
+from rota.errors import InvalidInput, WaitTimeout
+from rota.model.job import AttemptInfo, JobInfo, Kind
+from rota.model.lifecycle import State
+from rota.model.times import SECOND, Duration, Instant, duration, short
+from rota.store.base import Cancelling, JobFilter
+
+TIMED_OUT = 124
+LONGEST_VALUE = 2_000
+
+
+async def list_(args: argparse.Namespace) -> int:
+    query = JobFilter(states=_states(args.state), queue=args.queue, task=args.task, limit=args.limit)
+    async with existing(args) as client:
+        show_jobs(args, await client.find(query), client.store.now())
+    return 0
+
+
+def _states(given: str | None) -> tuple[State, ...] | None:
+    if given is None:
+        return None
+    try:
+        return tuple(State(part.strip().lower()) for part in given.split(","))
+    except ValueError:
+        raise InvalidInput("--state", given, f"some of {', '.join(State)}") from None
+
+
+def show_jobs(args: argparse.Namespace, jobs: Sequence[JobInfo], now: Instant) -> None:
+    if args.json:
+        document([job.as_json() for job in jobs])
+        return
+    headers = ("ID", "TASK", "STATE", "QUEUE", "PRI", "TRIES", "WHEN", "TOOK", "REASON")
+    table(headers, (_row(job, now) for job in jobs))
+    if len(jobs) == args.limit and on_terminal():
+        print(f"({args.limit} shown; there may be more: --limit N)")
+
+
+def _row(job: JobInfo, now: Instant) -> tuple[Cell, ...]:
+    moment = job.finished_at if job.ended else job.started_at if job.state is State.RUNNING else job.run_at
+    shown = ("cancelling", "yellow") if job.cancelling and not job.ended else state(job.state)
+    tries = str(len(job.attempts))
+    reason = job.reason or ""
+    return job.id, job.task, shown, job.queue, str(job.priority), tries, ago(moment, now), _took(job, now), reason
+
+
+def _took(job: JobInfo, now: Instant) -> str:
+    last = job.attempts[-1] if job.attempts else None
+    return _span(last, now) if last else ""
+
+
+def _span(attempt: AttemptInfo, now: Instant) -> str:
+    end = attempt.finished_at if attempt.finished_at is not None else now
+    return _rounded(max(end - attempt.started_at, 0))
+
+
+def _rounded(span: Duration) -> str:
+    """Milliseconds matter below a minute, seconds above."""
+    return short(round(span, -3) if span < 60 * SECOND else round(span, -6))
+
+
+async def show_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        info = await client.get(await client.resolve(args.id))
+        show_job(args, info, client.store.now())
+    return 0
+
+
+def show_job(args: argparse.Namespace, job: JobInfo, now: Instant) -> None:
+    if args.json:
+        document(job.as_json())
+        return
+    facts([*_identity(job), *_order(job), *_course(job, now)])
+    if job.attempts:
+        print()
+        headers = ("ATTEMPT", "NODE", "STARTED", "TOOK", "OUTCOME", "EXIT", "ERROR")
+        table(headers, (_attempt_row(attempt, now) for attempt in job.attempts))
+    if job.error and job.error.trace:
+        block("trace of the last error", job.error.trace)
+
+
+def _identity(job: JobInfo) -> Iterator[tuple[str, Cell]]:
+    yield "id", job.id
+    yield "task", f"{job.task} ({job.kind})"
+    yield "state", state(job.state)
+    yield "reason", job.reason or ""
+    yield "cancelling", "yes, its node was told" if job.cancelling and not job.ended else ""
+
+
+def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
+    if job.kind is Kind.COMMAND:
+        yield "command", _brief(_command(job))
+        yield "folder", str(job.spec.get("cwd") or "")
+        # Values may be secrets; whoever needs them asks for --json.
+        yield "environment", ", ".join(job.spec.get("env") or {})
+    else:
+        yield "arguments", _brief(_json(job.args))
+    yield "queue", f"{job.queue}, priority {job.priority}, owner {job.owner}"
+    yield "retries", f"{job.retry.retries}, backoff {job.retry.backoff}" if job.retry.retries else "none"
+    yield "timeout", short(job.timeout) if job.timeout is not None else ""
+    yield "key", job.key or ""
+
+
+def _course(job: JobInfo, now: Instant) -> Iterator[tuple[str, Cell]]:
+    yield "created", when(job.created_at, now)
+    yield "due", when(job.run_at, now)
+    yield "expires", when(job.expires_at, now) if job.started_at is None else ""
+    yield "started", when(job.started_at, now)
+    yield "finished", when(job.finished_at, now)
+    counts = {"failures": job.failures, "crashes": job.crashes, "interruptions": job.interruptions}
+    yield "so far", ", ".join(f"{count} {name}" for name, count in (counts | {"replays": job.replays}).items() if count)
+    yield "result", _brief(_json(job.result)) if job.result is not None else ""
+    yield "error", _brief(f"{job.error.type}: {job.error.message}") if job.error else ""
+
+
+def _command(job: JobInfo) -> str:
+    argv = job.spec.get("argv")
+    return shlex.join(argv) if isinstance(argv, list) else _json(job.spec)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}... ({len(text)} characters; see --json)"
+
+
+def _attempt_row(attempt: AttemptInfo, now: Instant) -> tuple[Cell, ...]:
+    outcome = state(attempt.outcome or "running")
+    code = "" if attempt.exit_code is None else str(attempt.exit_code)
+    error = attempt.error.message if attempt.error else ""
+    return str(attempt.number), attempt.node, when(attempt.started_at, now), _span(attempt, now), outcome, code, error
+
+
+_CANCELLING = {
+    Cancelling.CANCELLED: "cancelled",
+    Cancelling.REQUESTED: "is running; its node was told to stop it",
+    Cancelling.ENDED: "had ended before",
+    Cancelling.UNKNOWN: "is not there any more",
+}
+
+
+async def cancel_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        ids = await resolve(client, args.ids)
+        answers = await client.cancel(ids)
+    done = [answer in (Cancelling.CANCELLED, Cancelling.REQUESTED) for answer in answers]
+    return report(args, ids, done, [_CANCELLING[answer] for answer in answers], [answer.value for answer in answers])
+
+
+async def retry_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        ids = await resolve(client, args.ids)
+        before = {job.id: job.state for job in await client.find(JobFilter(ids=tuple(ids), limit=len(ids)))}
+        done = await client.retry(ids)
+    answers = [
+        "runs again" if ok else f"can't be retried: it is {before.get(job)}" for job, ok in zip(ids, done, strict=True)
+    ]
+    return report(args, ids, done, answers, ["retried" if ok else "refused" for ok in done])
+
+
+def report(
+    args: argparse.Namespace, ids: Sequence[str], done: Sequence[bool], texts: Sequence[str], words: Sequence[str]
+) -> int:
+    """One line per job; what could not be done goes to stderr and makes the exit code 1."""
+    if args.json:
+        document([{"id": job, "done": ok, "answer": word} for job, ok, word in zip(ids, done, words, strict=True)])
+        return 0 if all(done) else 1
+    for job, ok, text in zip(ids, done, texts, strict=True):
+        if ok:
+            print(f"{job} {text}")
+        else:
+            complain(f"job {job} {text}")
+    return 0 if all(done) else 1
+
+
+async def wait_(args: argparse.Namespace) -> int:
+    limit = None if args.timeout is None else duration(args.timeout, "--timeout") / SECOND
+    async with existing(args) as client:
+        ids = await resolve(client, args.ids)
+        ends = await asyncio.gather(*(_end(args, client, job, limit) for job in ids))
+        if args.json:
+            document([(await client.get(job)).as_json() for job in ids])
+    if None in ends:
+        return TIMED_OUT
+    return 0 if all(end is State.SUCCEEDED for end in ends) else 1
+
+
+async def _end(args: argparse.Namespace, client: Client, job_id: str, limit: float | None) -> State | None:
+    """The state a job ended in; None if it had not by then."""
+    try:
+        info = await client.wait(job_id, limit)
+    except WaitTimeout as error:
+        complain(str(error))
+        return None
+    if not args.json:
+        print(f"{job_id} {info.state}", flush=True)
+    return info.state

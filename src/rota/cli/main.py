@@ -1,0 +1,111 @@
+"""`rota`: reads the words, calls the verb, and turns every error into one line and an exit code.
+
+Nothing heavy is imported before the verb is known: `rota --help` and a mistyped option answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+
+from rota.cli.parser import build
+from rota.cli.show import complain
+from rota.errors import InvalidInput, RotaError
+
+FAILED = 1
+WRONG_USE = 2
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+LAST_CALL = 2.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError):  # a stand-in without encoding needs no care
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    code = perform(parse(sys.argv[1:] if argv is None else argv))
+    if argv is None:
+        _leave_in_time(code)
+    return code
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """Everything after the first `--` is a command and none of our business."""
+    parser = build()
+    own, command = list(words), None
+    if "--" in own:
+        cut = own.index("--")
+        own, command = own[:cut], own[cut + 1 :]
+    args, extras = parser.parse_known_args(own)
+    args.command = command
+    takes_command = args.module in ("run", "submit")
+    # argparse gives up on a JSON that stands after an option; it is as clear there as anywhere.
+    if args.module == "submit" and len(extras) == 1 and args.task and args.json_arguments is None:
+        args.json_arguments = extras.pop()
+    if extras and args.module == "run" and command is None:
+        args.parser.error(f"the command goes after `--`, as in: rota run -- {' '.join(extras)}")
+    if extras:
+        args.parser.error(f"unrecognized arguments: {' '.join(extras)}")
+    if command is not None and not takes_command:
+        args.parser.error("only `rota run` and `rota submit` take a command after `--`")
+    return args
+
+
+def perform(args: argparse.Namespace) -> int:
+    try:
+        code = _call(args)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except InvalidInput as error:
+        complain(str(error))
+        return WRONG_USE
+    except RotaError as error:
+        complain(str(error))
+        return FAILED
+    except BrokenPipeError:
+        _hush()
+        return BROKEN_PIPE
+    except OSError as error:
+        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return FAILED
+
+
+def _call(args: argparse.Namespace) -> int:
+    import asyncio
+
+    verb = getattr(import_module(f"rota.cli.{args.module}"), args.function)
+    code: int = asyncio.run(verb(args))
+    return code
+
+
+def _leave_in_time(code: int) -> None:
+    """Python ends only after every thread of the user's code has ended, and some never do: then it ends without them.
+    What they did for a job has been settled by now."""
+    import threading
+
+    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
+        return
+    with suppress(OSError):
+        sys.stderr.flush()
+    alarm = threading.Timer(LAST_CALL, os._exit, [code])
+    alarm.daemon = True
+    alarm.start()
+
+
+def _hush() -> None:
+    """Whoever read us is gone: what is still buffered must not complain about it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):
+        os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""`rota node ...`: the processes that run jobs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from rota.cli.session import existing
+from rota.cli.show import Cell, ago, document, state, table
+from rota.model.node import NodeInfo, NodeState
+from rota.model.times import Instant, iso, short
+
+
+async def list_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        nodes = await client.store.nodes(client.who, args.past)
+        now = client.store.now()
+    if args.json:
+        document([_wire(node, now) for node in nodes])
+        return 0
+    headers = ("ID", "STATE", "ROLES", "QUEUES", "RUNNING", "LAST SEEN", "STARTED", "VERSION")
+    table(headers, (_row(node, now) for node in nodes))
+    return 0
+
+
+def shown_state(node: NodeInfo, now: Instant) -> str:
+    """What a person should know of it: the row says "live" until another node has taken it over."""
+    if node.state not in (NodeState.LIVE, NodeState.STOPPING):
+        return node.state
+    if node.gone:
+        return "gone"
+    return "silent" if now - node.seen_at > node.lease else node.state
+
+
+def _row(node: NodeInfo, now: Instant) -> tuple[Cell, ...]:
+    queues = ", ".join(f"{queue}:{slots}" for queue, slots in node.queues.items())
+    shown = state(shown_state(node, now))
+    seen, started = ago(node.seen_at, now), ago(node.started_at, now)
+    return node.id, shown, ", ".join(node.roles), queues, str(node.running), seen, started, node.version
+
+
+def _wire(node: NodeInfo, now: Instant) -> dict[str, Any]:
+    times = {"started_at": iso(node.started_at), "seen_at": iso(node.seen_at), "lease": short(node.lease)}
+    return {**msgspec.to_builtins(node), **times, "state": shown_state(node, now)}

@@ -1,0 +1,64 @@
+"""Writes the reference in docs/cli.md from the parser: `python -m rota.cli.reference docs/cli.md`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rota.cli.parser import build
+
+MARK = "<!-- From here on made by `python -m rota.cli.reference docs/cli.md` out of src/rota/cli/parser.py. -->\n"
+EVERYWHERE = ("help", "store", "json", "version")
+
+
+def rewritten(page: str) -> str:
+    """The page with its reference made anew; what stands above the mark is kept."""
+    return page.partition(MARK)[0] + MARK + reference()
+
+
+def reference() -> str:
+    parser = build()
+    lines = ["", "## Options of every verb", "", *_table(action for action in options(parser))]
+    for verb in verbs(parser):
+        lines += ["", f"## {verb.prog}", "", verb.description or "", "", f"    {_usage(verb)}", ""]
+        lines += _table(action for action in options(verb) if action.dest not in EVERYWHERE)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def verbs(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers of all verbs, `job list` as well as `up`."""
+    nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not nested:
+        yield parser
+    for action in nested:
+        for inner in action.choices.values():
+            yield from verbs(inner)
+
+
+def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    return [action for action in parser._actions if not isinstance(action, argparse._SubParsersAction)]
+
+
+def _usage(verb: argparse.ArgumentParser) -> str:
+    if verb.usage:
+        return verb.usage
+    positional = [action for action in options(verb) if not action.option_strings]
+    words = [f"{action.metavar}..." if action.nargs == "+" else str(action.metavar) for action in positional]
+    return " ".join([verb.prog, "[options]", *words])
+
+
+def _table(actions: Iterator[argparse.Action]) -> list[str]:
+    rows = [f"| `{_name(action)}` | {(action.help or '').replace('|', chr(92) + '|')} |" for action in actions]
+    return ["| option | meaning |", "|---|---|", *rows] if rows else []
+
+
+def _name(action: argparse.Action) -> str:
+    names = ", ".join(action.option_strings)
+    return " ".join(part for part in (names, str(action.metavar or "") if action.nargs != 0 else "") if part)
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(rewritten(path.read_text("utf-8")), "utf-8")

@@ -1,0 +1,123 @@
+"""`rota run`: a command as if it ran here, with its output and its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from rota.cli.session import make_app
+from rota.cli.show import age, complain, document
+from rota.cli.submit import order_command
+from rota.client import Client
+from rota.errors import RotaError
+from rota.model.job import NO_RETRY, JobInfo
+from rota.model.lifecycle import State
+from rota.model.node import NodeState
+from rota.model.outcome import Ending
+from rota.store.base import Chunk
+
+TIMED_OUT = 124
+CANCELLED = 130
+PATIENCE = 2.0
+
+
+async def run_(args: argparse.Namespace) -> int:
+    if args.command is None:
+        args.parser.error("give a command after `--`, as in: rota run -- echo hello")
+    async with make_app(args) as app:
+        job = await order_command(app, args, NO_RETRY)
+        client = await app.client()
+        hint = asyncio.create_task(_hint_if_waiting(client, job.id))
+        with _cancelled_by_signals(client, job.id):
+            await _follow(client, job.id, args.json)
+            hint.cancel()
+            info = await client.wait(job.id)
+        if args.json:
+            document(info.as_json())
+        return _verdict(info)
+
+
+async def _follow(client: Client, job_id: str, out_to_err: bool) -> None:
+    try:
+        async for chunk in client.output(job_id, follow=True):
+            _pass_on(chunk, out_to_err)
+    except BrokenPipeError:
+        # Nobody reads the command's output any more: it ends, as it would in a shell.
+        await client.cancel([job_id], "nobody reads its output any more")
+        raise
+
+
+def _pass_on(chunk: Chunk, out_to_err: bool) -> None:
+    stream = sys.stdout if chunk.stream == "stdout" and not out_to_err else sys.stderr
+    stream.buffer.write(chunk.body)
+    stream.flush()
+
+
+@contextmanager
+def _cancelled_by_signals(client: Client, job_id: str) -> Iterator[None]:
+    """The first Ctrl-C cancels the job and waits for its end, the second waits no more."""
+    loop, this = asyncio.get_running_loop(), asyncio.current_task()
+    asked: list[asyncio.Future[object]] = []
+
+    def interrupted() -> None:
+        if asked and this:
+            this.cancel()
+        asked.append(asyncio.ensure_future(client.cancel([job_id], "interrupted by its user")))
+        if sys.stderr.isatty():
+            print("\ncancelling; once more to leave without waiting", file=sys.stderr)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted)
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def _hint_if_waiting(client: Client, job_id: str) -> None:
+    if not sys.stderr.isatty():
+        return
+    await asyncio.sleep(PATIENCE)
+    with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells
+        info = await client.get(job_id)
+        if info.started_at is None and not info.ended:
+            print(f"rota: {await _why_waiting(client, info)}", file=sys.stderr)
+
+
+async def _why_waiting(client: Client, info: JobInfo) -> str:
+    now = client.store.now()
+    if info.run_at > now:
+        return f"waiting for its time, in {age(info.run_at - now)}"
+    nodes = [node for node in await client.store.nodes(client.who) if node.state is NodeState.LIVE and not node.gone]
+    if not nodes:
+        return "waiting, but no node is running: start one with `rota up`"
+    if not any(info.queue in node.queues for node in nodes):
+        return f"waiting, but no node serves queue {info.queue!r}: start one with `rota up --queues {info.queue}:4`"
+    return f"waiting for a free slot in queue {info.queue!r}"
+
+
+def _verdict(info: JobInfo) -> int:
+    code = exit_code(info)
+    if info.state is not State.SUCCEEDED and not (info.error and info.error.type == "rota.ExitCode"):
+        with suppress(OSError):
+            complain(f"job {info.id} {info.state}" + (f": {info.reason}" if info.reason else ""))
+    return code
+
+
+def exit_code(info: JobInfo) -> int:
+    """What a shell would say of it."""
+    last = info.attempts[-1] if info.attempts else None
+    if info.state is State.SUCCEEDED:
+        return 0
+    if info.state is State.CANCELLED:
+        return CANCELLED
+    if last is not None and last.outcome is Ending.TIMED_OUT:
+        return TIMED_OUT
+    return last.exit_code if last is not None and last.exit_code else 1

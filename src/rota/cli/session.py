@@ -1,0 +1,111 @@
+"""What verbs stand on: the app they act for, and a client on a store that is there."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from rota.app import App
+from rota.client import Client
+from rota.errors import InvalidInput, StoreError
+from rota.store.base import Store
+
+
+class WrongApp(InvalidInput):
+    def __init__(self, target: str, problem: str) -> None:
+        super().__init__("--app", target, "MODULE:APP")
+        self.args = (f"--app {target}: {problem}",)
+
+
+def make_app(args: argparse.Namespace, **settings: Any) -> App:
+    """The app that `--app` names, or one without tasks; options of the command line win over its own settings."""
+    given = {name: value for name, value in {"store": args.store, **settings}.items() if value is not None}
+    if getattr(args, "app", None) is None:
+        return App(**given)
+    app = load_app(args.app)
+    if given:
+        app.configure(**given)
+    return app
+
+
+def load_app(target: str) -> App:
+    """`shop.jobs:app` is the attribute `app` of the module `shop.jobs`, which is also looked for in this folder."""
+    name, _, attribute = target.partition(":")
+    if not all(part.isidentifier() for part in (*name.split("."), *(attribute or "app").split("."))):
+        raise WrongApp(target, "expected MODULE:APP such as shop.jobs:app, with a module and no file name")
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    found: Any = _import(target, name)
+    for part in (attribute or "app").split("."):
+        if not hasattr(found, part):
+            raise WrongApp(target, f"{name} has no {attribute or 'app'!r}")
+        found = getattr(found, part)
+    if not isinstance(found, App):
+        raise WrongApp(target, f"is a {type(found).__name__}; expected a rota.App")
+    return found
+
+
+def _import(target: str, name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            where = f"in {Path.cwd()} or on the Python path"
+            raise WrongApp(target, f"there is no module {error.name!r} {where}") from None
+        problem = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise WrongApp(target, f"importing {name} failed: {problem}{_place(error)}") from None
+
+
+def _place(error: BaseException) -> str:
+    """Where in the user's own files it happened."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(Path.cwd())]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+
+
+def store_exists(app: App) -> bool:
+    return os.path.exists(_path(app))  # noqa: PTH110 - a folder we may not look into has no store for us
+
+
+def _path(app: App) -> str:
+    return app.settings.store.removeprefix("sqlite:///")
+
+
+def check_exists(app: App) -> None:
+    if not store_exists(app):
+        raise StoreError(f"no store at {_path(app)}; start one with `rota up`")
+
+
+@asynccontextmanager
+async def existing(args: argparse.Namespace) -> AsyncIterator[Client]:
+    """A client on a store that is there already, for verbs that must not make one, nor change its schema."""
+    app = App(args.store)
+    check_exists(app)
+    store = app.make_store()
+    try:
+        await store.open()
+        yield Client(store, app.who, app.chance)
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def raw_store(app: App) -> AsyncIterator[Store]:
+    """The store as it is, of whatever schema."""
+    store = app.make_store()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def resolve(client: Client, given: Sequence[str]) -> list[str]:
+    """All ids, each once, before anything is done to the first."""
+    return list(dict.fromkeys([await client.resolve(one) for one in given]))

@@ -1,0 +1,80 @@
+"""`rota migrate` and `rota doctor`: the store itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import msgspec
+
+from rota.app import App
+from rota.cli.node import shown_state
+from rota.cli.session import check_exists, raw_store
+from rota.cli.show import document, table
+from rota.config import FILE, PREFIX, Settings
+from rota.errors import StoreError
+from rota.model.lifecycle import State
+from rota.store.base import Finding, Store
+
+
+async def migrate_(args: argparse.Namespace) -> int:
+    app = App(args.store)
+    async with raw_store(app) as store:
+        before, after = await store.migrate()
+    if args.json:
+        document({"store": app.settings.store, "before": before, "after": after})
+    elif before == after:
+        print(f"{app.settings.store} is up to date: schema {after}")
+    else:
+        print(f"{app.settings.store} migrated from schema {before} to {after}")
+    return 0
+
+
+async def doctor_(args: argparse.Namespace) -> int:
+    app = App(args.store)
+    findings = [_settings(args, app.settings), *await _examine(app)]
+    if args.json:
+        document(findings)
+    else:
+        table(("", "WHAT", "FOUND"), ((_mark(finding), finding.name, finding.text) for finding in findings))
+    return 0 if all(finding.ok for finding in findings) else 1
+
+
+def _mark(finding: Finding) -> tuple[str, str]:
+    return ("ok", "green") if finding.ok else ("BAD", "red")
+
+
+async def _examine(app: App) -> list[Finding]:
+    try:
+        check_exists(app)
+        async with raw_store(app) as store:
+            findings = await store.examine()
+            if all(finding.ok for finding in findings if finding.name == "schema"):
+                findings.append(await _nodes(app, store))
+    except StoreError as error:
+        return [Finding("store", False, str(error))]
+    return [Finding("store", True, app.settings.store), *findings]
+
+
+async def _nodes(app: App, store: Store) -> Finding:
+    """Work that waits with nobody to do it is trouble; an idle store without nodes is not."""
+    now = store.now()
+    states = [shown_state(node, now) for node in await store.nodes(app.who)]
+    live = states.count("live")
+    waiting = (await store.counts(app.who)).get(State.READY, 0)
+    text = ", ".join(f"{states.count(name)} {name}" for name in dict.fromkeys(states)) or "none"
+    if not live:
+        text += "; start one with `rota up`" + (f": {waiting} jobs are ready to run" if waiting else "")
+    return Finding("nodes", live > 0 or not waiting, text)
+
+
+def _settings(args: argparse.Namespace, settings: Settings) -> Finding:
+    """Where the settings come from, the strongest last."""
+    names = {f"{PREFIX}{name.upper()}" for name in settings.__struct_fields__}
+    sources = [os.environ.get(f"{PREFIX}CONFIG") or (FILE if Path(FILE).exists() else "")]
+    sources += sorted(name for name in names if os.environ.get(name))
+    sources += ["--store"] if args.store else []
+    changed = msgspec.structs.asdict(settings) != msgspec.structs.asdict(Settings())
+    text = ", ".join(source for source in sources if source) or "defaults"
+    return Finding("settings", True, text if changed or text == "defaults" else f"{text} (same as the defaults)")

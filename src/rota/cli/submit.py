@@ -1,0 +1,175 @@
+"""`rota submit`: orders a function or a command."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rota.app import App
+from rota.cli.session import make_app, store_exists
+from rota.cli.show import complain, document
+from rota.errors import InvalidInput, UnknownTask
+from rota.job import Job
+from rota.model.job import JobInfo
+from rota.model.retry import Retry
+from rota.store.base import TaskInfo
+
+LONGEST_NAME = 200
+FOR_COMMANDS = ("cwd", "env", "name", "fatal_exit_codes")
+_EXPECTED_JSON = """a JSON object such as '{"name": "you"}'"""
+
+
+async def submit_(args: argparse.Namespace) -> int:
+    _check_form(args)
+    async with make_app(args) as app:
+        if args.command is not None:
+            job = await order_command(app, args, Retry())
+        else:
+            job = await _order_task(app, args)
+        if not args.json:
+            print(job.id, flush=True)
+        info = await job.wait() if args.wait else await job.info()
+        if args.json:
+            document(info.as_json())
+        return _verdict(info) if args.wait else 0
+
+
+def _check_form(args: argparse.Namespace) -> None:
+    if args.command is None and args.task is None:
+        args.parser.error("give a TASK, or a command after `--`")
+    if args.command is not None and args.task is not None:
+        args.parser.error(
+            f"give a TASK or a command after `--`, not both ({args.task!r} and {' '.join(args.command)!r})"
+        )
+    if args.task is not None:
+        for name in FOR_COMMANDS:
+            if getattr(args, name) is not None:
+                args.parser.error(f"--{name.replace('_', '-')} is for commands, not for the task {args.task!r}")
+
+
+def _verdict(info: JobInfo) -> int:
+    if info.state == "succeeded":
+        return 0
+    complain(f"job {info.id} {info.state}" + (f": {info.reason}" if info.reason else ""))
+    return 1
+
+
+async def order_command(app: App, args: argparse.Namespace, retry: Retry) -> Job:
+    return await app.submit_command(
+        args.command,
+        cwd=_folder(args.cwd),
+        env=_variables(args.env or []),
+        fatal_exit_codes=_codes(args.fatal_exit_codes),
+        name=_name(args.name),
+        **_options(args, retry),
+    )
+
+
+def _folder(given: str | None) -> str:
+    """A relative folder means one of ours, not one of the node's."""
+    if given == "":
+        raise InvalidInput("--cwd", given, "a folder")
+    try:
+        return os.path.abspath(given or ".")  # noqa: PTH100 - of symbolic links the user's name is kept
+    except FileNotFoundError:
+        raise InvalidInput("--cwd", given or ".", "a folder; the current one was removed") from None
+
+
+def _variables(given: Sequence[str]) -> dict[str, str]:
+    for text in given:
+        if text.find("=") < 1:
+            raise InvalidInput("--env", text, "NAME=VALUE")
+    return {name: value for name, _, value in (text.partition("=") for text in given)}
+
+
+def _codes(given: str | None) -> list[int]:
+    try:
+        return [int(part) for part in given.split(",")] if given is not None else []
+    except ValueError:
+        raise InvalidInput("--fatal-exit-codes", given, "exit codes such as 3,4") from None
+
+
+def _name(given: str | None) -> str | None:
+    if given is not None and (not 0 < len(given) <= LONGEST_NAME or not given.isprintable()):
+        raise InvalidInput("--name", given, f"a name of up to {LONGEST_NAME} printable characters")
+    return given
+
+
+def _options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
+    changes = {name: getattr(args, name) for name in ("retries", "backoff") if getattr(args, name) is not None}
+    names = ("at", "delay", "priority", "queue", "timeout", "expires", "key")
+    return {name: getattr(args, name) for name in names} | {"retry": Retry(**(retry.parts() | changes))}
+
+
+async def _order_task(app: App, args: argparse.Namespace) -> Job:
+    info = await _find_task(app, args)
+    arguments = read_arguments(args.json_arguments)
+    if args.app:
+        app.catalogue.get(info.name).encode(
+            (), arguments, app.settings.max_args
+        )  # types are known here: check them too
+    return await app.submit_named(info, arguments, **_options(args, info.retry))
+
+
+async def _find_task(app: App, args: argparse.Namespace) -> TaskInfo:
+    if args.app:
+        known, place = app.catalogue.infos(), f"{args.app} has"
+    else:
+        known, place = await _registered(app), "nodes have registered"
+    by_name = {info.name: info for info in known}
+    if args.task in by_name:
+        return by_name[args.task]
+    raise UnknownTask(args.task, _hint(args.task, by_name, place))
+
+
+async def _registered(app: App) -> list[TaskInfo]:
+    """What nodes have offered so far. A look that finds nothing makes no store."""
+    if not store_exists(app):
+        return []
+    return await (await app.client()).store.tasks(app.who)
+
+
+def _hint(name: str, known: Mapping[str, TaskInfo], place: str) -> str:
+    if not known:
+        return "no node has registered any: start one with `rota up --app MODULE:APP`, or give --app here"
+    close = difflib.get_close_matches(name, known, n=3)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    listed = ", ".join(sorted(known)[:10]) + (", ..." if len(known) > 10 else "")
+    return f"{place} {listed}; start a node that has it with `rota up --app MODULE:APP`"
+
+
+def read_arguments(given: str | None) -> dict[str, Any]:
+    """`{"a": 1}`, `@file`, or `-` for standard input."""
+    if given is None:
+        return {}
+    text = _source(given)
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput("JSON", _shown(text), f"{_EXPECTED_JSON} ({error})") from None
+    if not isinstance(value, dict):
+        raise InvalidInput("JSON", value, _EXPECTED_JSON)
+    return value
+
+
+def _source(given: str) -> bytes:
+    if given == "-":
+        return sys.stdin.buffer.read()
+    if not given.startswith("@"):
+        return given.encode("utf-8", "surrogateescape")
+    try:
+        return Path(given[1:]).read_bytes()
+    except OSError as error:
+        raise InvalidInput("JSON", given, f"a file that can be read ({error.strerror})") from None
+
+
+def _shown(text: bytes) -> str:
+    return text[:200].decode("utf-8", "replace")

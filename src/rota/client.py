@@ -1,0 +1,227 @@
+"""The Python client: orders, questions and waiting, on behalf of one user. `App`, `Job` and the command line stand on
+it."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
+
+from rota.batching import Batcher
+from rota.clock import Chance
+from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, WaitTimeout
+from rota.model.job import JobInfo, NewJob, Submitted
+from rota.model.lifecycle import TERMINAL
+from rota.model.principal import Principal
+from rota.store.base import Cancelling, Chunk, JobFilter, Position, Store, Topic
+
+T = TypeVar("T")
+# One order is one write, and a write stays short: so many jobs, so many bytes of arguments.
+LARGEST_ORDER = 1_000
+HEAVIEST_ORDER = 4 << 20
+POLL = 0.5
+# Wake-ups that come closer together than this are answered by one look.
+PAUSE = 0.005
+PAGE = 200
+PURGE_STEP = 20
+
+
+class Client:
+    def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
+        self.store, self.who, self._chance = store, who, chance
+        self._batchers: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, Batcher[Sequence[NewJob], list[Submitted] | KeyConflict]
+        ] = weakref.WeakKeyDictionary()
+        self._waits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waits] = weakref.WeakKeyDictionary()
+
+    def job_id(self) -> str:
+        return self._chance.job_id(self.store.now())
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+    async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        """Accepts up to LARGEST_ORDER jobs all together; more go in steps of that many. Concurrent calls share
+        commits."""
+        answers: list[Submitted] = []
+        for part in _orders(jobs):
+            try:
+                answers += await self._submit(part)
+            except (StoreError, KeyConflict) as error:
+                if answers:
+                    error.args = (f"{error} (the first {len(answers)} of {len(jobs)} jobs were accepted)",)
+                raise
+        return answers
+
+    async def _submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        loop = asyncio.get_running_loop()
+        batcher = self._batchers.get(loop)
+        if batcher is None:
+            batcher = self._batchers[loop] = Batcher(
+                lambda orders: self.store.submit(self.who, orders), LARGEST_ORDER, _weight
+            )
+        answer = await batcher.put(jobs)
+        if isinstance(answer, KeyConflict):
+            raise answer
+        return answer
+
+    async def cancel(self, ids: Sequence[str], reason: str = "cancelled by its user") -> list[Cancelling]:
+        return await self._in_steps(ids, lambda part: self.store.cancel(self.who, part, reason))
+
+    async def retry(self, ids: Sequence[str]) -> list[bool]:
+        """Runs ended jobs again and makes waiting ones due now; False for those that run or have succeeded."""
+
+        async def step(part: Sequence[str]) -> list[bool]:
+            replayed = await self.store.replay(self.who, part)
+            hurried = await self.store.hurry(self.who, part)
+            return [a or b for a, b in zip(replayed, hurried, strict=True)]
+
+        return await self._in_steps(ids, step)
+
+    async def replay(self, ids: Sequence[str]) -> list[bool]:
+        return await self._in_steps(ids, lambda part: self.store.replay(self.who, part))
+
+    async def purge(self, ids: Sequence[str]) -> list[bool]:
+        # With their output, jobs may be large: a few at a time.
+        return await self._in_steps(ids, lambda part: self.store.purge(self.who, part), step=PURGE_STEP)
+
+    async def _in_steps(
+        self, ids: Sequence[str], act: Callable[[Sequence[str]], Awaitable[list[T]]], step: int = PAGE
+    ) -> list[T]:
+        answers: list[T] = []
+        for start in range(0, len(ids), step):
+            answers += await act(ids[start : start + step])
+        return answers
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+    async def get(self, job_id: str) -> JobInfo:
+        info = await self.store.get(self.who, job_id)
+        if info is None:
+            raise NotFound("job", job_id)
+        return info
+
+    async def find(self, query: JobFilter) -> list[JobInfo]:
+        return await self.store.find(self.who, query)
+
+    async def resolve(self, prefix: str) -> str:
+        """The one id that begins with this text."""
+        found = await self.store.resolve(self.who, prefix.lower()) if prefix else []
+        if not found:
+            raise NotFound("job", prefix)
+        if len(found) > 1 and found[0] != prefix.lower():
+            raise InvalidInput("job", prefix, f"an id that fits one job only; it fits {found[0]} and {found[1]}")
+        return found[0]
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+    async def wait(self, job_id: str, timeout: float | None = None) -> JobInfo:
+        """Returns when the job has ended; raises WaitTimeout if that takes longer than `timeout` seconds."""
+        await self.get(job_id)
+        loop = asyncio.get_running_loop()
+        waits = self._waits.get(loop)
+        if waits is None:
+            waits = self._waits[loop] = _Waits(self)
+        try:
+            async with asyncio.timeout(timeout):
+                return await waits.wait(job_id)
+        except TimeoutError:
+            raise WaitTimeout(job_id, (await self.get(job_id)).state) from None
+
+    async def output(self, job_id: str, follow: bool = False) -> AsyncIterator[Chunk]:
+        """The output of all attempts in order; with `follow` until the job has ended."""
+        position = Position()
+        news = News(self.store) if follow else None
+        try:
+            while True:
+                ended = not follow or (await self.get(job_id)).ended
+                while chunks := await self.store.output(self.who, job_id, position, PAGE):
+                    for chunk in chunks:
+                        yield chunk
+                    position = Position(chunks[-1].fence, chunks[-1].number)
+                if ended:
+                    return
+                if news:
+                    await news.wait(POLL)
+        finally:
+            if news:
+                news.close()
+
+
+def _orders(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    start = size = 0
+    for index, job in enumerate(jobs):
+        if index > start and (index - start >= LARGEST_ORDER or size + len(job.args) > HEAVIEST_ORDER):
+            yield jobs[start:index]
+            start, size = index, 0
+        size += len(job.args)
+    if start < len(jobs):
+        yield jobs[start:]
+
+
+def _weight(jobs: Sequence[NewJob]) -> int:
+    """Of one order, in jobs of ordinary size."""
+    return len(jobs) + sum(len(job.args) for job in jobs) * LARGEST_ORDER // HEAVIEST_ORDER
+
+
+class News:
+    """Wakes whoever watches jobs; with polling as the backstop."""
+
+    def __init__(self, store: Store) -> None:
+        self._event = asyncio.Event()
+        self.close = store.listen(frozenset({Topic.NEWS}), self._event.set)
+
+    async def wait(self, longest: float) -> None:
+        alarm = asyncio.get_running_loop().call_later(longest, self._event.set)
+        await self._event.wait()
+        alarm.cancel()
+        await asyncio.sleep(PAUSE)
+        self._event.clear()
+
+
+class _Waits:
+    """All waits of one loop, answered by one look at the store each time something has happened."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._waiting: dict[str, list[asyncio.Future[JobInfo]]] = {}
+        self._pump: asyncio.Task[None] | None = None
+
+    async def wait(self, job_id: str) -> JobInfo:
+        future: asyncio.Future[JobInfo] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(job_id, []).append(future)
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._run())
+        try:
+            return await future
+        finally:
+            self._forget(job_id, future)
+
+    def _forget(self, job_id: str, future: asyncio.Future[JobInfo]) -> None:
+        futures = self._waiting.get(job_id, [])
+        if future in futures:
+            futures.remove(future)
+        if not futures:
+            self._waiting.pop(job_id, None)
+
+    async def _run(self) -> None:
+        news = News(self._client.store)
+        try:
+            while self._waiting:
+                await self._look()
+                if self._waiting:
+                    await news.wait(POLL)
+        except Exception as error:
+            for future in [f for futures in self._waiting.values() for f in futures]:
+                if not future.done():
+                    future.set_exception(error)
+        finally:
+            news.close()
+            self._pump = None
+
+    async def _look(self) -> None:
+        ids = tuple(self._waiting)
+        for start in range(0, len(ids), PAGE):
+            part = ids[start : start + PAGE]
+            ended = await self._client.find(JobFilter(ids=part, states=tuple(TERMINAL), limit=PAGE))
+            for info in ended:
+                for future in self._waiting.pop(info.id, []):
+                    if not future.done():
+                        future.set_result(info)

@@ -1,0 +1,176 @@
+"""Settings: defaults < file < environment < arguments. Wrong ones are refused at start, by name, with what was
+expected.
+
+`docs/settings.md` documents every field; a test compares.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.times import DAY, SECOND, Duration, duration
+
+FILE = "rota.toml"
+PREFIX = "ROTA_"
+MIB = 1 << 20
+ROLES = ("control", "worker")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    store: str = "sqlite:///rota.db"
+    node: str = ""  # "": made from host name and chance
+    user: str = "local"
+    roles: tuple[str, ...] = ROLES
+    queues: dict[str, int] = msgspec.field(default_factory=lambda: {"default": 16})
+    grace: Duration = 30 * SECOND
+    kill_grace: Duration = 5 * SECOND
+    lease: Duration = 10 * SECOND
+    prefetch: int = 0
+    max_args: int = MIB
+    max_result: int = MIB
+    max_output: int = 16 * MIB
+    retention: Duration = 7 * DAY
+    dead_retention: Duration = 90 * DAY
+    key_retention: Duration = 7 * DAY
+    crash_limit: int = 3
+
+
+def load(arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """`arguments` that are None count as not given."""
+    environment = os.environ if environment is None else environment
+    given: dict[str, Any] = {}
+    given |= _from_file(environment.get(f"{PREFIX}CONFIG"))
+    given |= _from_environment(environment)
+    given |= {name: value for name, value in (arguments or {}).items() if value is not None}
+    return Settings(**{name: _read(name, value) for name, value in given.items()})
+
+
+def _from_file(named: str | None) -> dict[str, Any]:
+    path = Path(named or FILE)
+    if not path.exists():
+        if named:
+            raise InvalidInput("ROTA_CONFIG", named, "the path of a file that exists")
+        return {}
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InvalidInput(str(path), str(error), "a readable TOML file") from None
+    for name in table:
+        if name not in _READERS:
+            raise InvalidInput(f"setting in {path}", name, f"one of {', '.join(sorted(_READERS))}")
+    return table
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in environment.items():
+        setting = name.removeprefix(PREFIX).lower()
+        if name.startswith(PREFIX) and setting in _READERS and value:
+            found[setting] = value
+    return found
+
+
+def _read(name: str, value: Any) -> Any:
+    if name not in _READERS:
+        raise InvalidInput("setting", name, f"one of {', '.join(sorted(_READERS))}")
+    return _READERS[name](name, value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(name, value, "a text")
+    return value
+
+
+def _store(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.startswith("sqlite:///") or value == "sqlite:///":
+        raise InvalidInput(name, value, "an address such as sqlite:///rota.db")
+    return value
+
+
+def _node(name: str, value: Any) -> str:
+    return _word(name, value) if value != "" else ""
+
+
+def _word(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 100 or not all(c.isalnum() or c in "-_.@" for c in value):
+        raise InvalidInput(name, value, "letters, digits and -_.@, at most 100")
+    return value
+
+
+def queue_name(value: Any) -> str:
+    return _word("queue", value)
+
+
+def _roles(name: str, value: Any) -> tuple[str, ...]:
+    roles = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
+    if not roles or any(role not in ROLES for role in roles):
+        raise InvalidInput(name, value, f"a list of {', '.join(ROLES)}")
+    return roles
+
+
+def _queues(name: str, value: Any) -> dict[str, int]:
+    """`default:8,mail:2`, or a table of numbers."""
+    expected = "queues with their slots such as default:8,mail:2"
+    pairs = [part.partition(":")[::2] for part in value.split(",")] if isinstance(value, str) else list(value.items())
+    queues: dict[str, int] = {}
+    for queue, slots in pairs:
+        try:
+            count = int(slots)
+        except (TypeError, ValueError):
+            raise InvalidInput(name, value, expected) from None
+        if not 1 <= count <= 10_000 or queue.strip() in queues:
+            raise InvalidInput(name, value, f"{expected}, each once, with 1 to 10000 slots")
+        queues[_word(name, queue.strip())] = count
+    return queues
+
+
+def _duration(name: str, value: Any) -> Duration:
+    return duration(value, name)
+
+
+def _lease(name: str, value: Any) -> Duration:
+    lease = duration(value, name)
+    if not 5 * SECOND <= lease <= 300 * SECOND:
+        raise InvalidInput(name, value, "a duration from 5s to 5m")
+    return lease
+
+
+def _number(least: int, most: int) -> Callable[[str, Any], int]:
+    def read(name: str, value: Any) -> int:
+        try:
+            number = int(value) if not isinstance(value, bool | float) else -1
+        except (TypeError, ValueError):
+            number = -1
+        if not least <= number <= most:
+            raise InvalidInput(name, value, f"a whole number from {least} to {most}")
+        return number
+
+    return read
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "store": _store,
+    "node": _node,
+    "user": _word,
+    "roles": _roles,
+    "queues": _queues,
+    "grace": _duration,
+    "kill_grace": _duration,
+    "lease": _lease,
+    "prefetch": _number(0, 10_000),
+    "max_args": _number(1, 256 * MIB),
+    "max_result": _number(1, 256 * MIB),
+    "max_output": _number(1024, 1024 * MIB),
+    "retention": _duration,
+    "dead_retention": _duration,
+    "key_retention": _duration,
+    "crash_limit": _number(1, 1000),
+}

@@ -1,0 +1,58 @@
+"""Takes over the work of nodes that died, and moves on running jobs that nobody holds.
+
+A node is dead when its process is known to be gone, or when it has been silent for a whole lease while this node
+itself could renew (see `model.node.Watch`). The take-over names the beat count that was seen, so a node that renews
+in the last moment keeps its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rota.clock import Clock
+from rota.model.node import NodeInfo, Watch
+from rota.model.outcome import CrashRule
+from rota.model.principal import SYSTEM
+from rota.store.base import Store
+from rota.telemetry.events import Bus, JobsRescued, NodeDied
+
+PERIOD = 0.5
+RESCUE_EVERY = 60  # ticks
+
+
+class Reaper:
+    name = "reaper"
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        bus: Bus,
+        incarnation: str,
+        healthy_since: Callable[[], float],
+        rule: CrashRule,
+    ) -> None:
+        self._store, self._clock, self._bus = store, clock, bus
+        self._incarnation, self._healthy_since, self._rule = incarnation, healthy_since, rule
+        self._watch = Watch()
+        self._ticks = 0
+
+    async def tick(self) -> float:
+        nodes = [node for node in await self._store.nodes(SYSTEM) if node.incarnation != self._incarnation]
+        for node in self._watch.dead(nodes, self._clock.monotonic(), self._healthy_since()):
+            await self._take_over(node)
+        if self._ticks % RESCUE_EVERY == 0:
+            await self._rescue()
+        self._ticks += 1
+        return PERIOD
+
+    async def _take_over(self, node: NodeInfo) -> None:
+        beats = None if node.gone else node.beats
+        moved = await self._store.take_over(SYSTEM, node.incarnation, beats, self._rule)
+        if moved is not None:
+            why = "its process is gone" if node.gone else "silent for a whole lease"
+            self._bus.emit(NodeDied(node.id, why, len(moved)))
+
+    async def _rescue(self) -> None:
+        if moved := await self._store.rescue(SYSTEM, self._rule):
+            self._bus.emit(JobsRescued(len(moved)))

@@ -1,0 +1,151 @@
+"""Every error rota raises on purpose.
+
+RotaError
+├── InvalidInput            something given to rota is wrong; says what was given and what is right
+│   ├── UnknownTask         no task of that name is known
+│   ├── NotSerialisable     arguments or a result that JSON can't carry
+│   └── TooLarge            arguments, result or output beyond the limit
+├── KeyConflict             an idempotency key was used before for something else
+├── NotFound                no such job (or none that this user may see)
+├── NotAllowed              this user may not do that
+├── IllegalEvent            the lifecycle table has no such step
+├── JobFailed               raised to a caller who asked for the result of a job that has none
+├── WaitTimeout             a wait ended before the job did
+└── StoreError              the store can't do its work (of itself: it refused this very call)
+    ├── StoreUnavailable    locked, unreachable or unreadable; trying again may help
+    ├── StoreFull           no space left for the write; nothing was written
+    ├── StoreReadOnly       the file or its folder can't be written
+    ├── SchemaTooNew        the store was migrated by a newer rota
+    └── SchemaMissing       the store was never migrated, or not far enough
+
+TaskSignal                  raised *by a task* to say how its attempt should end
+├── Fatal                   don't try again
+├── RetryAfter              try again after this long
+├── Snooze                  not now; come back later, and don't count it as a failure
+└── Cancel                  end this job as cancelled
+"""
+
+from __future__ import annotations
+
+
+class RotaError(Exception):
+    """Base of all errors that rota raises on purpose; the message is written for the person who must act."""
+
+
+class InvalidInput(RotaError, ValueError):
+    def __init__(self, what: str, given: object, expected: str) -> None:
+        self.what, self.given, self.expected = what, given, expected
+        try:
+            shown = repr(given)
+        except Exception:  # a hostile __repr__, or a number with more digits than Python cares to print
+            shown = f"a {type(given).__name__} that can't be shown"
+        if len(shown) > 80:
+            shown = shown[:77] + "..."
+        super().__init__(f"{what}: {shown} is not valid; expected {expected}")
+
+
+class UnknownTask(InvalidInput):
+    def __init__(self, name: str, hint: str) -> None:
+        self.name = name
+        super().__init__("task", name, hint)
+        self.args = (f"unknown task {name!r}; {hint}",)
+
+
+class NotSerialisable(InvalidInput):
+    pass
+
+
+class TooLarge(InvalidInput):
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        self.size, self.limit = size, limit
+        super().__init__(what, f"{size} bytes", f"at most {limit} bytes")
+        self.args = (f"{what}: {size} bytes is too large; at most {limit} bytes are allowed",)
+
+
+class KeyConflict(RotaError):
+    def __init__(self, key: str, job_id: str) -> None:
+        self.key, self.job_id = key, job_id
+        super().__init__(f"key {key!r} was used before for another order (job {job_id}); use a new key")
+
+
+class NotFound(RotaError, LookupError):
+    def __init__(self, what: str, given: str) -> None:
+        super().__init__(f"no {what} {given!r}")
+
+
+class IllegalEvent(RotaError):
+    def __init__(self, state: str, event: str) -> None:
+        self.state, self.event = state, event
+        super().__init__(f"a job that is {state} can't {event.replace('_', ' ')}")
+
+
+class JobFailed(RotaError):
+    def __init__(self, job_id: str, state: str, error: str | None) -> None:
+        self.job_id, self.state, self.error = job_id, state, error
+        super().__init__(f"job {job_id} {state}" + (f": {error}" if error else ""))
+
+
+class WaitTimeout(RotaError, TimeoutError):
+    def __init__(self, job_id: str, state: str) -> None:
+        self.job_id, self.state = job_id, state
+        super().__init__(f"job {job_id} is still {state}")
+
+
+class NotAllowed(RotaError):
+    def __init__(self, user: str, what: str) -> None:
+        self.user = user
+        super().__init__(f"user {user!r} may not {what}")
+
+
+class StoreError(RotaError):
+    passing = False  # True: trying the same call again later may help
+
+
+class StoreUnavailable(StoreError):
+    passing = True
+
+
+class StoreFull(StoreError):
+    passing = True
+
+
+class StoreReadOnly(StoreError):
+    passing = True
+
+
+class SchemaTooNew(StoreError):
+    def __init__(self, found: int, known: int) -> None:
+        self.found, self.known = found, known
+        super().__init__(
+            f"the store has schema {found}, this rota knows up to {known}; install the newer rota that migrated it"
+        )
+
+
+class SchemaMissing(StoreError):
+    def __init__(self, found: int, needed: int) -> None:
+        self.found, self.needed = found, needed
+        super().__init__(f"the store has schema {found}, {needed} is needed; run `rota migrate`")
+
+
+class TaskSignal(Exception):
+    """Raised by a task's own code; see the tree above."""
+
+
+class Fatal(TaskSignal):
+    pass
+
+
+class Cancel(TaskSignal):
+    pass
+
+
+class RetryAfter(TaskSignal):
+    def __init__(self, delay: str | float, message: str = "asked to be tried again") -> None:
+        self.delay = delay
+        super().__init__(message)
+
+
+class Snooze(TaskSignal):
+    def __init__(self, delay: str | float, message: str = "snoozed") -> None:
+        self.delay = delay
+        super().__init__(message)

@@ -1,0 +1,47 @@
+"""A node's own view of its lease, by its monotonic clock.
+
+The lease is renewed about every second and lasts `length`. Others may take the node's work when they have seen no
+renewal for a whole length; so the node must have stopped its work a margin earlier, counted from the moment it
+*asked* for the last renewal that succeeded (the answer may have been slow).
+"""
+
+from __future__ import annotations
+
+from rota.clock import Clock
+
+BEAT = 1.0
+# All of a node's work must be stopped this long before others may take it: time to kill and to be late.
+MARGIN = 1.0
+# How long before that point the node begins to stop its attempts in the orderly way.
+WARNING = 2.0
+# A gap in the renewals longer than this, and what was observed of others meanwhile doesn't count against them.
+GAP = 3.0
+
+
+class Lease:
+    def __init__(self, clock: Clock, length: float) -> None:
+        self._clock = clock
+        self.length = length
+        self._renewed = clock.monotonic()
+        self._healthy_since = self._renewed
+
+    def renewed(self, asked: float) -> None:
+        """A renewal that was asked for at this instant has succeeded."""
+        if asked - self._renewed > GAP:
+            self._healthy_since = self._clock.monotonic()
+        self._renewed = asked
+
+    @property
+    def deadline(self) -> float:
+        """When the keeper kills whatever still runs."""
+        return self._renewed + self.length - MARGIN
+
+    @property
+    def endangered(self) -> bool:
+        """Time to stop the attempts: the lease may end before the store answers again."""
+        return self._clock.monotonic() > self.deadline - WARNING
+
+    def healthy_since(self) -> float:
+        """Since when this node could renew without a gap; now, if it can't at present."""
+        now = self._clock.monotonic()
+        return now if now - self._renewed > GAP else self._healthy_since

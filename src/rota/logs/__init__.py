@@ -1,0 +1,1 @@
+"""Remembers what jobs said."""

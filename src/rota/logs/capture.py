@@ -1,0 +1,77 @@
+"""Takes what functions print and log, and gives it to the attempt that said it.
+
+Which attempt speaks is known from a context variable, which follows `await` and is set in the threads that rota
+starts. What is said outside any attempt goes where it always went.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from rota.logs.shipper import Sink
+
+CURRENT: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("rota_sink", default=None)
+
+
+class _Stream(io.TextIOBase):
+    """Stands in for sys.stdout or sys.stderr."""
+
+    def __init__(self, name: str, original: TextIO) -> None:
+        self._name, self._original = name, original
+
+    def write(self, text: str) -> int:
+        sink = CURRENT.get()
+        if sink is None:
+            return self._original.write(text)
+        sink.write(self._name, text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+    def flush(self) -> None:
+        if CURRENT.get() is None:
+            self._original.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return CURRENT.get() is None and self._original.isatty()
+
+    def fileno(self) -> int:
+        return self._original.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+
+class _Handler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        sink = CURRENT.get()
+        if sink is not None:
+            sink.write("log", (self.format(record) + "\n").encode("utf-8", "backslashreplace"))
+
+
+@contextmanager
+def captured() -> Iterator[None]:
+    """While this is open, attempts' prints and log records are theirs."""
+    out, err = sys.stdout, sys.stderr
+    handler = _Handler()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    level = root.level
+    if level == logging.WARNING:  # nobody has chosen a level: "info" is what people expect to find in a job's log
+        root.setLevel(logging.INFO)
+    root.addHandler(handler)
+    sys.stdout, sys.stderr = _Stream("stdout", out), _Stream("stderr", err)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, err
+        root.removeHandler(handler)
+        root.setLevel(level)

@@ -1,0 +1,230 @@
+"""A job on its way in (`NewJob`), in a worker's hands (`Claimed`) and as people see it (`JobInfo`)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.lifecycle import TERMINAL, State
+from rota.model.order import DEFAULT_PRIORITY
+from rota.model.outcome import Ending, Problem
+from rota.model.retry import Retry
+from rota.model.times import Duration, Instant, iso, short
+
+DEFAULT_QUEUE = "default"
+NO_RETRY = Retry(0)
+_canonical = msgspec.json.Encoder(order="deterministic")
+
+
+class Kind(StrEnum):
+    FUNCTION = "function"
+    COMMAND = "command"
+
+
+class FunctionSpec(msgspec.Struct, frozen=True):
+    name: str
+
+
+class CommandSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    argv: list[str]
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    fatal_exit_codes: list[int] = []
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What to run, as a value: its kind, its specification as JSON, and the digest that names it."""
+
+    kind: Kind
+    body: str
+    digest: str
+
+    @classmethod
+    def of(cls, kind: Kind, body: FunctionSpec | CommandSpec) -> Spec:
+        text = _canonical.encode(body)
+        return cls(kind, text.decode(), hashlib.sha256(kind.encode() + b"\0" + text).hexdigest())
+
+    @classmethod
+    def function(cls, name: str) -> Spec:
+        return cls.of(Kind.FUNCTION, FunctionSpec(name))
+
+    @classmethod
+    def command(
+        cls,
+        argv: Sequence[str],
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        fatal_exit_codes: Sequence[int] = (),
+    ) -> Spec:
+        _check_texts(argv, cwd, env)
+        _check_codes(fatal_exit_codes)
+        try:
+            return cls.of(Kind.COMMAND, CommandSpec(list(argv), cwd, dict(env or {}), sorted(set(fatal_exit_codes))))
+        except UnicodeEncodeError:
+            raise InvalidInput("command", argv, "texts in UTF-8") from None
+
+
+def _check_texts(argv: object, cwd: object, env: object) -> None:
+    if not isinstance(argv, list | tuple):
+        raise InvalidInput("command", argv, "a list of arguments such as ['echo', 'hello']")
+    if not argv or not argv[0]:
+        raise InvalidInput("command", argv, "a program and its arguments; it is empty")
+    if env is not None and not isinstance(env, Mapping):
+        raise InvalidInput("environment", env, "a mapping of names to texts")
+    variables = dict(env or {})
+    for text in (*argv, "" if cwd is None else cwd, *variables, *variables.values()):
+        if not isinstance(text, str) or "\0" in text:
+            raise InvalidInput("command", text, "texts without NUL characters")
+    for name in variables:
+        if not name or "=" in name:
+            raise InvalidInput("environment", name, "names without '='")
+
+
+def _check_codes(codes: Sequence[object]) -> None:
+    for code in codes:
+        if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
+            raise InvalidInput("fatal exit code", code, "a whole number from 1 to 255")
+
+
+class NewJob(msgspec.Struct, frozen=True, gc=False):
+    """One order, checked and ready to be written. `at` is absolute, `delay` counts from the store's clock."""
+
+    id: str
+    task: str
+    spec: Spec
+    args: str = "{}"  # JSON
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    at: Instant | None = None
+    delay: Duration = 0
+    retry: Retry = Retry()
+    timeout: Duration | None = None
+    expires: Duration | None = None  # counted from the moment it is due
+    key: str | None = None
+
+    def content(self) -> str:
+        """The digest of what was ordered: the same key must come with the same content."""
+        parts = (
+            self.task, self.spec.digest, self.args, self.queue, self.priority, self.at, self.delay,
+            self.retry.parts(), self.timeout, self.expires,
+        )  # fmt: skip
+        return hashlib.sha256(_canonical.encode(parts)).hexdigest()
+
+
+class Submitted(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    created: bool  # False: the key was known and this is the job it made before
+
+
+class Ref(msgspec.Struct, frozen=True, gc=False):
+    """One attempt, as every write of it names it."""
+
+    job_id: str
+    fence: int
+
+
+class Verdict(StrEnum):
+    """The store's answer to a fenced write."""
+
+    APPLIED = "applied"
+    ALREADY = "already"  # a repeat after a lost reply; it was applied then
+    STALE = "stale"  # the job has moved on; nothing was changed
+
+
+class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a worker needs in order to run one attempt. Texts stay undecoded: a broken one must not spoil its batch."""
+
+    job_id: str
+    fence: int
+    owner: str
+    queue: str
+    kind: str
+    task: str
+    priority: int
+    rank: int
+    number: int  # of this attempt, counted from 1
+    failures: int
+    started_at: Instant | None  # None: claimed ahead, to be started by `start`
+    spec: str
+    args: str
+    retry: str
+    timeout: Duration | None
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(self.job_id, self.fence)
+
+
+class AttemptInfo(msgspec.Struct, frozen=True):
+    number: int
+    fence: int
+    node: str
+    started_at: Instant
+    finished_at: Instant | None = None
+    outcome: Ending | None = None  # None while it runs
+    exit_code: int | None = None
+    error: Problem | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **msgspec.to_builtins(self),
+            "started_at": iso(self.started_at),
+            "finished_at": _iso(self.finished_at),
+            "error": msgspec.to_builtins(self.error) if self.error else None,
+        }
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """All there is to see of a job at one moment."""
+
+    id: str
+    owner: str
+    task: str
+    kind: Kind
+    spec: dict[str, Any]
+    args: dict[str, Any]
+    queue: str
+    priority: int
+    state: State
+    reason: str | None = None  # why it was cancelled, skipped, set aside, retried...
+    run_at: Instant
+    created_at: Instant
+    started_at: Instant | None = None  # of the latest attempt
+    finished_at: Instant | None = None
+    expires_at: Instant | None = None
+    timeout: Duration | None = None
+    retry: Retry = NO_RETRY
+    fence: int = 0
+    failures: int = 0
+    crashes: int = 0
+    interruptions: int = 0
+    replays: int = 0
+    node: str | None = None
+    cancelling: bool = False  # running, and asked to stop
+    key: str | None = None
+    attempts: list[AttemptInfo] = []
+    result: Any = None
+    error: Problem | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.state in TERMINAL
+
+    def as_json(self) -> dict[str, Any]:
+        """The job as the command line's `--json` and the HTTP interface show it: instants as ISO 8601."""
+        wire: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        wire |= {name: _iso(wire[name]) for name in wire if name.endswith("_at")}
+        wire["timeout"] = None if self.timeout is None else short(self.timeout)
+        wire["retry"] = self.retry.parts()
+        wire["error"] = msgspec.to_builtins(self.error) if self.error else None
+        wire["attempts"] = [attempt.as_json() for attempt in self.attempts]
+        return wire
+
+
+def _iso(moment: Instant | None) -> str | None:
+    return None if moment is None else iso(moment)

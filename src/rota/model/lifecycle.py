@@ -1,0 +1,121 @@
+"""The life of a job: every state, every event, every step. This table is the only place that knows them.
+
+Rules
+- A live job stands on exactly one shelf (state), and one owner moves jobs off it (`OWNERS`).
+- A step that is not in `STEPS` is illegal: `step()` raises and nothing changes.
+- Terminal is final. The only ways out are `replay` and `reopen`, which a person asks for and which are recorded.
+- What can't run now (`blocked`, `scheduled`, `held`) is never in the index that claims read.
+
+The CHECK constraints of the stores, the diagram in docs/lifecycle.md and the exhaustive tests are made from this table.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rota.errors import IllegalEvent
+
+
+class State(StrEnum):
+    BLOCKED = "blocked"
+    SCHEDULED = "scheduled"
+    HELD = "held"
+    READY = "ready"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    DROPPED = "dropped"
+
+
+class Event(StrEnum):
+    RELEASE = "release"  # all parents ended as required, and nothing else stands in the way
+    DEFER = "defer"  # nothing else stands in the way, but the job's own time has not come
+    HOLD = "hold"  # a gate closed over it, or a limit key is taken
+    ADMIT = "admit"  # the gate opened, or the key became free
+    PROMOTE = "promote"  # its time has come
+    CLAIM = "claim"  # a worker took it
+    HAND_BACK = "hand_back"  # the worker gave it back before starting it
+    SUCCEED = "succeed"
+    RETRY = "retry"  # the attempt failed, more are allowed
+    SNOOZE = "snooze"  # the task asked to come back later
+    FAIL = "fail"  # the attempt failed for good
+    INTERRUPT = "interrupt"  # the node stopped the attempt in order to shut down
+    RECOVER = "recover"  # its node died; run it again at once
+    BACK_OFF = "back_off"  # its node died, and not for the first time; run it again later
+    QUARANTINE = "quarantine"  # it was there too often when its node died
+    SET_ASIDE = "set_aside"  # the row can't be run at all: unknown task, broken payload
+    CANCEL = "cancel"
+    EXPIRE = "expire"  # it had not started by its expiry
+    SKIP = "skip"  # a parent ended otherwise than required
+    DROP = "drop"  # a gate says so
+    REPLAY = "replay"  # a person wants it run again
+    REOPEN = "reopen"  # the parent it was skipped for is being replayed
+
+
+_WAITING = (State.BLOCKED, State.SCHEDULED, State.HELD, State.READY)
+
+TERMINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED, State.DROPPED})
+LIVE = frozenset(State) - TERMINAL
+INITIAL = frozenset(_WAITING)
+
+STEPS: dict[tuple[State, Event], State] = {
+    (State.BLOCKED, Event.RELEASE): State.READY,
+    (State.BLOCKED, Event.DEFER): State.SCHEDULED,
+    (State.BLOCKED, Event.HOLD): State.HELD,
+    (State.BLOCKED, Event.SKIP): State.SKIPPED,
+    (State.SCHEDULED, Event.PROMOTE): State.READY,
+    (State.SCHEDULED, Event.HOLD): State.HELD,
+    (State.HELD, Event.ADMIT): State.READY,
+    (State.HELD, Event.DEFER): State.SCHEDULED,
+    (State.READY, Event.HOLD): State.HELD,
+    (State.READY, Event.CLAIM): State.RUNNING,
+    (State.RUNNING, Event.HAND_BACK): State.READY,
+    (State.RUNNING, Event.SUCCEED): State.SUCCEEDED,
+    (State.RUNNING, Event.RETRY): State.SCHEDULED,
+    (State.RUNNING, Event.SNOOZE): State.SCHEDULED,
+    (State.RUNNING, Event.FAIL): State.FAILED,
+    (State.RUNNING, Event.INTERRUPT): State.READY,
+    (State.RUNNING, Event.RECOVER): State.READY,
+    (State.RUNNING, Event.BACK_OFF): State.SCHEDULED,
+    (State.RUNNING, Event.QUARANTINE): State.FAILED,
+    (State.RUNNING, Event.CANCEL): State.CANCELLED,
+    (State.FAILED, Event.REPLAY): State.SCHEDULED,
+    (State.CANCELLED, Event.REPLAY): State.SCHEDULED,
+    (State.SKIPPED, Event.REOPEN): State.BLOCKED,
+    **{(state, Event.CANCEL): State.CANCELLED for state in _WAITING},
+    **{(state, Event.EXPIRE): State.CANCELLED for state in _WAITING},
+    **{(state, Event.DROP): State.DROPPED for state in _WAITING},
+    **{(state, Event.SET_ASIDE): State.FAILED for state in (*_WAITING, State.RUNNING)},
+}
+
+OWNERS: dict[State, str] = {
+    State.BLOCKED: "the store's settle, in the parent's own transaction; control/resolver sweeps what is left",
+    State.SCHEDULED: "control/promoter",
+    State.HELD: "control/admission",
+    State.READY: "claim by a worker",
+    State.RUNNING: "its attempt; if silent: control/reaper",
+    **{state: "control/janitor" for state in State if state in TERMINAL},
+}
+
+
+def step(state: State, event: Event) -> State:
+    try:
+        return STEPS[state, event]
+    except KeyError:
+        raise IllegalEvent(state, event) from None
+
+
+def sources(event: Event) -> frozenset[State]:
+    """The states in which this event is legal."""
+    return frozenset(state for state, known in STEPS if known is event)
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram, for the docs."""
+    lines = ["stateDiagram-v2"]
+    lines += [f"    [*] --> {state}" for state in State if state in INITIAL]
+    lines += [f"    {source} --> {target}: {event}" for (source, event), target in STEPS.items()]
+    lines += [f"    {state} --> [*]" for state in State if state in TERMINAL]
+    return "\n".join(lines)

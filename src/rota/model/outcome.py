@@ -1,0 +1,148 @@
+"""How an attempt ended, as values, and what follows from it for the job.
+
+An executor returns an `Outcome`; `settle` turns it into a `Settlement`, the one write that ends the attempt. Nothing
+here reads a clock: waits are durations, and the store counts them from its own clock.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from rota.model.lifecycle import Event
+from rota.model.retry import Retry
+from rota.model.times import Duration
+
+
+class Ending(StrEnum):
+    """The word that history keeps for each attempt."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    SNOOZED = "snoozed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    CRASHED = "crashed"
+    SET_ASIDE = "set_aside"
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error as it is kept: for machines `type`, for people `message`, for whoever must mend it `trace`."""
+
+    type: str
+    message: str
+    trace: str | None = None
+
+
+class Succeeded(msgspec.Struct, frozen=True):
+    result: str = "null"  # JSON
+    exit_code: int | None = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    problem: Problem
+    errors: tuple[str, ...] = ()  # names that retry rules may match, nearest first
+    fatal: bool = False
+    retry_in: Duration | None = None  # the task named its own wait
+    exit_code: int | None = None
+
+
+class TimedOut(msgspec.Struct, frozen=True):
+    problem: Problem
+    exit_code: int | None = None
+    fatal: bool = False  # its work could not be stopped: another attempt would run beside it
+
+
+class Snoozed(msgspec.Struct, frozen=True):
+    delay: Duration
+    message: str
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    reason: str
+    exit_code: int | None = None
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    reason: str
+    exit_code: int | None = None
+
+
+class SetAside(msgspec.Struct, frozen=True):
+    """The row could not be run at all: unknown task, broken payload."""
+
+    problem: Problem
+
+
+Outcome = Succeeded | Failed | TimedOut | Snoozed | Cancelled | Interrupted | SetAside
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """The write that ends one attempt: carried to the store with its fence, answered with a `Verdict`."""
+
+    job_id: str
+    fence: int
+    event: Event
+    ending: Ending
+    delay: Duration = 0
+    failures: int = 0  # what this ending adds to the job's count of failures
+    interruptions: int = 0
+    exit_code: int | None = None
+    result: str | None = None
+    error: Problem | None = None
+    reason: str | None = None
+
+
+def settle(job_id: str, fence: int, retry: Retry, failures: int, outcome: Outcome, chance: float) -> Settlement:
+    """What follows from this outcome for a job that had failed `failures` times before it."""
+    match outcome:
+        case Succeeded(result, code):
+            return Settlement(job_id, fence, Event.SUCCEED, Ending.SUCCEEDED, exit_code=code, result=result)
+        case Failed(problem, errors, fatal, retry_in, code):
+            wait = None if fatal else retry.after_failure(failures + 1, errors, chance)
+            if wait is not None and retry_in is not None:
+                wait = retry_in
+            return _failure(job_id, fence, Ending.FAILED, problem, wait, code)
+        case TimedOut(problem, code, fatal):
+            wait = (
+                None if fatal else retry.after_failure(failures + 1, ("builtins.TimeoutError", "TimeoutError"), chance)
+            )
+            return _failure(job_id, fence, Ending.TIMED_OUT, problem, wait, code)
+        case Snoozed(delay, message):
+            return Settlement(job_id, fence, Event.SNOOZE, Ending.SNOOZED, delay=delay, reason=message)
+        case Cancelled(reason, code):
+            return Settlement(job_id, fence, Event.CANCEL, Ending.CANCELLED, exit_code=code, reason=reason)
+        case Interrupted(reason, code):
+            return Settlement(
+                job_id, fence, Event.INTERRUPT, Ending.INTERRUPTED, interruptions=1, exit_code=code, reason=reason
+            )
+        case SetAside(problem):
+            return Settlement(job_id, fence, Event.SET_ASIDE, Ending.SET_ASIDE, error=problem, reason=problem.message)
+        case _:
+            assert_never(outcome)
+
+
+def _failure(
+    job_id: str, fence: int, ending: Ending, problem: Problem, wait: Duration | None, code: int | None
+) -> Settlement:
+    event = Event.FAIL if wait is None else Event.RETRY
+    return Settlement(
+        job_id, fence, event, ending, delay=wait or 0, failures=1, exit_code=code, error=problem, reason=problem.message
+    )
+
+
+class CrashRule(msgspec.Struct, frozen=True):
+    """What follows when a node dies under a job. A first crash restarts at once: most crashes are not the job's
+    doing."""
+
+    limit: int = 3  # the crash that sends the job to the dead letters
+    delay: Duration = 5_000_000  # before the next attempt, from the second crash on
+
+    def after_crash(self, crashes: int) -> Event:
+        """The event for a job whose node died under it for the `crashes`-th time."""
+        if crashes >= self.limit:
+            return Event.QUARANTINE
+        return Event.RECOVER if crashes == 1 else Event.BACK_OFF

@@ -1,0 +1,93 @@
+"""Instants and durations.
+
+An *instant* is an integer count of microseconds since 1970 in UTC, a *duration* an integer count of microseconds:
+exact, cheap to compare, the same in every store. People write durations as `90s`, `5m`, `2h`, `1d` (also `1h30m`,
+`250ms`) and times as ISO 8601 with an offset.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from rota.errors import InvalidInput
+
+Instant = int
+Duration = int
+
+MILLISECOND = 1_000
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+# Far enough for any job, near enough that sums of instants and durations stay inside 64 bits and inside datetime.
+LONGEST: Duration = 100 * 366 * DAY
+LATEST: Instant = 250_000_000_000 * SECOND  # in the year 9892
+
+_UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+", re.ASCII)
+# What ISO 8601 is made of; `fromisoformat` alone takes any character between date and time.
+_TIME = re.compile(r"[0-9W-]+[T ][0-9:.,]+(?:Z|[+-][0-9:.]+)?", re.ASCII)
+_EXPECTED_DURATION = "a duration such as 90s, 5m, 2h or 1d"
+_EXPECTED_TIME = "a time in ISO 8601 with offset such as 2027-01-01T09:00:00+01:00"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def duration(given: object, what: str = "duration") -> Duration:
+    """Reads `90s`, a `timedelta`, or a plain number of seconds."""
+    if isinstance(given, timedelta):
+        value = given / timedelta(microseconds=1)
+    elif isinstance(given, bool):
+        raise InvalidInput(what, given, _EXPECTED_DURATION)
+    elif isinstance(given, int | float):
+        value = given * SECOND
+    elif isinstance(given, str) and _WHOLE.fullmatch(given.strip()):
+        value = sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(given))
+    else:
+        raise InvalidInput(what, given, _EXPECTED_DURATION)
+    if not 0 <= value <= LONGEST:  # also refuses NaN
+        raise InvalidInput(what, given, f"{_EXPECTED_DURATION}, not negative, at most 100 years")
+    return round(value)
+
+
+def instant(given: object, what: str = "time") -> Instant:
+    """Reads an ISO 8601 text with offset, or an aware `datetime`. What lies before 1970 counts as 1970."""
+    moment = given
+    if isinstance(given, str):
+        try:
+            if not _TIME.fullmatch(given.strip()):
+                raise ValueError
+            moment = datetime.fromisoformat(given.strip())
+        except ValueError:
+            raise InvalidInput(what, given, _EXPECTED_TIME) from None
+    if not isinstance(moment, datetime):
+        raise InvalidInput(what, given, _EXPECTED_TIME)
+    if moment.utcoffset() is None:
+        raise InvalidInput(what, given, f"{_EXPECTED_TIME}; the offset is missing")
+    value = (moment - _EPOCH) // timedelta(microseconds=1)
+    if value > LATEST:
+        raise InvalidInput(what, given, "a time before the year 9892")
+    return max(value, 0)
+
+
+def iso(moment: Instant) -> str:
+    """`2027-01-01T08:00:00.000000+00:00`: always UTC, always with microseconds, so that texts sort like instants."""
+    inside = max(0, min(moment, LATEST + LONGEST))  # a row may hold anything; showing it must not fail
+    return (_EPOCH + timedelta(microseconds=inside)).isoformat(timespec="microseconds")
+
+
+def short(span: Duration) -> str:
+    """A duration as a person would write it: `90s`, `1h30m`, `250ms`, `0s`."""
+    if 0 < span < SECOND:
+        return f"{span / MILLISECOND:g}ms"
+    parts: list[str] = []
+    rest = span
+    for name, size in (("d", DAY), ("h", HOUR), ("m", MINUTE)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{name}")
+    if rest or not parts:
+        parts.append(f"{rest / SECOND:.6f}".rstrip("0").rstrip(".") + "s")
+    return "".join(parts)

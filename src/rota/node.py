@@ -1,0 +1,242 @@
+"""One rota process: its services, how they start, how they stop, and what happens when the lease is lost.
+
+A node lives in *sessions*. A session has an incarnation and a lease; when the lease is lost, everything of the
+session is stopped and the node joins again as a new incarnation, so that nothing of the old one can be taken for the
+new.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+
+from rota import __version__
+from rota.batching import Batcher
+from rota.clock import Chance, Clock
+from rota.config import Settings
+from rota.control.janitor import Janitor
+from rota.control.promoter import Promoter
+from rota.control.reaper import Reaper
+from rota.errors import StoreError
+from rota.lease import BEAT, WARNING, Lease
+from rota.logs.shipper import Shipper
+from rota.model.job import Kind, Verdict
+from rota.model.node import Node as NodeValue
+from rota.model.outcome import CrashRule, Settlement
+from rota.model.principal import SYSTEM
+from rota.model.times import DAY, SECOND
+from rota.service import Loop, Service
+from rota.store.base import Retention, Store, TaskInfo, Topic
+from rota.telemetry import events
+from rota.work.attempt import Pipeline, Stop, weight
+from rota.work.crew import Crew, MakeCrew
+from rota.work.heartbeat import Heartbeat, LeaseGuard
+from rota.work.worker import Worker
+
+REJOIN_PAUSE = 1.0
+# After the graces, the last writes get this long.
+LAST_WRITES = 5.0
+
+
+class Node:
+    """Runs until it is told to stop. `stop()` begins the orderly end, `stop()` again shortens it, and again ends it
+    at once."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        chance: Chance,
+        bus: events.Bus,
+        settings: Settings,
+        tasks: Sequence[TaskInfo],
+        make_crew: MakeCrew,
+    ) -> None:
+        self.store, self.clock, self.chance, self.bus = store, clock, chance, bus
+        self.settings, self.tasks, self.make_crew = settings, tasks, make_crew
+        self.id = settings.node or f"node-{chance.token()}"
+        self.started = asyncio.Event()
+        self._stops = 0
+        self._session: Session | None = None
+
+    async def run(self) -> None:
+        while not self._stops:
+            try:
+                await self._live()
+            except StoreError as error:
+                if not self.started.is_set():
+                    raise
+                self.bus.emit(events.ServiceFailed("joining", str(error)))
+                await asyncio.sleep(REJOIN_PAUSE)
+        self.bus.emit(events.NodeStopped(self.id))
+
+    async def _live(self) -> None:
+        session = Session(self, self.chance.token())
+        await session.join()
+        self._session = session
+        if not self.started.is_set():
+            shown = self.settings.queues if session.worker else {}
+            self.bus.emit(events.NodeStarted(self.id, self.settings.roles, shown, self.settings.store, len(self.tasks)))
+            self.started.set()
+        if self._stops:
+            session.stop(self._stops)
+        try:
+            await session.run()
+        finally:
+            self._session = None
+
+    def stop(self) -> None:
+        self._stops += 1
+        if self._session:
+            self._session.stop(self._stops)
+
+    @property
+    def running(self) -> int:
+        worker = self._session.worker if self._session else None
+        return worker.running if worker else 0
+
+
+class Session:
+    """One incarnation of a node."""
+
+    def __init__(self, node: Node, incarnation: str) -> None:
+        self._node, self._incarnation = node, incarnation
+        self._lease = Lease(node.clock, node.settings.lease / SECOND)
+        self._stop_asked, self._hurried, self._killed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._lost: str | None = None
+        self._crew: Crew | None = None
+        self.worker: Worker | None = None
+        self._loops: list[tuple[Loop, asyncio.Task[None]]] = []
+        self._unlisten: list[Callable[[], None]] = []
+
+    # -- beginning ---------------------------------------------------------------------------------------------------
+    async def join(self) -> None:
+        node, settings = self._node, self._node.settings
+        is_worker = "worker" in settings.roles
+        queues = settings.queues if is_worker else {}
+        value = NodeValue(node.id, self._incarnation, settings.roles, queues, __version__, settings.lease)
+        await node.store.register(SYSTEM, value, node.tasks)
+        try:
+            if is_worker:
+                self._crew = node.make_crew(node.store.guards(self._incarnation))
+                await self._crew.start()
+                self._crew.extend(self._lease.deadline)
+                self.worker = self._make_worker(self._crew)
+        except BaseException:
+            await node.store.leave(SYSTEM, self._incarnation)
+            raise
+
+    def _make_worker(self, crew: Crew) -> Worker:
+        node, settings = self._node, self._node.settings
+        shipper = Shipper(node.store, node.clock, settings.max_output)
+        finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: node.store.finish(SYSTEM, batch), weigh=weight)
+        pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance)
+        kinds = [Kind(kind) for kind in crew.executors]
+        return Worker(
+            node.store, node.clock, self._incarnation, settings.queues, kinds, settings.prefetch, pipeline, shipper
+        )
+
+    def _start_services(self) -> None:
+        node, settings = self._node, self._node.settings
+        self._heartbeat = Heartbeat(
+            node.store, node.clock, self._incarnation, self._lease, self.worker, self._extend, self._lose
+        )
+        self._serve(self._heartbeat, Topic.CANCEL, longest_back_off=BEAT)
+        self._serve(LeaseGuard(self._lease, self._lose))
+        if "control" in settings.roles:
+            rule = CrashRule(limit=settings.crash_limit)
+            self._serve(Promoter(node.store), Topic.DUE)
+            self._serve(Reaper(node.store, node.clock, node.bus, self._incarnation, self._lease.healthy_since, rule))
+            retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
+            self._serve(Janitor(node.store, retention))
+        if self.worker:
+            self.worker.wake = self._serve(self.worker, Topic.READY).wake
+
+    def _serve(self, service: Service, topic: Topic | None = None, longest_back_off: float = 5.0) -> Loop:
+        loop = Loop(service, self._node.chance, self._failed, longest_back_off)
+        if topic:
+            self._unlisten.append(self._node.store.listen(frozenset({topic}), loop.wake))
+        self._loops.append((loop, asyncio.create_task(loop.run(), name=service.name)))
+        return loop
+
+    def _failed(self, service: str, error: Exception) -> None:
+        self._node.bus.emit(events.ServiceFailed(service, f"{type(error).__name__}: {error}"))
+
+    # -- middle ------------------------------------------------------------------------------------------------------
+    async def run(self) -> None:
+        self._start_services()
+        try:
+            await self._stop_asked.wait()
+            if self._lost is None:
+                await self._end_in_order()
+            if self._lost is not None:
+                await self._end_in_haste()
+        finally:
+            await self._shut_down()
+
+    def _extend(self, deadline: float) -> None:
+        if self._crew and self._lost is None:
+            self._crew.extend(deadline)
+
+    def _lose(self, why: str) -> None:
+        if self._lost is None:
+            self._lost = why
+            for event in (self._stop_asked, self._hurried, self._killed):
+                event.set()
+
+    def stop(self, times: int) -> None:
+        for event in (self._stop_asked, self._hurried, self._killed)[:times]:
+            event.set()
+
+    # -- end ---------------------------------------------------------------------------------------------------------
+    async def _end_in_order(self) -> None:
+        """Finish what can be finished, interrupt what can't, and leave nothing behind that is half known."""
+        node, settings, worker = self._node, self._node.settings, self.worker
+        self._heartbeat.stopping = True
+        if worker:
+            await worker.close_door()
+            if worker.running:
+                node.bus.emit(events.NodeStopping(worker.running, settings.grace / SECOND))
+            await _first(worker.finished(settings.grace / SECOND), self._hurried)
+            if worker.running and self._lost is None:
+                node.bus.emit(events.NodeHurried(worker.running))
+                worker.stop_all(Stop.INTERRUPT)
+                await _first(worker.finished(settings.kill_grace / SECOND + 1), self._killed)
+
+    async def _end_in_haste(self) -> None:
+        """The lease is lost: others may take this node's work soon. Whatever can't be stopped in time, the keeper
+        will end together with this process."""
+        self._node.bus.emit(events.LeaseLost(self._node.id, self._lost or ""))
+        if self.worker and self._crew:
+            self._crew.extend(min(self._lease.deadline, self._node.clock.monotonic() + WARNING))
+            self.worker.stop_all(Stop.LOST)
+            self.worker.drop_ahead()
+            if not await self.worker.finished(self._lease.length):
+                return
+        if self._crew:
+            self._crew.extend(None)
+
+    async def _shut_down(self) -> None:
+        for unlisten in self._unlisten:
+            unlisten()
+        if self._crew:
+            await self._crew.close()
+        if self.worker:
+            await self.worker.finished(LAST_WRITES)
+        for loop, _ in self._loops:
+            loop.stop()
+        await asyncio.wait([task for _, task in self._loops], timeout=LAST_WRITES)
+        for _, task in self._loops:
+            task.cancel()
+        try:
+            await self._node.store.leave(SYSTEM, self._incarnation)
+        except StoreError as error:
+            self._failed("leaving", error)
+
+
+async def _first(work: Coroutine[None, None, object], event: asyncio.Event) -> None:
+    """Waits for the work or for the event, whichever comes first."""
+    tasks: set[asyncio.Task[object]] = {asyncio.create_task(work), asyncio.create_task(event.wait())}
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()

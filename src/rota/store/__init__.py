@@ -1,0 +1,1 @@
+"""Truth: the contract of a store (`base`) and its implementations."""

@@ -1,0 +1,30 @@
+"""Named queries: SQL lives in .sql files, each query under a line `-- name: ...`, and is fetched by that name."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+_NAME = re.compile(r"^-- name: *(\w+) *$", re.MULTILINE)
+
+
+def load(dialect: str) -> dict[str, str]:
+    """All queries of a dialect (a folder below store/sql), by name."""
+    queries: dict[str, str] = {}
+    folder = resources.files("rota.store") / "sql" / dialect
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if not entry.name.endswith(".sql"):
+            continue
+        parts = _NAME.split(entry.read_text("utf-8"))
+        for name, text in zip(parts[1::2], parts[2::2], strict=True):
+            if name in queries:
+                raise ValueError(f"query {name!r} is defined twice")
+            queries[name] = text.strip().rstrip(";")
+    return queries
+
+
+def migrations(dialect: str) -> list[tuple[int, str]]:
+    """All migrations of a dialect as (version, text), in order."""
+    folder = resources.files("rota.store") / "migrations" / dialect
+    found = [(int(e.name.split("_")[0]), e.read_text("utf-8")) for e in folder.iterdir() if e.name.endswith(".sql")]
+    return sorted(found)

@@ -1,0 +1,42 @@
+-- name: insert_node
+INSERT INTO nodes (incarnation, id, roles, queues, version, state, started_at, seen_at, lease)
+VALUES (:incarnation, :id, :roles, :queues, :version, 'live', :now, :now, :lease)
+
+-- name: upsert_task
+INSERT INTO tasks (name, info, seen_at) VALUES (:name, :info, :now)
+ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at
+
+-- name: renew_node
+UPDATE nodes SET beats = beats + 1, seen_at = :now, state = iif(:stopping, 'stopping', state)
+WHERE incarnation = :incarnation AND state IN ('live', 'stopping')
+
+-- name: cancels_of
+SELECT id, fence, cancel FROM jobs WHERE state = 'running' AND node = :incarnation AND cancel IS NOT NULL
+
+-- name: node_state
+SELECT state FROM nodes WHERE incarnation = :incarnation
+
+-- name: node_id
+SELECT id FROM nodes WHERE incarnation = :incarnation
+
+-- name: end_node
+UPDATE nodes SET state = :state, seen_at = iif(:state = 'left', :now, seen_at)
+WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND (:beats IS NULL OR beats = :beats)
+
+-- name: held_by
+SELECT id, fence, started_at IS NOT NULL, crashes FROM jobs WHERE state = 'running' AND node = :incarnation
+
+-- name: stray_holders
+-- Incarnations that hold running jobs and are not alive.
+SELECT DISTINCT j.node FROM jobs j LEFT JOIN nodes n ON n.incarnation = j.node
+WHERE j.state = 'running' AND (n.state IS NULL OR n.state NOT IN ('live', 'stopping'))
+
+-- name: living_nodes
+SELECT incarnation, id, roles, queues, version, state, started_at, seen_at, lease, beats,
+       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation)
+FROM nodes n WHERE state IN ('live', 'stopping') ORDER BY started_at, incarnation
+
+-- name: all_nodes
+SELECT incarnation, id, roles, queues, version, state, started_at, seen_at, lease, beats,
+       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation)
+FROM nodes n ORDER BY started_at, incarnation

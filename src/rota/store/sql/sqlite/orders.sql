@@ -1,0 +1,59 @@
+-- name: known_keys
+-- Which of these keys were used before. A key counts until it is pruned, and never less long than promised.
+SELECT k.key, k.content, k.job_id
+FROM json_each(:keys) wanted
+JOIN keys k ON k.owner = :owner AND k.key = wanted.value
+
+-- name: next_seq
+SELECT coalesce(max(seq), 0) + 1 FROM jobs
+
+-- name: insert_job
+INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: insert_payload
+INSERT INTO payloads (seq, spec, digest, args, retry, timeout, key) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: insert_key
+INSERT INTO keys (owner, key, content, job_id, expires_at) VALUES (?, ?, ?, ?, ?)
+
+-- name: states_of
+-- Where these jobs stand, for those that the principal may see.
+SELECT j.id, j.state, j.owner
+FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
+WHERE :sees IS NULL OR j.owner = :sees
+
+-- name: cancel_waiting
+UPDATE jobs SET state = 'cancelled', finished_at = :now, reason = :reason
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('blocked', 'scheduled', 'held', 'ready')
+
+-- name: cancel_running
+-- The first reason stays: it is what the attempt was stopped for.
+UPDATE jobs SET cancel = coalesce(cancel, :reason)
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running'
+
+-- name: replay_jobs
+-- The budget of attempts starts again; fence and tries go on, so that nothing old can pass for new.
+UPDATE jobs SET state = 'scheduled', run_at = :now, rank = :now + priority * :step, finished_at = NULL, expires_at = NULL,
+                failures = 0, crashes = 0, interruptions = 0, replays = replays + 1, reason = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('failed', 'cancelled')
+
+-- name: hurry_jobs
+UPDATE jobs SET run_at = :now, rank = :now + priority * :step
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'scheduled'
+
+-- name: delete_output
+DELETE FROM output WHERE job IN (SELECT value FROM json_each(:seqs))
+
+-- name: delete_attempts
+DELETE FROM attempts WHERE job IN (SELECT value FROM json_each(:seqs))
+
+-- name: delete_payloads
+DELETE FROM payloads WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: delete_jobs
+DELETE FROM jobs WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: seqs_of_ended
+SELECT seq FROM jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('succeeded', 'failed', 'cancelled', 'skipped', 'dropped')

@@ -1,0 +1,23 @@
+-- name: old_ended
+SELECT seq FROM jobs WHERE state IN ('succeeded', 'cancelled', 'skipped', 'dropped') AND finished_at < :before
+ORDER BY finished_at LIMIT :limit
+
+-- name: old_dead
+SELECT seq FROM jobs WHERE state = 'failed' AND finished_at < :before ORDER BY finished_at LIMIT :limit
+
+-- name: output_counts
+SELECT job, count(*) FROM output WHERE job IN (SELECT value FROM json_each(:seqs)) GROUP BY job
+
+-- name: delete_old_keys
+-- A key stays while its job lives, however old: the job's retry may still be on its way.
+DELETE FROM keys WHERE (owner, key) IN (
+    SELECT k.owner, k.key FROM keys k LEFT JOIN jobs j ON j.id = k.job_id
+    WHERE k.expires_at < :now AND (j.state IS NULL OR j.state NOT IN ('blocked', 'scheduled', 'held', 'ready', 'running'))
+    ORDER BY k.expires_at LIMIT :limit)
+
+-- name: delete_old_events
+DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox WHERE at < :before ORDER BY at LIMIT :limit)
+
+-- name: delete_old_nodes
+DELETE FROM nodes WHERE incarnation IN (
+    SELECT incarnation FROM nodes WHERE state IN ('left', 'dead') AND seen_at < :before LIMIT :limit)

@@ -1,0 +1,38 @@
+-- name: job_by_id
+SELECT seq FROM jobs WHERE id = :id AND (:sees IS NULL OR owner = :sees)
+
+-- name: ids_like
+SELECT id FROM jobs WHERE id >= :low AND id < :high AND (:sees IS NULL OR owner = :sees) ORDER BY id LIMIT 3
+
+-- name: job_rows
+SELECT j.seq, j.id, j.owner, j.task, j.kind, p.spec, p.args, j.queue, j.priority, j.state, j.reason, j.run_at, j.created_at,
+       j.started_at, j.finished_at, j.expires_at, p.timeout, p.retry, j.fence, j.tries, j.failures, j.crashes,
+       j.interruptions, j.replays, coalesce(n.id, j.node), j.cancel IS NOT NULL, p.key
+FROM jobs j
+LEFT JOIN payloads p USING (seq)
+LEFT JOIN nodes n ON n.incarnation = j.node
+WHERE j.seq IN (SELECT value FROM json_each(:seqs))
+ORDER BY j.seq DESC
+
+-- name: attempt_rows
+SELECT job, number, fence, node, started_at, finished_at, outcome, exit_code, error, result
+FROM attempts WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY job, fence
+
+-- name: output_rows
+SELECT o.fence, o.number, o.at, o.stream, o.body
+FROM output o
+WHERE o.job = :seq AND (o.fence, o.number) > (:fence, :number)
+ORDER BY o.fence, o.number LIMIT :limit
+
+-- name: state_counts
+SELECT state, count(*) FROM jobs WHERE :sees IS NULL OR owner = :sees GROUP BY state
+
+-- name: task_rows
+SELECT info FROM tasks ORDER BY name
+
+-- name: append_event
+INSERT INTO outbox (at, kind, owner, subject, data) VALUES (:at, :kind, :owner, :subject, :data)
+
+-- name: event_rows
+SELECT seq, at, kind, owner, subject, data FROM outbox
+WHERE seq > :after AND (:sees IS NULL OR owner = :sees) ORDER BY seq LIMIT :limit

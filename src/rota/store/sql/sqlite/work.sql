@@ -1,0 +1,106 @@
+-- name: lane
+-- The head of one lane, straight off the index. What has expired is not to be started; the promoter will clear it away.
+SELECT rank, seq FROM jobs
+WHERE state = 'ready' AND queue = :queue AND kind = :kind AND (expires_at IS NULL OR expires_at > :now)
+ORDER BY rank, seq LIMIT :limit
+
+-- name: take
+-- The fence rises with the claim; an attempt is counted only when it is started.
+UPDATE jobs SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, reason = NULL,
+                started_at = :started_at, tries = tries + (:started_at IS NOT NULL),
+                expires_at = iif(:started_at IS NULL, expires_at, NULL)   -- what has started can't expire any more
+WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: taken
+-- All that was taken, as one JSON text that decodes straight into values.
+SELECT json_group_array(json_array(id, fence, owner, queue, kind, task, priority, rank, number, failures, started_at,
+                                   spec, args, retry, timeout) ORDER BY rank, seq)
+FROM (SELECT j.*, tries + (started_at IS NULL) AS number, p.spec, p.args, p.retry, p.timeout
+      FROM jobs j LEFT JOIN payloads p USING (seq)
+      WHERE seq IN (SELECT value FROM json_each(:seqs)))
+
+-- name: set_aside
+UPDATE jobs SET state = 'failed', finished_at = :now, node = NULL, cancel = NULL, reason = :reason WHERE seq = :seq
+
+-- name: start_states
+SELECT wanted.key, j.seq, j.started_at, j.cancel
+FROM json_each(:refs) wanted
+JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
+WHERE j.state = 'running'
+
+-- name: start_jobs
+UPDATE jobs SET started_at = :now, tries = tries + 1, expires_at = NULL WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: hand_back_jobs
+UPDATE jobs SET state = iif(cancel IS NULL, 'ready', 'cancelled'), finished_at = iif(cancel IS NULL, NULL, :now),
+                node = NULL, reason = cancel, cancel = NULL
+WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: standing
+-- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
+SELECT wanted.key, j.seq, j.state = 'running' AND j.fence = wanted.value ->> 1, j.cancel, j.owner, a.outcome
+FROM json_each(:refs) wanted
+JOIN jobs j ON j.id = wanted.value ->> 0
+LEFT JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
+
+-- name: record_attempts
+-- One row per attempt, written at its end. Columns of a row: seq, ending, exit code, error, result, ...
+INSERT INTO attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
+SELECT j.seq, j.fence, j.tries, coalesce(n.id, j.node), j.started_at, :now,
+       r.value ->> 1, r.value ->> 2, r.value ->> 3, r.value ->> 4
+FROM json_each(:rows) r
+JOIN jobs j ON j.seq = r.value ->> 0
+LEFT JOIN nodes n ON n.incarnation = j.node
+WHERE j.started_at IS NOT NULL
+
+-- name: move_jobs
+-- ... state, delay (null: rank and time stay), failures, crashes, interruptions, reason, terminal.
+UPDATE jobs SET
+    state         = r.value ->> 5,
+    run_at        = iif(r.value ->> 6 IS NULL, run_at, :now + (r.value ->> 6)),
+    rank          = iif(r.value ->> 6 IS NULL, rank, :now + (r.value ->> 6) + priority * :step),
+    failures      = failures + (r.value ->> 7),
+    crashes       = crashes + (r.value ->> 8),
+    interruptions = interruptions + (r.value ->> 9),
+    reason        = r.value ->> 10,
+    finished_at   = iif(r.value ->> 11, :now, NULL),
+    node          = NULL,
+    cancel        = NULL
+FROM json_each(:rows) r
+WHERE jobs.seq = r.value ->> 0
+
+-- name: open_attempts
+-- Which of these attempts still run, so that their output may be kept.
+SELECT wanted.key, j.seq
+FROM json_each(:refs) wanted
+JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
+WHERE j.state = 'running'
+
+-- name: kept_chunk
+SELECT 1 FROM output o JOIN jobs j ON j.seq = o.job WHERE j.id = :id AND o.fence = :fence AND o.number = :number
+
+-- name: insert_output
+INSERT OR IGNORE INTO output (job, fence, number, at, stream, body) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: due
+SELECT seq, queue FROM jobs WHERE state = 'scheduled' AND run_at <= :now ORDER BY run_at LIMIT :limit
+
+-- name: promote_jobs
+UPDATE jobs SET state = 'ready' WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: expired
+SELECT seq FROM jobs
+WHERE expires_at <= :now AND state IN ('blocked', 'scheduled', 'held', 'ready') ORDER BY expires_at LIMIT :limit
+
+-- name: expire_jobs
+UPDATE jobs SET state = 'cancelled', finished_at = :now, reason = 'expired' WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: next_instant
+SELECT min(at) FROM (
+    SELECT min(run_at) AS at FROM jobs WHERE state = 'scheduled'
+    UNION ALL
+    SELECT min(expires_at) FROM jobs
+    WHERE expires_at IS NOT NULL AND state IN ('blocked', 'scheduled', 'held', 'ready'))
+
+-- name: any_ready
+SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'ready')

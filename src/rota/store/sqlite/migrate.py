@@ -1,0 +1,58 @@
+"""Bringing a SQLite file to the schema this code knows. The version is the file's own `user_version`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import apsw
+
+from rota import errors
+from rota.store import named
+from rota.store.sqlite.database import Database, translated
+
+# "rota" in ASCII: tells our files from any other SQLite database.
+APPLICATION = 0x726F7461
+
+
+def known_version() -> int:
+    return named.migrations("sqlite")[-1][0]
+
+
+def version(db: Database) -> int:
+    """The schema version of the file; raises if it is somebody else's."""
+    with translated(db.path):
+        found = int(db.connection.pragma("user_version"))
+        application = int(db.connection.pragma("application_id"))
+        empty = not db.connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if application != APPLICATION and not empty:
+        raise errors.StoreError(f"{db.path} is a SQLite database of another program; choose another file")
+    return found
+
+
+def check(db: Database) -> None:
+    found, known = version(db), known_version()
+    if found > known:
+        raise errors.SchemaTooNew(found, known)
+    if found < known:
+        raise errors.SchemaMissing(found, known)
+
+
+def migrate(db: Database) -> tuple[int, int]:
+    """Applies what is missing, one transaction per step; the write lock keeps two migrators apart."""
+    before, known = version(db), known_version()
+    if before > known:
+        raise errors.SchemaTooNew(before, known)
+    for number, text in named.migrations("sqlite"):
+        if number > before:
+            db.write(partial(_apply, number=number, text=text))
+    return before, known
+
+
+def _apply(db: Database, number: int, text: str) -> None:
+    # Someone else may have been faster while we waited for the lock.
+    if int(db.connection.pragma("user_version")) >= number:
+        return
+    cursor: apsw.Cursor = db.connection.execute(text)
+    cursor.fetchall()
+    db.connection.pragma("application_id", APPLICATION)
+    db.connection.pragma("user_version", number)

@@ -1,0 +1,150 @@
+"""Nodes and shelves: who lives, who is taken over, what is due, what is old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.job import Ref
+from rota.model.lifecycle import Event
+from rota.model.node import News, Node, NodeInfo, NodeState
+from rota.model.outcome import CrashRule, Ending, Problem, Settlement
+from rota.model.times import Instant
+from rota.store.base import Retention, TaskInfo, Topic
+from rota.store.sqlite import orders, work
+from rota.store.sqlite.database import Database, encode
+
+# Chunks of output (64 KiB at most) that one write deletes.
+MOST_CHUNKS = 300
+Gone = Callable[[str], bool]
+
+
+def register(db: Database, node: Node, tasks: Sequence[TaskInfo], gone: Gone) -> None:
+    for row in db.rows("living_nodes"):
+        if row[1] == node.id and not gone(row[0]):
+            raise InvalidInput("node id", node.id, "an id that no living node uses")
+    now = db.now()
+    db.run(
+        "insert_node", incarnation=node.incarnation, id=node.id, roles=encode(node.roles).decode(),
+        queues=encode(node.queues).decode(), version=node.version, now=now, lease=node.lease,
+    )  # fmt: skip
+    for task in tasks:
+        db.run("upsert_task", name=task.name, info=encode(task).decode(), now=now)
+    db.emit("node.joined", "rota", node.id, {"incarnation": node.incarnation})
+
+
+def renew(db: Database, incarnation: str, stopping: bool) -> News:
+    if not db.run("renew_node", incarnation=incarnation, now=db.now(), stopping=stopping):
+        return News(known=False)
+    rows = db.rows("cancels_of", incarnation=incarnation)
+    if db.value("any_ready"):
+        db.topics.add(Topic.READY)
+    if (due := db.value("next_instant")) is not None and due <= db.now():
+        db.topics.add(Topic.DUE)
+    return News(known=True, cancels=tuple((Ref(job, fence), reason) for job, fence, reason in rows))
+
+
+def leave(db: Database, incarnation: str) -> None:
+    if db.run("end_node", incarnation=incarnation, state=NodeState.LEFT, now=db.now(), beats=None):
+        _release(db, incarnation, lambda crashes: Event.INTERRUPT, "its node stopped", CrashRule())
+        db.emit("node.left", "rota", db.value("node_id", incarnation=incarnation), {"incarnation": incarnation})
+
+
+def take_over(db: Database, incarnation: str, beats: int | None, rule: CrashRule) -> list[str] | None:
+    if not db.run("end_node", incarnation=incarnation, state=NodeState.DEAD, now=db.now(), beats=beats):
+        return None
+    node_id = db.value("node_id", incarnation=incarnation)
+    moved = _release(db, incarnation, rule.after_crash, f"node {node_id} died", rule)
+    db.emit("node.died", "rota", node_id, {"incarnation": incarnation, "jobs": len(moved)})
+    return moved
+
+
+def rescue(db: Database, rule: CrashRule) -> list[str]:
+    return [
+        job
+        for (incarnation,) in db.rows("stray_holders")
+        for job in _release(db, incarnation, rule.after_crash, "no living node held it", rule)
+    ]
+
+
+def _release(db: Database, incarnation: str, decide: Callable[[int], Event], why: str, rule: CrashRule) -> list[str]:
+    """Moves on all that an incarnation holds: what was started as crashed or interrupted, the rest as never claimed."""
+    held = db.rows("held_by", incarnation=incarnation)
+    unstarted = [Ref(job, fence) for job, fence, started, _ in held if not started]
+    crashed = [_crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
+    if unstarted:
+        work.hand_back(db, unstarted)
+    for crashes in (0, 1):
+        batch = [s for s in crashed if (s.ending is Ending.CRASHED) == bool(crashes)]
+        if batch:
+            work.finish(db, batch, crashes=crashes)
+    return [job for job, *_ in held]
+
+
+def _crash(job: str, fence: int, event: Event, why: str, rule: CrashRule) -> Settlement:
+    if event is Event.INTERRUPT:
+        return Settlement(job, fence, event, Ending.INTERRUPTED, interruptions=1, reason=why)
+    problem = Problem("rota.Crash", why)
+    if event is Event.QUARANTINE:
+        problem = Problem("rota.Crash", f"{why}; {rule.limit} nodes have died under this job")
+    return Settlement(job, fence, event, Ending.CRASHED, delay=rule.delay, error=problem, reason=problem.message)
+
+
+def nodes(db: Database, past: bool, gone: Gone) -> list[NodeInfo]:
+    return [_info(row, gone) for row in db.rows("all_nodes" if past else "living_nodes")]
+
+
+def _info(row: tuple[Any, ...], gone: Gone) -> NodeInfo:
+    incarnation, node_id, roles, queues, version, state, started_at, seen_at, lease, beats, running = row
+    return NodeInfo(
+        id=node_id, incarnation=incarnation, roles=msgspec.json.decode(roles, type=tuple[str, ...]),
+        queues=msgspec.json.decode(queues, type=dict[str, int]), version=version, state=NodeState(state),
+        started_at=started_at, seen_at=seen_at, lease=lease, beats=beats, running=running,
+        gone=state in ("live", "stopping") and gone(incarnation),
+    )  # fmt: skip
+
+
+def promote(db: Database, limit: int) -> tuple[int, Instant | None]:
+    now = db.now()
+    expired = [seq for (seq,) in db.rows("expired", now=now, limit=limit)]
+    if expired:
+        db.run("expire_jobs", seqs=encode(expired).decode(), now=now)
+        db.topics.add(Topic.NEWS)
+    due = [seq for seq, _ in db.rows("due", now=now, limit=limit)]
+    if due:
+        db.run("promote_jobs", seqs=encode(due).decode())
+        db.topics.add(Topic.READY)
+    return len(expired) + len(due), db.value("next_instant")
+
+
+def next_instant(db: Database) -> Instant | None:
+    at: Instant | None = db.value("next_instant")
+    return at
+
+
+def _light(db: Database, seqs: list[int]) -> list[int]:
+    """As many of these jobs as can be deleted in a short write: output may be large. The rest follows next time."""
+    chunks = dict(db.rows("output_counts", seqs=encode(seqs).decode()))
+    total = 0
+    for index, seq in enumerate(seqs):
+        total += chunks.get(seq, 0)
+        if index and total > MOST_CHUNKS:
+            return seqs[:index]
+    return seqs
+
+
+def prune(db: Database, retention: Retention, limit: int) -> int:
+    now = db.now()
+    seqs = [seq for (seq,) in db.rows("old_ended", before=now - retention.ended, limit=limit)]
+    seqs += [seq for (seq,) in db.rows("old_dead", before=now - retention.dead, limit=limit)]
+    if seqs:
+        orders.delete(db, _light(db, seqs))
+    return (
+        len(seqs)
+        + db.run("delete_old_keys", now=now, limit=limit)
+        + db.run("delete_old_events", before=now - retention.events, limit=limit)
+        + db.run("delete_old_nodes", before=now - retention.nodes, limit=limit)
+    )

@@ -1,0 +1,167 @@
+"""Orders: what people ask for. Submit, cancel, replay, hurry, purge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.errors import KeyConflict
+from rota.model.job import NewJob, Submitted
+from rota.model.lifecycle import TERMINAL, Event, State, sources
+from rota.model.order import rank
+from rota.model.principal import Principal
+from rota.model.retry import Retry
+from rota.model.times import LATEST, Duration, Instant
+from rota.store.base import Cancelling, Topic
+from rota.store.sqlite.database import Database, encode
+
+Answer = list[Submitted] | KeyConflict
+
+
+def submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
+    now = db.now()
+    keys = _Keys(db, who, orders)
+    answers = [keys.answer(order) for order in orders]
+    fresh = [
+        job
+        for order, answer in zip(orders, answers, strict=True)
+        if not isinstance(answer, KeyConflict)
+        for job, submitted in zip(order, answer, strict=True)
+        if submitted.created
+    ]
+    if fresh:
+        _insert(db, who, fresh, now)
+        db.many(
+            "insert_key",
+            [(who.user, job.key, job.content(), job.id, now + key_life) for job in fresh if job.key is not None],
+        )
+    return answers
+
+
+class _Keys:
+    """The idempotency keys of one call: those in the store, and those that its own earlier orders bring along."""
+
+    def __init__(self, db: Database, who: Principal, orders: Sequence[Sequence[NewJob]]) -> None:
+        wanted = [job.key for order in orders for job in order if job.key is not None]
+        rows = db.rows("known_keys", owner=who.user, keys=encode(wanted).decode()) if wanted else []
+        self._known: dict[str, tuple[str, str]] = {key: (content, job_id) for key, content, job_id in rows}
+
+    def answer(self, order: Sequence[NewJob]) -> Answer:
+        brought: dict[str, tuple[str, str]] = {}
+        answer: list[Submitted] = []
+        for job in order:
+            if job.key is None:
+                answer.append(Submitted(job.id, True))
+                continue
+            known = self._known.get(job.key) or brought.get(job.key)
+            content = job.content()
+            if known is None:
+                brought[job.key] = (content, job.id)
+                answer.append(Submitted(job.id, True))
+            elif known[0] == content:
+                answer.append(Submitted(known[1], False))
+            else:
+                return KeyConflict(job.key, known[1])
+        self._known |= brought
+        return answer
+
+
+def _insert(db: Database, who: Principal, jobs: Sequence[NewJob], now: Instant) -> None:
+    first: int = db.value("next_seq")
+    retries: dict[int, str] = {}  # jobs of one call mostly share their policy object: encode it once
+    rows, payloads = [], []
+    states: set[State] = set()
+    for seq, job in enumerate(jobs, first):
+        run_at = _due(job, now)
+        state = State.READY if run_at <= now else State.SCHEDULED
+        states.add(state)
+        expires_at = None if job.expires is None else run_at + job.expires
+        rows.append((
+            seq, job.id, who.user, state.value, job.queue, job.spec.kind.value, job.task, job.priority,
+            rank(run_at, job.priority, db.ageing_step), run_at, expires_at, now,
+        ))  # fmt: skip
+        retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), _text(job.retry))
+        payloads.append((seq, job.spec.body, job.spec.digest, job.args, retry, job.timeout, job.key))
+    db.many("insert_job", rows)
+    db.many("insert_payload", payloads)
+    if State.READY in states:
+        db.topics.add(Topic.READY)
+    if State.SCHEDULED in states or any(job.expires is not None for job in jobs):
+        db.topics.add(Topic.DUE)
+
+
+def _due(job: NewJob, now: Instant) -> Instant:
+    """A time in the past means now; a time beyond the calendar means its end."""
+    at = job.at if job.at is not None else now + job.delay
+    return min(max(at, now), LATEST)
+
+
+def _text(retry: Retry) -> str:
+    return msgspec.json.encode(retry).decode()
+
+
+def cancel(db: Database, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:
+    states = _states(db, who, ids)
+    waiting = [job for job in states if states[job] in sources(Event.CANCEL) - {State.RUNNING}]
+    running = [job for job in states if states[job] is State.RUNNING]
+    if waiting:
+        db.run("cancel_waiting", ids=encode(waiting).decode(), now=db.now(), reason=reason)
+        db.topics.add(Topic.NEWS)
+    if running:
+        db.run("cancel_running", ids=encode(running).decode(), reason=reason)
+        db.topics.add(Topic.CANCEL)
+    return [_cancelling(states.get(job)) for job in ids]
+
+
+def _cancelling(state: State | None) -> Cancelling:
+    if state is None:
+        return Cancelling.UNKNOWN
+    if state in TERMINAL:
+        return Cancelling.ENDED
+    return Cancelling.REQUESTED if state is State.RUNNING else Cancelling.CANCELLED
+
+
+def replay(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
+    now = db.now()
+    chosen = _in_states(db, who, ids, sources(Event.REPLAY))
+    if chosen:
+        db.run("replay_jobs", ids=encode(list(chosen)).decode(), now=now, step=db.ageing_step)
+        for job, owner in chosen.items():
+            db.emit("job.replayed", owner, job, {"by": who.user})
+        db.topics.add(Topic.DUE)
+    return [job in chosen for job in ids]
+
+
+def hurry(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
+    chosen = _in_states(db, who, ids, frozenset({State.SCHEDULED}))
+    if chosen:
+        db.run("hurry_jobs", ids=encode(list(chosen)).decode(), now=db.now(), step=db.ageing_step)
+        db.topics.add(Topic.DUE)
+    return [job in chosen for job in ids]
+
+
+def purge(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
+    chosen = _in_states(db, who, ids, TERMINAL)
+    if chosen:
+        delete(db, [seq for (seq,) in db.rows("seqs_of_ended", ids=encode(list(chosen)).decode())])
+        for job, owner in chosen.items():
+            db.emit("job.purged", owner, job, {"by": who.user})
+    return [job in chosen for job in ids]
+
+
+def delete(db: Database, seqs: Sequence[int]) -> None:
+    text = encode(seqs).decode()
+    for name in ("delete_output", "delete_attempts", "delete_payloads", "delete_jobs"):
+        db.run(name, seqs=text)
+
+
+def _states(db: Database, who: Principal, ids: Sequence[str]) -> dict[str, State]:
+    rows = db.rows("states_of", ids=encode(ids).decode(), sees=who.sees)
+    return {job: State(state) for job, state, _ in rows}
+
+
+def _in_states(db: Database, who: Principal, ids: Sequence[str], states: frozenset[State]) -> dict[str, str]:
+    """The jobs among `ids` that stand in one of the states, with their owners."""
+    rows = db.rows("states_of", ids=encode(ids).decode(), sees=who.sees)
+    return {job: owner for job, state, owner in rows if State(state) in states}

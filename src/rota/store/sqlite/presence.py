@@ -1,0 +1,136 @@
+"""How processes that share one SQLite file notice each other: locks that show who lives, and pipes that wake sleepers.
+
+Both live in a folder beside the database file.
+
+*Locks.* A node holds an `flock` on a file named after its incarnation. The lock belongs to the open file description,
+which the node shares with its keeper and the keepers' children: the kernel frees it when the last of them has ended.
+So a free lock means that the process is gone *and* that nothing it started is left. Pids are never looked at: they
+are reused. A paused process keeps its lock, and is noticed by its silence instead.
+
+*Wake-ups.* Whoever wants to be woken makes a named pipe whose ending lists the topics. A writer opens it without
+waiting, writes one byte and closes it; a pipe that nobody reads any more is removed. (A Unix socket would do as well,
+but the path of one may have 107 bytes at most, and database files stand in deeper folders than that.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from rota.store.base import Topic
+
+_LOCK = ".lock"
+_PIPE = ".wake"
+
+
+class Locks:
+    """Who lives, as far as the operating system can tell."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: dict[str, int] = {}
+
+    def hold(self, incarnation: str) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(self._path(incarnation), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._held[incarnation] = descriptor
+
+    def descriptors(self, incarnation: str) -> list[int]:
+        return [self._held[incarnation]] if incarnation in self._held else []
+
+    def drop(self, incarnation: str) -> None:
+        descriptor = self._held.pop(incarnation, None)
+        if descriptor is not None:
+            os.close(descriptor)
+            self._path(incarnation).unlink(missing_ok=True)
+
+    def gone(self, incarnation: str) -> bool:
+        """True only if the process has certainly ended; a missing file says nothing."""
+        if incarnation in self._held:
+            return False
+        try:
+            descriptor = os.open(self._path(incarnation), os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        else:
+            return True
+        finally:
+            os.close(descriptor)
+
+    def forget(self, incarnation: str) -> None:
+        """Removes the file of a node that was taken over."""
+        self._path(incarnation).unlink(missing_ok=True)
+
+    def _path(self, incarnation: str) -> Path:
+        return self._folder / f"{incarnation}{_LOCK}"
+
+
+class Bell:
+    """Wakes other processes, and is woken by them."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._open: dict[Path, int] = {}
+
+    def hear(self, topics: Iterable[Topic], wake: Callable[[], None]) -> Callable[[], None]:
+        """Calls `wake` on the running loop at every ring for one of the topics; returns the call that ends it."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        loop = asyncio.get_running_loop()
+        path = self._folder / f"{self._name}-{len(self._open)}.{''.join(sorted(topics))}{_PIPE}"
+        with suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
+        # Read-write: with a writer of our own there is never an end-of-file to spin on.
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._open[path] = descriptor
+
+        def rung() -> None:
+            with suppress(BlockingIOError):
+                os.read(descriptor, 65536)
+            wake()
+
+        loop.add_reader(descriptor, rung)
+
+        def end() -> None:
+            if self._open.pop(path, None) is not None:
+                path.unlink(missing_ok=True)
+                if not loop.is_closed():
+                    loop.remove_reader(descriptor)
+                os.close(descriptor)
+
+        return end
+
+    def ring(self, topics: Iterable[Topic]) -> None:
+        """Wakes the listeners of other processes. Never waits, never fails: a lost ring costs one poll interval."""
+        wanted = {topic.value for topic in topics}
+        try:
+            entries = os.listdir(self._folder)  # noqa: PTH208 - names are all we need, a hundred times a second
+        except OSError:
+            return
+        for entry in entries:
+            if entry.endswith(_PIPE) and not entry.startswith(self._name) and wanted & set(entry.split(".")[1]):
+                self._touch(self._folder / entry)
+
+    def _touch(self, path: Path) -> None:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nobody reads it: left behind by a process that was killed
+                path.unlink(missing_ok=True)
+            return
+        try:
+            os.write(descriptor, b".")
+        except OSError:
+            pass  # full: the listener has plenty of wake-ups to come
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,272 @@
+"""The embedded store: the contract of `store.base`, carried out on one SQLite file.
+
+Calls run on two threads, one per connection: writes in turn on the one, reads on the other, so that a long read never
+keeps a renewal waiting. With `inline=True` there are no threads, for tests and simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from rota.clock import Chance, Clock
+from rota.errors import KeyConflict
+from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
+from rota.model.lifecycle import State
+from rota.model.node import News, Node, NodeInfo
+from rota.model.order import AGEING_STEP
+from rota.model.outcome import CrashRule, Settlement
+from rota.model.principal import Principal
+from rota.model.times import DAY, Duration, Instant
+from rota.store import base
+from rota.store.sqlite import doctor, migrate, nodes, orders, reads, work
+from rota.store.sqlite.database import Database
+from rota.store.sqlite.presence import Bell, Locks
+
+T = TypeVar("T")
+P = ParamSpec("P")
+MEMORY = ":memory:"
+
+
+class SqliteStore(base.Store):
+    def __init__(
+        self,
+        path: str,
+        clock: Clock,
+        chance: Chance,
+        *,
+        inline: bool = False,
+        ageing_step: Duration = AGEING_STEP,
+        key_life: Duration = 7 * DAY,
+    ) -> None:
+        self.path = path
+        self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
+        folder = Path(f"{path}-rota")
+        self._bell = None if path == MEMORY else Bell(folder, chance.token())
+        self.locks = None if path == MEMORY else Locks(folder)
+        self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
+        self._threads = None if inline else _Threads(shared=path == MEMORY)
+        self._writer: Database | None = None
+        self._reader: Database | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def migrate(self) -> tuple[int, int]:
+        return await self._run(True, lambda: migrate.migrate(self._write_side()))
+
+    async def open(self) -> None:
+        await self._run(True, lambda: migrate.check(self._write_side()))
+
+    async def close(self) -> None:
+        for writes, side in ((True, self._writer), (False, self._reader)):
+            if side is not None:
+                await self._run(writes, side.close)
+        self._writer = self._reader = None
+        if self._threads:
+            self._threads.stop()
+
+    async def examine(self) -> list[base.Finding]:
+        return await self._run(False, lambda: doctor.examine(self._read_side()))
+
+    def now(self) -> Instant:
+        return self._clock.now()
+
+    def listen(self, topics: frozenset[base.Topic], wake: Callable[[], None]) -> Callable[[], None]:
+        entry = (topics, wake, asyncio.get_running_loop())
+        self._listeners.append(entry)
+        end = self._bell.hear(topics, wake) if self._bell else None
+
+        def stop() -> None:
+            if entry in self._listeners:
+                self._listeners.remove(entry)
+            if end:
+                end()
+
+        return stop
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+    async def submit(self, who: Principal, batches: Sequence[Sequence[NewJob]]) -> list[list[Submitted] | KeyConflict]:
+        return await self._write(orders.submit, who, batches, self._key_life)
+
+    async def cancel(self, who: Principal, ids: Sequence[str], reason: str) -> list[base.Cancelling]:
+        return await self._write(orders.cancel, who, ids, reason)
+
+    async def replay(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+        return await self._write(orders.replay, who, ids)
+
+    async def hurry(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+        return await self._write(orders.hurry, who, ids)
+
+    async def purge(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+        return await self._write(orders.purge, who, ids)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+    async def claim(
+        self,
+        who: Principal,
+        incarnation: str,
+        wants: Mapping[str, int],
+        kinds: Sequence[Kind],
+        start: Mapping[str, int],
+    ) -> list[Claimed]:
+        base.require_system(who, "claim")
+        return await self._write(work.claim, incarnation, wants, kinds, start)
+
+    async def start(self, who: Principal, refs: Sequence[Ref]) -> list[base.Start]:
+        base.require_system(who, "start")
+        return await self._write(work.start, refs)
+
+    async def hand_back(self, who: Principal, refs: Sequence[Ref]) -> list[Verdict]:
+        base.require_system(who, "hand back")
+        return await self._write(work.hand_back, refs)
+
+    async def finish(self, who: Principal, settlements: Sequence[Settlement]) -> list[Verdict]:
+        base.require_system(who, "finish")
+        return await self._write(work.finish, settlements)
+
+    async def append_output(self, who: Principal, chunks: Sequence[base.Chunk]) -> list[Verdict]:
+        base.require_system(who, "append output")
+        return await self._write(work.append_output, chunks)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+    async def register(self, who: Principal, node: Node, tasks: Sequence[base.TaskInfo]) -> None:
+        base.require_system(who, "register")
+        if self.locks:
+            self.locks.hold(node.incarnation)
+        try:
+            await self._write(nodes.register, node, tasks, self._gone)
+        except BaseException:
+            if self.locks:
+                self.locks.drop(node.incarnation)
+            raise
+
+    async def renew(self, who: Principal, incarnation: str, stopping: bool = False) -> News:
+        base.require_system(who, "renew")
+        return await self._write(nodes.renew, incarnation, stopping)
+
+    async def leave(self, who: Principal, incarnation: str) -> None:
+        base.require_system(who, "leave")
+        await self._write(nodes.leave, incarnation)
+        if self.locks:
+            self.locks.drop(incarnation)
+
+    async def take_over(self, who: Principal, incarnation: str, beats: int | None, rule: CrashRule) -> list[str] | None:
+        base.require_system(who, "take over")
+        if beats is None and not self._gone(incarnation):
+            return None
+        moved = await self._write(nodes.take_over, incarnation, beats, rule)
+        if moved is not None and self.locks and beats is None:
+            self.locks.forget(incarnation)
+        return moved
+
+    async def rescue(self, who: Principal, rule: CrashRule) -> list[str]:
+        base.require_system(who, "rescue")
+        return await self._write(nodes.rescue, rule)
+
+    def guards(self, incarnation: str) -> Sequence[int]:
+        return self.locks.descriptors(incarnation) if self.locks else ()
+
+    def _gone(self, incarnation: str) -> bool:
+        return self.locks is not None and self.locks.gone(incarnation)
+
+    # -- shelves -----------------------------------------------------------------------------------------------------
+    async def promote(self, who: Principal, limit: int) -> tuple[int, Instant | None]:
+        base.require_system(who, "promote")
+        # Looking costs no write lock and no sync to disk; most looks find nothing due.
+        upcoming = await self._read(nodes.next_instant)
+        if upcoming is None or upcoming > self.now():
+            return 0, upcoming
+        return await self._write(nodes.promote, limit)
+
+    async def prune(self, who: Principal, retention: base.Retention, limit: int) -> int:
+        base.require_system(who, "prune")
+        return await self._write(nodes.prune, retention, limit)
+
+    # -- reads -------------------------------------------------------------------------------------------------------
+    @base.stale_ok
+    async def get(self, who: Principal, job_id: str) -> JobInfo | None:
+        return await self._read(reads.get, who, job_id)
+
+    @base.stale_ok
+    async def find(self, who: Principal, query: base.JobFilter) -> list[JobInfo]:
+        return await self._read(reads.find, who, query)
+
+    @base.stale_ok
+    async def resolve(self, who: Principal, prefix: str) -> list[str]:
+        return await self._read(reads.resolve, who, prefix)
+
+    @base.stale_ok
+    async def output(self, who: Principal, job_id: str, after: base.Position, limit: int) -> list[base.Chunk]:
+        return await self._read(reads.output, who, job_id, after, limit)
+
+    @base.stale_ok
+    async def tasks(self, who: Principal) -> list[base.TaskInfo]:
+        return await self._read(reads.tasks)
+
+    @base.stale_ok
+    async def counts(self, who: Principal) -> dict[State, int]:
+        return await self._read(reads.counts, who)
+
+    async def nodes(self, who: Principal, past: bool = False) -> list[NodeInfo]:
+        return await self._read(nodes.nodes, past, self._gone)
+
+    async def events(self, who: Principal, after: int, limit: int) -> list[base.OutboxEvent]:
+        return await self._read(reads.events, who, after, limit)
+
+    # -- how calls run -----------------------------------------------------------------------------------------------
+    async def _write(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
+        answer, topics = await self._run(True, lambda: self._commit(lambda db: work(db, *args, **named)))
+        if topics:
+            self._announce(topics)
+        return answer
+
+    def _commit(self, work: Callable[[Database], T]) -> tuple[T, set[base.Topic]]:
+        db = self._write_side()
+        answer = db.write(work)
+        if self._bell and db.topics:
+            self._bell.ring(db.topics)
+        return answer, db.topics
+
+    async def _read(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
+        return await self._run(False, lambda: self._read_side().read(lambda db: work(db, *args, **named)))
+
+    async def _run(self, writes: bool, call: Callable[[], T]) -> T:
+        if self._threads is None:
+            return call()
+        return await asyncio.get_running_loop().run_in_executor(self._threads.of(writes), call)
+
+    def _announce(self, topics: set[base.Topic]) -> None:
+        here = asyncio.get_running_loop()
+        for wanted, wake, loop in list(self._listeners):
+            if wanted & topics:
+                if loop is here:
+                    wake()
+                elif not loop.is_closed():
+                    loop.call_soon_threadsafe(wake)
+
+    def _write_side(self) -> Database:
+        if self._writer is None:
+            self._writer = Database(self.path, self._clock, self._ageing_step)
+        return self._writer
+
+    def _read_side(self) -> Database:
+        if self.path == MEMORY:
+            return self._write_side()
+        if self._reader is None:
+            self._reader = Database(self.path, self._clock, self._ageing_step, writable=False)
+        return self._reader
+
+
+class _Threads:
+    def __init__(self, shared: bool) -> None:
+        self._write = concurrent.futures.ThreadPoolExecutor(1, "rota-store-write")
+        self._read = self._write if shared else concurrent.futures.ThreadPoolExecutor(1, "rota-store-read")
+
+    def of(self, writes: bool) -> concurrent.futures.Executor:
+        return self._write if writes else self._read
+
+    def stop(self) -> None:
+        self._write.shutdown(wait=False)
+        self._read.shutdown(wait=False)

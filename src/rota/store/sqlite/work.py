@@ -1,0 +1,162 @@
+"""What nodes do with jobs: claim, start, hand back, finish, and keep what attempts say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.model.job import Claimed, Kind, Ref, Verdict
+from rota.model.lifecycle import TERMINAL, Event, State, step
+from rota.model.outcome import Ending, Settlement
+from rota.store.base import Chunk, Start, Topic
+from rota.store.sqlite.database import Database, encode
+
+_claimed = msgspec.json.Decoder(list[Claimed])
+# These would have the job run again; a job that was asked to stop ends instead.
+_COMES_BACK = {Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF, Event.HAND_BACK}
+_NOTHING: Sequence[Any] = (None, False, None, None, None)
+_KEEPS_TIME = {Event.INTERRUPT, Event.HAND_BACK, Event.RECOVER}
+
+
+def claim(
+    db: Database, incarnation: str, wants: Mapping[str, int], kinds: Sequence[Kind], start: Mapping[str, int]
+) -> list[Claimed]:
+    if db.value("node_state", incarnation=incarnation) not in ("live", "stopping"):
+        return []
+    now = db.now()
+    started: list[int] = []
+    ahead: list[int] = []
+    for queue, limit in wants.items():
+        seqs = _best(db, queue, kinds, limit, now)
+        at_once = start.get(queue, 0)
+        started += seqs[:at_once]
+        ahead += seqs[at_once:]
+    for seqs, at in ((started, now), (ahead, None)):
+        if seqs:
+            db.run("take", seqs=encode(seqs).decode(), incarnation=incarnation, started_at=at)
+    return _taken(db, started + ahead) if started or ahead else []
+
+
+def _best(db: Database, queue: str, kinds: Sequence[Kind], limit: int, now: int) -> list[int]:
+    if limit <= 0:
+        return []
+    heads = [row for kind in kinds for row in db.rows("lane", queue=queue, kind=kind.value, now=now, limit=limit)]
+    if len(kinds) > 1:
+        heads.sort()
+    return [seq for _, seq in heads[:limit]]
+
+
+def _taken(db: Database, seqs: list[int]) -> list[Claimed]:
+    try:
+        return _claimed.decode(db.value("taken", seqs=encode(seqs).decode()))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return [one for seq in seqs for one in _taken_singly(db, seq)]
+
+
+def _taken_singly(db: Database, seq: int) -> list[Claimed]:
+    """A row that doesn't decode must not hold up the others: it is set aside, whoever wrote it."""
+    try:
+        return _claimed.decode(db.value("taken", seqs=encode([seq]).decode()))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        db.run("set_aside", seq=seq, now=db.now(), reason=f"broken row: {error}")
+        return []
+
+
+def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
+    now = db.now()
+    rows = {key: rest for key, *rest in db.rows("start_states", refs=_refs(refs))}
+    answers: list[Start] = []
+    chosen: list[int] = []
+    for index in range(len(refs)):
+        seq, started_at, cancel = rows.get(index, (None, None, None))
+        if seq is None:
+            answers.append(Start(Verdict.STALE))
+        elif started_at is not None:
+            answers.append(Start(Verdict.ALREADY, started_at, cancel))
+        elif cancel is not None:
+            answers.append(Start(Verdict.STALE, None, cancel))
+        else:
+            chosen.append(seq)
+            answers.append(Start(Verdict.APPLIED, now))
+    if chosen:
+        db.run("start_jobs", seqs=encode(chosen).decode(), now=now)
+    return answers
+
+
+def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:
+    rows = {key: (seq, started_at) for key, seq, started_at, _ in db.rows("start_states", refs=_refs(refs))}
+    chosen = [seq for seq, started_at in rows.values() if started_at is None]
+    if chosen:
+        db.run("hand_back_jobs", seqs=encode(chosen).decode(), now=db.now())
+        db.topics |= {Topic.READY, Topic.NEWS}
+    unstarted = {key for key, (_, started_at) in rows.items() if started_at is None}
+    return [Verdict.APPLIED if index in unstarted else Verdict.STALE for index in range(len(refs))]
+
+
+def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) -> list[Verdict]:
+    """Also carries out what the reaper decides (`crashes=1`): the same write, by another hand."""
+    refs = encode([(s.job_id, s.fence) for s in settlements]).decode()
+    found: dict[int, Sequence[Any]] = {key: rest for key, *rest in db.rows("standing", refs=refs)}
+    verdicts: list[Verdict] = []
+    rows: list[tuple[Any, ...]] = []
+    done: dict[int, Ending] = {}  # a batch may name the same attempt twice
+    for index, settlement in enumerate(settlements):
+        seq, running, cancel, owner, outcome = found.get(index, _NOTHING)
+        if running and seq not in done:
+            rows.append(_row(db, seq, owner, settlement, cancel, crashes))
+            verdicts.append(Verdict.APPLIED)
+            done[seq] = settlement.ending
+        else:
+            before = done.get(seq, outcome)
+            verdicts.append(Verdict.ALREADY if before == settlement.ending else Verdict.STALE)
+    if rows:
+        text, now = encode(rows).decode(), db.now()
+        db.run("record_attempts", rows=text, now=now)
+        db.run("move_jobs", rows=text, now=now, step=db.ageing_step)
+        db.topics.add(Topic.NEWS)
+    return verdicts
+
+
+def _row(
+    db: Database, seq: int, owner: str, settlement: Settlement, cancel: str | None, crashes: int
+) -> tuple[Any, ...]:
+    """One line for `record_attempts` and `move_jobs`."""
+    event, reason = settlement.event, settlement.reason
+    if cancel is not None and event in _COMES_BACK:
+        event, reason = Event.CANCEL, cancel
+    state = step(State.RUNNING, event)
+    if state is State.FAILED:
+        db.emit("job.failed", owner, settlement.job_id, {"reason": reason, "fence": settlement.fence})
+    elif state is State.SCHEDULED:
+        db.topics.add(Topic.DUE)
+    elif state is State.READY:
+        db.topics.add(Topic.READY)
+    delay = settlement.delay if state is State.SCHEDULED and event not in _KEEPS_TIME else None
+    error = None if settlement.error is None else encode(settlement.error).decode()
+    return (
+        seq, settlement.ending, settlement.exit_code, error, settlement.result,
+        state, delay, settlement.failures, crashes, settlement.interruptions, reason, state in TERMINAL,
+    )  # fmt: skip
+
+
+def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:
+    live = dict(db.rows("open_attempts", refs=encode([(c.job_id, c.fence) for c in chunks]).decode()))
+    verdicts: list[Verdict] = []
+    rows: list[tuple[Any, ...]] = []
+    for index, chunk in enumerate(chunks):
+        if index in live:
+            rows.append((live[index], chunk.fence, chunk.number, chunk.at, chunk.stream, chunk.body))
+            verdicts.append(Verdict.APPLIED)
+        else:
+            kept = db.value("kept_chunk", id=chunk.job_id, fence=chunk.fence, number=chunk.number)
+            verdicts.append(Verdict.ALREADY if kept else Verdict.STALE)
+    if rows:
+        db.many("insert_output", rows)
+        db.topics.add(Topic.NEWS)
+    return verdicts
+
+
+def _refs(refs: Sequence[Ref]) -> str:
+    return encode([(ref.job_id, ref.fence) for ref in refs]).decode()

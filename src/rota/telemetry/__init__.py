@@ -1,0 +1,1 @@
+"""What rota tells about itself: events, and the lines people read."""

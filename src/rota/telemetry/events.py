@@ -1,0 +1,101 @@
+"""The vocabulary of what happens in a node, and the bus it travels on. Logging and metrics are subscribers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True):
+    pass
+
+
+class NodeStarted(Event, frozen=True):
+    id: str
+    roles: tuple[str, ...]
+    queues: dict[str, int]
+    store: str
+    tasks: int
+
+
+class NodeStopping(Event, frozen=True):
+    running: int
+    grace: float
+
+
+class NodeHurried(Event, frozen=True):
+    running: int
+
+
+class NodeStopped(Event, frozen=True):
+    id: str
+
+
+class LeaseLost(Event, frozen=True):
+    id: str
+    why: str
+
+
+class NodeDied(Event, frozen=True):
+    """Another node was found dead."""
+
+    id: str
+    why: str
+    jobs: int
+
+
+class JobsRescued(Event, frozen=True):
+    jobs: int
+
+
+class AttemptStarted(Event, frozen=True):
+    job_id: str
+    task: str
+    number: int
+
+
+class AttemptEnded(Event, frozen=True):
+    job_id: str
+    task: str
+    number: int
+    outcome: str
+    reason: str | None
+    goes_on: bool  # there will be another attempt
+
+
+class AttemptStale(Event, frozen=True):
+    """An attempt's last write was refused: the job belongs to someone else by now."""
+
+    job_id: str
+    fence: int
+
+
+class AttemptStuck(Event, frozen=True):
+    job_id: str
+    task: str
+
+
+class ServiceFailed(Event, frozen=True):
+    service: str
+    error: str
+
+
+Subscriber = Callable[[Event], None]
+
+
+class Bus:
+    def __init__(self) -> None:
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    @property
+    def heard(self) -> bool:
+        """Whether anyone listens; hot paths don't build events for nobody."""
+        return bool(self._subscribers)
+
+    def emit(self, event: Event) -> None:
+        for subscriber in self._subscribers:
+            subscriber(event)

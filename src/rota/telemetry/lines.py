@@ -1,0 +1,67 @@
+"""Every sentence a node says about itself, in one place."""
+
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+from rota.clock import Clock
+from rota.model.times import iso
+from rota.telemetry import events
+from rota.telemetry.events import Event
+
+
+def sentence(event: Event) -> tuple[str, str] | None:
+    """(level, text), or None for what is not worth a line."""
+    match event:
+        case events.NodeStarted(id, roles, queues, store, tasks):
+            slots = ", ".join(f"{queue}:{count}" for queue, count in queues.items()) or "none"
+            return "info", f"node {id} is up: {', '.join(roles)}; queues {slots}; {tasks} functions; store {store}"
+        case events.NodeStopping(running, grace):
+            return "info", f"stopping: {running} running jobs have {grace:g}s to finish (signal again to hurry)"
+        case events.NodeHurried(running):
+            return "warning", f"stopping now: {running} running jobs are interrupted and handed back"
+        case events.NodeStopped(id):
+            return "info", f"node {id} has stopped"
+        case events.LeaseLost(id, why):
+            return "error", f"node {id} lost its lease ({why}); its attempts were stopped, it joins again"
+        case events.NodeDied(id, why, jobs):
+            return "warning", f"node {id} is dead ({why}); {jobs} jobs were taken over"
+        case events.JobsRescued(jobs):
+            return "warning", f"{jobs} running jobs had no living node and were moved on"
+        case events.AttemptStarted(job, task, number):
+            return "debug", f"job {job} {task}: attempt {number} started"
+        case events.AttemptEnded(job, task, number, outcome, reason, goes_on):
+            more = "; will be tried again" if goes_on else ""
+            level = "debug" if outcome == "succeeded" else "info" if goes_on or outcome == "cancelled" else "warning"
+            return level, f"job {job} {task}: attempt {number} {outcome}" + (f": {reason}" if reason else "") + more
+        case events.AttemptStale(job, fence):
+            return (
+                "warning",
+                f"job {job}: attempt with fence {fence} was refused; the job belongs to another attempt by now",
+            )
+        case events.AttemptStuck(job, task):
+            return "error", f"job {job} {task}: its function does not stop; its slot stays taken until it does"
+        case events.ServiceFailed(service, error):
+            return "error", f"{service} failed and will try again: {error}"
+        case _:
+            return None
+
+
+_LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+
+
+class Lines:
+    """A subscriber that writes lines to a stream."""
+
+    def __init__(self, clock: Clock, level: str = "info", stream: TextIO | None = None) -> None:
+        self._clock, self._least, self._stream = clock, _LEVELS[level], stream or sys.stderr
+
+    def __call__(self, event: Event) -> None:
+        said = sentence(event)
+        if said is None or _LEVELS[said[0]] < self._least:
+            return
+        level, text = said
+        # Texts of jobs end up here: a line stays one line, and control characters don't reach the terminal.
+        safe = "".join(c if c.isprintable() else " " for c in text)
+        print(f"{iso(self._clock.now())[:23]}Z {level:7} {safe}", file=self._stream, flush=True)

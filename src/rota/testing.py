@@ -1,0 +1,127 @@
+"""For users' own tests: run tasks without a server and without waiting for the clock.
+
+    async with rota.testing.harness(app) as rota_test:
+        job = await welcome.submit(user_id=7, delay="2h")
+        await rota_test.drain()
+        assert (await job.info()).result == "sent"
+
+Inside the harness the app has a throwaway store in memory and a clock that only moves when it is told to. `drain()`
+runs everything that is due, moves the clock to the next due time, and goes on until nothing is left: delays and
+retries take no time. What happens *inside* a function is real: a function that sleeps, sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from rota.batching import Batcher
+from rota.clock import Chance, ManualClock
+from rota.errors import RotaError
+from rota.logs.capture import captured
+from rota.logs.shipper import Shipper
+from rota.model.job import JobInfo, Kind, Verdict
+from rota.model.node import Node
+from rota.model.outcome import Settlement
+from rota.model.principal import SYSTEM
+from rota.model.times import SECOND, Instant, duration
+from rota.store.base import Store
+from rota.work.attempt import Executor, Pipeline, weight
+from rota.work.executors.command import CommandExecutor
+from rota.work.executors.function import FunctionExecutor
+from rota.work.handlers import InlineHandlers
+from rota.work.keeping import Keeper
+from rota.work.worker import Worker
+
+if TYPE_CHECKING:
+    from rota.app import App
+    from rota.tasks import Task
+
+SLOTS = 100
+BATCH = 500
+# A job that always comes back would keep drain() busy for ever.
+MOST_ROUNDS = 10_000
+NODE = "harness"
+__all__ = ["Harness", "ManualClock", "harness", "run"]
+
+
+class Harness:
+    def __init__(self, store: Store, clock: ManualClock, worker: Worker) -> None:
+        self._store, self.clock, self._worker = store, clock, worker
+
+    async def run_due(self) -> None:
+        """Runs what is due now, and what becomes due by that; the clock stands still."""
+        for _ in range(MOST_ROUNDS):
+            promoted, _upcoming = await self._store.promote(SYSTEM, BATCH)
+            await self._worker.tick()
+            if not promoted and not self._worker.running:
+                return
+            while not await self._worker.finished(60.0):
+                pass
+        raise RotaError(f"jobs keep coming back: gave up after {MOST_ROUNDS} rounds")
+
+    async def drain(self) -> None:
+        """Runs everything, moving the clock from one due time to the next, until no job is left that could run."""
+        for _ in range(MOST_ROUNDS):
+            await self.run_due()
+            upcoming = await self._upcoming()
+            if upcoming is None:
+                return
+            self.clock.advance(max(0, upcoming - self.clock.now()) / SECOND)
+        raise RotaError(f"jobs keep coming back: gave up after {MOST_ROUNDS} due times")
+
+    async def advance(self, span: str | float) -> None:
+        """Moves the clock and runs what became due on the way, each at its time."""
+        end = self.clock.now() + duration(span)
+        await self.run_due()
+        while (upcoming := await self._upcoming()) is not None and upcoming <= end:
+            self.clock.advance(max(0, upcoming - self.clock.now()) / SECOND)
+            await self.run_due()
+        self.clock.advance((end - self.clock.now()) / SECOND)
+
+    async def _upcoming(self) -> Instant | None:
+        return (await self._store.promote(SYSTEM, BATCH))[1]
+
+
+@asynccontextmanager
+async def harness(app: App, *, seed: int = 0, now: Instant | None = None, **settings: Any) -> AsyncIterator[Harness]:
+    """The app on a throwaway store in memory until the block ends; afterwards it is as it was before."""
+    clock = ManualClock() if now is None else ManualClock(now)
+    settings = {"store": "sqlite:///:memory:", "queues": f"default:{SLOTS}", **settings}
+    queues = {info.queue: SLOTS for info in app.catalogue.infos()}
+    with app.borrowed(clock, Chance(seed), **settings), captured():
+        store = (await app.client()).store
+        keeper = Keeper()
+        try:
+            await store.register(SYSTEM, Node(NODE, NODE, ("worker",), queues, "", 10 * SECOND), app.catalogue.infos())
+            yield Harness(store, clock, _worker(app, store, clock, keeper, queues | app.settings.queues))
+        finally:
+            await keeper.close()
+            await app.close()
+
+
+def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper, queues: dict[str, int]) -> Worker:
+    shipper = Shipper(store, clock, app.settings.max_output)
+    finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: store.finish(SYSTEM, batch), weigh=weight)
+    grace = app.settings.kill_grace / SECOND
+    executors: dict[str, Executor] = {
+        Kind.FUNCTION: FunctionExecutor(app.catalogue, InlineHandlers(), grace, app.settings.max_result),
+        Kind.COMMAND: CommandExecutor(keeper, grace, os.environ),
+    }
+    pipeline = Pipeline(executors, shipper, finishes, app.bus, app.chance)
+    return Worker(store, clock, NODE, queues, list(Kind), 0, pipeline, shipper)
+
+
+def run(app: App, task: Task, **arguments: Any) -> JobInfo:
+    """For tests without an event loop: orders one job, runs everything to its end, and shows what became of it."""
+
+    async def once() -> JobInfo:
+        async with harness(app) as rota_test:
+            job = await task.submit(**arguments)
+            await rota_test.drain()
+            return await job.info()
+
+    return asyncio.run(once())

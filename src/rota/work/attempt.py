@@ -1,0 +1,187 @@
+"""One attempt at one job: prepare, execute, keep its output, settle. Each step has a name; one write ends it.
+
+An executor runs the work and returns an `Outcome`. Whoever wants the attempt to end early calls `stop`; the first
+reason counts, and from then on the reason decides the outcome: work that was told to stop may end in any way it
+likes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from rota.batching import Batcher
+from rota.clock import Chance
+from rota.errors import RotaError, StoreError
+from rota.logs.shipper import Shipper, Sink
+from rota.model import outcome as model
+from rota.model.job import NO_RETRY, Claimed, Verdict
+from rota.model.outcome import Outcome, Problem, Settlement
+from rota.model.retry import Retry
+from rota.model.times import SECOND, short
+from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus
+
+PAUSE_AFTER_ERROR = 0.2
+
+
+class Stop(StrEnum):
+    CANCEL = "cancelled"
+    TIMEOUT = "timed out"
+    INTERRUPT = "the node is stopping"
+    LOST = "the node lost its lease"
+
+
+class Stuck(Exception):
+    """Raised by an executor whose work was told to stop, got its grace, and still runs; `over` is set when it ends."""
+
+    def __init__(self, over: asyncio.Event) -> None:
+        self.over = over
+
+
+class Executor(Protocol):
+    async def execute(self, attempt: Attempt) -> Outcome:
+        """Runs the work to its end. Raises RotaError if the order makes no sense, and nothing else."""
+
+
+class Attempt:
+    def __init__(self, claimed: Claimed, sink: Sink) -> None:
+        self.claimed, self.sink = claimed, sink
+        self.stopped: Stop | None = None
+        self.why = ""
+        self._on_stop: Callable[[Stop], None] | None = None
+
+    def stop(self, reason: Stop, why: str = "") -> None:
+        if self.stopped is None:
+            self.stopped, self.why = reason, why
+            if self._on_stop:
+                self._on_stop(reason)
+
+    def on_stop(self, act: Callable[[Stop], None]) -> None:
+        """The executor's way to hear of a stop; called at once if it was asked for already."""
+        self._on_stop = act
+        if self.stopped is not None:
+            act(self.stopped)
+
+
+class Pipeline:
+    """The steps of an attempt, with what they need."""
+
+    def __init__(
+        self,
+        executors: dict[str, Executor],
+        shipper: Shipper,
+        finishes: Batcher[Settlement, Verdict],
+        bus: Bus,
+        chance: Chance,
+    ) -> None:
+        self._executors, self._shipper, self._finishes = executors, shipper, finishes
+        self._bus, self._chance = bus, chance
+
+    async def run(self, attempt: Attempt) -> asyncio.Event | None:
+        """Takes the attempt to its end. If its work could not be stopped and still goes on: what to wait for."""
+        if self._bus.heard:
+            claimed = attempt.claimed
+            self._bus.emit(AttemptStarted(claimed.job_id, claimed.task, claimed.number))
+        over: asyncio.Event | None = None
+        timer = _timer(attempt)
+        try:
+            result = await self._execute(attempt)
+        except Stuck as stuck:
+            over, result = stuck.over, None
+            self._bus.emit(AttemptStuck(attempt.claimed.job_id, attempt.claimed.task))
+        finally:
+            if timer is not None:
+                timer.cancel()
+        outcome = _judge(attempt, result)
+        if outcome is not None:
+            await self._settle(attempt, outcome)
+        return over
+
+    async def _execute(self, attempt: Attempt) -> Outcome:
+        try:
+            executor = self._executors[attempt.claimed.kind]
+            return await executor.execute(attempt)
+        except KeyError:
+            return model.SetAside(Problem("rota.UnknownKind", f"no executor for kind {attempt.claimed.kind!r}"))
+        except RotaError as error:
+            return model.SetAside(Problem(f"rota.{type(error).__name__}", str(error)))
+        except Stuck:
+            raise
+        except Exception as error:  # no pipe, no thread, ...: the node's trouble, and perhaps a passing one
+            return model.Failed(Problem("rota.ExecutorError", f"{type(error).__name__}: {error}"))
+
+    async def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
+        claimed = attempt.claimed
+        if attempt.sink.written:
+            await self._shipper.flush()
+        chance = self._chance.random()
+        settlement = model.settle(claimed.job_id, claimed.fence, _retry(claimed), claimed.failures, outcome, chance)
+        verdict = await self._finish(attempt, settlement)
+        if verdict is Verdict.STALE:
+            self._bus.emit(AttemptStale(claimed.job_id, claimed.fence))
+        elif self._bus.heard:
+            goes_on = settlement.event in ("retry", "snooze", "interrupt")
+            ending, reason = settlement.ending.value, settlement.reason
+            self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on))
+
+    async def _finish(self, attempt: Attempt, settlement: Settlement) -> Verdict:
+        """Keeps trying while the lease lasts: what was done must not be forgotten because the store was busy."""
+        while True:
+            try:
+                return await self._finishes.put(settlement)
+            except Exception as error:
+                if attempt.stopped is Stop.LOST:
+                    return Verdict.STALE
+                if not (isinstance(error, StoreError) and error.passing):
+                    settlement = _unwritable(settlement, error)
+                await asyncio.sleep(PAUSE_AFTER_ERROR)
+
+
+def weight(settlement: Settlement) -> int:
+    """Of one settlement, in settlements of ordinary size."""
+    return 1 + len(settlement.result or "") // 4096
+
+
+def _unwritable(settlement: Settlement, error: Exception) -> Settlement:
+    """The store will never take this one. The job must not stay running for that: it is set aside with the reason."""
+    problem = Problem("rota.Unwritable", f"its end could not be written: {type(error).__name__}")
+    return model.settle(settlement.job_id, settlement.fence, NO_RETRY, 0, model.SetAside(problem), 0.0)
+
+
+def _timer(attempt: Attempt) -> asyncio.TimerHandle | None:
+    limit = attempt.claimed.timeout
+    if limit is None:
+        return None
+    return asyncio.get_running_loop().call_later(limit / SECOND, attempt.stop, Stop.TIMEOUT, f"after {short(limit)}")
+
+
+def _judge(attempt: Attempt, result: Outcome | None) -> Outcome | None:
+    """What the attempt's end means; None if it is not ours to say any more. `result` is None if the work still goes
+    on."""
+    code = getattr(result, "exit_code", None)
+    match attempt.stopped:
+        case None:
+            return result
+        case Stop.CANCEL:
+            return model.Cancelled(attempt.why or "cancelled", code)
+        case Stop.INTERRUPT:
+            return model.Interrupted("its node stopped", code)
+        case Stop.TIMEOUT:
+            text = f"timed out {attempt.why}"
+            if result is None:
+                text += "; it did not stop, so it is not tried again beside itself"
+            return model.TimedOut(Problem("rota.Timeout", text), code, fatal=result is None)
+        case Stop.LOST:
+            return None
+
+
+def _retry(claimed: Claimed) -> Retry:
+    """A policy that doesn't decode must not keep the attempt from being settled."""
+    try:
+        return msgspec.json.decode(claimed.retry, type=Retry)
+    except (msgspec.MsgspecError, ValueError):
+        return NO_RETRY

@@ -1,0 +1,167 @@
+"""The functions an app offers: what they are called, what they take, and how to call them with arguments from JSON.
+
+Parameters are read from the signature once. Their annotations decide what JSON is accepted and what it becomes:
+`int`, `datetime`, dataclasses, msgspec structs. A type that JSON can't be read into is passed through as it comes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput, NotSerialisable, TooLarge, UnknownTask
+from rota.model.job import Spec
+from rota.store.base import TaskInfo
+from rota.work.context import Context
+
+_encode = msgspec.json.Encoder().encode
+
+
+class TaskDef:
+    """One function as a task."""
+
+    def __init__(self, function: Callable[..., Any], info: Callable[..., TaskInfo], name: str) -> None:
+        self.function, self.name = function, name
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.spec = Spec.function(name)
+        parameters = _parameters(function, name)
+        self.context = next((p.name for p in parameters if _is_context(p)), None)
+        self._open = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        named = [p for p in parameters if p.name != self.context and p.kind is not p.VAR_KEYWORD]
+        self._names = [p.name for p in named]
+        required = tuple(p.name for p in named if p.default is p.empty)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_arguments_type(function, named, self._open))
+        self.info = info(name=name, parameters=tuple(self._names), required=required, open=self._open)
+
+    def encode(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> str:
+        """Arguments as JSON, refused here if the function would not take them."""
+        given = dict(named)
+        if positional:
+            given = self._bind(positional, given)
+        return check_arguments(given, limit, f"arguments of task {self.name!r}", self._check)
+
+    def _check(self, body: bytes) -> None:
+        self.decode(body)
+
+    def _bind(self, positional: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+        if len(positional) > len(self._names):
+            expected = f"at most {len(self._names)} arguments ({', '.join(self._names)})"
+            raise InvalidInput(f"arguments of task {self.name!r}", list(positional), expected)
+        bound = dict(zip(self._names, positional, strict=False))
+        if twice := bound.keys() & given.keys():
+            raise InvalidInput(f"arguments of task {self.name!r}", sorted(twice), "each argument once")
+        return bound | given
+
+    def decode(self, body: str | bytes) -> dict[str, Any]:
+        """The keyword arguments for the call. Raises InvalidInput if they don't fit the signature."""
+        try:
+            arguments = self._decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidArguments(self.name, str(error), self._names) from None
+        given = {name: getattr(arguments, name) for name in self._names}
+        kept = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+        if self._open:
+            extra = msgspec.json.decode(body)
+            kept |= {name: value for name, value in extra.items() if name not in given}
+        return kept
+
+
+class InvalidArguments(InvalidInput):
+    def __init__(self, task: str, problem: str, names: Sequence[str]) -> None:
+        super().__init__(f"arguments of task {task!r}", problem, "")
+        takes = ", ".join(names) or "no arguments"
+        self.args = (f"arguments of task {task!r}: {problem}; it takes {takes}",)
+
+
+class Catalogue:
+    """All tasks of one app."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, TaskDef] = {}
+
+    def add(self, task: TaskDef) -> None:
+        if task.name in self._tasks:
+            raise InvalidInput("task", task.name, "a name that no other task of this app has")
+        self._tasks[task.name] = task
+
+    def get(self, name: str) -> TaskDef:
+        try:
+            return self._tasks[name]
+        except KeyError:
+            raise UnknownTask(name, f"this app has {', '.join(sorted(self._tasks)) or 'no tasks'}") from None
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def infos(self) -> list[TaskInfo]:
+        return [task.info for task in self._tasks.values()]
+
+
+def check_arguments(
+    given: Mapping[str, Any], limit: int, what: str = "arguments", check: Callable[[bytes], None] | None = None
+) -> str:
+    """Arguments as JSON; refuses what JSON can't carry and what is too large."""
+    try:
+        body = _encode(given)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise NotSerialisable(what, str(error), "values that JSON can carry") from None
+    if len(body) > limit:
+        raise TooLarge(what, len(body), limit)
+    if b"null" in body:
+        _refuse_non_finite(given, what)
+    if check is not None:
+        check(body)
+    return body.decode()
+
+
+def _refuse_non_finite(value: Any, what: str) -> None:
+    """JSON has no NaN and no infinity; they would silently become null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotSerialisable(what, value, "values that JSON can carry")
+    if isinstance(value, Mapping):
+        for part in value.values():
+            _refuse_non_finite(part, what)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for part in value:
+            _refuse_non_finite(part, what)
+
+
+def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(function).parameters.values())
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise InvalidInput(f"task {name!r}", str(parameter), "parameters that can be given by name")
+    return parameters
+
+
+def _is_context(parameter: inspect.Parameter) -> bool:
+    return parameter.name == "ctx" or parameter.annotation in (Context, "Context", "rota.Context")
+
+
+def _arguments_type(function: Callable[..., Any], named: list[inspect.Parameter], open_: bool) -> type:
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception:  # names that don't resolve are no reason to refuse a function
+        hints = {}
+    fields: list[Any] = []
+    for parameter in named:
+        hint = _readable(hints.get(parameter.name, Any))
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, _readable(hint | msgspec.UnsetType), msgspec.UNSET))
+    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=not open_)
+
+
+def _readable(hint: Any) -> Any:
+    """The hint, if JSON can be read into it; else Any."""
+    try:
+        msgspec.json.Decoder(msgspec.defstruct("Probe", [("it", hint)]))
+    except TypeError:
+        return Any
+    return hint

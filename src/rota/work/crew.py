@@ -1,0 +1,58 @@
+"""Everything a node runs things with: the keeper for commands, the handlers for functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from rota.config import Settings
+from rota.model.times import SECOND
+from rota.work.attempt import Executor
+from rota.work.catalogue import Catalogue
+from rota.work.executors.command import CommandExecutor
+from rota.work.executors.function import FunctionExecutor
+from rota.work.handlers import Handlers, ThreadHandlers
+from rota.work.keeping import Keeper
+
+
+class Crew(Protocol):
+    @property
+    def executors(self) -> Mapping[str, Executor]: ...
+
+    async def start(self) -> None: ...
+
+    def extend(self, deadline: float | None) -> None:
+        """Until then the node's lease lasts; None: there is nothing left that could outlive it."""
+
+    async def close(self) -> None:
+        """Kills what is left and waits until it is gone."""
+
+
+MakeCrew = Callable[[Sequence[int]], Crew]
+
+
+class ProcessCrew:
+    """The real one. `guards` are held by every process of the crew, so that their owner is seen to live until all are
+    gone."""
+
+    def __init__(self, catalogue: Catalogue, settings: Settings, guards: Sequence[int]) -> None:
+        self._keeper = Keeper(guards)
+        self._handlers: Handlers | None = None
+        grace = settings.kill_grace / SECOND
+        self.executors: dict[str, Executor] = {"command": CommandExecutor(self._keeper, grace, os.environ)}
+        # A node without functions doesn't claim any: whoever has them will.
+        if len(catalogue):
+            self._handlers = ThreadHandlers()
+            self.executors["function"] = FunctionExecutor(catalogue, self._handlers, grace, settings.max_result)
+
+    async def start(self) -> None:
+        await self._keeper.start()
+
+    def extend(self, deadline: float | None) -> None:
+        self._keeper.extend(deadline)
+
+    async def close(self) -> None:
+        await self._keeper.close()
+        if self._handlers:
+            self._handlers.close()

@@ -1,0 +1,1 @@
+"""One way to run per kind of task."""

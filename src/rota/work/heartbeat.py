@@ -1,0 +1,63 @@
+"""Renews the node's lease about every second, and hears in the same breath which attempts should stop.
+
+It runs on the node's own loop, where no handler runs. When a renewal has not succeeded for too long, the attempts are
+stopped while the lease still lasts; the keeper kills whatever is left at the deadline, be this process stopped or
+stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rota.clock import Clock
+from rota.lease import BEAT, Lease
+from rota.model.principal import SYSTEM
+from rota.store.base import Store
+from rota.work.attempt import Stop
+from rota.work.worker import Worker
+
+
+class Heartbeat:
+    name = "heartbeat"
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        incarnation: str,
+        lease: Lease,
+        worker: Worker | None,
+        extend: Callable[[float], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        self._store, self._clock, self._incarnation = store, clock, incarnation
+        self._lease, self._worker, self._extend, self._lost = lease, worker, extend, lost
+        self.stopping = False
+
+    async def tick(self) -> float:
+        asked = self._clock.monotonic()
+        news = await self._store.renew(SYSTEM, self._incarnation, self.stopping)
+        if not news.known:
+            self._lost("it was declared dead")
+            return BEAT
+        self._lease.renewed(asked)
+        self._extend(self._lease.deadline)
+        if self._worker is not None:
+            for ref, why in news.cancels:
+                self._worker.stop_attempt(ref, Stop.CANCEL, why)
+        return BEAT
+
+
+class LeaseGuard:
+    """Watches the lease itself, apart from the renewals: they may hang."""
+
+    name = "lease guard"
+    PERIOD = 0.25
+
+    def __init__(self, lease: Lease, lost: Callable[[str], None]) -> None:
+        self._lease, self._lost = lease, lost
+
+    async def tick(self) -> float:
+        if self._lease.endangered:
+            self._lost("it could not be renewed in time")
+        return self.PERIOD

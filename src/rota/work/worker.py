@@ -1,0 +1,180 @@
+"""Claims jobs for the free slots of its queues and runs them.
+
+A slot is taken from the claim until the attempt's last write is in the store: completions ride together in one
+commit, which frees their slots together, which makes the next claim a large one. When the last claim brought less
+than was asked for, the queues are empty and the worker sleeps until it is woken; otherwise it claims again as soon as
+a slot is free.
+
+With `prefetch` it claims a few jobs ahead into a local queue. They are started by a write of their own when a slot
+is free, and handed back if that takes too long or the node stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from rota.clock import Clock
+from rota.logs.shipper import Shipper
+from rota.model.job import Claimed, Kind, Ref, Verdict
+from rota.model.principal import SYSTEM
+from rota.store.base import Store
+from rota.work.attempt import Attempt, Pipeline, Stop
+
+LONGEST_SLEEP = 60.0
+# One claim stays a short write, however many slots there are.
+LARGEST_CLAIM = 500
+# How long a job may wait in the local queue while other nodes might have a slot for it.
+LONGEST_HOLD = 2.0
+
+
+class Worker:
+    name = "worker"
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        incarnation: str,
+        queues: dict[str, int],
+        kinds: Sequence[Kind],
+        prefetch: int,
+        pipeline: Pipeline,
+        shipper: Shipper,
+    ) -> None:
+        self._store, self._clock, self._incarnation = store, clock, incarnation
+        self._queues, self._kinds, self._prefetch = queues, kinds, prefetch
+        self._pipeline, self._shipper = pipeline, shipper
+        self._free = dict(queues)
+        self._ahead: dict[str, deque[tuple[float, Claimed]]] = {queue: deque() for queue in queues}
+        self._attempts: dict[Ref, Attempt] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stuck: list[asyncio.Task[None]] = []
+        self._accepting = True
+        self._hungry = False
+        self.wake: Callable[[], None] = lambda: None
+
+    # -- claiming ----------------------------------------------------------------------------------------------------
+    async def tick(self) -> float:
+        if self._accepting:
+            await self._start_ahead()
+            await self._hand_back(older_than=LONGEST_HOLD)
+            await self._claim()
+        return LONGEST_HOLD if any(self._ahead.values()) else LONGEST_SLEEP
+
+    async def _claim(self) -> None:
+        start = {queue: min(free, LARGEST_CLAIM) for queue, free in self._free.items() if free > 0}
+        wants = {q: min(n + self._prefetch - len(self._ahead[q]), LARGEST_CLAIM) for q, n in start.items()}
+        wants = {queue: count for queue, count in wants.items() if count > 0}
+        self._hungry = False
+        if not wants:
+            self._hungry = True
+            return
+        claimed = await self._store.claim(SYSTEM, self._incarnation, wants, self._kinds, start)
+        self._hungry = len(claimed) == sum(wants.values())
+        now = self._clock.monotonic()
+        for one in claimed:
+            if one.started_at is None:
+                self._ahead[one.queue].append((now, one))
+            elif self._accepting:
+                self._launch(one)
+        if not self._accepting:
+            await self._return_late_claim(claimed)
+        if self._hungry and any(self._free.values()):
+            self.wake()
+
+    async def _return_late_claim(self, claimed: Sequence[Claimed]) -> None:
+        """The node was told to stop while the claim was under way. What it started is run: it is in the store as
+        started."""
+        for one in claimed:
+            if one.started_at is not None:
+                self._launch(one)
+        await self._hand_back(older_than=-1.0)
+
+    async def _start_ahead(self) -> None:
+        chosen: list[Claimed] = []
+        for queue, waiting in self._ahead.items():
+            room = self._free[queue]
+            while waiting and room > 0:
+                chosen.append(waiting.popleft()[1])
+                room -= 1
+        if not chosen:
+            return
+        for one, start in zip(chosen, await self._store.start(SYSTEM, [c.ref for c in chosen]), strict=True):
+            if start.verdict is not Verdict.STALE:
+                self._launch(one)
+            elif start.cancel is not None:
+                await self._store.hand_back(SYSTEM, [one.ref])  # ends it: it was cancelled before it started
+
+    async def _hand_back(self, older_than: float) -> None:
+        limit = self._clock.monotonic() - older_than
+        refs: list[Ref] = []
+        for waiting in self._ahead.values():
+            while waiting and waiting[0][0] < limit:
+                refs.append(waiting.popleft()[1].ref)
+        if refs:
+            await self._store.hand_back(SYSTEM, refs)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+    def _launch(self, claimed: Claimed) -> None:
+        attempt = Attempt(claimed, self._shipper.open(claimed.ref))
+        self._attempts[claimed.ref] = attempt
+        self._free[claimed.queue] -= 1
+        task = asyncio.create_task(self._run(attempt))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, attempt: Attempt) -> None:
+        try:
+            over = await self._pipeline.run(attempt)
+        finally:
+            self._attempts.pop(attempt.claimed.ref, None)
+        if over is None:
+            self._release(attempt.claimed.queue)
+        else:
+            self._stuck.append(asyncio.create_task(self._release_late(attempt.claimed.queue, over)))
+
+    async def _release_late(self, queue: str, over: asyncio.Event) -> None:
+        await over.wait()
+        self._release(queue)
+
+    def _release(self, queue: str) -> None:
+        self._free[queue] += 1
+        if self._hungry or any(self._ahead.values()):
+            self.wake()
+
+    @property
+    def running(self) -> int:
+        return len(self._attempts)
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return list(self._attempts.values())
+
+    def stop_attempt(self, ref: Ref, reason: Stop, why: str = "") -> None:
+        if attempt := self._attempts.get(ref):
+            attempt.stop(reason, why)
+
+    # -- stopping ----------------------------------------------------------------------------------------------------
+    async def close_door(self) -> None:
+        """No more claims; what was claimed ahead goes back."""
+        self._accepting = False
+        await self._hand_back(older_than=-1.0)
+
+    def drop_ahead(self) -> None:
+        """Forgets what was claimed ahead: it is not ours any more."""
+        self._accepting = False
+        for waiting in self._ahead.values():
+            waiting.clear()
+
+    def stop_all(self, reason: Stop) -> None:
+        for attempt in self.attempts:
+            attempt.stop(reason)
+
+    async def finished(self, within: float) -> bool:
+        """Waits until no attempt runs, but not longer than that."""
+        end = asyncio.get_running_loop().time() + within
+        while self._tasks and (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(set(self._tasks), timeout=left)
+        return not self._tasks

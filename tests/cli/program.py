@@ -1,0 +1,159 @@
+"""The real `rota`, as a process of its own in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LONG = 30.0  # seconds until a test that waits for an event gives up
+
+APP = """
+import sys, time
+import rota
+
+app = rota.App()
+
+@app.task(retry=0)
+def hello(name: str, times: int = 1) -> str:
+    print(f"hello {name}")
+    return " ".join([f"hello {name}"] * times)
+
+@app.task(retry=0, timeout="1m")
+async def boom(text: str = "no luck") -> None:
+    raise ValueError(text)
+
+@app.task(queue="elsewhere", priority=2, retry=rota.Retry(4, backoff="1s"))
+async def far(anything: object = None) -> None: ...
+
+@app.task(retry=0)
+def stuck(flag: str) -> None:
+    open(flag, "w").close()
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("ROTA_", "NO_COLOR", "COLUMNS"))}
+    return clean | {"ROTA_KILL_GRACE": "500ms", **more}
+
+
+class Rota:
+    """`rota(...)` runs a verb to its end and returns what it said."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(
+        self, *words: str, stdin: str | None = None, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "rota", *words],
+            cwd=self.folder, input=stdin, text=True, timeout=LONG, capture_output=True, env=environment(**(env or {})),
+        )  # fmt: skip
+
+    def ok(self, *words: str, stdin: str | None = None) -> str:
+        done = self(*words, stdin=stdin)
+        assert done.returncode == 0, f"exit {done.returncode}: {done.stderr}"
+        return done.stdout.strip()
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self.ok("--json", *words))
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.json("job", "show", job_id)
+        return found
+
+    def start(self, *words: str, **env: str) -> Running:
+        return Running(self.folder, words, environment(**env))
+
+    def up(self, *words: str) -> Running:
+        node = self.start("up", *words)
+        node.read_until("is up")
+        return node
+
+
+class Running:
+    """A verb that goes on: its stderr can be waited for, and it can be told to stop."""
+
+    def __init__(self, folder: Path, words: tuple[str, ...], env: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rota", *words], cwd=folder, env=env,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        self.err = ""
+        self.out = ""
+
+    def read_until(self, text: str, stream: str = "err") -> str:
+        """Waits until the text was written to that stream."""
+        pipe = self.process.stderr if stream == "err" else self.process.stdout
+        assert pipe is not None
+        while text not in getattr(self, stream):
+            ready, _, _ = select.select([pipe], [], [], LONG)
+            assert ready, f"no {text!r} within {LONG}s, only: {getattr(self, stream)}"
+            more = os.read(pipe.fileno(), 65536)
+            assert more, f"it ended without {text!r}: {self.err}"
+            setattr(self, stream, getattr(self, stream) + more.decode())
+        found: str = getattr(self, stream)
+        return found
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> int:
+        """Waits for its end; what was left in the pipes is kept."""
+        out, err = self.process.communicate(timeout=LONG)
+        self.out += out.decode()
+        self.err += err.decode()
+        return self.process.returncode
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.signal()
+        return self.end()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def on_terminal(
+    folder: Path, *words: str, answer: str = "", act: Callable[[str, int], None] | None = None, **env: str
+) -> tuple[int, str]:
+    """Runs a verb on a terminal of its own; returns its exit code and all that the terminal showed. `act` is called
+    with what was shown so far and the pid, whenever there is more."""
+    pid, screen = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        full = environment(TERM="xterm-256color", COLUMNS="200", **env)
+        os.execve(sys.executable, [sys.executable, "-m", "rota", *words], full)
+    if answer:
+        os.write(screen, answer.encode())
+    shown = b""
+    while True:
+        ready, _, _ = select.select([screen], [], [], LONG)
+        assert ready, f"silence on the terminal after: {shown!r}"
+        try:
+            more = os.read(screen, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not more:
+            break
+        shown += more
+        if act:
+            act(shown.decode("utf-8", "replace"), pid)
+    os.close(screen)
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), shown.decode("utf-8", "replace")

@@ -1,0 +1,172 @@
+"""Whatever is wrong with an order: one clear line, exit 2, and nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rota.cli.main import main
+from tests.cli.program import Rota
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ROTA_STORE", "ROTA_CONFIG", "ROTA_MAX_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("verb", ["run", "submit"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "command: [] is not valid; expected a program and its arguments; it is empty"),
+        ([""], "it is empty"),
+        (["a\udcff"], "texts in UTF-8"),
+        (["--timeout", "soon", "--", "ls"], "timeout: 'soon' is not valid; expected a duration such as 90s"),
+        (["--timeout", "0s", "--", "ls"], "a duration longer than 0s"),
+        (["--in", "-5s", "--", "ls"], "expected one argument"),
+        (["--in=-5s", "--", "ls"], "delay: '-5s' is not valid; expected a duration"),
+        (["--expires", "9999999d", "--", "ls"], "at most 100 years"),
+        (["--at", "tomorrow", "--", "ls"], "at: 'tomorrow' is not valid; expected a time in ISO 8601 with offset"),
+        (["--at", "2030-01-01T10:00:00", "--", "ls"], "the offset is missing"),
+        (["--at", "2030-02-30T10:00:00Z", "--", "ls"], "expected a time in ISO 8601"),
+        (["--priority", "-1", "--", "ls"], "priority: -1 is not valid; expected a whole number from 0"),
+        (["--priority", "10", "--", "ls"], "priority: 10 is not valid"),
+        (["--retries", "-1", "--", "ls"], "retries: -1 is not valid"),
+        (["--backoff", "often", "--", "ls"], "backoff: 'often' is not valid"),
+        (["--queue", "a b", "--", "ls"], "queue: 'a b' is not valid"),
+        (["--queue", "", "--", "ls"], "queue: '' is not valid"),
+        (["--key", "", "--", "ls"], "key: '' is not valid"),
+        (["--env", "NAME", "--", "ls"], "--env: 'NAME' is not valid; expected NAME=VALUE"),
+        (["--env", "=x", "--", "ls"], "--env: '=x' is not valid"),
+        (["--name", "a\nb", "--", "ls"], "--name: 'a\\nb' is not valid"),
+        (["--cwd", "", "--", "ls"], "--cwd: '' is not valid"),
+        (["--fatal-exit-codes", "x", "--", "ls"], "--fatal-exit-codes: 'x' is not valid; expected exit codes"),
+        (["--fatal-exit-codes", "0", "--", "ls"], "fatal exit code: 0 is not valid"),
+        (["--store", "rota.db", "--", "ls"], "store: 'rota.db' is not valid; expected an address such as sqlite:///"),
+    ],
+)  # fmt: skip
+def test_a_bad_order(verb: str, words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = words[: words.index("--")] if "--" in words else []
+    command = words[words.index("--") :] if "--" in words else ["--", *words]
+    check([verb, *before, *command], said, 2, capsys)
+
+
+def check(words: list[str], said: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        ended = main(words)
+    except SystemExit as leaving:
+        ended = leaving.code  # type: ignore[assignment]
+    shown = capsys.readouterr()
+    assert (ended, shown.out) == (code, ""), shown
+    assert shown.err.startswith("rota: ")
+    assert shown.err.count("\n") == 1
+    assert said in shown.err
+    assert not list(Path.cwd().glob("rota.db*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["submit", "hello"], "unknown task 'hello'; no node has registered any: start one with `rota up --app"),
+        (["job", "list"], "no store at rota.db; start one with `rota up`"),
+        (["job", "show", "x"], "no store at rota.db"),
+        (["job", "logs", "x"], "no store at rota.db"),
+        (["job", "cancel", "x"], "no store at rota.db"),
+        (["job", "wait", "x"], "no store at rota.db"),
+        (["dead", "list"], "no store at rota.db"),
+        (["dead", "purge", "--all", "--yes"], "no store at rota.db"),
+        (["node", "list"], "no store at rota.db"),
+        (["job", "list", "--state", "done"], "--state: 'done' is not valid; expected some of blocked, scheduled"),
+        (["job", "wait", "x", "--timeout", "soon"], "--timeout: 'soon' is not valid"),
+        (["dead", "purge", "--all", "--older-than", "soon"], "--older-than: 'soon' is not valid"),
+        (["migrate", "--store", "sqlite:///no/such/folder/x.db"], "does not exist"),
+        (["up", "--store", "sqlite:///no/such/folder/x.db"], "does not exist"),
+        (["run", "--store", "sqlite:///.", "--", "ls"], "can't open ."),
+        (["up", "--queues", "a"], "queues: 'a' is not valid; expected queues with their slots such as"),
+        (["up", "--roles", "boss"], "roles: 'boss' is not valid; expected a list of control, worker"),
+        (["up", "--node", "a b"], "node: 'a b' is not valid"),
+        (["up", "--grace", "long"], "grace: 'long' is not valid; expected a duration"),
+    ],
+)  # fmt: skip
+def test_verbs_that_can_not_do_their_work(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code = 1 if "no store" in said or "does not exist" in said or "can't open" in said else 2
+    check(words, said, code, capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no json", 'expected a JSON object such as \'{"name": "you"}\''),
+        ("[1]", "JSON: [1] is not valid; expected a JSON object"),
+        ("7", "JSON: 7 is not valid"),
+        ('{"name": NaN}', "expected a JSON object"),
+        ('{"name": 1e999}', "expected a JSON object"),
+        ('{"name": ' + "[" * 5000, "expected a JSON object"),
+        ("@missing.json", "JSON: '@missing.json' is not valid; expected a file that can be read (No such file"),
+        ('{"nam": "x"}', "arguments of task 'hello'"),
+        ("{}", "arguments of task 'hello'"),
+        ('{"name": ["x"]}', "arguments of task 'hello': Expected `str`, got `array`"),
+        ('{"name": "x", "times": "many"}', "Expected `int"),
+        ('{"name": "' + "x" * 1_100_000 + '"}', "bytes is too large; at most 1048576 bytes are allowed"),
+    ],
+)
+def test_bad_arguments(rota: Rota, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if len(text) > 100_000:
+        Path("large.json").write_text(text)
+        text = "@large.json"
+    check(["submit", "--app", "shop:app", "hello", text], said, 2, capsys)
+
+
+def test_a_command_that_is_too_large(capsys: pytest.CaptureFixture[str]) -> None:
+    check(["submit", "--", "echo", "x" * 1_100_000], "command: 1100", 2, capsys)
+
+
+def test_names_near_an_unknown_task_are_offered(rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:
+    check(["submit", "--app", "shop:app", "helo"], "unknown task 'helo'; did you mean hello?", 2, capsys)
+    check(["submit", "--app", "shop:app", "zzz"], "shop:app has boom, far, hello, stuck", 2, capsys)
+
+
+def test_a_store_of_a_newer_schema_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate"]) == 0
+    connection = apsw.Connection("rota.db")
+    connection.pragma("user_version", 99)
+    connection.close()
+    capsys.readouterr()
+    for words in (["job", "list"], ["submit", "--", "ls"], ["run", "--", "ls"], ["migrate"], ["up"], ["node", "list"]):
+        assert main(words) == 1
+        assert capsys.readouterr().err.startswith("rota: the store has schema 99, this rota knows up to 1; install")
+    assert main(["doctor"]) == 1
+    assert "BAD  schema" in capsys.readouterr().out
+
+
+def test_files_of_others_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    connection = apsw.Connection("other.db")
+    connection.execute("CREATE TABLE mine (a)")
+    connection.close()
+    before = Path("other.db").read_bytes()
+    Path("text.db").write_text("no database at all, " * 100)
+    for words in (["job", "list"], ["migrate"], ["submit", "--", "ls"]):
+        assert main(["--store", "sqlite:///other.db", *words]) == 1
+        assert "is a SQLite database of another program" in capsys.readouterr().err
+        assert main(["--store", "sqlite:///text.db", *words]) == 1
+        assert "is not a SQLite database" in capsys.readouterr().err
+    assert Path("other.db").read_bytes() == before
+
+
+def test_an_old_schema_is_not_migrated_by_looking(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rota.db").touch()
+    assert main(["job", "list"]) == 1
+    assert capsys.readouterr().err == "rota: the store has schema 0, 1 is needed; run `rota migrate`\n"
+    assert main(["submit", "--", "ls"]) == 0
+
+
+def test_settings_that_are_wrong_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("ROTA_LEASE", "1s")
+    check(["job", "list"], "lease: '1s' is not valid; expected a duration from 5s to 5m", 2, capsys)
+    monkeypatch.delenv("ROTA_LEASE")
+    Path("rota.toml").write_text("stor = 1")
+    check(["job", "list"], "setting in rota.toml: 'stor' is not valid; expected one of", 2, capsys)

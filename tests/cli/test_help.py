@@ -1,0 +1,109 @@
+"""`--help`, usage errors, and the promise that both are quick."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.cli.main import main
+from rota.cli.parser import build
+from rota.cli.reference import options, rewritten, verbs
+
+ROOT = Path(__file__).parents[2]
+VERBS = {verb.prog: verb for verb in verbs(build())}
+
+
+def test_the_verbs_are_those_of_the_design() -> None:
+    jobs = ("list", "show", "logs", "cancel", "retry", "wait")
+    dead = ("list", "show", "replay", "purge")
+    expected = ["up", "run", "submit", *(f"job {verb}" for verb in jobs), *(f"dead {verb}" for verb in dead)]
+    assert list(VERBS) == [f"rota {verb}" for verb in [*expected, "node list", "migrate", "doctor"]]
+
+
+@pytest.mark.parametrize("words", [*VERBS, "rota", "rota job", "rota dead", "rota node"])
+def test_every_verb_has_help(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*words.split()[1:], "--help"])
+    shown = capsys.readouterr()
+    assert ended.value.code == 0
+    assert shown.out.startswith(f"usage: {words}")
+    assert not shown.err
+
+
+@pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
+def test_every_option_says_what_it_does_and_every_verb_takes_json(verb: argparse.ArgumentParser) -> None:
+    assert all(option.help for option in options(verb))
+    assert {"--json", "--store"} <= {name for option in options(verb) for name in option.option_strings}
+
+
+def test_the_page_documents_every_verb_and_option() -> None:
+    page = (ROOT / "docs/cli.md").read_text("utf-8")
+    assert page == rewritten(page), "run: python -m rota.cli.reference docs/cli.md"
+    for name, verb in VERBS.items():
+        assert f"## {name}\n" in page
+        assert all(text in page for option in options(verb) for text in option.option_strings)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = "{'apsw', 'msgspec', 'asyncio', 'rich', 'ssl', 'concurrent', 'rota.app', 'rota.config'}"
+    program = (
+        "import sys; from rota.cli.main import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"imported: {done.stderr}"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    import rota
+
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"rota {rota.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "required: VERB (see `rota --help`)"),
+        (["jbo"], "invalid choice: 'jbo' (choose from "),
+        (["job"], "required: VERB (see `rota job --help`)"),
+        (["job", "show"], "required: ID (see `rota job show --help`)"),
+        (["job", "list", "--limit", "0"], "--limit: '0' is not a number from 1 to 1000000"),
+        (["job", "list", "surplus"], "unrecognized arguments: surplus"),
+        (["job", "list", "--", "ls"], "only `rota run` and `rota submit` take a command"),
+        (["job", "list", "--lim", "3"], "unrecognized arguments: --lim 3"),
+        (["run"], "give a command after `--`, as in: rota run -- echo hello"),
+        (["run", "echo", "hi"], "the command goes after `--`, as in: rota run -- echo hi"),
+        (["submit"], "give a TASK, or a command after `--`"),
+        (["submit", "hello", "--", "ls"], "not both ('hello' and 'ls')"),
+        (["submit", "hello", "--cwd", "."], "--cwd is for commands, not for the task 'hello'"),
+        (["submit", "hello", "--fatal-exit-codes", "3"], "--fatal-exit-codes is for commands"),
+        (["submit", "hello", "{}", "surplus"], "unrecognized arguments: surplus"),
+        (["submit", "--at", "x", "--in", "1s", "hello"], "--in: not allowed with argument --at"),
+        (["submit", "--priority", "high", "--", "ls"], "--priority: 'high' is not a whole number"),
+        (["up", "--slots", "2", "--queues", "a:1"], "not allowed with argument"),
+        (["up", "--slots", "-2"], "--slots: '-2' is not a number from 1"),
+        (["dead", "replay"], "say which: `rota dead replay ID...`, or --all with filters"),
+        (["dead", "purge", "abc", "--all"], "say which: `rota dead purge ID...`, or --all"),
+        (["dead", "purge", "abc", "--task", "x"], "filters go with --all, not with ids"),
+        (["job", "\x1b[31mx"], "invalid choice: '\\x1b[31mx'"),
+    ],
+)
+def test_a_usage_error_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    shown = capsys.readouterr()
+    assert ended.value.code == 2
+    assert not shown.out
+    assert shown.err.startswith("rota: ")
+    assert shown.err.count("\n") == 1
+    assert said in shown.err
+    assert "\x1b" not in shown.err

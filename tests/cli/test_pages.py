@@ -1,0 +1,69 @@
+"""docs/settings.md and docs/errors.md say all there is to say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rota import config, errors
+from rota.model.times import short
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def rows(page: str) -> dict[str, list[str]]:
+    """The cells of all tables, by what stands in the first."""
+    lines = [line for line in (DOCS / page).read_text("utf-8").splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0].strip("`"): row[1:] for row in cells}
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "roles":
+        return ",".join(value)  # type: ignore[arg-type]
+    if name == "queues":
+        return ",".join(f"{queue}:{slots}" for queue, slots in value.items())  # type: ignore[attr-defined]
+    if name in ("grace", "kill_grace", "lease") or name.endswith("retention"):
+        return short(value)  # type: ignore[arg-type]
+    return str(value)
+
+
+def test_every_setting_is_documented_with_its_variable_and_default() -> None:
+    documented = rows("settings.md")
+    assert list(documented) == list(config.Settings.__struct_fields__)
+    for name, (variable, default, meaning) in documented.items():
+        assert variable == f"`ROTA_{name.upper()}`"
+        assert default.strip("`") == _shown(name, getattr(config.Settings(), name))
+        assert meaning
+
+
+def test_documented_defaults_are_read_back_as_the_defaults() -> None:
+    documented = {name: default.strip("`") for name, (_, default, _) in rows("settings.md").items()}
+    assert config.load(environment={f"ROTA_{name.upper()}": text for name, text in documented.items()}) == (
+        config.Settings()
+    )
+
+
+def test_the_example_of_a_file_is_accepted(tmp_path: Path) -> None:
+    found = re.search(r"```toml\n(.*?)```", (DOCS / "settings.md").read_text("utf-8"), re.S)
+    assert found
+    path = tmp_path / "rota.toml"
+    path.write_text(found[1])
+    assert config.load(environment={"ROTA_CONFIG": str(path)}).queues == {"default": 8, "mail": 2}
+
+
+def test_every_error_is_documented_with_what_to_do() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == "rota.errors"]
+    documented = rows("errors.md")
+    assert sorted(documented) == sorted(kind.__name__ for kind in kinds)
+    assert all(all(cells) for cells in documented.values())
+
+
+@pytest.mark.parametrize("kind", [errors.RotaError, errors.TaskSignal])
+def test_errors_stand_in_the_table_of_their_tree(kind: type[Exception]) -> None:
+    first, second = (DOCS / "errors.md").read_text("utf-8").split("| signal |")
+    here = first if kind is errors.RotaError else second
+    tree = [known for known in vars(errors).values() if isinstance(known, type) and issubclass(known, kind)]
+    assert all(f"| `{known.__name__}` |" in here for known in tree)

@@ -1,0 +1,139 @@
+"""What reaches a screen, and what must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.cli import show
+from rota.cli.logs import _Json, _Stamped, _Terminal
+from rota.store.base import Chunk
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("plain", "plain"),
+        ("übergrößenträger 日本", "übergrößenträger 日本"),
+        ("two\nlines\tand more", "two lines and more"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\u202eevil", "\\u202eevil"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_texts_of_jobs_are_one_harmless_line(given: str, shown: str) -> None:
+    assert show.safe(given) == shown
+    assert show.safe(given).isprintable()
+
+
+def test_a_table_in_a_pipe_is_aligned_and_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    show.table(("ID", "STATE"), [("a", ("failed", "red")), ("long one", "x\x1by")])
+    assert capsys.readouterr().out == "ID        STATE\na         failed\nlong one  x\\x1by\n"
+
+
+def test_facts_leave_out_what_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    show.facts([("id", "1"), ("reason", ""), ("state", ("failed", "red"))])
+    assert capsys.readouterr().out == "id     1\nstate  failed\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0s"), (119, "119s"), (120, "2m"), (7199, "119m"), (7200, "2h"), (200_000, "2d"), (-5, "0s")],
+)
+def test_ages_have_one_unit(seconds: int, shown: str) -> None:
+    assert show.age(seconds * 1_000_000) == shown
+
+
+def test_ages_know_before_and_after() -> None:
+    assert show.ago(4_000_000, 1_000_000) == "in 3s"
+    assert show.ago(1_000_000, 4_000_000) == "3s ago"
+    assert show.ago(None, 0) == ""
+
+
+class Screen:
+    def __init__(self, capture: pytest.CaptureFixture[bytes]) -> None:
+        self._capture = capture
+
+    @property
+    def text(self) -> str:
+        return self._capture.readouterr().out.decode()
+
+
+@pytest.fixture
+def screen(capsysbinary: pytest.CaptureFixture[bytes]) -> Screen:
+    return Screen(capsysbinary)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        ([b"a\tb\r\n"], "a\tb\r\n"),
+        ([b"\x1b[31mred\x1b[0m"], "\x1b[31mred\x1b[0m\x1b[0m"),
+        ([b"\x1b[1;3", b"2mgreen"], "\x1b[1;32mgreen\x1b[0m"),
+        ([b"\x1b[2J"], "\\x1b[2J"),
+        ([b"\x1b", b"]52;c;aGk=\x07"], "\\x1b]52;c;aGk=\\x07"),
+        ([b"end\x1b["], "end\\x1b["),
+        ([b"\xc3", b"\xa4"], "ä"),
+        ([b"\xff"], "\ufffd"),
+        ([b"\xc2\x9b2J"], "\\x9b2J"),
+        ([b"\x08\x00"], "\\x08\\x00"),
+    ],
+)
+def test_a_terminal_gets_colours_and_nothing_else(pieces: list[bytes], shown: str, screen: Screen) -> None:
+    target = _Terminal()
+    for piece in pieces:
+        target.put(piece)
+    target.close()
+    assert screen.text == shown
+
+
+def test_an_endless_sequence_is_not_waited_for(screen: Screen) -> None:
+    target = _Terminal()
+    target.put(b"\x1b[" + b"1;" * 1000)
+    assert screen.text.startswith("\\x1b[1;")
+
+
+def chunk(at: int, stream: str, body: bytes, fence: int = 1) -> Chunk:
+    return Chunk("job", fence, 0, at, stream, body)
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def put(self, body: bytes) -> None:
+        self.lines.append(body)
+
+    def close(self) -> None:
+        pass
+
+
+def test_stamps_stand_before_whole_lines() -> None:
+    kept = Kept()
+    writer = _Stamped(kept)
+    writer.write(chunk(0, "stdout", b"one\ntw"), 1)
+    writer.write(chunk(1_000_000, "stderr", b"other\n"), 1)
+    writer.write(chunk(2_000_000, "stdout", b"o\nrest"), 1)
+    writer.close()
+    first, third = b"1970-01-01T00:00:00.000000+00:00", b"1970-01-01T00:00:02.000000+00:00"
+    assert kept.lines == [
+        first + b" stdout one\n",
+        b"1970-01-01T00:00:01.000000+00:00 stderr other\n",
+        first + b" stdout two\n",
+        third + b" stdout rest\n",
+    ]
+
+
+def test_json_lines_put_characters_together_again(screen: Screen) -> None:
+    writer = _Json()
+    writer.write(chunk(0, "stdout", b"\xc3"), 1)
+    writer.write(chunk(0, "stderr", b"x"), 1)
+    writer.write(chunk(0, "stdout", b"\xa4"), 1)
+    writer.write(chunk(0, "stderr", b"\xc3"), 1)
+    writer.close()
+    lines = screen.text.splitlines()
+    assert [line.partition('"stream"')[2] for line in lines] == [
+        ':"stderr","text":"x"}',
+        ':"stdout","text":"ä"}',
+        ':"stderr","text":"\ufffd"}',
+    ]

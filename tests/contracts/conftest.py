@@ -1,0 +1,65 @@
+"""Runs every contract on every backend: a test asks for `world`, or for `store` alone.
+
+A test that asks for `another` (a second store on the same place) runs where a place can be shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rota.clock import Chance, ManualClock
+from rota.store.base import Store
+from tests.contracts.world import World
+from tests.store.backends import Backend, backends
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        alone = "another" not in metafunc.fixturenames and "raw_pair" not in metafunc.fixturenames
+        chosen = {name: kind for name, kind in backends().items() if alone or kind.shared}
+        metafunc.parametrize("backend", list(chosen.values()), ids=list(chosen), indirect=True)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Backend:
+    kind: type[Backend] = request.param
+    return kind(tmp_path, clock)
+
+
+@pytest.fixture
+async def raw(backend: Backend) -> AsyncIterator[Store]:
+    """A store that was never migrated."""
+    store = backend.store(Chance(2))
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def raw_pair(raw: Store, backend: Backend) -> AsyncIterator[tuple[Store, Store]]:
+    """Two of them, on one place."""
+    second = backend.store(Chance(3))
+    yield raw, second
+    await second.close()
+
+
+@pytest.fixture
+async def store(raw: Store) -> Store:
+    await raw.migrate()
+    await raw.open()
+    return raw
+
+
+@pytest.fixture
+async def another(store: Store, backend: Backend) -> AsyncIterator[Store]:
+    second = backend.store(Chance(3))
+    await second.open()
+    yield second
+    await second.close()
+
+
+@pytest.fixture
+def world(store: Store, backend: Backend, clock: ManualClock, chance: Chance) -> World:
+    return World(store, backend, clock, chance)

@@ -1,0 +1,35 @@
+"""Brings a job to any state there is: by the verbs where they lead there, else behind the store's back."""
+
+from __future__ import annotations
+
+from rota.model.job import Ref, Verdict
+from rota.model.lifecycle import State
+from rota.model.times import HOUR, SECOND
+from tests.contracts.world import DONE, FATAL, GIVEN_UP, Actor, World
+
+DUE_IN = 10 * SECOND
+EXPIRES_IN = HOUR  # after it is due
+
+
+async def stand(world: World, actor: Actor, state: State, **changes: object) -> Ref:
+    """A job in this state; if it runs, then claimed ahead by the actor and not started."""
+    if state is State.SCHEDULED:
+        return Ref(await world.one(delay=DUE_IN, expires=EXPIRES_IN, **changes), 0)
+    job_id = await world.one(expires=EXPIRES_IN, **changes)
+    ended = {State.SUCCEEDED: DONE, State.FAILED: FATAL, State.CANCELLED: GIVEN_UP}.get(state)
+    if ended is not None:
+        return (await actor.run(ended, job_id)).ref
+    ref = (await actor.ahead(job_id)).ref
+    if state is not State.RUNNING:
+        assert await actor.hand_back(ref) == [Verdict.APPLIED]
+    if state not in (State.RUNNING, State.READY):
+        world.backend.put(job_id, state)
+    return ref
+
+
+# What is ready would be claimed by whoever makes the next one: it comes last.
+STATES = sorted(State, key=lambda state: state is State.READY)
+
+
+async def one_of_each(world: World, actor: Actor) -> dict[State, str]:
+    return {state: (await stand(world, actor, state)).job_id for state in STATES}

@@ -1,0 +1,180 @@
+"""Principals: nobody sees or changes the jobs of another user, by any verb."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+
+from rota.errors import RotaError
+from rota.model.job import Claimed, Kind
+from rota.model.lifecycle import State
+from rota.model.outcome import CrashRule
+from rota.model.principal import SYSTEM, Principal
+from rota.model.times import DAY
+from rota.store.base import Cancelling, JobFilter, Position, Retention, Store
+from tests.contracts.shelves import STATES
+from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, PLENTY, Actor, World, settled
+
+
+@dataclass
+class House:
+    """One job of Alice's in every state that verbs lead to, and the node that holds two of them."""
+
+    world: World
+    actor: Actor
+    jobs: dict[State, str]
+    running: Claimed
+    ahead: Claimed
+
+    @property
+    def ids(self) -> list[str]:
+        return [*self.jobs.values(), self.ahead.job_id]
+
+
+@pytest.fixture
+async def house(world: World) -> House:
+    actor = await world.node("box")
+    jobs: dict[State, str] = {}
+    for state, result in ((State.SUCCEEDED, DONE), (State.FAILED, FATAL), (State.CANCELLED, GIVEN_UP)):
+        jobs[state] = await world.one(ALICE)
+        await actor.run(result)
+    jobs[State.RUNNING] = await world.one(ALICE)
+    running = await actor.take()
+    await actor.say(running.ref, 0, b"secret")
+    await world.store.cancel(ALICE, [running.job_id], "her secret reason")
+    await world.one(ALICE)
+    ahead = await actor.ahead()
+    jobs[State.SCHEDULED] = await world.one(ALICE, delay=1, expires=DAY)
+    jobs[State.READY] = await world.one(ALICE, key="k")
+    return House(world, actor, jobs, running, ahead)
+
+
+async def hers(house: House) -> dict[str, object]:
+    """All that there is to see of Alice's jobs."""
+    world = house.world
+    found: dict[str, object] = {job: await world.info(job) for job in house.ids}
+    found |= {f"{job} said": await world.store.output(SYSTEM, job, Position(), PLENTY) for job in house.ids}
+    return found
+
+
+# -- people -----------------------------------------------------------------------------------------------------------
+
+
+async def test_one_sees_ones_own(house: House) -> None:
+    store = house.world.store
+    assert {info.id for info in await store.find(ALICE, JobFilter())} == set(house.ids)
+    for job in house.ids:
+        info = await store.get(ALICE, job)
+        assert info is not None
+        assert info.owner == "alice"
+        assert await store.resolve(ALICE, job) == [job]
+    assert sum((await store.counts(ALICE)).values()) == len(house.ids)
+    assert len(await store.output(ALICE, house.jobs[State.RUNNING], Position(), 10)) == 1
+
+
+async def test_rota_itself_sees_everything(house: House) -> None:
+    store = house.world.store
+    mine = await house.world.one(BOB)
+    assert {info.id for info in await store.find(SYSTEM, JobFilter())} == {*house.ids, mine}
+    assert (await store.get(SYSTEM, mine)) is not None
+
+
+async def test_nobody_reads_what_is_not_theirs(house: House) -> None:
+    store = house.world.store
+    assert await store.find(BOB, JobFilter()) == []
+    assert await store.find(BOB, JobFilter(ids=tuple(house.ids))) == []
+    for state in STATES:
+        assert await store.find(BOB, JobFilter(states=(state,))) == []
+    for job in house.ids:
+        assert await store.get(BOB, job) is None
+        assert await store.resolve(BOB, job) == []
+        assert await store.output(BOB, job, Position(), 10) == []
+    assert await store.resolve(BOB, "") == []
+    assert not any((await store.counts(BOB)).values())
+    assert await store.events(BOB, 0, PLENTY) == []
+
+
+async def test_a_search_among_others_finds_only_ones_own(house: House) -> None:
+    store = house.world.store
+    mine = await house.world.several(2, BOB)
+    assert {info.id for info in await store.find(BOB, JobFilter(limit=2))} == set(mine)
+    assert await store.resolve(BOB, "0") == sorted(mine)
+    assert await store.counts(BOB) == {State.READY: 2}
+
+
+async def test_nobody_changes_what_is_not_theirs(house: House) -> None:
+    store = house.world.store
+    async with house.world.unchanged():
+        assert await store.cancel(BOB, house.ids, "sabotage") == [Cancelling.UNKNOWN] * len(house.ids)
+        assert await store.replay(BOB, house.ids) == [False] * len(house.ids)
+        assert await store.hurry(BOB, house.ids) == [False] * len(house.ids)
+        assert await store.purge(BOB, house.ids) == [False] * len(house.ids)
+
+
+async def test_the_answer_does_not_tell_whether_the_job_of_another_exists(house: House) -> None:
+    store = house.world.store
+    for job in (*house.ids, "no-such-job"):
+        assert await store.cancel(BOB, [job], "probe") == [Cancelling.UNKNOWN]
+
+
+async def test_ones_own_are_changed_beside_those_of_others(house: House) -> None:
+    mine = await house.world.one(BOB)
+    before = await hers(house)
+    answers = await house.world.store.cancel(BOB, [*house.ids, mine], "mine")
+    assert answers == [Cancelling.UNKNOWN] * len(house.ids) + [Cancelling.CANCELLED]
+    assert await house.world.store.purge(BOB, [mine, *house.ids]) == [True] + [False] * len(house.ids)
+    assert await hers(house) == before
+
+
+async def test_a_name_is_matched_whole(house: House) -> None:
+    for name in ("", "Alice", "alic", "alice ", "%", "rota"):
+        assert await house.world.store.find(Principal(name), JobFilter()) == []
+
+
+# -- the verbs of services, in the hands of a user --------------------------------------------------------------------
+
+Deed = Callable[[House, Store], Awaitable[object]]
+DEEDS: dict[str, Deed] = {
+    "claim": lambda h, s: s.claim(BOB, h.actor.incarnation, {"default": 99}, list(Kind), {"default": 99}),
+    "start": lambda h, s: s.start(BOB, [h.ahead.ref]),
+    "hand_back": lambda h, s: s.hand_back(BOB, [h.ahead.ref]),
+    "finish": lambda h, s: s.finish(BOB, [settled(h.running, DONE)]),
+    "append_output": lambda h, s: s.append_output(BOB, [h.actor.chunk(h.running.ref, 1, b"lies")]),
+    "renew": lambda h, s: s.renew(BOB, h.actor.incarnation),
+    "leave": lambda h, s: s.leave(BOB, h.actor.incarnation),
+    "take_over": lambda h, s: s.take_over(BOB, h.actor.incarnation, 0, CrashRule()),
+    "rescue": lambda h, s: s.rescue(BOB, CrashRule()),
+    "promote": lambda h, s: s.promote(BOB, PLENTY),
+    "prune": lambda h, s: s.prune(BOB, Retention(0, 0, 0, 0), PLENTY),
+}
+
+
+@pytest.mark.parametrize("verb", DEEDS)
+async def test_no_verb_of_a_service_helps_a_user_to_the_jobs_of_another(house: House, verb: str) -> None:
+    """It may refuse with an error of rota's own, or find nothing to do; it must not show or touch them."""
+    house.world.clock.advance(1)
+    if verb == "rescue":
+        house.world.backend.lose_node(house.actor.incarnation)
+    before = await hers(house)
+    answer: object = None
+    with suppress(RotaError):
+        answer = await DEEDS[verb](house, house.world.store)
+    assert "secret" not in repr(answer)
+    assert not any(job in repr(answer) for job in house.ids)
+    assert {info.id for info in await house.world.store.find(SYSTEM, JobFilter())} == set(house.ids)
+    assert await hers(house) == before
+
+
+def test_every_verb_takes_a_principal_and_is_looked_at_here() -> None:
+    verbs = {
+        name
+        for name, member in inspect.getmembers(Store, inspect.isfunction)
+        if "who" in inspect.signature(member).parameters
+    }
+    people = {"submit", "cancel", "replay", "hurry", "purge", "get", "find", "resolve", "output", "counts", "events"}
+    not_owned = {"tasks", "nodes", "register"}  # nodes and tasks belong to the cluster
+    assert verbs == people | not_owned | set(DEEDS)

@@ -1,0 +1,78 @@
+"""What README and docs show works: their code runs, their commands are understood, their links lead somewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.cli.parser import build
+from rota.testing import harness
+from tests.node.running import LONG, running
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+async def test_the_python_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ROTA_QUEUES", "default:8,mail:2")
+    space: dict[str, Any] = {}
+    (code,) = blocks("README.md", "python")
+    exec(compile(code, "README.md", "exec"), space)
+    async with running(space["app"]):
+        await asyncio.wait_for(space["main"](), LONG)
+    assert "welcomed 7" in capsys.readouterr().out
+
+
+async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/sdk.md", "python"):
+        exec(compile(code, "docs/sdk.md", "exec"), space)
+    assert await space["hello"]("you") == "hello, you"
+    await space["test_hello"]()
+    async with harness(space["app"]) as rota_test:
+        await space["order"]()
+        job = await space["monthly"].submit(month=5)
+        await rota_test.drain()
+        await space["watch"](job)
+        assert await job.result() == {"pages": 12}
+        assert "working month=5 attempt=1" in await job.logs()
+
+
+def test_the_commands_of_the_readme_are_understood() -> None:
+    lines = [line.split("#")[0].split() for block in blocks("README.md", "") for line in block.splitlines()]
+    commands = [line for line in lines if line and line[0] == "rota"]
+    assert len(commands) >= 10
+    for _, *words in commands:
+        build().parse_args([word.strip("'") for word in words if not word.startswith(("{", "'{")) and word != "7}'"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo.py")], cwd=tmp_path, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    text = done.stdout.decode()
+    for fact in ("worked at attempt 3", "can't work", "cancelled", "crashed on", "That was all"):
+        assert fact in text
+    assert list(tmp_path.iterdir()) == []

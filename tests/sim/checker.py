@@ -1,0 +1,43 @@
+"""Reads the log of a run and says what must not have happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.sim.rules import Book, OrderBook, RowBook, Violation
+from tests.sim.runs import FaultBook, RunBook
+from tests.sim.witness import Note, Row
+
+
+def check(
+    notes: Sequence[Note], rows: dict[str, Row], output: dict[tuple[str, int], str], crashed: Sequence[str]
+) -> list[Violation]:
+    books: list[Book] = [RowBook(), RunBook(), OrderBook(), FaultBook()]
+    for note in notes:
+        for book in books:
+            book.read(note)
+    for book in books:
+        book.close(rows, output)
+    found = [violation for book in books for violation in book.violations]
+    found += [Violation("broken", error, "", float("inf")) for error in crashed]
+    return sorted(found, key=lambda violation: violation.at)
+
+
+def explain(seed: int, violation: Violation, notes: Sequence[Note], mutant: str | None = None, last: int = 30) -> str:
+    """For the person who must find out why."""
+    about = [note for note in notes if note.at <= violation.at and _concerns(note, violation)]
+    command = f"python -m tests.sim --first {seed} --seeds 1" + (f" --mutant {mutant}" if mutant else "")
+    return "\n".join(
+        [
+            f"seed {seed}: {violation.invariant} does not hold for {violation.job or 'the whole'}: {violation.text}",
+            f"  the last {len(about[-last:])} things that happened to it:",
+            *(f"  {note}" for note in about[-last:]),
+            f"  again: {command} --trace",
+        ]
+    )
+
+
+def _concerns(note: Note, violation: Violation) -> bool:
+    if note.job:
+        return note.job == violation.job or not violation.job
+    return note.what in ("paused", "resumed", "died", "outage", "jump", "healed", "sigterm", "broken")

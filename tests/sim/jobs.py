@@ -1,0 +1,142 @@
+"""The jobs of the simulation: how long they take, what they do, how they end, and how they take a stop.
+
+They note their doings themselves, so that what really ran is known without asking rota.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+from rota.errors import Cancel, Fatal, RetryAfter, Snooze
+from rota.logs.shipper import Sink
+from rota.model.job import Ref
+from rota.work.context import Context
+
+if TYPE_CHECKING:
+    from tests.sim.crew import SimCrew
+
+# How jobs end, and how many of a hundred; the last three only functions can.
+ENDINGS = {"succeeded": 63, "failed": 20, "fatal": 5, "snoozed": 5, "retry_after": 4, "cancelled": 3}
+FOREVER = 10_000.0
+
+
+@dataclass(frozen=True)
+class Script:
+    """How one attempt will go if nobody stops it."""
+
+    pauses: tuple[float, ...]  # between what it does
+    ending: str
+    obeys: float | None  # after how long it stops when it is told to; None: not at all
+
+
+def write_script(rng: Random, kind: str, may_hang: bool, rude_rate: float) -> Script:
+    pauses = [rng.expovariate(1.0) * rng.choice([0.01, 0.3, 2]) for _ in range(rng.randint(1, 3))]
+    if may_hang and rng.random() < 0.15:
+        pauses.append(FOREVER)
+    obeys = None if rng.random() < rude_rate else rng.choice([0.0, rng.uniform(0, 1), rng.uniform(0, 4)])
+    endings = list(ENDINGS)[:3] if kind == "command" else list(ENDINGS)
+    return Script(tuple(pauses), rng.choices(endings, [ENDINGS[ending] for ending in endings])[0], obeys)
+
+
+class Work:
+    """One attempt, really running: a process of its own, or a thread of the node."""
+
+    def __init__(self, crew: SimCrew, ref: Ref, sink: Sink, script: Script, kind: str) -> None:
+        self.crew, self.ref, self.kind = crew, ref, kind
+        self._sink, self._script = sink, script
+        self.process = crew.loop.process(f"{crew.life.name}/{ref.job_id[-4:]}/{ref.fence}")
+        self.began = self.ended = self.stopped = False
+        self.exit: asyncio.Future[None] = crew.loop.create_future()
+        self._told = asyncio.Event()
+
+    async def perform(self) -> None:
+        self.began = True
+        self._note("started", kind=self.kind, incarnation=self.crew.incarnation)
+        for number, pause in enumerate(self._script.pauses):
+            if await self._is_told_within(pause):
+                self.stopped = True
+                await asyncio.sleep(self._script.obeys or 0)
+                break
+            self._act(number)
+        self.end("stopped" if self.stopped else self._script.ending)
+
+    async def _is_told_within(self, pause: float) -> bool:
+        if self._script.obeys is None:
+            await asyncio.sleep(pause)
+            return False
+        try:
+            async with asyncio.timeout(pause):
+                await self._told.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _act(self, number: int) -> None:
+        line = f"{self.ref.job_id}/{self.ref.fence}/{number}\n"
+        self._note("effect", line=line.strip())
+        # Commands write into a pipe, which the node reads when it can; threads share the node's memory.
+        if self.kind == "command":
+            self.crew.loop.call_soon(self._sink.write, "stdout", line.encode(), context=self.crew.life.process.context)
+        else:
+            self.crew.life.process.context.copy().run(self._sink.write, "stdout", line.encode())
+
+    def conclude(self) -> str:
+        """What the function returns or raises at its end."""
+        if self.stopped:
+            raise asyncio.CancelledError
+        match self._script.ending:
+            case "failed":
+                raise ValueError("simulated")
+            case "fatal":
+                raise Fatal("simulated")
+            case "snoozed":
+                raise Snooze("2s")
+            case "retry_after":
+                raise RetryAfter("1s")
+            case "cancelled":
+                raise Cancel("by itself")
+        return f"{self.ref.job_id}/{self.ref.fence}"
+
+    @property
+    def ending(self) -> str:
+        return "stopped" if self.stopped else self._script.ending
+
+    def tell(self) -> None:
+        self._told.set()
+        if self._script.obeys is None and self.kind != "command":
+            self.crew.life.leaks = True
+
+    def end(self, how: str) -> None:
+        """It does nothing any more from here on."""
+        if not self.ended:
+            self.ended = True
+            if self.began:
+                self._note("ended", how=how)
+            self.crew.works.remove(self)
+            self.exit.set_result(None)
+
+    def kill(self, how: str = "killed") -> None:
+        if not self.ended:
+            self.process.dead = True
+            self.end(how)
+
+    def _note(self, what: str, **data: object) -> None:
+        self.crew.world.witness.note(self.crew.life.name, what, self.ref.job_id, self.ref.fence, **data)
+
+
+class Stage:
+    """Where the functions of the simulated app find out which work they are."""
+
+    def __init__(self) -> None:
+        self.works: dict[tuple[str, int, str], Work] = {}
+
+    async def play(self, ctx: Context) -> str:
+        work = self.works[ctx.job.id, ctx.fence, "play"]
+        await work.perform()
+        return work.conclude()
+
+    def grind(self, ctx: Context) -> str:
+        return self.works[ctx.job.id, ctx.fence, "grind"].conclude()

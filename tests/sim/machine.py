@@ -1,0 +1,156 @@
+"""Machines, and the node processes that live and die on them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from rota.clock import Chance
+from rota.errors import InvalidInput, StoreError
+from rota.node import Node
+from rota.store.base import Store
+from rota.telemetry.events import Bus, Event, ServiceFailed
+from tests.sim.crew import SimCrew
+from tests.sim.loop import PROCESS, Process
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+
+class Life:
+    """One run of a node's process, with everything it has started."""
+
+    def __init__(self, machine: Machine, world: World, name: str) -> None:
+        self.machine, self.world, self.name = machine, world, name
+        self.process = world.loop.process(name)
+        self.crews: list[SimCrew] = []
+        self.leaks = False  # a function did not stop when told: its slot is lost until the process ends
+        self.wire = world.wire(name)
+        bus = Bus()
+        bus.subscribe(self._heard)
+        settings = world.plan.settings(machine.name)
+        chance = Chance(Random(f"{world.plan.seed}/{name}").getrandbits(64))
+        tasks = world.catalogue.infos()
+        store = cast(Store, self.wire)
+        self.node = Node(store, world.clock, chance, bus, settings, tasks, lambda g: SimCrew(world, self, g))
+        world.loop.create_task(self._main(), context=self.process.context)
+
+    async def _main(self) -> None:
+        why = "exit"
+        try:
+            await self.node.run()
+        except (StoreError, InvalidInput) as error:
+            why = f"exit: {error}"
+            if self.node.started.is_set():
+                self.world.witness.note(self.name, "broken", error=repr(error))
+        self.end(why)
+
+    def _heard(self, event: Event) -> None:
+        self.world.witness.note(self.name, "said", event=repr(event))
+        if isinstance(event, ServiceFailed) and "simulated" not in event.error:
+            self.world.witness.note(self.name, "broken", error=event.error)
+
+    @property
+    def gone(self) -> bool:
+        """Nothing of it is left: what a free lock says."""
+        return self.process.dead and all(crew.keeper.dead for crew in self.crews)
+
+    def processes(self, whole: bool) -> list[Process]:
+        """Those that stop with the node; with `whole` those that stop with the machine."""
+        works = [work for crew in self.crews for work in crew.works if whole or work.kind != "command"]
+        keepers = [crew.keeper for crew in self.crews] if whole else []
+        return [self.process, *keepers, *(work.process for work in works)]
+
+    def end(self, why: str) -> None:
+        if not self.process.dead:
+            self.process.dead = True
+            self.world.witness.note(self.name, "died", why=why)
+            for crew in self.crews:
+                crew.orphan()
+            self.machine.ended()
+
+
+class Machine:
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self._lives = 0
+        self._asleep: list[Process] = []
+        self.down = False  # for good: the simulation is over
+        self.boot()
+
+    def boot(self) -> None:
+        self._lives += 1
+        self._asleep = []
+        name = f"{self.name}.{self._lives}"
+        self.life = self.world.lives[name] = Life(self, self.world, name)
+
+    def ended(self) -> None:
+        if not self.down:
+            self.world.later(self.world.rng.uniform(0.1, 1 if self.world.healed else 8), self.boot)
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+    @property
+    def well(self) -> bool:
+        return not self._asleep and not self.life.process.dead
+
+    def crash(self, why: str = "kill -9") -> None:
+        if self.well:
+            self.life.end(why)
+
+    def pause(self, seconds: float, whole: bool) -> None:
+        if self.well:
+            self.world.witness.note(self.life.name, "paused", seconds=seconds, whole=whole)
+            self._asleep = self.life.processes(whole)
+            for process in self._asleep:
+                process.paused = True
+            self.world.later(seconds, self.resume, self.life)
+
+    def resume(self, life: Life) -> None:
+        if self._asleep and self.life is life:
+            self.world.witness.note(life.name, "resumed", dead=life.process.dead)
+            self.world.rng.shuffle(self._asleep)
+            for process in self._asleep:
+                self.world.loop.resume(process)
+            self._asleep = []
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self.well:
+            self.world.witness.note(self.life.name, "sigterm")
+            self.world.loop.call_soon(self.life.node.stop, context=self.life.process.context)
+
+    def heal(self) -> None:
+        self.resume(self.life)
+        self.life.wire.heal()
+        if self.life.leaks:
+            self.crash("restarted by hand: it has lost slots to functions that don't stop")
+
+
+class SimLocks:
+    """In the place of presence.Locks: a lock is free when nothing of the life that held it is left."""
+
+    def __init__(self, lives: dict[str, Life]) -> None:
+        self._lives = lives
+        self._held: dict[str, str] = {}
+        self._incarnations: list[str] = []
+
+    def hold(self, incarnation: str) -> None:
+        process = PROCESS.get()
+        assert process is not None
+        self._held[incarnation] = process.name
+        self._incarnations.append(incarnation)
+
+    def descriptors(self, incarnation: str) -> list[int]:
+        return [self._incarnations.index(incarnation)]
+
+    def incarnation(self, descriptor: int) -> str:
+        return self._incarnations[descriptor]
+
+    def drop(self, incarnation: str) -> None:
+        self._held.pop(incarnation, None)
+
+    def gone(self, incarnation: str) -> bool:
+        return incarnation in self._held and self._lives[self._held[incarnation]].gone
+
+    def forget(self, incarnation: str) -> None:
+        self._held.pop(incarnation, None)

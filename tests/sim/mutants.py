@@ -1,0 +1,53 @@
+"""Mutants: each switches one safeguard off. The checker must catch them all, or it would not notice a real loss."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from rota.model.node import NodeInfo, Watch
+from rota.store.sqlite.database import Database, queries
+
+# Changes of a query: mutant -> (query, what stands there, what stands there instead).
+_EDITS: dict[str, list[tuple[str, str, str]]] = {
+    "finish-unfenced": [("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.state = 'running'")],
+    "finish-twice": [
+        ("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.fence = wanted.value ->> 1"),
+        ("record_attempts", "INSERT INTO", "INSERT OR REPLACE INTO"),
+    ],
+    "claim-running": [("lane", "state = 'ready'", "state IN ('ready', 'running')")],
+    "start-cancelled": [("start_states", "j.cancel", "NULL")],
+    "due-too-early": [("due", "run_at <= :now", "run_at <= :now + 3000000")],
+    "failures-uncounted": [("move_jobs", "failures + (r.value ->> 7)", "failures")],
+    "keys-ignored": [
+        ("known_keys", "k.key = wanted.value", "k.key = wanted.value AND 0"),
+        ("insert_key", "INSERT INTO", "INSERT OR REPLACE INTO"),
+    ],
+}
+# Those that change code, and where.
+LEASE_IGNORED = "lease-ignored"  # the reaper takes living nodes for dead
+KEEPER_OFF = "keeper-off"  # nobody kills what has outlived its lease: see SimCrew
+NAMES = (*_EDITS, LEASE_IGNORED, KEEPER_OFF)
+
+
+def spoil(db: Database, broken: Collection[str]) -> None:
+    changed = dict(queries())
+    for name in broken:
+        for query, old, new in _EDITS.get(name, []):
+            assert old in changed[query], f"mutant {name}: the query {query} has changed"
+            changed[query] = changed[query].replace(old, new)
+    db._queries = changed
+
+
+def _everyone(self: Watch, nodes: Iterable[NodeInfo], now: float, healthy_since: float) -> list[NodeInfo]:
+    return list(nodes)
+
+
+@contextmanager
+def patched(broken: Collection[str]) -> Iterator[None]:
+    if LEASE_IGNORED not in broken:
+        yield
+        return
+    with mock.patch.object(Watch, "dead", _everyone):
+        yield

@@ -1,0 +1,61 @@
+"""What a seed stands for: the size of the cluster, its settings, the load and the faults. All drawn from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from rota.config import Settings
+from rota.model.times import SECOND
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    nodes: int
+    named: bool  # nodes have ids of their own, and come back under them
+    visits: int  # how often the customer comes to order, cancel, replay
+    length: float  # seconds of faults; then all heals
+    fault_every: float  # seconds between two faults, on average
+    error_rate: float  # of store calls: half of them fail before, half after they were applied
+    slow_rate: float  # of store calls that take long
+    deaf_rate: float  # of wake-ups that get lost
+    whole_rate: float  # of pauses that hit the whole machine, keeper included
+    rude_rate: float  # of jobs that don't stop when they are told to
+    lease: int
+    grace: int
+    kill_grace: int
+    prefetch: int
+    slots: int
+
+    def settings(self, name: str) -> Settings:
+        return Settings(
+            node=name if self.named else "",
+            queues={"default": self.slots, "mail": 1},
+            grace=self.grace * SECOND,
+            kill_grace=self.kill_grace * SECOND,
+            lease=self.lease * SECOND,
+            prefetch=self.prefetch,
+        )
+
+
+def make(seed: int, nodes: int = 2) -> Plan:
+    rng = Random(f"{seed}/plan")
+    return Plan(
+        seed=seed,
+        nodes=nodes,
+        named=rng.random() < 0.5,
+        visits=rng.randint(15, 45),
+        length=rng.uniform(20, 60),
+        fault_every=rng.choice([1.5, 4, 10]),
+        error_rate=rng.choice([0, 0.005, 0.03]),
+        slow_rate=rng.choice([0, 0.01]),
+        deaf_rate=rng.choice([0, 0.1, 1]),
+        whole_rate=rng.choice([0, 0.3, 0.8]),
+        rude_rate=rng.choice([0, 0.1]),
+        lease=rng.choice([5, 6, 10]),
+        grace=rng.choice([0, 2, 6]),
+        kill_grace=rng.choice([1, 3]),
+        prefetch=rng.choice([0, 0, 2]),
+        slots=rng.randint(1, 4),
+    )

@@ -1,0 +1,184 @@
+"""The invariants, checked note by note. A rule book reads the whole log and knows nothing but the log."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rota.model.job import NewJob
+from rota.model.lifecycle import INITIAL, STEPS, TERMINAL
+from rota.model.outcome import CrashRule
+from rota.model.retry import backoff
+from tests.sim.witness import Note, Row
+
+LEGAL = {(str(source), str(target)) for (source, _), target in STEPS.items()}
+RETRY_AFTER = 1_000_000  # what the simulated jobs ask for when they name their own wait
+
+
+class Violation(NamedTuple):
+    invariant: str
+    text: str
+    job: str
+    at: float
+
+
+class Book:
+    """Reads notes; `violations` are what it found."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+
+    def read(self, note: Note) -> None:
+        rule = getattr(self, f"on_{note.what}", None)
+        if rule:
+            rule(note, **note.data)
+
+    def close(self, rows: dict[str, Row], output: dict[tuple[str, int], str]) -> None:
+        """The log is over, and this is what the store holds."""
+
+    def found(self, invariant: str, text: str, note: Note) -> None:
+        self.violations.append(Violation(invariant, text, note.job, note.at))
+
+
+class RowBook(Book):
+    """Every change of a job's row: is it a step that may be taken, by this hand, now?"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._orders: dict[str, NewJob] = {}
+        self._left: set[tuple[str, int]] = set()  # attempts that have ended
+        self._peak = 0  # the latest the store's clock has ever been
+        self._endings: dict[tuple[str, int], str] = {}
+
+    def on_asked(self, note: Note, order: NewJob, **_: Any) -> None:
+        self._orders[note.job] = order
+
+    def on_ended(self, note: Note, how: str) -> None:
+        self._endings[note.job, note.fence] = how
+
+    def on_row(self, note: Note, wall: int, before: Row | None, after: Row | None, **rest: Any) -> None:
+        self._peak = max(self._peak, wall)
+        if before is None and after is not None:
+            self._born(note, wall, after)
+        elif after is None:
+            self.found("I1", "the job was deleted", note)
+        elif before is not None:
+            self._lifecycle(note, before, after, **rest)
+            self._start(note, wall, before, after)
+            self._end(note, before, after, **rest)
+            self._budget(note, wall, before, after)
+
+    def _born(self, note: Note, wall: int, after: Row) -> None:
+        order = self._orders.get(note.job)
+        if order is None:
+            return self.found("I1", "nobody ordered this job", note)
+        if after["state"] not in INITIAL:
+            self.found("lifecycle", f"born {after['state']}", note)
+        if after["run_at"] < (wall + order.delay if order.at is None else order.at):
+            self.found("I7", "due before the time it was ordered for", note)
+        return None
+
+    def _lifecycle(self, note: Note, before: Row, after: Row, verb: str, **_: Any) -> None:
+        source, target = before["state"], after["state"]
+        if source in TERMINAL and verb != "replay":
+            self.found("I2", f"{source} is final, yet {verb} changed the row (now {target})", note)
+        elif source != target and (source, target) not in LEGAL:
+            self.found("lifecycle", f"{source} became {target} by {verb}", note)
+        rise = int(verb == "claim")
+        if after["fence"] != before["fence"] + rise:
+            self.found("I3", f"the fence went from {before['fence']} to {after['fence']} by {verb}", note)
+
+    def _start(self, note: Note, wall: int, before: Row, after: Row) -> None:
+        claimed = (before["state"], after["state"]) == ("ready", "running")
+        started = after["state"] == "running" and after["started_at"] and (claimed or not before["started_at"])
+        if claimed and before["run_at"] > self._peak:
+            self.found("I7", "claimed before it was due", note)
+        if started and before["expires_at"] is not None and before["expires_at"] <= wall:
+            self.found("I7", "started after it had expired", note)
+        if started and before["cancel"] is not None:
+            self.found("I7", "started after it was cancelled", note)
+
+    def _end(self, note: Note, before: Row, after: Row, verb: str, named: list[int] | None) -> None:
+        """Only what leaves the running state ends an attempt."""
+        if before["state"] != "running" or after["state"] == "running":
+            return
+        attempt = (note.job, before["fence"])
+        if verb == "finish" and before["fence"] not in (named or []):
+            self.found("I3", f"fence {before['fence']} was ended by a completion for fence {named}", note)
+        if attempt in self._left:
+            self.found("I3", "this attempt had ended before", note)
+        self._left.add(attempt)
+
+    def _budget(self, note: Note, wall: int, before: Row, after: Row) -> None:
+        order = self._orders.get(note.job)
+        if order is None or after["failures"] <= before["failures"]:
+            if after["crashes"] > CrashRule().limit:
+                self.found("I11", f"{after['crashes']} crashes", note)
+            return
+        failures = after["failures"]
+        if failures > order.retry.retries + 1:
+            self.found("I11", f"{failures} failures, {order.retry.retries} retries allowed", note)
+        wait = backoff(order.retry.backoff).delay(failures)
+        if self._endings.get((note.job, before["fence"])) == "retry_after":
+            wait = RETRY_AFTER
+        if after["state"] == "scheduled" and after["run_at"] < wall + wait:
+            self.found("I11", "the next attempt comes before the back-off is over", note)
+        if after["state"] == "scheduled" and failures > order.retry.retries:
+            self.found("I11", "tried again although the budget is used up", note)
+
+
+class OrderBook(Book):
+    """What the customer was told, against what the store holds at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._asked_for: dict[str, NewJob] = {}
+        self._answers: list[Note] = []
+        self._cancelled: list[Note] = []
+
+    def on_asked(self, note: Note, order: NewJob, **_: Any) -> None:
+        self._asked_for[note.job] = order
+
+    def on_told(self, note: Note, **_: Any) -> None:
+        self._answers.append(note)
+
+    def on_cancel(self, note: Note, answer: str) -> None:
+        if answer == "cancelled":
+            self._cancelled.append(note)
+
+    def close(self, rows: dict[str, Row], output: dict[tuple[str, int], str]) -> None:
+        by_key: dict[str, str] = {}
+        for job in rows:
+            key = self._asked_for[job].key if job in self._asked_for else None
+            if key is not None and by_key.setdefault(key, job) != job:
+                self._say("I13", f"key {key} made two jobs", job)
+        for note in self._answers:
+            self._check_answer(note, rows, by_key)
+        for job, row in rows.items():
+            if row["state"] not in TERMINAL:
+                self._say("I1", f"it never ended: still {row['state']}", job)
+        for note in self._cancelled:
+            row = rows.get(note.job, {})
+            if row and row["state"] != "cancelled" and not row["replays"]:
+                self.found("I7", f"the customer was told that it is cancelled; it is {row['state']}", note)
+
+    def _check_answer(self, note: Note, rows: dict[str, Row], by_key: dict[str, str]) -> None:
+        order = self._asked_for[note.job]
+        answer, made = note.data["answer"], by_key.get(order.key) if order.key else None
+        if answer == "ok":
+            job = note.data["id"]
+            if job not in rows:
+                self.found("I1", f"accepted as {job}, and not there", note)
+            if order.key and job != made:
+                self.found("I13", f"key {order.key} was answered with {job}, its job is {made}", note)
+            if job in self._asked_for and self._asked_for[job].content() != order.content():
+                self.found("I13", "answered with a job of other content", note)
+            if note.data["created"] != (job == note.job):
+                self.found("I13", "`created` does not say whether it was", note)
+        elif answer == "refused":
+            if note.job in rows:
+                self.found("I1", "refused, and yet there", note)
+            if made is None or self._asked_for[made].content() == order.content():
+                self.found("I13", "refused for a conflict that does not exist", note)
+
+    def _say(self, invariant: str, text: str, job: str) -> None:
+        self.violations.append(Violation(invariant, text, job, float("inf")))

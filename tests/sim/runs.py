@@ -1,0 +1,110 @@
+"""What really ran: never two attempts at once, nothing that the store does not know of, no words put into its mouth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.sim.rules import Book
+from tests.sim.witness import Note, Row
+
+
+class RunBook(Book):
+    """I4 holds for attempts inside a valid lease. A keeper kills what is outside, unless its whole machine slept past
+    the end of the lease: then only fences protect, and two attempts may overlap until it has come round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: dict[str, Row] = {}
+        self._running: dict[str, list[Note]] = {}
+        self._began: set[tuple[str, int]] = set()
+        self._endings: dict[tuple[str, int], str] = {}
+        self._said: dict[tuple[str, int], str] = {}
+        self._kept: dict[tuple[str, int], str] = {}  # what an attempt had said when its end was written down
+        self._leases: dict[str, float] = {}
+        self._asleep: set[str] = set()
+        self._overslept: set[str] = set()
+
+    # -- leases and machines -----------------------------------------------------------------------------------------
+    def on_lease(self, note: Note, incarnation: str, until: float) -> None:
+        self._leases[incarnation] = until
+        self._overslept.discard(incarnation)
+
+    def on_paused(self, note: Note, whole: bool, **_: Any) -> None:
+        if whole:
+            self._asleep.add(note.who)
+
+    def on_resumed(self, note: Note, **_: Any) -> None:
+        if note.who in self._asleep:
+            self._asleep.discard(note.who)
+            for running in self._running.values():
+                for other in running:
+                    if other.who == note.who and self._lapsed(other, note.at):
+                        self._overslept.add(other.data["incarnation"])
+
+    def _lapsed(self, attempt: Note, now: float) -> bool:
+        return now >= self._leases[attempt.data["incarnation"]]
+
+    def _excused(self, attempt: Note, now: float) -> bool:
+        asleep = attempt.who in self._asleep and self._lapsed(attempt, now)
+        return asleep or attempt.data["incarnation"] in self._overslept
+
+    # -- attempts ----------------------------------------------------------------------------------------------------
+    def on_started(self, note: Note, **_: Any) -> None:
+        attempt = (note.job, note.fence)
+        if attempt in self._began:
+            self.found("I3", "the same attempt was started twice", note)
+        self._began.add(attempt)
+        for other in self._running.get(note.job, []):
+            if not self._excused(other, note.at) and not self._excused(note, note.at):
+                self.found("I4", f"it began on {note.who} while fence {other.fence} still ran on {other.who}", note)
+        self._known(note)
+        self._running.setdefault(note.job, []).append(note)
+
+    def _known(self, note: Note) -> None:
+        row = self._rows[note.job]
+        known = row["state"] == "running" and row["fence"] == note.fence and row["started_at"] is not None
+        if not known and not self._excused(note, note.at):
+            self.found("I7", f"it began, but in the store it is {row['state']} with fence {row['fence']}", note)
+
+    def on_effect(self, note: Note, line: str) -> None:
+        attempt = (note.job, note.fence)
+        self._said[attempt] = self._said.get(attempt, "") + line + "\n"
+
+    def on_ended(self, note: Note, how: str) -> None:
+        self._endings[note.job, note.fence] = how
+        self._running[note.job] = [other for other in self._running[note.job] if other.fence != note.fence]
+
+    # -- what the store was told about them --------------------------------------------------------------------------
+    def on_finish(self, note: Note, verdict: str, failures: int, **_: Any) -> None:
+        attempt = (note.job, note.fence)
+        if verdict != "applied":
+            return
+        if attempt in self._endings:
+            self._kept[attempt] = self._said.get(attempt, "")
+        if failures and attempt not in self._began:
+            self.found("I11", "a failure was counted for an attempt that never ran", note)
+
+    def on_row(self, note: Note, before: Row | None, after: Row | None, **_: Any) -> None:
+        if after is None:
+            return
+        self._rows[note.job] = after
+        if before and before["state"] != "succeeded" and after["state"] == "succeeded":
+            how = self._endings.get((note.job, before["fence"]))
+            if how != "succeeded":
+                self.found("I3", f"succeeded by fence {before['fence']}, whose work has ended as {how}", note)
+
+    def close(self, rows: dict[str, Row], output: dict[tuple[str, int], str]) -> None:
+        for (job, fence), said in self._kept.items():
+            if output.get((job, fence), "") != said:
+                text = f"it said {said!r}, kept is {output.get((job, fence), '')!r}"
+                self.found("I14", text, Note(float("inf"), "", "", job, fence, {}))
+
+
+class FaultBook(Book):
+    """Nobody may fall over by himself."""
+
+    def on_broken(self, note: Note, error: str) -> None:
+        self.found("broken", f"{note.who}: {error}", note)
+
+    def on_stalled(self, note: Note, error: str) -> None:
+        self.found("broken", error, note)

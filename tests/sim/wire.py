@@ -1,0 +1,97 @@
+"""The way from a process to the store, and what goes wrong on it.
+
+A call takes time to get there and its answer takes time to come back; the calls of one process arrive in their order.
+A call may fail before anything was done, or after it was done (the answer is lost); for a while all may fail. What
+was sent is carried out even if nobody waits for the answer any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from random import Random
+from typing import Any
+
+from rota.errors import StoreUnavailable
+from rota.store.base import Topic
+from rota.store.sqlite import SqliteStore
+from tests.sim.loop import SimLoop
+from tests.sim.plan import Plan
+from tests.sim.witness import Witness
+
+# Neither reach the store: nothing can go wrong.
+LOCAL = {"now", "guards"}
+
+
+class Wire:
+    """Stands where a process would have its `Store`."""
+
+    def __init__(self, name: str, store: SqliteStore, loop: SimLoop, plan: Plan, witness: Witness) -> None:
+        self._name, self._store, self._loop, self._plan, self._witness = name, store, loop, plan, witness
+        self._rng = Random(f"{plan.seed}/wire/{name}")
+        self._free_at = 0.0
+        self.down_until = 0.0
+        self.healed = False
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._store, verb) if verb in LOCAL else partial(self._call, verb)
+
+    def heal(self) -> None:
+        self.healed, self.down_until = True, 0.0
+
+    def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
+        def rung() -> None:
+            if self.healed or self._rng.random() >= self._plan.deaf_rate:
+                wake()
+
+        return self._store.listen(topics, rung)
+
+    async def _call(self, verb: str, *args: Any) -> Any:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._free_at = max(self._loop.time() + self._latency(), self._free_at)
+        self._loop.call_at(self._free_at, self._arrive, verb, args, answer)
+        return await answer
+
+    def _arrive(self, verb: str, args: tuple[Any, ...], answer: asyncio.Future[Any]) -> None:
+        if self._loop.time() < self.down_until or self._goes_wrong():
+            return self._reply(answer, StoreUnavailable("simulated: the store can't be reached"))
+        try:
+            result = _finish(getattr(self._store, verb)(*args))
+        except Exception as error:
+            self._witness.rolled_back()
+            return self._reply(answer, error)
+        self._witness.applied(self._name, verb, args, result)
+        if self._goes_wrong():
+            self._witness.note(self._name, "lost", verb=verb)
+            return self._reply(answer, StoreUnavailable("simulated: the answer was lost"))
+        return self._reply(answer, result)
+
+    def _reply(self, answer: asyncio.Future[Any], result: Any) -> None:
+        self._loop.call_later(self._latency(), _deliver, answer, result)
+
+    def _goes_wrong(self) -> bool:
+        return not self.healed and self._rng.random() < self._plan.error_rate / 2
+
+    def _latency(self) -> float:
+        if not self.healed and self._rng.random() < self._plan.slow_rate:
+            return self._rng.uniform(0.05, 3)
+        return self._rng.uniform(0.0001, 0.002)
+
+
+def _finish(call: Coroutine[Any, Any, Any]) -> Any:
+    """Store calls run inline: the first step is the last."""
+    try:
+        call.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError("a store call did not run inline")
+
+
+def _deliver(answer: asyncio.Future[Any], result: Any) -> None:
+    if answer.done():
+        return
+    if isinstance(result, Exception):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)

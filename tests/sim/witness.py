@@ -1,0 +1,109 @@
+"""What is known about a run without asking rota: one log, written by those who were there.
+
+The customer notes what it was told, the jobs note when they run and what they do, and triggers in the database note
+every change of a job's row in the transaction that made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rota.model.job import Verdict
+from rota.model.times import SECOND
+from rota.store.sqlite.database import Database
+from tests.sim.loop import SimClock
+
+COLUMNS = (
+    "state", "fence", "tries", "failures", "crashes", "interruptions", "replays", "run_at", "expires_at", "started_at",
+    "node", "cancel",
+)  # fmt: skip
+Row = dict[str, Any]
+_TRIGGER = "CREATE TEMP TRIGGER witness_{event} AFTER {event} ON main.jobs BEGIN SELECT witness({values}); END"
+
+
+class Note(NamedTuple):
+    """One thing that happened: when (seconds since the beginning), where, what, and to which attempt."""
+
+    at: float
+    who: str
+    what: str
+    job: str
+    fence: int
+    data: dict[str, Any]
+
+    def __str__(self) -> str:
+        rest = " ".join(f"{name}={_shown(value)}" for name, value in self.data.items())
+        attempt = f"{self.job[-12:]}/{self.fence} " if self.job else ""
+        return f"{self.at:11.6f} {self.who:<12} {self.what:<10} {attempt}{rest}"
+
+
+class Witness:
+    def __init__(self, clock: SimClock) -> None:
+        self._clock = clock
+        self.notes: list[Note] = []
+        self._moves: list[tuple[str, Row | None, Row | None]] = []
+        self._leases: dict[str, float] = {}
+
+    def note(self, who: str, what: str, job: str = "", fence: int = 0, **data: Any) -> None:
+        self.notes.append(Note(self._clock.monotonic(), who, what, job, fence, data))
+
+    def digest(self) -> str:
+        return hashlib.sha256("\n".join(map(repr, self.notes)).encode()).hexdigest()
+
+    # -- the database ------------------------------------------------------------------------------------------------
+    def watch(self, db: Database) -> None:
+        db.connection.create_scalar_function("witness", self._changed, len(COLUMNS) * 2 + 2)
+        old = ", ".join(f"old.{name}" for name in ("id", *COLUMNS))
+        new = ", ".join(f"new.{name}" for name in ("id", *COLUMNS))
+        nothing = ", ".join(["NULL"] * (len(COLUMNS) + 1))
+        for event, values in (("INSERT", (nothing, new)), ("UPDATE", (old, new)), ("DELETE", (old, nothing))):
+            db.connection.execute(_TRIGGER.format(event=event, values=", ".join(values))).fetchall()
+
+    def _changed(self, *values: Any) -> None:
+        half = len(COLUMNS) + 1
+        before, after = (_row(side) for side in (values[:half], values[half:]))
+        self._moves.append((values[0] or values[half], before, after))
+
+    # -- calls of the store ------------------------------------------------------------------------------------------
+    def rolled_back(self) -> None:
+        self._moves.clear()
+
+    def applied(self, who: str, verb: str, args: Sequence[Any], answer: Any) -> None:
+        """A call was carried out and committed, whether or not its caller will hear of it."""
+        named: dict[str, list[int]] = {}
+        if verb == "finish":
+            named = self._finished(who, args[1], answer)
+        elif verb == "register" or (verb == "renew" and answer.known):
+            self._renewed(who, verb, args[1])
+        moves, self._moves = self._moves, []
+        wall = self._clock.now()
+        for job, before, after in moves:
+            fence = (before or after or {})["fence"]
+            self.note(who, "row", job, fence, verb=verb, wall=wall, named=named.get(job), before=before, after=after)
+
+    def _finished(self, who: str, settlements: Sequence[Any], verdicts: Sequence[Verdict]) -> dict[str, list[int]]:
+        named: dict[str, list[int]] = {}
+        for one, verdict in zip(settlements, verdicts, strict=True):
+            named.setdefault(one.job_id, []).append(one.fence)
+            data = {"ending": one.ending.value, "verdict": verdict.value, "failures": one.failures}
+            self.note(who, "finish", one.job_id, one.fence, **data)
+        return named
+
+    def _renewed(self, who: str, verb: str, subject: Any) -> None:
+        incarnation = subject if verb == "renew" else subject.incarnation
+        if verb == "register":
+            self._leases[incarnation] = subject.lease / SECOND
+        until = self._clock.monotonic() + self._leases[incarnation]
+        self.note(who, "lease", incarnation=incarnation, until=until)
+
+
+def _row(values: Sequence[Any]) -> Row | None:
+    return dict(zip(COLUMNS, values[1:], strict=True)) if values[0] is not None else None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{value['state']}/{value['fence']}"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,157 @@
+"""One run of the simulation: builds everything from a seed, lets it happen, lets it heal, and looks at what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from rota.clock import Chance
+from rota.model.job import NO_RETRY
+from rota.model.lifecycle import TERMINAL
+from rota.store.base import TaskInfo
+from rota.store.sqlite import SqliteStore
+from rota.store.sqlite.store import MEMORY
+from rota.work.catalogue import Catalogue, TaskDef
+from tests.sim import checker, mutants
+from tests.sim.customer import Customer
+from tests.sim.faults import Faults
+from tests.sim.jobs import Stage
+from tests.sim.loop import SimClock, SimLoop, Stalled
+from tests.sim.machine import Life, Machine, SimLocks
+from tests.sim.plan import Plan
+from tests.sim.rules import Violation
+from tests.sim.wire import Wire
+from tests.sim.witness import COLUMNS, Note, Row, Witness
+
+# Seconds after the faults in which every job must have ended, and after which a node that was told to stop must have.
+SETTLING = 300
+STOPPING = 60
+
+
+@dataclass
+class Report:
+    seed: int
+    violations: list[Violation]
+    notes: list[Note]
+    digest: str
+    seconds: float  # of virtual time
+    jobs: int
+    faults: dict[str, int] = field(default_factory=dict)
+
+
+class World:
+    def __init__(self, plan: Plan, broken: frozenset[str] = frozenset()) -> None:
+        self.plan, self.mutants = plan, broken
+        self.loop = SimLoop()
+        self.clock = SimClock(self.loop)
+        self.rng = Random(f"{plan.seed}/world")
+        self.witness = Witness(self.clock)
+        self.store = SqliteStore(MEMORY, self.clock, Chance(plan.seed), inline=True)
+        self.lives: dict[str, Life] = {}
+        self.locks = SimLocks(self.lives)
+        self.store.locks = self.locks  # type: ignore[assignment]
+        self.stage = Stage()
+        self.catalogue = _catalogue(self.stage)
+        self.customer = Customer(self)
+        self.machines: list[Machine] = []
+        self.faults = Faults(self)
+        self.healed = False
+
+    def wire(self, name: str) -> Wire:
+        wire = Wire(name, self.store, self.loop, self.plan, self.witness)
+        wire.healed = getattr(self, "healed", False)
+        return wire
+
+    def later(self, seconds: float, act: Callable[..., Any], *args: Any) -> None:
+        """By nobody's hand: it happens whatever becomes of the process that asked for it."""
+        self.loop.call_later(seconds, act, *args, context=contextvars.Context())
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+    def run(self) -> Report:
+        try:
+            self.loop.run_until_complete(self._happen())
+        except Stalled as error:
+            self.witness.note("loop", "stalled", error=str(error))
+        rows, output = self._contents()
+        violations = checker.check(self.witness.notes, rows, output, self.loop.crashed)
+        report = Report(
+            seed=self.plan.seed,
+            violations=violations,
+            notes=self.witness.notes,
+            digest=self.witness.digest(),
+            seconds=self.loop.time(),
+            jobs=len(rows),
+            faults=self.faults.counts,
+        )
+        self.loop.wind_up()
+        return report
+
+    async def _happen(self) -> None:
+        await self.store.migrate()
+        db = self.store._write_side()
+        mutants.spoil(db, self.mutants)
+        self.witness.watch(db)
+        self.machines += [Machine(self, f"n{number}") for number in range(1, self.plan.nodes + 1)]
+        customer = asyncio.create_task(self.customer.run())
+        faults = asyncio.create_task(self.faults.run())
+        await asyncio.sleep(self.plan.length)
+        faults.cancel()
+        self._heal()
+        await customer
+        await self._settle()
+        await self._stop()
+
+    def _heal(self) -> None:
+        self.healed = True
+        self.witness.note("faults", "healed")
+        self.customer.wire.heal()
+        for machine in self.machines:
+            machine.heal()
+
+    async def _settle(self) -> None:
+        for _ in range(SETTLING):
+            rows, _ = self._contents()
+            if all(row["state"] in TERMINAL for row in rows.values()):
+                return
+            await asyncio.sleep(1)
+
+    async def _stop(self) -> None:
+        for machine in self.machines:
+            machine.down = True
+            machine.stop()
+        for _ in range(STOPPING):
+            await asyncio.sleep(1)
+            if all(machine.life.process.dead for machine in self.machines):
+                return
+        self.witness.note("world", "broken", error=f"a node was told to stop and still runs {STOPPING} s later")
+
+    def _contents(self) -> tuple[dict[str, Row], dict[tuple[str, int], str]]:
+        db = self.store._write_side()
+        found: list[Any] = db.connection.execute(f"SELECT id, {', '.join(COLUMNS)} FROM jobs").fetchall()
+        said: list[Any] = db.connection.execute(
+            "SELECT id, o.fence, CAST(body AS TEXT) FROM output o JOIN jobs ON seq = job ORDER BY o.fence, o.number"
+        ).fetchall()
+        output: dict[tuple[str, int], str] = {}
+        for job, fence, text in said:
+            output[job, fence] = output.get((job, fence), "") + text
+        return {job: dict(zip(COLUMNS, values, strict=True)) for job, *values in found}, output
+
+
+def _catalogue(stage: Stage) -> Catalogue:
+    def info(**signature: Any) -> TaskInfo:
+        return TaskInfo(queue="default", priority=5, retry=NO_RETRY, timeout=None, **signature)
+
+    catalogue = Catalogue()
+    for name in ("play", "grind"):
+        catalogue.add(TaskDef(getattr(stage, name), info, name))
+    return catalogue
+
+
+def run(plan: Plan, mutant: str | None = None) -> Report:
+    broken = frozenset({mutant} if mutant else ())
+    with mutants.patched(broken):
+        return World(plan, broken).run()

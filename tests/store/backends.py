@@ -1,0 +1,49 @@
+"""The backends that the contract suite runs on. A new one is a class of its own and one more line in `BACKENDS`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from rota.clock import Chance, ManualClock
+from rota.model.lifecycle import State
+from rota.store.base import Store
+
+# All that a store holds, table by table, as texts that compare.
+Contents = dict[str, list[tuple[Any, ...]]]
+
+
+class Backend(ABC):
+    """A place to keep jobs, and what the suite must do to it behind the store's back. It is new and empty for each
+    test."""
+
+    shared: bool  # may several stores (of several processes) work on it at once?
+
+    def __init__(self, folder: Path, clock: ManualClock) -> None:
+        self.folder, self.clock = folder, clock
+
+    @abstractmethod
+    def store(self, chance: Chance) -> Store:
+        """A store on this place, neither migrated nor opened. Only a shared place gives more than one."""
+
+    @abstractmethod
+    def contents(self) -> Contents: ...
+
+    @abstractmethod
+    def put(self, job_id: str, state: State) -> None:
+        """Puts a job that waits (or ended without ever running) on a shelf that no verb leads to."""
+
+    @abstractmethod
+    def stamp(self, version: int) -> None:
+        """Pretends that the schema is of this version."""
+
+    @abstractmethod
+    def lose_node(self, incarnation: str) -> None:
+        """Forgets a node together with nothing else, as someone who deletes rows by hand might."""
+
+
+def backends() -> dict[str, type[Backend]]:
+    from tests.store.sqlite.backends import SqliteFile, SqliteMemory
+
+    return {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory}

@@ -1,0 +1,76 @@
+"""SQLite for the contract suite: a file with its threads, and memory without any."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from rota.clock import Chance
+from rota.model.lifecycle import TERMINAL, State
+from rota.store.sqlite import SqliteStore
+from tests.store.backends import Backend, Contents
+
+
+class _Sqlite(Backend):
+    @contextmanager
+    def _connection(self) -> Iterator[apsw.Connection]:
+        raise NotImplementedError
+        yield
+
+    def contents(self) -> Contents:
+        with self._connection() as db:
+            names = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+            tables = sorted(name for (name,) in names)
+            return {name: sorted(db.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in tables}
+
+    def put(self, job_id: str, state: State) -> None:
+        ended = "created_at" if state in TERMINAL else "NULL"
+        with self._connection() as db:
+            db.execute(f"UPDATE jobs SET state = ?, finished_at = {ended} WHERE id = ?", (state.value, job_id))
+            assert db.changes() == 1
+
+    def stamp(self, version: int) -> None:
+        with self._connection() as db:
+            db.pragma("user_version", version)
+
+    def lose_node(self, incarnation: str) -> None:
+        with self._connection() as db:
+            db.execute("DELETE FROM nodes WHERE incarnation = ?", (incarnation,))
+            assert db.changes() == 1
+
+
+class SqliteFile(_Sqlite):
+    shared = True
+
+    @property
+    def path(self) -> str:
+        return str(self.folder / "rota.db")
+
+    def store(self, chance: Chance) -> SqliteStore:
+        return SqliteStore(self.path, self.clock, chance)
+
+    @contextmanager
+    def _connection(self) -> Iterator[apsw.Connection]:
+        connection = apsw.Connection(self.path)
+        connection.set_busy_timeout(5_000)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+class SqliteMemory(_Sqlite):
+    shared = False
+    _store: SqliteStore | None = None
+
+    def store(self, chance: Chance) -> SqliteStore:
+        assert self._store is None, "memory is not shared"
+        self._store = SqliteStore(":memory:", self.clock, chance, inline=True)
+        return self._store
+
+    @contextmanager
+    def _connection(self) -> Iterator[apsw.Connection]:
+        assert self._store is not None
+        yield self._store._write_side().connection

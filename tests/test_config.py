@@ -1,0 +1,88 @@
+"""Settings: where they come from, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota import config
+from rota.errors import InvalidInput
+from rota.model.times import MINUTE, SECOND
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_defaults() -> None:
+    settings = config.load(environment={})
+    assert settings.store == "sqlite:///rota.db"
+    assert settings.queues == {"default": 16}
+    assert settings.grace == 30 * SECOND
+
+
+def test_file_then_environment_then_arguments(empty_folder: Path) -> None:
+    (empty_folder / "rota.toml").write_text('grace = "1m"\nlease = "20s"\nuser = "file"\n[queues]\nmail = 2\n')
+    settings = config.load({"user": "argument", "node": None}, {"ROTA_LEASE": "30s", "ROTA_USER": "environment"})
+    assert (settings.grace, settings.lease, settings.user) == (MINUTE, 30 * SECOND, "argument")
+    assert settings.queues == {"mail": 2}
+
+
+def test_another_file_can_be_named(empty_folder: Path) -> None:
+    (empty_folder / "other.toml").write_text('user = "other"')
+    assert config.load(environment={"ROTA_CONFIG": "other.toml"}).user == "other"
+    with pytest.raises(InvalidInput, match="ROTA_CONFIG"):
+        config.load(environment={"ROTA_CONFIG": "missing.toml"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("store", "mysql://x"),
+        ("store", "sqlite:///"),
+        ("store", 5),
+        ("node", "a b"),
+        ("user", ""),
+        ("roles", "control,boss"),
+        ("roles", ""),
+        ("queues", "default"),
+        ("queues", "default:0"),
+        ("queues", "default:x"),
+        ("queues", "a:1,a:2"),
+        ("queues", "a b:1"),
+        ("grace", "soon"),
+        ("grace", "-1s"),
+        ("lease", "1s"),
+        ("prefetch", -1),
+        ("prefetch", "many"),
+        ("max_args", 0),
+        ("max_args", True),
+        ("max_output", "1k"),
+        ("crash_limit", 0),
+        ("no_such_setting", 1),
+    ],
+)
+def test_wrong_ones_are_refused_by_name_with_what_is_expected(name: str, value: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        config.load({name: value}, {})
+    message = str(caught.value)
+    assert name in message
+    assert "expected" in message
+    assert "\n" not in message
+
+
+def test_a_file_that_makes_no_sense_is_refused(empty_folder: Path) -> None:
+    (empty_folder / "rota.toml").write_text("grace = ")
+    with pytest.raises(InvalidInput, match=r"rota\.toml"):
+        config.load(environment={})
+    (empty_folder / "rota.toml").write_text("graze = 1")
+    with pytest.raises(InvalidInput, match="graze"):
+        config.load(environment={})
+
+
+def test_unrelated_variables_are_left_alone() -> None:
+    assert config.load(environment={"ROTA_FENCE": "7", "ROTA_JOB": "x", "PATH": "/bin"}) == config.Settings()

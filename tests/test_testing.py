@@ -1,0 +1,100 @@
+"""`rota.testing`, as a user's own tests would use it."""
+
+from __future__ import annotations
+
+import pytest
+
+import rota
+from rota import testing
+from rota.errors import RotaError
+from rota.model.lifecycle import State
+from rota.model.times import HOUR
+
+app = rota.App("sqlite:///never-made.db", user="me")
+
+
+@app.task(queue="mail", retry=rota.Retry(3, backoff="1h..1d", jitter=0))
+async def flaky(ctx: rota.Context) -> int:
+    print("attempt", ctx.attempt)
+    if ctx.attempt < 3:
+        raise ConnectionError("no answer")
+    return ctx.attempt
+
+
+@app.task
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+@app.task
+async def for_ever() -> None:
+    raise rota.Snooze("1s")
+
+
+@app.task
+async def chain(left: int) -> None:
+    if left:
+        await chain.submit(left=left - 1, delay="1h")
+
+
+async def test_retries_take_no_time() -> None:
+    async with testing.harness(app) as rota_test:
+        job = await flaky.submit()
+        await rota_test.run_due()
+        assert (await job.info()).state is State.SCHEDULED
+        await rota_test.drain()
+        info = await job.info()
+        assert (info.state, info.result, info.failures) == (State.SUCCEEDED, 3, 2)
+        assert await job.logs() == "attempt 1\nattempt 2\nattempt 3\n"
+        assert [b.started_at - a.started_at for a, b in zip(info.attempts, info.attempts[1:], strict=False)] == [
+            HOUR,
+            2 * HOUR,
+        ]
+
+
+async def test_the_clock_moves_only_as_far_as_told() -> None:
+    async with testing.harness(app) as rota_test:
+        soon, late = await add.submit(a=1, delay="10m"), await add.submit(a=2, delay="2h")
+        await rota_test.advance("1h")
+        assert ((await soon.info()).state, (await late.info()).state) == (State.SUCCEEDED, State.SCHEDULED)
+        start = (await soon.info()).created_at
+        assert rota_test.clock.now() == start + HOUR
+
+
+async def test_tasks_may_order_more() -> None:
+    async with testing.harness(app) as rota_test:
+        await chain.submit(left=3)
+        await rota_test.drain()
+        client = await app.client()
+        assert await client.store.counts(app.who) == {State.SUCCEEDED: 4}
+
+
+async def test_commands_run_for_real() -> None:
+    async with testing.harness(app) as rota_test:
+        job = await app.submit_command(["echo", "hello"], delay="1d")
+        await rota_test.drain()
+        assert await job.logs() == "hello\n"
+
+
+async def test_what_always_comes_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "MOST_ROUNDS", 20)
+    async with testing.harness(app) as rota_test:
+        await for_ever.submit()
+        with pytest.raises(RotaError, match="keep coming back"):
+            await rota_test.drain()
+
+
+async def test_two_harnesses_know_nothing_of_each_other_and_the_app_is_as_before() -> None:
+    before = app.settings
+    async with testing.harness(app):
+        job = await add.submit(a=1)
+        assert app.settings.store == "sqlite:///:memory:"
+    async with testing.harness(app) as rota_test:
+        await rota_test.drain()
+        assert await (await app.client()).store.get(app.who, job.id) is None
+    assert app.settings is before
+
+
+def test_without_an_event_loop() -> None:
+    info = testing.run(app, add, a=20, b=22)
+    assert (info.state, info.result) == (State.SUCCEEDED, 42)
