@@ -6,11 +6,12 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 from rota.batching import Batcher
 from rota.clock import Chance
-from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, WaitTimeout
+from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, StoreUnavailable, WaitTimeout
 from rota.model.job import JobInfo, NewJob, Submitted
 from rota.model.lifecycle import TERMINAL
 from rota.model.principal import Principal
@@ -205,7 +206,8 @@ class _Waits:
         news = News(self._client.store)
         try:
             while self._waiting:
-                await self._look()
+                with suppress(StoreUnavailable):  # the next look may find it back
+                    await self._look()
                 if self._waiting:
                     await news.wait(POLL)
         except Exception as error:

@@ -114,7 +114,7 @@ class Running:
     def end(self) -> int:
         """Waits for its end; what was left in the pipes is kept."""
         out, err = self.process.communicate(timeout=LONG)
-        self.out += out.decode()
+        self.out += (out or b"").decode()
         self.err += err.decode()
         return self.process.returncode
 

@@ -449,3 +449,43 @@ async def test_the_sync_face(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="await"):
             add.submit_sync(a=1, b=2)
     assert add(1, 2) == 3
+
+
+async def test_a_busy_queue_is_served_without_pause_beside_an_empty_one(tmp_path: Path) -> None:
+    """Were the next job found by the poll only, ten of them one by one would take ten seconds."""
+    app = make_app(tmp_path, queues="default:1,mail:5")
+
+    @app.task
+    async def nothing() -> None: ...
+
+    async with running(app):
+        jobs = await nothing.submit_many([{}] * 10)
+        infos = [await job.wait(LONG) for job in jobs]
+    assert max(info.finished_at or 0 for info in infos) - min(info.started_at or 0 for info in infos) < 3_000_000
+
+
+async def test_jobs_claimed_ahead_run_too_and_go_back_when_nobody_has_time_for_them(tmp_path: Path) -> None:
+    app = make_app(tmp_path, queues="default:1", prefetch=2)
+    release = threading.Event()
+
+    @app.task
+    def waits(number: int) -> int:
+        release.wait(LONG)
+        return number
+
+    async with running(app):
+        jobs = await waits.submit_many([{"number": number} for number in range(4)])
+        await until_running(app, 3)
+        await until_running(app, 1)  # the one that runs stays; those claimed ahead are handed back after two seconds
+        assert [(await job.info()).fence for job in jobs] == [1, 1, 1, 0]
+        assert (await jobs[1].info()).attempts == []
+        release.set()
+        assert [await job.result(LONG) for job in jobs] == [0, 1, 2, 3]
+        assert [len((await job.info()).attempts) for job in jobs] == [1, 1, 1, 1]
+
+
+async def until_running(app: rota.App, count: int) -> None:
+    store = (await app.client()).store
+    async with asyncio.timeout(LONG):
+        while (await store.counts(app.who)).get(State.RUNNING) != count:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.01)

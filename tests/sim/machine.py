@@ -79,6 +79,8 @@ class Machine:
         self.boot()
 
     def boot(self) -> None:
+        if self.down:
+            return
         self._lives += 1
         self._asleep = []
         name = f"{self.name}.{self._lives}"

@@ -10,7 +10,10 @@ from tests.sim.witness import Note, Row
 
 class RunBook(Book):
     """I4 holds for attempts inside a valid lease. A keeper kills what is outside, unless its whole machine slept past
-    the end of the lease: then only fences protect, and two attempts may overlap until it has come round."""
+    the end of the lease: then only fences protect, and two attempts may overlap until it has come round.
+
+    One more overlap is excused: a person replays a job that was cancelled or timed out while its function, deaf to all,
+    goes on. The job has ended, its function has not, and only the person can know whether that matters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -20,13 +23,15 @@ class RunBook(Book):
         self._endings: dict[tuple[str, int], str] = {}
         self._said: dict[tuple[str, int], str] = {}
         self._kept: dict[tuple[str, int], str] = {}  # what an attempt had said when its end was written down
-        self._leases: dict[str, float] = {}
+        self._leases: dict[str, float] = {}  # incarnation -> until when
+        self._homes: dict[str, str] = {}  # incarnation -> the life it belongs to
+        self._abandoned: set[tuple[str, int]] = set()
         self._asleep: set[str] = set()
         self._overslept: set[str] = set()
 
     # -- leases and machines -----------------------------------------------------------------------------------------
     def on_lease(self, note: Note, incarnation: str, until: float) -> None:
-        self._leases[incarnation] = until
+        self._leases[incarnation], self._homes[incarnation] = until, note.who
         self._overslept.discard(incarnation)
 
     def on_paused(self, note: Note, whole: bool, **_: Any) -> None:
@@ -36,17 +41,14 @@ class RunBook(Book):
     def on_resumed(self, note: Note, **_: Any) -> None:
         if note.who in self._asleep:
             self._asleep.discard(note.who)
-            for running in self._running.values():
-                for other in running:
-                    if other.who == note.who and self._lapsed(other, note.at):
-                        self._overslept.add(other.data["incarnation"])
-
-    def _lapsed(self, attempt: Note, now: float) -> bool:
-        return now >= self._leases[attempt.data["incarnation"]]
+            self._overslept |= {
+                one for one, life in self._homes.items() if life == note.who and note.at >= self._leases[one]
+            }
 
     def _excused(self, attempt: Note, now: float) -> bool:
-        asleep = attempt.who in self._asleep and self._lapsed(attempt, now)
-        return asleep or attempt.data["incarnation"] in self._overslept
+        incarnation = attempt.data["incarnation"]
+        asleep = attempt.who in self._asleep and now >= self._leases[incarnation]
+        return asleep or incarnation in self._overslept or (attempt.job, attempt.fence) in self._abandoned
 
     # -- attempts ----------------------------------------------------------------------------------------------------
     def on_started(self, note: Note, **_: Any) -> None:
@@ -75,19 +77,22 @@ class RunBook(Book):
         self._running[note.job] = [other for other in self._running[note.job] if other.fence != note.fence]
 
     # -- what the store was told about them --------------------------------------------------------------------------
-    def on_finish(self, note: Note, verdict: str, failures: int, **_: Any) -> None:
+    def on_finish(self, note: Note, ending: str, verdict: str, failures: int) -> None:
         attempt = (note.job, note.fence)
         if verdict != "applied":
             return
         if attempt in self._endings:
             self._kept[attempt] = self._said.get(attempt, "")
-        if failures and attempt not in self._began:
-            self.found("I11", "a failure was counted for an attempt that never ran", note)
+        how = self._endings.get(attempt, "unknown") if attempt in self._began else "not begun"
+        if failures and ending == "failed" and how not in ("failed", "fatal", "retry_after"):
+            self.found("I11", f"a failure was counted for an attempt that has {how}", note)
 
-    def on_row(self, note: Note, before: Row | None, after: Row | None, **_: Any) -> None:
+    def on_row(self, note: Note, verb: str, before: Row | None, after: Row | None, **_: Any) -> None:
         if after is None:
             return
         self._rows[note.job] = after
+        if verb == "replay":
+            self._abandoned |= {(other.job, other.fence) for other in self._running.get(note.job, [])}
         if before and before["state"] != "succeeded" and after["state"] == "succeeded":
             how = self._endings.get((note.job, before["fence"]))
             if how != "succeeded":

@@ -169,7 +169,8 @@ def _judge(attempt: Attempt, result: Outcome | None) -> Outcome | None:
         case Stop.CANCEL:
             return model.Cancelled(attempt.why or "cancelled", code)
         case Stop.INTERRUPT:
-            return model.Interrupted("its node stopped", code)
+            # What still goes on ends with this process: the node's last write hands it back, and no sooner.
+            return model.Interrupted("its node stopped", code) if result else None
         case Stop.TIMEOUT:
             text = f"timed out {attempt.why}"
             if result is None:

@@ -1,9 +1,9 @@
 """Claims jobs for the free slots of its queues and runs them.
 
-A slot is taken from the claim until the attempt's last write is in the store: completions ride together in one
-commit, which frees their slots together, which makes the next claim a large one. When the last claim brought less
-than was asked for, the queues are empty and the worker sleeps until it is woken; otherwise it claims again as soon as
-a slot is free.
+A slot is taken from the claim until the attempt's last write is in the store: completions ride together in one commit,
+which frees their slots together, which makes the next claim a large one. When the last claim brought less of a queue
+than was asked for, that queue is empty and the worker sleeps until it is woken; otherwise it claims again as soon as a
+slot is free.
 
 With `prefetch` it claims a few jobs ahead into a local queue. They are started by a write of their own when a slot
 is free, and handed back if that takes too long or the node stops.
@@ -12,7 +12,7 @@ is free, and handed back if that takes too long or the node stops.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from rota.clock import Clock
@@ -52,7 +52,8 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stuck: list[asyncio.Task[None]] = []
         self._accepting = True
-        self._hungry = False
+        # Queues that may have more: the last claim brought all that was asked for, or there was no slot to ask for.
+        self._more = dict.fromkeys(queues, True)
         self.wake: Callable[[], None] = lambda: None
 
     # -- claiming ----------------------------------------------------------------------------------------------------
@@ -67,12 +68,12 @@ class Worker:
         start = {queue: min(free, LARGEST_CLAIM) for queue, free in self._free.items() if free > 0}
         wants = {q: min(n + self._prefetch - len(self._ahead[q]), LARGEST_CLAIM) for q, n in start.items()}
         wants = {queue: count for queue, count in wants.items() if count > 0}
-        self._hungry = False
         if not wants:
-            self._hungry = True
             return
         claimed = await self._store.claim(SYSTEM, self._incarnation, wants, self._kinds, start)
-        self._hungry = len(claimed) == sum(wants.values())
+        got = Counter(one.queue for one in claimed)
+        for queue, wanted in wants.items():
+            self._more[queue] = got[queue] >= wanted
         now = self._clock.monotonic()
         for one in claimed:
             if one.started_at is None:
@@ -81,7 +82,7 @@ class Worker:
                 self._launch(one)
         if not self._accepting:
             await self._return_late_claim(claimed)
-        if self._hungry and any(self._free.values()):
+        if any(self._more[queue] and free > 0 for queue, free in self._free.items()):
             self.wake()
 
     async def _return_late_claim(self, claimed: Sequence[Claimed]) -> None:
@@ -141,7 +142,7 @@ class Worker:
 
     def _release(self, queue: str) -> None:
         self._free[queue] += 1
-        if self._hungry or any(self._ahead.values()):
+        if self._more[queue] or self._ahead[queue]:
             self.wake()
 
     @property

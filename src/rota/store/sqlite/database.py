@@ -7,9 +7,10 @@ runs 1.6 times as fast (docs/measurements.md).
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +47,7 @@ class Database:
             self.connection = self._connect(writable)
 
     def _connect(self, writable: bool) -> apsw.Connection:
+        _create_private(self.path)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(self.path, flags=flags)
         connection.set_busy_timeout(BUSY_MS)
@@ -109,6 +111,13 @@ class Database:
             finally:
                 if self.connection.in_transaction:
                     self.connection.execute("COMMIT")
+
+
+def _create_private(path: str) -> None:
+    """Arguments and results are nobody else's business: a new file is its owner's alone. An old one stays as it is."""
+    if path != ":memory:":
+        with suppress(OSError):  # whatever is wrong with it, SQLite will say so
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 @contextmanager

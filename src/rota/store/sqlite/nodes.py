@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,6 +17,7 @@ from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.sqlite import orders, work
 from rota.store.sqlite.database import Database, encode
 
+T = TypeVar("T")
 # Chunks of output (64 KiB at most) that one write deletes.
 MOST_CHUNKS = 300
 Gone = Callable[[str], bool]
@@ -100,11 +101,19 @@ def nodes(db: Database, past: bool, gone: Gone) -> list[NodeInfo]:
 def _info(row: tuple[Any, ...], gone: Gone) -> NodeInfo:
     incarnation, node_id, roles, queues, version, state, started_at, seen_at, lease, beats, running = row
     return NodeInfo(
-        id=node_id, incarnation=incarnation, roles=msgspec.json.decode(roles, type=tuple[str, ...]),
-        queues=msgspec.json.decode(queues, type=dict[str, int]), version=version, state=NodeState(state),
+        id=node_id, incarnation=incarnation, roles=_read(roles, tuple[str, ...], ()),
+        queues=_read(queues, dict[str, int], {}), version=version, state=NodeState(state),
         started_at=started_at, seen_at=seen_at, lease=lease, beats=beats, running=running,
         gone=state in ("live", "stopping") and gone(incarnation),
     )  # fmt: skip
+
+
+def _read(text: str, kind: type[T], otherwise: T) -> T:
+    """One broken row must not keep the reaper from all the others."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError:
+        return otherwise
 
 
 def promote(db: Database, limit: int) -> tuple[int, Instant | None]:

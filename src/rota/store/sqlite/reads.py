@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -187,7 +188,11 @@ def output(db: Database, who: Principal, job_id: str, after: Position, limit: in
 
 
 def tasks(db: Database) -> list[TaskInfo]:
-    return [msgspec.json.decode(info, type=TaskInfo) for (info,) in db.rows("task_rows")]
+    found: list[TaskInfo] = []
+    for (info,) in db.rows("task_rows"):
+        with suppress(msgspec.MsgspecError):  # written by hand, or by a newer version
+            found.append(msgspec.json.decode(info, type=TaskInfo))
+    return found
 
 
 def counts(db: Database, who: Principal) -> dict[State, int]:

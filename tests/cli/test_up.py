@@ -1,0 +1,104 @@
+"""`rota up`: starting, stopping, and the app it runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from tests.cli.program import Rota
+
+
+@pytest.mark.parametrize(
+    ("app", "said"),
+    [
+        ("nowhere:app", "there is no module 'nowhere' in "),
+        ("shop:ap", "shop has no 'ap'"),
+        ("shop:rota", "is a module; expected a rota.App"),
+        ("shop.py", "there is no module 'shop.py' in"),
+        ("./shop.py:app", "expected MODULE:APP such as shop.jobs:app"),
+        (":app", "expected MODULE:APP"),
+        ("broken:app", "importing broken failed: ZeroDivisionError: division by zero (broken.py, line 2)"),
+        ("needs:app", "importing needs failed: ModuleNotFoundError: No module named 'not_there' (needs.py, line 1)"),
+        ("syntax:app", "importing syntax failed: SyntaxError: "),
+        ("leaves:app", "importing leaves failed: SystemExit: 3 (leaves.py, line 1)"),
+    ],
+)
+def test_a_wrong_app(app: str, said: str, rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:
+    (rota.folder / "broken.py").write_text("import rota\n1 / 0\n")
+    (rota.folder / "needs.py").write_text("import not_there\n")
+    (rota.folder / "syntax.py").write_text("def\n")
+    (rota.folder / "leaves.py").write_text("raise SystemExit(3)\n")
+    done = rota("up", "--app", app)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"rota: --app {app}: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(rota.folder.glob("rota.db*"))
+
+
+def test_the_app_may_be_named_by_its_module_alone_and_options_win_over_its_settings(rota: Rota) -> None:
+    (rota.folder / "own.py").write_text('import rota\napp = rota.App("sqlite:///own.db", queues="a:1,b:2")\n')
+    node = rota.start("up", "--app", "own", "--queues", "c:3", "--verbose")
+    assert "queues c:3; 0 functions; store sqlite:///own.db" in node.read_until("is up")
+    assert node.stop() == 0
+    assert (rota.folder / "own.db").exists()
+
+
+def test_a_stop_in_order(rota: Rota) -> None:
+    node = rota.up("--grace", "20s")
+    running = rota.start("run", "--", "sh", "-c", "echo begun; sleep 0.5; echo done")
+    running.read_until("begun", stream="out")
+    node.signal()
+    assert node.end() == 0
+    assert "1 running jobs have 20s to finish" in node.err
+    assert "has stopped" in node.err
+    assert running.end() == 0
+    assert running.out == "begun\ndone\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_hurries(rota: Rota, number: signal.Signals) -> None:
+    node = rota.up()
+    job = rota.ok("submit", "--", "sh", "-c", "touch begun; sleep 60")
+    while not (rota.folder / "begun").exists():
+        assert rota.job(job)["state"] in ("ready", "running")
+    node.signal(number)
+    node.read_until("have 30s to finish")
+    node.signal(number)
+    assert node.end() == 0
+    found = rota.job(job)
+    assert (found["state"], found["failures"], found["interruptions"]) == ("ready", 0, 1)
+
+
+def test_a_function_that_never_ends_does_not_keep_the_process(rota: Rota) -> None:
+    node = rota.up("--app", "shop:app", "--grace", "0s")
+    flag = rota.folder / "begun"
+    job = rota.ok("submit", "stuck", json.dumps({"flag": str(flag)}))
+    while not flag.exists():
+        assert rota.job(job)["state"] in ("ready", "running")
+    node.signal()
+    assert node.end() == 0, node.err
+
+
+def test_threads_of_the_user_do_not_keep_the_process(rota: Rota) -> None:
+    (rota.folder / "threads.py").write_text(
+        "import threading, time, rota\napp = rota.App()\nthreading.Thread(target=time.sleep, args=[600]).start()\n"
+    )
+    node = rota.up("--app", "threads")
+    assert node.stop() == 0
+
+
+def test_quiet_and_json(rota: Rota) -> None:
+    quiet = rota.start("up", "--quiet", "--node", "quiet")
+    loud = rota.start("up", "--json", "--node", "loud")
+    loud.read_until("NodeStarted", stream="out")
+    assert loud.stop() == 0
+    events = [json.loads(line) for line in loud.out.splitlines()]
+    assert [event["event"] for event in events][-1] == "NodeStopped"
+    assert loud.err == ""
+    while not rota.json("node", "list"):
+        pass
+    assert quiet.stop() == 0
+    assert quiet.err == ""
