@@ -23,7 +23,7 @@ from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
 from rota.telemetry.events import Bus
-from rota.work.catalogue import Catalogue, TaskDef, check_arguments
+from rota.work.catalogue import Catalogue, InvalidArguments, TaskDef, check_arguments
 from rota.work.crew import MakeCrew, ProcessCrew
 
 T = TypeVar("T")
@@ -259,10 +259,7 @@ class _Portal:
 def _check_names(info: TaskInfo, arguments: Mapping[str, Any]) -> None:
     missing = [name for name in info.required if name not in arguments]
     unknown = [] if info.open else [name for name in arguments if name not in info.parameters]
-    takes = ", ".join(info.parameters) or "no arguments"
     if missing:
-        raise InvalidInput(
-            f"arguments of task {info.name!r}", dict(arguments), f"also {', '.join(missing)}; it takes {takes}"
-        )
+        raise InvalidArguments(info.name, f"{missing[0]!r} is missing", info.parameters)
     if unknown:
-        raise InvalidInput(f"arguments of task {info.name!r}", unknown[0], takes)
+        raise InvalidArguments(info.name, f"{unknown[0]!r} is unknown", info.parameters)

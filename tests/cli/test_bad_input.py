@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import apsw
@@ -14,6 +15,8 @@ from tests.cli.program import Rota
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
     for name in ("ROTA_STORE", "ROTA_CONFIG", "ROTA_MAX_ARGS"):
         monkeypatch.delenv(name, raising=False)
 

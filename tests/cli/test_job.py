@@ -75,13 +75,13 @@ def test_lists_can_be_narrowed(served: Rota, failed: str) -> None:
 def test_a_table_in_a_pipe(served: Rota, failed: str) -> None:
     header, row = served.ok("job", "list", "--task", "bad*").splitlines()
     assert header.split() == ["ID", "TASK", "STATE", "QUEUE", "PRI", "TRIES", "WHEN", "TOOK", "REASON"]
-    assert row.startswith(f"{failed}  bad*[red]name  failed     default")
+    assert row.startswith(f"{failed}  bad*[red]name  failed  default")
     assert header.index("STATE") == row.index("failed")
 
 
 @pytest.mark.parametrize(("env", "colour"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_a_table_on_a_terminal(served: Rota, failed: str, env: dict[str, str], colour: bool) -> None:
-    code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", **env)
+    code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", env=env)
     assert code == 0
     assert failed in shown
     assert "bad*[red]name" in shown

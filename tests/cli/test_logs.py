@@ -42,7 +42,7 @@ def test_one_attempt(served: Rota, job: str) -> None:
     assert b"out 2" in out
     assert b"out 1" not in out
     missing = served("job", "logs", "--attempt", "3", job)
-    assert (missing.returncode, missing.stderr) == (1, f"rota: no attempt of job {job} '3'\n")
+    assert (missing.returncode, missing.stderr) == (1, f"rota: no attempt 3 of job {job!r}\n")
 
 
 def test_timestamps(served: Rota) -> None:

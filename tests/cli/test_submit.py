@@ -13,8 +13,8 @@ FIELDS = {
 
 
 def result(served: Rota, *words: str, stdin: str | None = None) -> Any:
-    job_id = served.ok("submit", "--wait", *words, stdin=stdin)
-    return served.job(job_id)["result"]
+    done = served("submit", "--wait", *words, stdin=stdin)
+    return served.job(done.stdout.strip())["result"]
 
 
 def test_functions_get_their_arguments_from_json(served: Rota) -> None:
@@ -82,4 +82,4 @@ def test_with_app_types_are_checked_before_anything_is_written(rota: Rota) -> No
     assert done.returncode == 2
     assert "arguments of task 'hello': Expected `str`, got `int`" in done.stderr
     assert not list(rota.folder.glob("rota.db*"))
-    assert len(rota.ok("submit", "--app", "shop:app", "hello", '{"name": "x"}')) == 36
+    assert len(rota("submit", "--app", "shop:app", "hello", '{"name": "x"}').stdout.strip()) == 36

@@ -47,13 +47,18 @@ class RowBook(Book):
         self._orders: dict[str, NewJob] = {}
         self._left: set[tuple[str, int]] = set()  # attempts that have ended
         self._peak = 0  # the latest the store's clock has ever been
-        self._endings: dict[tuple[str, int], str] = {}
+        self._own_waits: set[tuple[str, int]] = set()  # attempts that named their own wait
 
     def on_asked(self, note: Note, order: NewJob, **_: Any) -> None:
         self._orders[note.job] = order
 
     def on_ended(self, note: Note, how: str) -> None:
-        self._endings[note.job, note.fence] = how
+        if how == "retry_after":
+            self._own_waits.add((note.job, note.fence))
+
+    def on_finish(self, note: Note, ending: str, **_: Any) -> None:
+        if ending != "failed":  # stopped for another reason before it could say so
+            self._own_waits.discard((note.job, note.fence))
 
     def on_row(self, note: Note, wall: int, before: Row | None, after: Row | None, **rest: Any) -> None:
         self._peak = max(self._peak, wall)
@@ -118,7 +123,7 @@ class RowBook(Book):
         if failures > order.retry.retries + 1:
             self.found("I11", f"{failures} failures, {order.retry.retries} retries allowed", note)
         wait = backoff(order.retry.backoff).delay(failures)
-        if self._endings.get((note.job, before["fence"])) == "retry_after":
+        if (note.job, before["fence"]) in self._own_waits:
             wait = RETRY_AFTER
         if after["state"] == "scheduled" and after["run_at"] < wall + wait:
             self.found("I11", "the next attempt comes before the back-off is over", note)

@@ -28,7 +28,7 @@ async def logs_(args: argparse.Namespace) -> int:
         job_id = await client.resolve(args.id)
         numbers = _Numbers(client, job_id)
         if args.attempt and not args.follow and not await numbers.exists(args.attempt):
-            raise NotFound(f"attempt of job {job_id}", str(args.attempt))
+            raise NotFound(f"attempt {args.attempt} of job", job_id)
         writer = _writer(args)
         try:
             async for chunk in client.output(job_id, args.follow):

@@ -1,0 +1,40 @@
+"""The keeper: a small process, one per node, above every command the node runs.
+
+Nothing that a node starts may outlive the node's right to run it. A controller that is killed, stopped or cut
+off can't clean up after itself, so somebody has to who is awake whatever happens to the controller:
+
+    controller (rota node) ---socket---> keeper ---socket---> warden ---exec---> command ---> its processes
+              <----------------- report pipe, one per command -----'
+
+A *warden* stands over one command. It is a child subreaper: a process below it that loses its parent (double
+fork, setsid, nohup) becomes the warden's child and not init's. So "have I any child left?", which the kernel
+answers exactly, is the same question as "is anything of the tree left?". Only when nothing is, the warden
+reports the command's end; then it is as good as new and is given the next command, since a fork of Python
+costs more than most of what people run.
+
+Who notices what:
+  - the controller is gone (end of file, or its pidfd): the keeper has the wardens kill their trees and exits.
+  - the lease deadline passes (boot-time clock): the same, and then the keeper kills the controller, because
+    functions that run inside it can't be stopped in any other way.
+  - the keeper is gone (end of file, or the parent-death signal): the wardens kill their trees and exit.
+  - a warden is gone (its command can kill it): the tree falls to the keeper, a subreaper too, to be killed.
+  - nobody is left to answer for a tree: the last copy of its report pipe closes; the controller sees that.
+Keeper and wardens hold the guard files (the node's lock) open while they live; commands never do. So the lock
+is free only when everything that ran under it is gone.
+
+How a tree is killed. Own children stay zombies until reaped, so their pids and process groups can't have
+passed to strangers, and killing a group is atomic against fork. What left the group is found in /proc,
+stopped first, so that it can't fork faster than we look, then killed; and again, until the kernel says that
+there are no children.
+
+This folder is a program of its own, which `__main__.py` starts and the rest of rota never imports: `loop` is
+the keeper, `warden` a warden, `command` starts a command and `tree` ends it, `wire` is how they all talk. It
+imports next to nothing, since every warden is a fork of it. So messages are words and NUL-separated strings
+and not JSON (0.5 MB). The only other end is `keeping.py`, with its `link.py` and `report.py`.
+
+  to keeper and warden   `start NAME` with [report, request, stdin, stdout, stderr], `terminate NAME`,
+                         `kill NAME`; to the keeper also `deadline SECONDS|none`
+  from them              `ready` from the keeper, once; `idle` from a warden
+  request (memory file)  cwd, number of arguments, arguments, KEY=VALUE..., joined by NUL
+  report (pipe)          `started PID` or `failed ERRNO WHAT`; then `exit STATUS CPU-SECONDS MAX-RSS-BYTES`
+"""

@@ -1,0 +1,19 @@
+"""Starts the keeper, as `python -I -S __main__.py CONTROL CONTROLLER GUARD...`, all of these file descriptors.
+
+So started, Python knows no place that rota could be imported from; the folder is a package by itself, `keeper`.
+It is started by this file and not by its folder's name because for that Python takes `runpy`, and 0.7 MB.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rota.work.keeper.loop import main
+else:
+    # Last, so that none of our files can be taken for one of the standard library.
+    sys.path.append(os.path.dirname(os.path.dirname(__file__)))
+    from keeper.loop import main
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

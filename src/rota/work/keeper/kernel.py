@@ -1,0 +1,69 @@
+"""What keeper and wardens both ask of the kernel."""
+
+import ctypes
+import os
+import select
+import time
+
+from .lean import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def now() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def prctl(option: int, value: int) -> None:
+    zero = ctypes.c_ulong(0)
+    if LIBC.prctl(option, ctypes.c_ulong(value), zero, zero, zero) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def set_name(name: bytes) -> None:
+    """Tell keeper and wardens apart in ps and top."""
+    fd = os.open("/proc/self/comm", os.O_WRONLY)
+    os.write(fd, name)
+    os.close(fd)
+
+
+def close_all_but(keep: list[int]) -> None:
+    start = 3
+    for fd in sorted(keep):
+        if start < fd:  # closerange(0, 0) closes everything (Python 3.11)
+            os.closerange(start, fd)
+        start = fd + 1
+    os.closerange(start, os.sysconf("SC_OPEN_MAX"))
+
+
+def attempt(call: "Callable[..., object]", *arguments: object) -> None:
+    """For signals and farewells, whose addressee may just have gone: what counts is looked at again later."""
+    try:
+        call(*arguments)
+    except OSError:
+        pass
+
+
+class Bell:
+    """A file descriptor that is readable when a child has ended (or, for a warden, its parent)."""
+
+    def __init__(self) -> None:
+        self.fd, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        self.poll = select.poll()
+        self.poll.register(self.fd, select.POLLIN)
+
+    def silence(self) -> None:
+        attempt(os.read, self.fd, 4096)
+
+    def await_ring(self, seconds: float) -> None:
+        self.poll.poll(seconds * 1000)
+        self.silence()

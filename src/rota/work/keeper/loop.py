@@ -1,0 +1,240 @@
+"""The keeper itself: it hears the controller and the wardens, and sees to it that everything ends in time."""
+
+import errno
+import gc
+import os
+import select
+
+from .kernel import PR_SET_CHILD_SUBREAPER, Bell, attempt, now, prctl, set_name
+from .lean import signal, socket
+from .limits import END_LIMIT, LAPSE_LIMIT, SWEEP_LIMIT, WARDEN_LIMIT
+from .tree import cull
+from .warden import be_warden
+from .wire import FDS_PER_START, receive, say, send
+
+IDLE_WARDENS = 8  # kept for the next commands; each takes about 1 MB
+
+
+def main(arguments: list[str]) -> None:
+    control, controller, *guards = map(int, arguments)
+    for fd in (control, controller, *guards):
+        os.set_inheritable(fd, False)
+    # Block what others may send, and ignore nothing, so that commands inherit only default dispositions.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGCHLD})
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    set_name(b"rota-keeper")
+    os.chdir("/")
+    keeper = Keeper(control, controller, guards)
+    gc.disable()
+    gc.freeze()  # a collection would touch, and so copy, every page that wardens share
+    keeper.run()
+
+
+class Ward:
+    """What the keeper knows of one warden."""
+
+    def __init__(self, pid: int, channel: "socket.socket") -> None:
+        self.pid = pid
+        self.channel = channel
+        self.name: bytes | None = None  # of its command; none while it is idle
+        self.report = -1  # a copy: the controller reads its end only when the keeper is done too
+        self.kill_by: float | None = None  # set when it was told to kill
+
+
+class Keeper:
+    def __init__(self, control: int, controller: int, guards: list[int]) -> None:
+        self.control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
+        self.controller = controller  # a pidfd: never a stranger who got the same pid
+        self.guards = guards
+        self.pid = os.getpid()
+        self.wards: dict[int, Ward] = {}  # by pid
+        self.busy: dict[bytes, Ward] = {}  # by name
+        self.channels: dict[int, Ward] = {}  # by file descriptor
+        self.idle: list[Ward] = []
+        self.bereaved: list[tuple[int, float]] = []  # reports of failed wardens, and till when we try
+        self.deadline: float | None = None
+        self.lapsed: float | None = None  # when the deadline passed
+        self.end_by: float | None = None  # set when nothing may run any longer
+        self.parted = False
+        self.bell = Bell()
+        self.epoll = select.epoll()
+
+    def run(self) -> None:
+        for fd in (self.control.fileno(), self.controller, self.bell.fd):
+            self.epoll.register(fd, select.EPOLLIN)
+        attempt(send, self.control, b"ready")
+        while self.end_by is None or (now() < self.end_by and (self.wards or self.bereaved)):
+            for fd, _ in self.epoll.poll(self.pause()):
+                self.hear(fd)
+            self.reap()
+            self.press()
+            self.sweep()
+            self.judge()
+
+    def pause(self) -> float | None:
+        """Seconds; none while only an event can bring work. Short: the clock of poll stops in a suspend."""
+        if self.bereaved or self.lapsed is not None:
+            return 0.02
+        if any(ward.kill_by is not None for ward in self.busy.values()):
+            return 0.1
+        return None if self.deadline is None else min(max(self.deadline - now(), 0.001), 1.0)
+
+    def hear(self, fd: int) -> None:
+        if fd == self.bell.fd:
+            self.bell.silence()
+        elif fd == self.controller:
+            self.part()
+        elif fd == self.control.fileno():
+            self.listen()
+        elif fd in self.channels:
+            self.relieve(self.channels[fd])
+
+    def listen(self) -> None:
+        """Take all messages there are: a longer deadline may be the last of them."""
+        verb = b"?"
+        while verb:
+            try:
+                verb, value, fds = receive(self.control, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            if verb == b"start":
+                self.start(value, fds)
+            elif verb == b"deadline":
+                self.deadline = None if value == b"none" else float(value)
+            elif value in self.busy:
+                self.pass_on(verb, self.busy[value])
+        self.part()
+
+    def start(self, name: bytes, fds: list[int]) -> None:
+        try:
+            if len(fds) != FDS_PER_START:
+                raise OSError(errno.EMFILE, "file descriptors were lost on the way")
+            if self.end_by is not None:
+                raise OSError(errno.ESHUTDOWN, "nothing may run any longer")
+            ward = self.employ(b"start " + name, fds)
+            ward.name, ward.report = name, fds.pop(0)
+            self.busy[name] = ward
+        except OSError as error:
+            if fds:
+                say(fds[0], "failed", error.errno, "process")
+        for fd in fds:
+            os.close(fd)
+
+    def employ(self, words: bytes, fds: list[int]) -> Ward:
+        while self.idle:
+            ward = self.idle.pop()
+            try:
+                send(ward.channel, words, fds)
+                return ward
+            except OSError:
+                self.dismiss(ward)  # somebody killed it
+        ward = self.fork()
+        send(ward.channel, words, fds)
+        return ward
+
+    def fork(self) -> Ward:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                be_warden(self.pid, theirs, self.guards)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ward = self.wards[pid] = self.channels[ours.fileno()] = Ward(pid, ours)
+        self.epoll.register(ours.fileno(), select.EPOLLIN)
+        return ward
+
+    def relieve(self, ward: Ward) -> None:
+        """The warden says that it is idle, or is gone."""
+        try:
+            verb, _, _ = receive(ward.channel, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return  # the event was for a channel that had the same number
+        if verb and ward.name is not None:
+            os.close(ward.report)
+            del self.busy[ward.name]
+            ward.name = ward.kill_by = None
+            self.idle.append(ward)
+        if not verb or self.end_by is not None or len(self.idle) > IDLE_WARDENS:
+            self.dismiss(ward)
+
+    def dismiss(self, ward: Ward) -> None:
+        """Hang up. An idle warden exits; one that is busy, and not dead already, kills its tree first."""
+        if ward in self.idle:
+            self.idle.remove(ward)
+        if self.channels.pop(ward.channel.fileno(), None):
+            self.epoll.unregister(ward.channel.fileno())
+            ward.channel.close()
+
+    def pass_on(self, verb: bytes, ward: Ward) -> None:
+        if verb == b"kill" and ward.kill_by is None:
+            ward.kill_by = now() + WARDEN_LIMIT
+        attempt(send, ward.channel, verb + b" " + (ward.name or b""))
+
+    def end(self) -> None:
+        """Nothing may run any longer."""
+        if self.end_by is None:
+            self.end_by = now() + END_LIMIT
+            for ward in self.busy.values():
+                self.pass_on(b"kill", ward)
+            for ward in self.idle[:]:
+                self.dismiss(ward)
+
+    def part(self) -> None:
+        """The controller is gone."""
+        if not self.parted:
+            self.parted = True
+            self.epoll.unregister(self.control.fileno())
+            self.epoll.unregister(self.controller)
+            self.end()
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid not in self.wards:
+                continue  # the orphan of a warden that failed
+            if os.WIFSTOPPED(status):
+                os.kill(pid, signal.SIGCONT)  # a command can stop its warden
+            else:
+                self.mourn(self.wards.pop(pid))
+
+    def mourn(self, ward: Ward) -> None:
+        self.dismiss(ward)
+        if ward.name is not None:
+            del self.busy[ward.name]
+            self.bereaved.append((ward.report, now() + SWEEP_LIMIT))
+
+    def press(self) -> None:
+        """A warden that was told to kill, and takes too long, has failed."""
+        for ward in self.busy.values():
+            if ward.kill_by is not None and now() > ward.kill_by:
+                os.kill(ward.pid, signal.SIGKILL)
+
+    def sweep(self) -> None:
+        """Do the work of wardens that failed. Whose orphans are whose can't be told, so all wait for all."""
+        if self.bereaved:
+            # One look can miss a process that forks and exits meanwhile.
+            clear = not cull(self.wards) and not cull(self.wards)
+            for entry in [entry for entry in self.bereaved if clear or now() > entry[1]]:
+                self.bereaved.remove(entry)
+                os.close(entry[0])
+
+    def judge(self) -> None:
+        """Past the deadline everything ends, the controller last."""
+        if self.lapsed is None and self.deadline is not None and now() >= self.deadline:
+            self.lapsed = now()
+            self.end()
+        if self.lapsed is not None:
+            done = not self.busy and not self.bereaved
+            if done or now() > self.lapsed + LAPSE_LIMIT:
+                attempt(signal.pidfd_send_signal, self.controller, signal.SIGKILL)

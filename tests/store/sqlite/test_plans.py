@@ -1,0 +1,224 @@
+"""The plans of the queries on a large table, and what they cost in steps of SQLite's machine.
+
+A plan says which index is used; the steps say that it helps. Both are the same on every machine, and times are not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+import pytest
+
+from rota.model.lifecycle import TERMINAL, State
+from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.store import named
+from rota.store.base import JobFilter
+from rota.store.sqlite import reads
+
+ROWS = 200_000
+NOW = 1_800_000_000_000_000
+QUERIES = named.load("sqlite")
+# Growing tables; nodes and tasks stay small.
+LARGE = "jobs|payloads|attempts|output|keys|outbox|j|p|a|o|k"
+
+FILL = f"""
+BEGIN;
+CREATE TEMP TABLE n AS
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})
+SELECT i, CASE WHEN i % 100 < 60 THEN 'succeeded' WHEN i % 100 < 70 THEN 'failed' WHEN i % 100 < 74 THEN 'cancelled'
+               WHEN i % 100 < 76 THEN 'skipped' WHEN i % 100 < 84 THEN 'scheduled' WHEN i % 100 < 88 THEN 'blocked'
+               WHEN i % 100 < 90 THEN 'held' WHEN i % 1000 = 99 THEN 'running' ELSE 'ready' END AS s
+FROM n;
+INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, finished_at,
+                  node, fence, tries, started_at)
+SELECT i, printf('%08x-0000-7000-8000-%012x', i, i), iif(i % 1000 = 0, 'alice', 'local'), s, 'q' || (i % 7),
+       iif(i % 3 = 0, 'function', 'command'), 'task' || (i % 20), i % 10, {NOW} + i + (i % 10) * 60000000, {NOW} + i,
+       iif(i % 9 = 0, {NOW} + 1000000000 + i, NULL), {NOW} + i,
+       iif(s IN ('succeeded', 'failed', 'cancelled', 'skipped'), {NOW} + i, NULL),
+       iif(s = 'running', 'inc' || (i / 1000 % 20), NULL), 1, 1, {NOW} + i
+FROM n;
+INSERT INTO payloads SELECT i, '{{"argv":["true"]}}', 'd', '{{}}', '{{}}', NULL, NULL FROM n WHERE i % 4 = 0;
+INSERT INTO attempts (job, fence, number, node, started_at, finished_at, outcome)
+SELECT i, 1, 1, 'box', {NOW} + i, {NOW} + i, 'succeeded' FROM n WHERE s = 'failed';
+INSERT INTO output SELECT i, 1, 0, {NOW}, 'stdout', x'00' FROM n WHERE i % 10 = 0;
+INSERT INTO keys SELECT iif(i % 1000 = 0, 'alice', 'local'), printf('k%06d', i), 'c', printf('%08x', i), {NOW} + i FROM n;
+INSERT INTO outbox (at, kind, owner, subject, data)
+SELECT {NOW} + i, 'job.failed', 'local', 'x', '{{}}' FROM n WHERE i % 4 = 0;
+INSERT INTO nodes SELECT 'inc' || i, 'box' || i, '[]', '{{}}', '1', 'live', {NOW}, {NOW}, 1, 1 FROM n WHERE i <= 20;
+DROP TABLE n;
+COMMIT;
+"""
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[apsw.Connection]:
+    connection = apsw.Connection(":memory:")
+    for _, text in named.migrations("sqlite"):
+        connection.execute(text).fetchall()
+    connection.execute(FILL).fetchall()
+    yield connection
+    connection.close()
+
+
+def plan(db: apsw.Connection, text: str, values: Any = None) -> list[str]:
+    names = re.findall(r":(\w+)", text)
+    given = values or (dict.fromkeys(names) if names else (None,) * text.count("?"))
+    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {text}", given)]
+
+
+def steps(db: apsw.Connection, text: str, values: Any) -> int:
+    """What it takes, in steps of the machine; a change is taken back."""
+    taken = 0
+
+    def count() -> bool:
+        nonlocal taken
+        taken += 1
+        return False
+
+    db.execute("BEGIN")
+    db.set_progress_handler(count, 10)
+    try:
+        db.execute(text, values).fetchall()
+    finally:
+        db.set_progress_handler(None)
+        db.execute("ROLLBACK")
+    return taken * 10
+
+
+def query_steps(db: apsw.Connection, name: str, **values: Any) -> int:
+    return steps(db, QUERIES[name], values)
+
+
+# Looks at every row on purpose: it counts them all.
+WHOLE = {"state_counts"}
+# Walks along a small index from its beginning: one row of it, or the few that run.
+ALONG = {"any_ready": "jobs_ready", "stray_holders": "jobs_running"}
+
+
+@pytest.mark.parametrize("name", sorted(set(QUERIES) - WHOLE))
+def test_no_query_reads_a_whole_table(large: apsw.Connection, name: str) -> None:
+    scans = [line for line in plan(large, QUERIES[name]) if re.match(rf"SCAN (?:{LARGE})\b(?! VIRTUAL)", line)]
+    if name in ALONG:
+        assert [line.split("USING COVERING INDEX ")[1] for line in scans] == [ALONG[name]]
+    else:
+        assert scans == []
+
+
+INTENDED = {
+    "lane": ["SEARCH jobs USING INDEX jobs_ready (queue=? AND kind=?)"],
+    "due": ["SEARCH jobs USING INDEX jobs_due (run_at<?)"],
+    "expired": ["SEARCH jobs USING INDEX jobs_expiring (expires_at<?)"],
+    "next_instant": ["SEARCH jobs USING COVERING INDEX jobs_due", "SEARCH jobs USING INDEX jobs_expiring"],
+    "held_by": ["SEARCH jobs USING INDEX jobs_running (node=?)"],
+    "cancels_of": ["SEARCH jobs USING INDEX jobs_running (node=?)"],
+    "living_nodes": ["SEARCH j USING COVERING INDEX jobs_running (node=?)"],
+    "take": ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"],
+    "taken": ["SEARCH j USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH p USING INTEGER PRIMARY KEY (rowid=?)"],
+    "standing": [
+        "SEARCH j USING INDEX sqlite_autoindex_jobs_1 (id=?)",
+        "SEARCH a USING PRIMARY KEY (job=? AND fence=?)",
+    ],
+    "move_jobs": ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"],
+    "record_attempts": ["SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"],
+    "start_states": ["SEARCH j USING INDEX sqlite_autoindex_jobs_1 (id=?)"],
+    "open_attempts": ["SEARCH j USING INDEX sqlite_autoindex_jobs_1 (id=?)"],
+    "states_of": ["SEARCH j USING INDEX sqlite_autoindex_jobs_1 (id=?)"],
+    "known_keys": ["SEARCH k USING PRIMARY KEY (owner=? AND key=?)"],
+    "old_ended": ["SEARCH jobs USING INDEX jobs_ended (finished_at<?)"],
+    "old_dead": ["INDEX jobs_dead (finished_at<?)"],
+    "delete_old_keys": ["SEARCH k USING INDEX keys_expiring (expires_at<?)"],
+    "delete_old_events": ["SEARCH outbox USING COVERING INDEX outbox_at (at<?)"],
+    "output_rows": ["SEARCH o USING PRIMARY KEY (job=? AND (fence,number)>(?,?))"],
+    "event_rows": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid>?)"],
+    "ids_like": ["SEARCH jobs USING INDEX sqlite_autoindex_jobs_1 (id>? AND id<?)"],
+}
+
+
+@pytest.mark.parametrize("name", INTENDED)
+def test_the_intended_index_is_used(large: apsw.Connection, name: str) -> None:
+    lines = plan(large, QUERIES[name])
+    for intended in INTENDED[name]:
+        assert any(intended in line for line in lines), lines
+
+
+@pytest.mark.parametrize("name", ["lane", "due", "expired", "old_ended", "old_dead", "output_rows", "event_rows"])
+def test_what_is_first_in_line_needs_no_sorting(large: apsw.Connection, name: str) -> None:
+    assert not [line for line in plan(large, QUERIES[name]) if "TEMP B-TREE" in line]
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_costs_by_what_it_takes_not_by_what_waits(large: apsw.Connection) -> None:
+    for limit in (1, 50, 500):
+        cost = query_steps(large, "lane", queue="q1", kind="command", now=NOW, limit=limit)
+        assert cost < 60 + 20 * limit
+    seqs = [seq for _, seq in large.execute(QUERIES["lane"], {"queue": "q1", "kind": "command", "now": NOW, "limit": 50})]
+    assert len(seqs) == 50
+    text = json.dumps(seqs)
+    assert query_steps(large, "take", seqs=text, incarnation="inc1", started_at=NOW) < 200 * 50
+    assert query_steps(large, "taken", seqs=text) < 200 * 50
+
+
+def test_an_empty_lane_costs_nothing(large: apsw.Connection) -> None:
+    assert query_steps(large, "lane", queue="nothing", kind="command", now=NOW, limit=500) < 60
+
+
+def test_a_finish_costs_by_its_batch(large: apsw.Connection) -> None:
+    running = large.execute("SELECT seq, id, fence FROM jobs WHERE state = 'running' LIMIT 50").fetchall()
+    assert len(running) == 50
+    refs = json.dumps([(job, fence) for _, job, fence in running])
+    rows = json.dumps([(seq, "succeeded", 0, None, "null", "succeeded", None, 0, 0, 0, None, True) for seq, *_ in running])
+    assert query_steps(large, "standing", refs=refs) < 200 * 50
+    assert query_steps(large, "record_attempts", rows=rows, now=NOW) < 300 * 50
+    assert query_steps(large, "move_jobs", rows=rows, now=NOW, step=1) < 400 * 50
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "most"),
+    [
+        ("next_instant", {}, 200),
+        ("any_ready", {}, 60),
+        ("due", {"now": NOW, "limit": 500}, 60),
+        ("due", {"now": NOW * 2, "limit": 500}, 20 * 500),
+        ("expired", {"now": NOW, "limit": 500}, 60),
+        ("expired", {"now": NOW * 2, "limit": 500}, 40 * 500),
+        ("cancels_of", {"incarnation": "inc1"}, 20 * 20),
+        ("held_by", {"incarnation": "inc1"}, 30 * 20),
+        ("old_ended", {"before": NOW * 2, "limit": 200}, 60 * 200),
+        ("old_dead", {"before": NOW * 2, "limit": 200}, 60 * 200),
+        ("next_seq", {}, 60),
+        ("known_keys", {"owner": "local", "keys": json.dumps(["k000005", "new", "k150001"])}, 300),
+        ("states_of", {"ids": json.dumps(["0000002a-0000-7000-8000-00000000002a"]), "sees": "local"}, 200),
+        ("delete_old_keys", {"now": NOW * 2, "limit": 200}, 200 * 200),
+        ("event_rows", {"after": 40_000, "sees": None, "limit": 100}, 30 * 100),
+    ],
+)
+def test_the_cost_does_not_grow_with_the_table(
+    large: apsw.Connection, name: str, values: dict[str, Any], most: int
+) -> None:
+    assert query_steps(large, name, **values) < most
+
+
+def search(db: apsw.Connection, who: Principal, query: JobFilter) -> int:
+    return steps(db, *reads._search(who, query))
+
+
+@pytest.mark.parametrize("who", [LOCAL, SYSTEM], ids=["user", "system"])
+def test_searches_that_people_repeat_are_cheap(large: apsw.Connection, who: Principal) -> None:
+    """A list of the newest, the jobs someone waits for, the dead letters."""
+    some = tuple(f"{n:08x}-0000-7000-8000-{n:012x}" for n in range(1_000, 1_200))
+    ended = tuple(TERMINAL)
+    assert search(large, who, JobFilter(limit=100)) < 10_000
+    assert search(large, who, JobFilter(ids=some, states=ended, limit=200)) < 40_000
+    assert search(large, who, JobFilter(states=(State.FAILED,), limit=100)) < 10_000
+
+
+def test_the_dead_letters_are_read_in_the_order_of_their_index(large: apsw.Connection) -> None:
+    text, values = reads._search(LOCAL, JobFilter(states=(State.FAILED,)))
+    lines = plan(large, text, values)
+    assert any("jobs_dead" in line for line in lines), lines

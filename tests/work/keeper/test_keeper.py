@@ -1,0 +1,133 @@
+"""The keeper process itself: killed, closed, busy, and after long use."""
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from rota.work import keeper as program
+from rota.work.keeper.loop import IDLE_WARDENS
+from rota.work.keeping import Keeper, SpawnError
+from tests.work.keeper.shell import ENV, LIMIT, PYTHON, Shell, ended, finish, until
+
+
+def count_fds(process: object) -> int:
+    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+
+
+async def test_killed(shell: Shell, keeper: Keeper) -> None:
+    script = "echo up; setsid sleep 1000 & sleep 1000"
+    children = [await shell.start("/bin/sh", "-c", script) for _ in range(3)]
+    shell.out.hang_up()
+    for _ in children:
+        assert await shell.out.line() == "up"
+    before = keeper.pid
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    assert all([(await finish(child)).lost for child in children])
+    shell.out.drain()
+    assert (await finish(await shell.start("/bin/true"))).code == 0
+    assert keeper.pid not in (None, before)
+
+
+async def test_killed_while_idle(shell: Shell, keeper: Keeper) -> None:
+    """Nothing has told the controller yet when it sends the next command."""
+    assert keeper.pid is not None
+    process = os.pidfd_open(keeper.pid)
+    os.kill(keeper.pid, signal.SIGKILL)
+    while not ended(process):
+        select.select([process], [], [], LIMIT)
+    os.close(process)
+    exit, _ = await shell.run("/bin/true")
+    assert exit.code == 0
+
+
+async def test_a_deadline_brings_a_dead_one_back(shell: Shell, keeper: Keeper) -> None:
+    before = keeper.pid
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    await until(lambda: keeper.pid is None)
+    keeper.extend(time.clock_gettime(time.CLOCK_BOOTTIME) + 1000)
+    assert keeper.pid not in (None, before)
+    keeper.extend(None)
+
+
+async def test_deaf_to_the_terminal(shell: Shell, keeper: Keeper) -> None:
+    before = keeper.pid
+    assert before is not None
+    assert os.getsid(before) == before
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        os.kill(before, number)
+    exit, _ = await shell.run("/bin/true")
+    assert (exit.code, keeper.pid) == (0, before)
+
+
+async def test_start_is_idempotent(keeper: Keeper) -> None:
+    before = keeper.pid
+    await asyncio.gather(keeper.start(), keeper.start())
+    assert keeper.pid == before
+
+
+async def test_close_kills_what_is_left(shell: Shell, keeper: Keeper) -> None:
+    assert keeper.pid is not None
+    process = os.pidfd_open(keeper.pid)
+    child = await shell.script("trap '' TERM; echo up; setsid sleep 1000 & sleep 1000")
+    assert await shell.out.line() == "up"
+    async with asyncio.timeout(LIMIT):
+        await keeper.close()
+    shell.out.drain()
+    assert (await finish(child)).signal == signal.SIGKILL
+    assert ended(process)
+    assert keeper.pid is None
+    os.close(process)
+    with pytest.raises(SpawnError, match="closed"):
+        await shell.start("/bin/true")
+
+
+async def test_a_cancelled_spawn_leaves_nothing(shell: Shell, keeper: Keeper) -> None:
+    for turns in range(6):
+        task = asyncio.ensure_future(shell.start("/bin/sleep", "1000"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if not task.cancel():
+            (await task).kill()
+        await asyncio.wait([task])
+    shell.out.hang_up()
+    await shell.out.end()
+
+
+async def test_fifty_at_once(keeper: Keeper, null: int) -> None:
+    async def one(number: int) -> int | None:
+        argv = ["/bin/sh", "-c", f"exit {number}"]
+        child = await keeper.spawn(argv, cwd="/", env=ENV, stdin=null, stdout=null, stderr=null)
+        return (await finish(child)).code
+
+    assert await asyncio.gather(*map(one, range(50))) == list(range(50))
+
+
+async def test_no_file_descriptor_is_left_open(shell: Shell, keeper: Keeper) -> None:
+    async def some(count: int) -> tuple[int, int]:
+        for _ in range(count):
+            assert (await finish(await shell.start("/bin/true"))).code == 0
+            with pytest.raises(SpawnError):
+                await shell.start("/nope")
+        return count_fds("self"), count_fds(keeper.pid)
+
+    ours, keepers = await some(5)
+    ours_then, keepers_then = await some(200)
+    assert ours_then == ours
+    assert keepers_then <= keepers + IDLE_WARDENS
+
+
+def test_it_imports_next_to_nothing() -> None:
+    """Each of these would cost memory, and time at every fork."""
+    folder = Path(program.__file__).parents[1]
+    lines = f"import sys; sys.path.append({str(folder)!r}); import keeper.loop; print(*sys.modules)"
+    modules = subprocess.run([*PYTHON, lines], capture_output=True, text=True, check=True).stdout.split()
+    assert "keeper.warden" in modules
+    assert not {"asyncio", "collections", "enum", "json", "re", "rota", "signal", "site", "socket"} & set(modules)
