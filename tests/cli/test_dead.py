@@ -24,7 +24,7 @@ from tests.cli.program import Rota, on_terminal
 def letters(served: Rota) -> Iterator[list[str]]:
     """Three dead letters, and no others."""
     ids = [
-        served("submit", "--retries", "0", "--wait", "--name", name, "--", "sh", "-c", f"exit {code}").stdout.strip()
+        served.here("submit", "--retries", "0", "--wait", "--name", name, "--", "sh", "-c", f"exit {code}")[1]
         for name, code in (("alpha", 1), ("alpha", 2), ("beta", 3))
     ]
     yield ids
@@ -59,7 +59,7 @@ def test_by_id(served: Rota, letters: list[str]) -> None:
     assert done.stderr == f"rota: job {good} is not dead: it is succeeded\n"
     assert served.job(good)["state"] == "succeeded"
     assert served.ok("dead", "replay", third) == f"{third} replayed"
-    served("job", "wait", third)
+    served.here("job", "wait", third)
     assert served.job(third)["replays"] == 1
 
 
@@ -72,7 +72,7 @@ def test_all_of_them(served: Rota, letters: list[str]) -> None:
     }  # fmt: skip
     assert listed(served) == [third, second, first]
     assert served.ok("dead", "replay", "--all", "--error", "code 3", "--yes") == "1 dead letter replayed"
-    served("job", "wait", third)
+    served.here("job", "wait", third)
     assert served.ok("dead", "purge", "--all", "--task", "al*", "-y") == "2 dead letters purged"
     assert listed(served) == [third]
 

@@ -50,7 +50,7 @@ def test_a_job_for_people(served: Rota, failed: str) -> None:
 
 
 def test_a_function_for_people(served: Rota) -> None:
-    job_id = served("submit", "--wait", "boom", '{"text": "\\u001b]0;owned\\u0007"}').stdout.strip()
+    _, job_id = served.here("submit", "--wait", "boom", '{"text": "\\u001b]0;owned\\u0007"}')
     shown = served.ok("job", "show", job_id)
     assert "\x1b" not in shown
     assert "builtins.ValueError: \\x1b]0;owned\\x07" in shown
@@ -124,7 +124,7 @@ def test_one_unknown_id_and_nothing_is_done(served: Rota) -> None:
 
 
 def test_retry_runs_again_what_failed_and_hurries_what_waits(served: Rota) -> None:
-    failed = served("submit", "--retries", "0", "--wait", "--", "false").stdout.strip()
+    _, failed = served.here("submit", "--retries", "0", "--wait", "--", "false")
     waiting = served.ok("submit", "--in", "1h", "--", "true")
     assert served.ok("job", "retry", failed, waiting) == f"{failed} runs again\n{waiting} runs again"
     done = served("job", "wait", failed, waiting)

@@ -14,7 +14,7 @@ SCRIPT = r'printf "out $ROTA_ATTEMPT \033[31mred\033[2J\377\n"; echo err >&2; ex
 @pytest.fixture(scope="module")
 def job(served: Rota) -> str:
     words = ["submit", "--wait", "--retries", "1", "--backoff", "1ms", "--", "sh", "-c", SCRIPT]
-    return served(*words).stdout.strip()
+    return served.here(*words)[1]
 
 
 def test_a_pipe_gets_the_bytes(served: Rota, job: str) -> None:

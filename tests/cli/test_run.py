@@ -88,7 +88,7 @@ def test_a_command_that_nobody_listens_to_is_cancelled(served: Rota) -> None:
     assert running.end() == 141
     assert running.err == ""
     (job,) = served.json("job", "list", "--task", "talker")
-    served("job", "wait", job["id"])
+    served.here("job", "wait", job["id"])
     assert served.job(job["id"])["state"] == "cancelled"
 
 

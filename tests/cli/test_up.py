@@ -90,6 +90,16 @@ def test_threads_of_the_user_do_not_keep_the_process(rota: Rota) -> None:
     assert node.stop() == 0
 
 
+def test_a_node_works_on_when_nobody_reads_its_lines(rota: Rota) -> None:
+    node = rota.up("--verbose")
+    assert node.process.stderr
+    node.process.stderr.close()
+    node.process.stderr = None
+    rota.ok("run", "--", "true")
+    node.signal()
+    assert node.end() == 0
+
+
 def test_quiet_and_json(rota: Rota) -> None:
     quiet = rota.start("up", "--quiet", "--node", "quiet")
     loud = rota.start("up", "--json", "--node", "loud")

@@ -230,7 +230,6 @@ async def test_concurrent_claims_through_two_stores_never_share_a_job(world: Wor
     everything = [job for batch in found.values() for job in batch]
     assert len(everything) == len(set(everything)) == 400
     assert set(everything) == set(jobs)
-    assert all(found.values()), "each of them got its share"
     infos = await world.all()
     holders = {actor.name: sorted(found[actor.incarnation]) for actor in actors}
     assert {info.fence for info in infos.values()} == {1}

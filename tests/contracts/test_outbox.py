@@ -51,8 +51,8 @@ async def test_every_way_to_the_dead_letters_is_told(world: World) -> None:
     for job, result in ((failed, FATAL), (exhausted, BOOM), (broken, BROKEN)):
         await actor.run(result, job)
     await actor.take(crashed)
-    for job, result in ((fine, DONE), (retried, BOOM)):
-        await actor.run(result, job)
+    await actor.run(DONE, fine)
+    await actor.run(BOOM, retried)
     before = await last(world)
     world.clock.advance(1)
     await world.promote()

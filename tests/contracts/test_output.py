@@ -31,11 +31,17 @@ async def test_output_is_read_as_it_was_written(world: World) -> None:
     assert await world.store.output(LOCAL, job_id, START, 10) == chunks
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"\0", bytes(range(256)), b"\xff\xfe half \xe2\x98", b"'; DROP TABLE jobs; --", random.Random(1).randbytes(1 << 18)],
-    ids=["empty", "nul", "every byte", "broken utf-8", "quotes", "256 KiB"],
-)  # fmt: skip
+BODIES = {
+    "empty": b"",
+    "nul": b"\0",
+    "every byte": bytes(range(256)),
+    "broken utf-8": b"\xff\xfe half \xe2\x98",
+    "quotes": b"'; DROP TABLE jobs; --",
+    "256 KiB": random.Random(1).randbytes(1 << 18),
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 async def test_output_is_bytes(world: World, body: bytes) -> None:
     actor = await world.node()
     job_id = await world.one()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from rota.model.outcome import CrashRule
-from rota.model.principal import LOCAL, SYSTEM
+from rota.model.principal import LOCAL
 from rota.model.retry import Retry
 from rota.model.times import HOUR, SECOND
 from rota.store.base import Store, Topic

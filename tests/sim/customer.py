@@ -118,7 +118,7 @@ class Customer:
     async def _cancel(self) -> None:
         if not self._known:
             return
-        job_id = self._rng.choice(self._known[-8:])
+        job_id = self._rng.choice(self._known[-4:])
         try:
             (answer,) = await self._client.cancel([job_id])
         except StoreError:

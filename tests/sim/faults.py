@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
@@ -12,38 +13,40 @@ from tests.sim.machine import Machine
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-# A fault strikes so many callbacks of its process later, at most: in the middle of something.
+# A fault strikes so many callbacks of its process later, at most: in the middle of something. Or it waits until the
+# process is in the middle of one of these calls, some of which are more worth waiting for than others.
 LONGEST_FUSE = 60
+AIMS = {"finish": 6, "claim": 3, "renew": 2, "append_output": 1, "start": 1, "hand_back": 1, "take_over": 1, "leave": 1}
 
 
 class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rng = Random(f"{world.plan.seed}/faults")
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
 
     async def run(self) -> None:
         kinds = [self._crash, self._pause, self._outage, self._stop, self._jump]
         while True:
             await asyncio.sleep(self._rng.expovariate(1 / self._world.plan.fault_every))
-            machine = self._rng.choice(self._world.machines)
-            self._rng.choices(kinds, [4, 6, 2, 2, 1])[0](machine)
+            if well := [machine for machine in self._world.machines[: self._world.plan.fragile] if machine.well]:
+                self._rng.choices(kinds, [4, 7, 2, 2, 1])[0](self._rng.choice(well))
 
     def _crash(self, machine: Machine) -> None:
         self._strike(machine, "crash", machine.crash)
 
     def _pause(self, machine: Machine) -> None:
-        lease = self._world.plan.lease
-        seconds = self._rng.choice(
-            [self._rng.uniform(0, 2), self._rng.uniform(2, lease), lease * self._rng.uniform(1, 3)]
-        )
-        whole = self._rng.random() < self._world.plan.whole_rate
+        lease, rng = self._world.plan.lease, self._rng
+        past_lease = rng.random() < 0.5
+        seconds = lease + rng.uniform(0, 6) if past_lease else rng.choice([0.5, lease]) * rng.random()
+        whole = rng.random() < self._world.plan.whole_rate
         self._strike(machine, "pause", lambda: machine.pause(seconds, whole))
 
     def _stop(self, machine: Machine) -> None:
+        """SIGTERM, perhaps by somebody impatient."""
         for number in range(self._rng.randint(1, 3)):
             self._world.later(number * self._rng.uniform(0, 3), machine.stop)
-        self._count("stop")
+        self.counts["stop"] += 1
 
     def _outage(self, machine: Machine) -> None:
         """The store can't be reached: by this machine alone, or by nobody."""
@@ -52,23 +55,25 @@ class Faults:
         for one in hit:
             one.life.wire.down_until = until
         self._world.witness.note("faults", "outage", until=until, of=[one.name for one in hit])
-        self._count("outage")
+        self.counts["outage"] += 1
 
     def _jump(self, machine: Machine) -> None:
         seconds = self._rng.uniform(-30, 30)
         self._world.clock.jump(seconds)
         self._world.witness.note("faults", "jump", seconds=seconds)
-        self._count("jump")
+        self.counts["jump"] += 1
 
     def _strike(self, machine: Machine, kind: str, act: Callable[[], None]) -> None:
         life = machine.life
 
         def burnt() -> None:
-            if machine.life is life and not self._world.healed:
+            if machine.life is life and machine.well and not self._world.healed:
+                self.counts[kind] += 1
                 act()
 
-        life.process.light(self._rng.randint(1, LONGEST_FUSE), burnt)
-        self._count(kind)
-
-    def _count(self, kind: str) -> None:
-        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if self._rng.random() < 0.5:
+            life.process.light(self._rng.randint(1, LONGEST_FUSE), burnt)
+        else:
+            (verb,) = self._rng.choices(list(AIMS), list(AIMS.values()))
+            moment = self._rng.choice(("sent", "applied"))
+            life.wire.set_trap(verb, moment, lambda: life.process.light(1, burnt))

@@ -9,7 +9,7 @@ from rota.clock import Chance
 from rota.errors import InvalidInput, StoreError
 from rota.node import Node
 from rota.store.base import Store
-from rota.telemetry.events import Bus, Event, ServiceFailed
+from rota.telemetry.events import AttemptStuck, Bus, Event, ServiceFailed
 from tests.sim.crew import SimCrew
 from tests.sim.loop import PROCESS, Process
 
@@ -47,6 +47,8 @@ class Life:
 
     def _heard(self, event: Event) -> None:
         self.world.witness.note(self.name, "said", event=repr(event))
+        if isinstance(event, AttemptStuck):
+            self.world.witness.note(self.name, "stuck", event.job_id)
         if isinstance(event, ServiceFailed) and "simulated" not in event.error:
             self.world.witness.note(self.name, "broken", error=event.error)
 

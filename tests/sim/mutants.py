@@ -15,6 +15,7 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
     "finish-twice": [
         ("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.fence = wanted.value ->> 1"),
         ("record_attempts", "INSERT INTO", "INSERT OR REPLACE INTO"),
+        ("record_attempts", "coalesce(n.id, j.node)", "coalesce(n.id, j.node, '')"),
     ],
     "claim-running": [("lane", "state = 'ready'", "state IN ('ready', 'running')")],
     "start-cancelled": [("start_states", "j.cancel", "NULL")],

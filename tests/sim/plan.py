@@ -13,6 +13,7 @@ from rota.model.times import SECOND
 class Plan:
     seed: int
     nodes: int
+    fragile: int  # so many of them suffer faults; the others are there to take over
     named: bool  # nodes have ids of their own, and come back under them
     visits: int  # how often the customer comes to order, cancel, replay
     length: float  # seconds of faults; then all heals
@@ -44,10 +45,11 @@ def make(seed: int, nodes: int = 2) -> Plan:
     return Plan(
         seed=seed,
         nodes=nodes,
+        fragile=rng.randint(1, nodes),
         named=rng.random() < 0.5,
         visits=rng.randint(15, 45),
         length=rng.uniform(20, 60),
-        fault_every=rng.choice([1.5, 4, 10]),
+        fault_every=rng.choice([1, 3, 6]),
         error_rate=rng.choice([0, 0.005, 0.03]),
         slow_rate=rng.choice([0, 0.01]),
         deaf_rate=rng.choice([0, 0.1, 1]),
@@ -56,6 +58,6 @@ def make(seed: int, nodes: int = 2) -> Plan:
         lease=rng.choice([5, 6, 10]),
         grace=rng.choice([0, 2, 6]),
         kill_grace=rng.choice([1, 3]),
-        prefetch=rng.choice([0, 0, 2]),
-        slots=rng.randint(1, 4),
+        prefetch=rng.choice([0, 1, 3]),
+        slots=rng.randint(1, 3),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 from rota.model.job import NewJob
 from rota.model.lifecycle import INITIAL, STEPS, TERMINAL
 from rota.model.outcome import CrashRule
-from rota.model.retry import backoff
+from rota.model.retry import Retry, backoff
 from tests.sim.witness import Note, Row
 
 LEGAL = {(str(source), str(target)) for (source, _), target in STEPS.items()}
@@ -47,6 +48,8 @@ class RowBook(Book):
         self._orders: dict[str, NewJob] = {}
         self._left: set[tuple[str, int]] = set()  # attempts that have ended
         self._peak = 0  # the latest the store's clock has ever been
+        self._failures: Counter[str] = Counter()  # since the last replay
+        self._failed: set[tuple[str, int]] = set()
         self._own_waits: set[tuple[str, int]] = set()  # attempts that named their own wait
 
     def on_asked(self, note: Note, order: NewJob, **_: Any) -> None:
@@ -56,7 +59,11 @@ class RowBook(Book):
         if how == "retry_after":
             self._own_waits.add((note.job, note.fence))
 
-    def on_finish(self, note: Note, ending: str, **_: Any) -> None:
+    def on_finish(self, note: Note, ending: str, verdict: str, failures: int) -> None:
+        if verdict == "applied":
+            self._failures[note.job] += failures
+            if failures:
+                self._failed.add((note.job, note.fence))
         if ending != "failed":  # stopped for another reason before it could say so
             self._own_waits.discard((note.job, note.fence))
 
@@ -70,7 +77,7 @@ class RowBook(Book):
             self._lifecycle(note, before, after, **rest)
             self._start(note, wall, before, after)
             self._end(note, before, after, **rest)
-            self._budget(note, wall, before, after)
+            self._budget(note, wall, before, after, rest["verb"])
 
     def _born(self, note: Note, wall: int, after: Row) -> None:
         order = self._orders.get(note.job)
@@ -104,31 +111,32 @@ class RowBook(Book):
 
     def _end(self, note: Note, before: Row, after: Row, verb: str, named: list[int] | None) -> None:
         """Only what leaves the running state ends an attempt."""
-        if before["state"] != "running" or after["state"] == "running":
-            return
         attempt = (note.job, before["fence"])
+        if verb == "finish" and before["state"] != "running":
+            self.found("I3", f"a completion changed a job that was {before['state']}", note)
         if verb == "finish" and before["fence"] not in (named or []):
             self.found("I3", f"fence {before['fence']} was ended by a completion for fence {named}", note)
-        if attempt in self._left:
-            self.found("I3", "this attempt had ended before", note)
-        self._left.add(attempt)
+        if before["state"] == "running" and after["state"] != "running":
+            if attempt in self._left:
+                self.found("I3", "this attempt had ended before", note)
+            self._left.add(attempt)
 
-    def _budget(self, note: Note, wall: int, before: Row, after: Row) -> None:
-        order = self._orders.get(note.job)
-        if order is None or after["failures"] <= before["failures"]:
-            if after["crashes"] > CrashRule().limit:
-                self.found("I11", f"{after['crashes']} crashes", note)
-            return
-        failures = after["failures"]
-        if failures > order.retry.retries + 1:
-            self.found("I11", f"{failures} failures, {order.retry.retries} retries allowed", note)
-        wait = backoff(order.retry.backoff).delay(failures)
-        if (note.job, before["fence"]) in self._own_waits:
-            wait = RETRY_AFTER
-        if after["state"] == "scheduled" and after["run_at"] < wall + wait:
+    def _budget(self, note: Note, wall: int, before: Row, after: Row, verb: str) -> None:
+        order, failures = self._orders.get(note.job), self._failures[note.job]
+        if after["crashes"] > CrashRule().limit:
+            self.found("I11", f"{after['crashes']} crashes", note)
+        if verb == "replay":
+            self._failures[note.job] = 0
+        elif order is not None and verb == "finish" and after["state"] == "scheduled" and failures:
+            self._back_off(note, wall, (note.job, before["fence"]), after, order.retry)
+
+    def _back_off(self, note: Note, wall: int, attempt: tuple[str, int], after: Row, retry: Retry) -> None:
+        failures = self._failures[note.job]
+        if failures > retry.retries:
+            self.found("I11", f"it comes back after {failures} failures, with {retry.retries} retries", note)
+        wait = RETRY_AFTER if attempt in self._own_waits else backoff(retry.backoff).delay(failures)
+        if attempt in self._failed and after["run_at"] < wall + wait:
             self.found("I11", "the next attempt comes before the back-off is over", note)
-        if after["state"] == "scheduled" and failures > order.retry.retries:
-            self.found("I11", "tried again although the budget is used up", note)
 
 
 class OrderBook(Book):

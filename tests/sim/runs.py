@@ -22,6 +22,7 @@ class RunBook(Book):
         self._began: set[tuple[str, int]] = set()
         self._endings: dict[tuple[str, int], str] = {}
         self._said: dict[tuple[str, int], str] = {}
+        self._unheard: set[tuple[str, int]] = set()
         self._kept: dict[tuple[str, int], str] = {}  # what an attempt had said when its end was written down
         self._leases: dict[str, float] = {}  # incarnation -> until when
         self._homes: dict[str, str] = {}  # incarnation -> the life it belongs to
@@ -72,6 +73,10 @@ class RunBook(Book):
         attempt = (note.job, note.fence)
         self._said[attempt] = self._said.get(attempt, "") + line + "\n"
 
+    def on_stuck(self, note: Note) -> None:
+        """Nobody listens to it any more."""
+        self._unheard |= {(one.job, one.fence) for one in self._running.get(note.job, []) if one.who == note.who}
+
     def on_ended(self, note: Note, how: str) -> None:
         self._endings[note.job, note.fence] = how
         self._running[note.job] = [other for other in self._running[note.job] if other.fence != note.fence]
@@ -81,7 +86,7 @@ class RunBook(Book):
         attempt = (note.job, note.fence)
         if verdict != "applied":
             return
-        if attempt in self._endings:
+        if attempt in self._endings and attempt not in self._unheard:
             self._kept[attempt] = self._said.get(attempt, "")
         how = self._endings.get(attempt, "unknown") if attempt in self._began else "not begun"
         if failures and ending == "failed" and how not in ("failed", "fatal", "retry_after"):

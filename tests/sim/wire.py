@@ -36,6 +36,7 @@ class Wire:
         self._free_at = 0.0
         self.down_until = 0.0
         self.healed = False
+        self._trap: tuple[str, str, Callable[[], None]] = ("", "", lambda: None)
 
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._store, verb) if verb in LOCAL else partial(self._call, verb)
@@ -50,10 +51,20 @@ class Wire:
 
         return self._store.listen(topics, rung)
 
+    def set_trap(self, verb: str, moment: str, act: Callable[[], None]) -> None:
+        """The next time such a call is "sent" or "applied" (and not yet answered), `act` is called, once."""
+        self._trap = (verb, moment, act)
+
+    def _pass(self, verb: str, moment: str) -> None:
+        if self._trap[:2] == (verb, moment):
+            act, self._trap = self._trap[2], ("", "", lambda: None)
+            act()
+
     async def _call(self, verb: str, *args: Any) -> Any:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._free_at = max(self._loop.time() + self._latency(), self._free_at)
         self._loop.call_at(self._free_at, self._arrive, verb, args, answer)
+        self._pass(verb, "sent")
         return await answer
 
     def _arrive(self, verb: str, args: tuple[Any, ...], answer: asyncio.Future[Any]) -> None:
@@ -65,6 +76,7 @@ class Wire:
             self._witness.rolled_back()
             return self._reply(answer, error)
         self._witness.applied(self._name, verb, args, result)
+        self._pass(verb, "applied")
         if verb not in NEVER_LOST and self._goes_wrong():
             self._witness.note(self._name, "lost", verb=verb)
             return self._reply(answer, StoreUnavailable("simulated: the answer was lost"))

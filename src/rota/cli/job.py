@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from rota.cli.session import existing, resolve
-from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, state, table, when
+from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, shortened, state, table, when
 from rota.client import Client
 from rota.errors import InvalidInput, WaitTimeout
 from rota.model.job import AttemptInfo, JobInfo, Kind
@@ -20,6 +20,7 @@ from rota.store.base import Cancelling, JobFilter
 
 TIMED_OUT = 124
 LONGEST_VALUE = 2_000
+LONGEST_REASON = 100
 
 
 async def list_(args: argparse.Namespace) -> int:
@@ -52,7 +53,7 @@ def _row(job: JobInfo, now: Instant) -> tuple[Cell, ...]:
     moment = job.finished_at if job.ended else job.started_at if job.state is State.RUNNING else job.run_at
     shown = ("cancelling", "yellow") if job.cancelling and not job.ended else state(job.state)
     tries = str(len(job.attempts))
-    reason = job.reason or ""
+    reason = shortened(job.reason or "", LONGEST_REASON)
     return job.id, job.task, shown, job.queue, str(job.priority), tries, ago(moment, now), _took(job, now), reason
 
 
@@ -141,7 +142,7 @@ def _brief(text: str) -> str:
 def _attempt_row(attempt: AttemptInfo, now: Instant) -> tuple[Cell, ...]:
     outcome = state(attempt.outcome or "running")
     code = "" if attempt.exit_code is None else str(attempt.exit_code)
-    error = attempt.error.message if attempt.error else ""
+    error = shortened(attempt.error.message, LONGEST_REASON) if attempt.error else ""
     return str(attempt.number), attempt.node, when(attempt.started_at, now), _span(attempt, now), outcome, code, error
 
 

@@ -35,6 +35,10 @@ def _escape(char: str) -> str:
     return char.encode("unicode_escape").decode()
 
 
+def shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
 def complain(text: str) -> None:
     """The one line of an error."""
     sys.stdout.flush()

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import signal
 import sys
+from contextlib import suppress
 
 import msgspec
 
@@ -25,7 +26,7 @@ SWITCH_INTERVAL = 0.0005
 async def up_(args: argparse.Namespace) -> int:
     queues = args.queues if args.slots is None else {"default": args.slots}
     app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=args.grace)
-    app.bus.subscribe(_teller(args, app.clock))
+    app.bus.subscribe(_unfailing(_teller(args, app.clock)))
     sys.setswitchinterval(SWITCH_INTERVAL)
     with captured():
         await _serve(app)
@@ -44,6 +45,16 @@ def _teller(args: argparse.Namespace, clock: Clock) -> Subscriber:
     if args.json:
         return _JsonLines(clock)
     return Lines(clock, "debug" if args.verbose else "warning" if args.quiet else "info")
+
+
+def _unfailing(teller: Subscriber) -> Subscriber:
+    """A terminal that was closed or a pipe that nobody reads must not stop the work."""
+
+    def tell(event: Event) -> None:
+        with suppress(OSError, ValueError):
+            teller(event)
+
+    return tell
 
 
 class _JsonLines:

@@ -11,7 +11,7 @@ import pytest
 from rota.clock import Chance, ManualClock
 from rota.store.sqlite import SqliteStore
 from tests.contracts.world import World
-from tests.store.sqlite.backends import SqliteFile
+from tests.store.sqlite.backends import SqliteFile, SqliteMemory
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def path(backend: SqliteFile) -> str:
 
 
 @pytest.fixture
-async def store(backend: SqliteFile) -> AsyncIterator[SqliteStore]:
+async def store(backend: SqliteFile | SqliteMemory) -> AsyncIterator[SqliteStore]:
     store = backend.store(Chance(2))
     await store.migrate()
     await store.open()
@@ -34,7 +34,7 @@ async def store(backend: SqliteFile) -> AsyncIterator[SqliteStore]:
 
 
 @pytest.fixture
-def world(store: SqliteStore, backend: SqliteFile, clock: ManualClock, chance: Chance) -> World:
+def world(store: SqliteStore, backend: SqliteFile | SqliteMemory, clock: ManualClock, chance: Chance) -> World:
     return World(store, backend, clock, chance)
 
 

@@ -45,7 +45,8 @@ INSERT INTO payloads SELECT i, '{{"argv":["true"]}}', 'd', '{{}}', '{{}}', NULL,
 INSERT INTO attempts (job, fence, number, node, started_at, finished_at, outcome)
 SELECT i, 1, 1, 'box', {NOW} + i, {NOW} + i, 'succeeded' FROM n WHERE s = 'failed';
 INSERT INTO output SELECT i, 1, 0, {NOW}, 'stdout', x'00' FROM n WHERE i % 10 = 0;
-INSERT INTO keys SELECT iif(i % 1000 = 0, 'alice', 'local'), printf('k%06d', i), 'c', printf('%08x', i), {NOW} + i FROM n;
+INSERT INTO keys
+SELECT iif(i % 1000 = 0, 'alice', 'local'), printf('k%06d', i), 'c', printf('%08x', i), {NOW} + i FROM n;
 INSERT INTO outbox (at, kind, owner, subject, data)
 SELECT {NOW} + i, 'job.failed', 'local', 'x', '{{}}' FROM n WHERE i % 4 = 0;
 INSERT INTO nodes SELECT 'inc' || i, 'box' || i, '[]', '{{}}', '1', 'live', {NOW}, {NOW}, 1, 1 FROM n WHERE i <= 20;
@@ -157,7 +158,8 @@ def test_a_claim_costs_by_what_it_takes_not_by_what_waits(large: apsw.Connection
     for limit in (1, 50, 500):
         cost = query_steps(large, "lane", queue="q1", kind="command", now=NOW, limit=limit)
         assert cost < 60 + 20 * limit
-    seqs = [seq for _, seq in large.execute(QUERIES["lane"], {"queue": "q1", "kind": "command", "now": NOW, "limit": 50})]
+    head = {"queue": "q1", "kind": "command", "now": NOW, "limit": 50}
+    seqs = [seq for _, seq in large.execute(QUERIES["lane"], head)]
     assert len(seqs) == 50
     text = json.dumps(seqs)
     assert query_steps(large, "take", seqs=text, incarnation="inc1", started_at=NOW) < 200 * 50
@@ -172,7 +174,8 @@ def test_a_finish_costs_by_its_batch(large: apsw.Connection) -> None:
     running = large.execute("SELECT seq, id, fence FROM jobs WHERE state = 'running' LIMIT 50").fetchall()
     assert len(running) == 50
     refs = json.dumps([(job, fence) for _, job, fence in running])
-    rows = json.dumps([(seq, "succeeded", 0, None, "null", "succeeded", None, 0, 0, 0, None, True) for seq, *_ in running])
+    ending = ("succeeded", 0, None, "null", "succeeded", None, 0, 0, 0, None, True)
+    rows = json.dumps([(seq, *ending) for seq, *_ in running])
     assert query_steps(large, "standing", refs=refs) < 200 * 50
     assert query_steps(large, "record_attempts", rows=rows, now=NOW) < 300 * 50
     assert query_steps(large, "move_jobs", rows=rows, now=NOW, step=1) < 400 * 50

@@ -48,7 +48,7 @@ def test_the_check_lists_exactly_the_states_of_the_table(db: apsw.Connection) ->
     assert listed is not None
     states = WORDS.findall(listed[1])
     assert states == [state.value for state in State]
-    assert {target for target in STEPS.values()} <= set(states)
+    assert set(STEPS.values()) <= set(states)
 
 
 @pytest.mark.parametrize("priority", [-1, 10, 2**40])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,8 +23,10 @@ from rota.clock import Clock
 from rota.model.times import Duration, Instant
 from rota.store import named
 from rota.store.base import Topic
+from rota.store.sqlite.turnstile import Turnstile
 
 T = TypeVar("T")
+MEMORY = ":memory:"
 # A write waits this long for other processes' writes. Ours are short; whoever holds the lock longer is stopped or
 # broken.
 BUSY_MS = 5_000
@@ -45,14 +47,15 @@ class Database:
         self._queries = queries()
         with translated(path):
             self.connection = self._connect(writable)
+        self._turnstile: Turnstile | None = None
+        if writable and path != MEMORY:
+            self._turnstile = Turnstile(beside(path), BUSY_MS / 1000)
 
     def _connect(self, writable: bool) -> apsw.Connection:
         _create_private(self.path)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(self.path, flags=flags)
-        connection.set_busy_timeout(BUSY_MS)
-        # Wait for the write lock in the kernel, which wakes waiters in turn, instead of asking again and again.
-        connection.setlk_timeout(BUSY_MS, 0)
+        connection.set_busy_timeout(BUSY_MS)  # for writers who don't queue up: other programs
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "full")
         connection.pragma("temp_store", "memory")
@@ -63,6 +66,8 @@ class Database:
 
     def close(self) -> None:
         self.connection.close()
+        if self._turnstile:
+            self._turnstile.close()
 
     def now(self) -> Instant:
         return self.clock.now()
@@ -91,7 +96,7 @@ class Database:
     def write(self, work: Callable[[Database], T]) -> T:
         """One transaction. IMMEDIATE: a read lock that turns into a write lock could fail half-way."""
         self.topics = set()
-        with translated(self.path):
+        with self._turnstile.turn() if self._turnstile else nullcontext(), translated(self.path):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 answer = work(self)
@@ -113,9 +118,14 @@ class Database:
                     self.connection.execute("COMMIT")
 
 
+def beside(path: str) -> Path:
+    """The folder for what processes on one file need besides it: locks, wake-up pipes."""
+    return Path(f"{path}-rota")
+
+
 def _create_private(path: str) -> None:
     """Arguments and results are nobody else's business: a new file is its owner's alone. An old one stays as it is."""
-    if path != ":memory:":
+    if path != MEMORY:
         with suppress(OSError):  # whatever is wrong with it, SQLite will say so
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 

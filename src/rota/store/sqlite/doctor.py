@@ -8,7 +8,7 @@ from pathlib import Path
 from rota import errors
 from rota.store.base import Finding
 from rota.store.sqlite import migrate
-from rota.store.sqlite.database import Database
+from rota.store.sqlite.database import MEMORY, Database
 
 LITTLE_SPACE = 100 << 20
 LARGE_WAL = 256 << 20
@@ -18,7 +18,7 @@ def examine(db: Database) -> list[Finding]:
     findings = [_schema(db)]
     if findings[0].ok:
         findings += [_integrity(db), _strays(db), _unknown_kinds(db)]
-    if db.path != ":memory:":
+    if db.path != MEMORY:
         findings += [_space(db), _log(db)]
     return findings
 

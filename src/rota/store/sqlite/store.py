@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rota.clock import Chance, Clock
@@ -23,12 +22,11 @@ from rota.model.principal import Principal
 from rota.model.times import DAY, Duration, Instant
 from rota.store import base
 from rota.store.sqlite import doctor, migrate, nodes, orders, reads, work
-from rota.store.sqlite.database import Database
+from rota.store.sqlite.database import MEMORY, Database, beside
 from rota.store.sqlite.presence import Bell, Locks
 
 T = TypeVar("T")
 P = ParamSpec("P")
-MEMORY = ":memory:"
 
 
 class SqliteStore(base.Store):
@@ -44,7 +42,7 @@ class SqliteStore(base.Store):
     ) -> None:
         self.path = path
         self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
-        folder = Path(f"{path}-rota")
+        folder = beside(path)
         self._bell = None if path == MEMORY else Bell(folder, chance.token())
         self.locks = None if path == MEMORY else Locks(folder)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
