@@ -18,7 +18,7 @@ from rota.model.job import NewJob, Spec
 from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.node import Node
-from rota.options import Options, read_options
+from rota.options import LONGEST_NAME, Options, read_options, task_name
 from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
@@ -102,9 +102,7 @@ class App:
     def _add(self, function: Callable[..., Any], name: str | None, options: Mapping[str, Any]) -> Task:
         if not callable(function):
             raise InvalidInput("task", function, "a function")
-        chosen = name or getattr(function, "__name__", "")
-        if not chosen or len(chosen) > 200 or not chosen.isprintable():
-            raise InvalidInput("task name", chosen, "a name of up to 200 printable characters")
+        chosen = task_name(name or getattr(function, "__name__", ""))
         defaults = read_options(Options(), options, allowed=("queue", "priority", "retry", "timeout"))
 
         def info(**signature: Any) -> TaskInfo:
@@ -135,7 +133,7 @@ class App:
         spec = Spec.command(argv, cwd, env, fatal_exit_codes)
         if len(spec.body) > self.settings.max_args:
             check_arguments({"": spec.body}, self.settings.max_args, "command")
-        task = name or argv[0].rsplit("/", 1)[-1] or argv[0]
+        task = task_name(name) if name is not None else _program(argv[0])
         return (await self.submit_orders(spec, task, ["{}"], read_options(Options(), options)))[0]
 
     def submit_command_sync(self, argv: Sequence[str], **options: Any) -> Job:
@@ -254,6 +252,12 @@ class _Portal:
         except BaseException:
             future.cancel()
             raise
+
+
+def _program(path: str) -> str:
+    """A name for a command that was given none: its program's, made fit to be shown."""
+    name = path.rsplit("/", 1)[-1] or path
+    return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME]
 
 
 def _check_names(info: TaskInfo, arguments: Mapping[str, Any]) -> None:

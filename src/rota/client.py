@@ -13,7 +13,6 @@ from rota.batching import Batcher
 from rota.clock import Chance
 from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, StoreUnavailable, WaitTimeout
 from rota.model.job import JobInfo, NewJob, Submitted
-from rota.model.lifecycle import TERMINAL
 from rota.model.principal import Principal
 from rota.store.base import Cancelling, Chunk, JobFilter, Position, Store, Topic
 
@@ -222,8 +221,17 @@ class _Waits:
         ids = tuple(self._waiting)
         for start in range(0, len(ids), PAGE):
             part = ids[start : start + PAGE]
-            ended = await self._client.find(JobFilter(ids=part, states=tuple(TERMINAL), limit=PAGE))
-            for info in ended:
-                for future in self._waiting.pop(info.id, []):
-                    if not future.done():
-                        future.set_result(info)
+            found = {info.id: info for info in await self._client.find(JobFilter(ids=part, limit=PAGE))}
+            for job_id in part:
+                self._tell(job_id, found.get(job_id))
+
+    def _tell(self, job_id: str, info: JobInfo | None) -> None:
+        if info is not None and not info.ended:
+            return
+        for future in self._waiting.pop(job_id, []):
+            if future.done():
+                continue
+            if info is None:  # purged meanwhile
+                future.set_exception(NotFound("job", job_id))
+            else:
+                future.set_result(info)

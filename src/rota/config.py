@@ -25,7 +25,7 @@ ROLES = ("control", "worker")
 
 class Settings(msgspec.Struct, frozen=True):
     store: str = "sqlite:///rota.db"
-    node: str = ""  # "": made from host name and chance
+    node: str = ""  # "": made up by chance
     user: str = "local"
     roles: tuple[str, ...] = ROLES
     queues: dict[str, int] = msgspec.field(default_factory=lambda: {"default": 16})

@@ -16,6 +16,7 @@ from rota.model.times import Duration, Instant, duration, instant
 
 NAMES = ("at", "delay", "priority", "queue", "key", "retry", "timeout", "expires")
 LONGEST_KEY = 255
+LONGEST_NAME = 200
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -40,6 +41,12 @@ def read_options(defaults: Options, given: Mapping[str, Any], allowed: Sequence[
     if changes.get("at") is not None and changes.get("delay") is not None:
         raise InvalidInput("at and delay", "both", "one of them")
     return msgspec.structs.replace(defaults, **changes) if changes else defaults
+
+
+def task_name(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
+        raise InvalidInput("task name", value, f"a name of up to {LONGEST_NAME} printable characters")
+    return value
 
 
 def _retry(value: Any) -> Retry:

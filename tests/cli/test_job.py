@@ -88,6 +88,14 @@ def test_a_table_on_a_terminal(served: Rota, failed: str, env: dict[str, str], c
     assert ("\x1b[31mfailed" in shown) is colour
 
 
+def test_a_table_on_a_narrow_terminal(served: Rota, failed: str) -> None:
+    code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", env={"COLUMNS": "80", "NO_COLOR": "1"})
+    header, row = (line.split() for line in shown.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines())
+    assert code == 0
+    assert header == ["ID", "TASK", "STATE", "WHEN", "REASON"]
+    assert row[:3] == [failed, "bad*[red]name", "failed"]
+
+
 def test_ids_may_be_shortened(served: Rota, failed: str) -> None:
     assert served.job(failed[:30])["id"] == failed
     assert served.job(failed[:30].upper())["id"] == failed

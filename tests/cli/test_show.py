@@ -137,3 +137,19 @@ def test_json_lines_put_characters_together_again(screen: Screen) -> None:
         ':"stdout","text":"ä"}',
         ':"stderr","text":"\ufffd"}',
     ]
+
+
+@pytest.mark.parametrize(
+    ("room", "kept", "widths"),
+    [
+        (200, "ID TASK PRI QUEUE REASON", [5, 15, 3, 5, 90]),
+        (60, "ID TASK PRI QUEUE REASON", [5, 15, 3, 5, 24]),
+        (52, "ID TASK QUEUE REASON", [5, 15, 3, 5, 21]),
+        (40, "ID TASK REASON", [5, 11, 3, 5, 20]),
+        (10, "ID TASK REASON", [5, 10, 3, 5, 1]),
+    ],
+)
+def test_a_narrow_terminal_shows_less(room: int, kept: str, widths: list[int]) -> None:
+    headers, found = ("ID", "TASK", "PRI", "QUEUE", "REASON"), [5, 15, 3, 5, 90]
+    assert [headers[n] for n in show._fit(headers, found, room)] == kept.split()
+    assert found[:2] + found[-1:] == widths[:2] + widths[-1:]

@@ -45,7 +45,7 @@ class Customer:
         kinds = (self._order, self._order_again, self._order_otherwise, self._cancel, self._replay)
         for _ in range(plan.visits):
             await asyncio.sleep(self._rng.expovariate(plan.visits / plan.length))
-            visit = self._rng.choices(kinds, (70, 7, 4, 12, 7))[0]
+            visit = self._rng.choices(kinds, (70, 6, 4, 12, 7))[0]
             self._visits.append(asyncio.create_task(visit()))
         for task in self._visits:
             await task
@@ -54,6 +54,9 @@ class Customer:
     async def _order(self) -> None:
         count = 1 if self._rng.random() < 0.8 else self._rng.randint(2, 4)
         await self._submit([self._make() for _ in range(count)])
+        if self._rng.random() < 0.15:
+            await asyncio.sleep(self._rng.uniform(0, 2))
+            await self._cancel()
 
     async def _order_again(self) -> None:
         """The same key and the same content, as after a crash of the customer."""

@@ -33,14 +33,15 @@ class Faults:
                 self._rng.choices(kinds, [4, 7, 2, 2, 1])[0](self._rng.choice(well))
 
     def _crash(self, machine: Machine) -> None:
-        self._strike(machine, "crash", machine.crash)
+        self._strike(machine, "crash", machine.crash, self._aim())
 
     def _pause(self, machine: Machine) -> None:
         lease, rng = self._world.plan.lease, self._rng
-        past_lease = rng.random() < 0.5
-        seconds = lease + rng.uniform(0, 6) if past_lease else rng.choice([0.5, lease]) * rng.random()
-        whole = rng.random() < self._world.plan.whole_rate
-        self._strike(machine, "pause", lambda: machine.pause(seconds, whole))
+        whole, past_lease = rng.random() < self._world.plan.whole_rate, rng.random() < 0.6
+        seconds = lease + rng.uniform(0, 5) if past_lease else rng.choice([0.5, lease]) * rng.random()
+        # The worst moment to fall asleep: the work is done, and the news of it has not yet left.
+        aim = ("finish", "sent") if whole and past_lease and rng.random() < 0.6 else self._aim()
+        self._strike(machine, "pause", lambda: machine.pause(seconds, whole), aim)
 
     def _stop(self, machine: Machine) -> None:
         """SIGTERM, perhaps by somebody impatient."""
@@ -63,7 +64,13 @@ class Faults:
         self._world.witness.note("faults", "jump", seconds=seconds)
         self.counts["jump"] += 1
 
-    def _strike(self, machine: Machine, kind: str, act: Callable[[], None]) -> None:
+    def _aim(self) -> tuple[str, str] | None:
+        if self._rng.random() < 0.5:
+            return None
+        (verb,) = self._rng.choices(list(AIMS), list(AIMS.values()))
+        return verb, self._rng.choice(("sent", "applied"))
+
+    def _strike(self, machine: Machine, kind: str, act: Callable[[], None], aim: tuple[str, str] | None) -> None:
         life = machine.life
 
         def burnt() -> None:
@@ -71,9 +78,7 @@ class Faults:
                 self.counts[kind] += 1
                 act()
 
-        if self._rng.random() < 0.5:
+        if aim is None:
             life.process.light(self._rng.randint(1, LONGEST_FUSE), burnt)
         else:
-            (verb,) = self._rng.choices(list(AIMS), list(AIMS.values()))
-            moment = self._rng.choice(("sent", "applied"))
-            life.wire.set_trap(verb, moment, lambda: life.process.light(1, burnt))
+            life.wire.set_trap(*aim, lambda: life.process.light(1, burnt))

@@ -14,7 +14,6 @@ from rota.model.job import NO_RETRY
 from rota.model.lifecycle import TERMINAL
 from rota.store.base import TaskInfo
 from rota.store.sqlite import SqliteStore
-from rota.store.sqlite.store import MEMORY
 from rota.work.catalogue import Catalogue, TaskDef
 from tests.sim import checker, mutants
 from tests.sim.customer import Customer
@@ -50,7 +49,7 @@ class World:
         self.clock = SimClock(self.loop)
         self.rng = Random(f"{plan.seed}/world")
         self.witness = Witness(self.clock)
-        self.store = SqliteStore(MEMORY, self.clock, Chance(plan.seed), inline=True)
+        self.store = SqliteStore(":memory:", self.clock, Chance(plan.seed), inline=True)
         self.lives: dict[str, Life] = {}
         self.locks = SimLocks(self.lives)
         self.store.locks = self.locks  # type: ignore[assignment]

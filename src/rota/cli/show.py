@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from rota.model.times import Duration, Instant
 
 # A cell is a text, or a text with the name of a style for terminals.
@@ -21,6 +19,11 @@ STATE_STYLES = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "live": "green", "dead": "red",
     "timed_out": "red", "crashed": "red", "interrupted": "yellow", "stopping": "yellow", "gone": "red", "silent": "red",
 }  # fmt: skip
+# On a terminal: the columns that give way if it is narrow, first to last; the most a column may take (an id, whole);
+# what is enough of the last one, which takes what is left.
+SPARE = ("PRI", "TRIES", "TOOK", "QUEUE", "STARTED", "VERSION", "ROLES", "NODE")
+WIDEST = 36
+ENOUGH = 20
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -77,54 +80,70 @@ def _write_json(body: bytes) -> None:
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Columns for people. In a pipe: aligned plain text, never cut."""
+    cells = [[(safe(text), style) for text, style in map(_pair, row)] for row in rows]
     if on_terminal():
-        _rich_table(headers, rows)
+        _rich_table(headers, cells)
         return
-    cells = [list(headers), *([safe(_text(cell)) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    for row in cells:
-        print("  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+    lines = [list(headers), *([text for text, _ in row] for row in cells)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+    for line in lines:
+        print("  ".join(f"{text:{width}}" for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _text(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else cell[0]
+def _pair(cell: Cell) -> tuple[str, str]:
+    return (cell, "") if isinstance(cell, str) else cell
 
 
-def _rich_table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    from rich import box
+def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[tuple[str, str]]]) -> None:
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
-
-    drawn = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
-    for header in headers:
-        # An id that is cut is of no use; everything else may give way.
-        drawn.add_column(header, no_wrap=header in ("ID", "STATE"), overflow="fold")
-    for row in rows:
-        drawn.add_row(*(_styled(cell) for cell in row))
-    Console(highlight=False, soft_wrap=False).print(drawn)
-
-
-def _styled(cell: Cell) -> Text:
     from rich.text import Text
 
-    text, style = (cell, "") if isinstance(cell, str) else cell
-    return Text(safe(text), style=style)
+    console = Console(highlight=False)
+    widths = [max([len(header), *(cell_len(row[n][0]) for row in cells)]) for n, header in enumerate(headers)]
+    kept = _fit(headers, widths, console.width)
+    drawn = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
+    for n in kept:
+        # What the doctor found must be read to its end; elsewhere `show` has the rest.
+        drawn.add_column(headers[n], width=widths[n], no_wrap=headers[n] != "FOUND", overflow="ellipsis")
+    for row in cells:
+        drawn.add_row(*(Text(*row[n]) for n in kept))
+    console.print(drawn)
+
+
+def _fit(headers: Sequence[str], widths: list[int], room: int) -> list[int]:
+    """Which columns to show in so much room. Those that are too wide for it become narrower."""
+    widths[:-1] = [min(width, WIDEST) for width in widths[:-1]]
+    kept = list(range(len(headers)))
+
+    def excess() -> int:
+        return sum(widths[n] + 2 for n in kept[:-1]) + min(widths[-1], ENOUGH) - room
+
+    for name in SPARE:
+        if excess() > 0 and name in headers:
+            kept.remove(headers.index(name))
+    if "TASK" in headers:
+        task = headers.index("TASK")
+        widths[task] = max(widths[task] - max(excess(), 0), min(widths[task], ENOUGH // 2))
+    widths[-1] = max(1, min(widths[-1], room - sum(widths[n] + 2 for n in kept[:-1])))
+    return kept
 
 
 def facts(pairs: Iterable[tuple[str, Cell]]) -> None:
     """Name and value, one pair per line."""
-    kept = [(name, value) for name, value in pairs if _text(value)]
-    width = max(len(name) for name, _ in kept)
-    console = None
-    if on_terminal():
-        from rich.console import Console
+    kept = [(name, *_pair(value)) for name, value in pairs if _pair(value)[0]]
+    width = max(len(name) for name, _, _ in kept)
+    if not on_terminal():
+        for name, text, _ in kept:
+            print(f"{name:{width}}  {safe(text)}")
+        return
+    from rich.console import Console
+    from rich.text import Text
 
-        console = Console(highlight=False, soft_wrap=True)
-    for name, value in kept:
-        if console:
-            console.print(_styled((f"{name:{width}}  ", "bold")) + _styled(value))
-        else:
-            print(f"{name:{width}}  {safe(_text(value))}")
+    console = Console(highlight=False, soft_wrap=True)
+    for name, text, style in kept:
+        console.print(Text.assemble((f"{name:{width}}  ", "bold"), (safe(text), style)))
 
 
 def block(title: str, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -98,4 +99,5 @@ class Bus:
 
     def emit(self, event: Event) -> None:
         for subscriber in self._subscribers:
-            subscriber(event)
+            with suppress(Exception):  # a listener's trouble (a log that can't be written) is not the node's
+                subscriber(event)

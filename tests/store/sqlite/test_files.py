@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 import subprocess
@@ -124,6 +125,21 @@ def _inline(store: SqliteStore) -> None:
     coroutine = store.migrate()
     with pytest.raises(StopIteration):
         coroutine.send(None)
+
+
+async def test_a_new_file_that_another_process_is_just_making_is_waited_for(tmp_path: Path) -> None:
+    """SQLite itself does not wait when the journal mode of a file is changed under its hands."""
+    path = tmp_path / "rota.db"
+    maker = apsw.Connection(str(path))
+    maker.execute("BEGIN IMMEDIATE")
+    store = store_at(path)
+    migration = asyncio.create_task(store.migrate())
+    await asyncio.wait({migration}, timeout=0.2)
+    maker.execute("COMMIT")
+    before, after = await migration
+    assert (before, after >= 1) == (0, True)
+    maker.close()
+    await store.close()
 
 
 # -- can't be written -------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ from rota.store.sqlite.turnstile import Turnstile
 
 T = TypeVar("T")
 MEMORY = ":memory:"
+# "rota" in ASCII, in the header of the file: tells our files from any other SQLite database.
+APPLICATION = 0x726F7461
 # A write waits this long for other processes' writes. Ours are short; whoever holds the lock longer is stopped or
 # broken.
 BUSY_MS = 5_000
@@ -56,6 +58,7 @@ class Database:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(self.path, flags=flags)
         connection.set_busy_timeout(BUSY_MS)  # for writers who don't queue up: other programs
+        _refuse_foreign(connection, self.path)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "full")
         connection.pragma("temp_store", "memory")
@@ -116,6 +119,13 @@ class Database:
             finally:
                 if self.connection.in_transaction:
                     self.connection.execute("COMMIT")
+
+
+def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
+    """Before anything is changed: is it ours, or empty?"""
+    application = int(connection.pragma("application_id"))
+    if application != APPLICATION and connection.execute("SELECT count(*) FROM sqlite_schema").get:
+        raise errors.StoreError(f"{path} is a SQLite database of another program; choose another file")
 
 
 def beside(path: str) -> Path:

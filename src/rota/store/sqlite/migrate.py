@@ -8,10 +8,7 @@ import apsw
 
 from rota import errors
 from rota.store import named
-from rota.store.sqlite.database import Database, translated
-
-# "rota" in ASCII: tells our files from any other SQLite database.
-APPLICATION = 0x726F7461
+from rota.store.sqlite.database import APPLICATION, Database, translated
 
 
 def known_version() -> int:
@@ -19,14 +16,8 @@ def known_version() -> int:
 
 
 def version(db: Database) -> int:
-    """The schema version of the file; raises if it is somebody else's."""
     with translated(db.path):
-        found = int(db.connection.pragma("user_version"))
-        application = int(db.connection.pragma("application_id"))
-        empty = not db.connection.execute("SELECT count(*) FROM sqlite_schema").get
-    if application != APPLICATION and not empty:
-        raise errors.StoreError(f"{db.path} is a SQLite database of another program; choose another file")
-    return found
+        return int(db.connection.pragma("user_version"))
 
 
 def check(db: Database) -> None:

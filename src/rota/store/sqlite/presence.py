@@ -17,11 +17,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import fcntl
+import itertools
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from rota.errors import StoreReadOnly
 from rota.store.base import Topic
 
 _LOCK = ".lock"
@@ -36,9 +38,12 @@ class Locks:
         self._held: dict[str, int] = {}
 
     def hold(self, incarnation: str) -> None:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(self._path(incarnation), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(self._path(incarnation), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StoreReadOnly(f"{self._folder} can't be written: {error.strerror}") from None
         self._held[incarnation] = descriptor
 
     def descriptors(self, incarnation: str) -> list[int]:
@@ -82,12 +87,13 @@ class Bell:
         self._folder = folder
         self._name = name
         self._open: dict[Path, int] = {}
+        self._numbers = itertools.count()
 
     def hear(self, topics: Iterable[Topic], wake: Callable[[], None]) -> Callable[[], None]:
         """Calls `wake` on the running loop at every ring for one of the topics; returns the call that ends it."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         loop = asyncio.get_running_loop()
-        path = self._folder / f"{self._name}-{len(self._open)}.{''.join(sorted(topics))}{_PIPE}"
+        path = self._folder / f"{self._name}-{next(self._numbers)}.{''.join(sorted(topics))}{_PIPE}"
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
         # Read-write: with a writer of our own there is never an end-of-file to spin on.

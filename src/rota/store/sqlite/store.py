@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rota.clock import Chance, Clock
@@ -74,7 +75,10 @@ class SqliteStore(base.Store):
     def listen(self, topics: frozenset[base.Topic], wake: Callable[[], None]) -> Callable[[], None]:
         entry = (topics, wake, asyncio.get_running_loop())
         self._listeners.append(entry)
-        end = self._bell.hear(topics, wake) if self._bell else None
+        end: Callable[[], None] | None = None
+        if self._bell:
+            with suppress(OSError):  # deaf to other processes, then; the poll remains
+                end = self._bell.hear(topics, wake)
 
         def stop() -> None:
             if entry in self._listeners:

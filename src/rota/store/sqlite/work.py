@@ -66,7 +66,7 @@ def _taken_singly(db: Database, seq: int) -> list[Claimed]:
 
 def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
     now = db.now()
-    rows = {key: rest for key, *rest in db.rows("start_states", refs=_refs(refs))}
+    rows = {key: rest for key, *rest in db.rows("start_states", refs=_refs(refs), now=now)}
     answers: list[Start] = []
     chosen: list[int] = []
     for index in range(len(refs)):
@@ -77,6 +77,8 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
             answers.append(Start(Verdict.ALREADY, started_at, cancel))
         elif cancel is not None:
             answers.append(Start(Verdict.STALE, None, cancel))
+        elif seq in chosen:
+            answers.append(Start(Verdict.ALREADY, now))
         else:
             chosen.append(seq)
             answers.append(Start(Verdict.APPLIED, now))
@@ -86,13 +88,18 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
 
 
 def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:
-    rows = {key: (seq, started_at) for key, seq, started_at, _ in db.rows("start_states", refs=_refs(refs))}
-    chosen = [seq for seq, started_at in rows.values() if started_at is None]
+    chosen: list[int] = []
+    verdicts = [Verdict.STALE] * len(refs)
+    for key, seq, unstarted, before in db.rows("hand_back_states", refs=_refs(refs)):
+        if unstarted and seq not in chosen:
+            chosen.append(seq)
+            verdicts[key] = Verdict.APPLIED
+        elif unstarted or before:
+            verdicts[key] = Verdict.ALREADY
     if chosen:
         db.run("hand_back_jobs", seqs=encode(chosen).decode(), now=db.now())
         db.topics |= {Topic.READY, Topic.NEWS}
-    unstarted = {key for key, (_, started_at) in rows.items() if started_at is None}
-    return [Verdict.APPLIED if index in unstarted else Verdict.STALE for index in range(len(refs))]
+    return verdicts
 
 
 def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) -> list[Verdict]:
@@ -142,19 +149,17 @@ def _row(
 
 
 def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:
-    live = dict(db.rows("open_attempts", refs=encode([(c.job_id, c.fence) for c in chunks]).decode()))
-    verdicts: list[Verdict] = []
-    rows: list[tuple[Any, ...]] = []
-    for index, chunk in enumerate(chunks):
-        if index in live:
-            rows.append((live[index], chunk.fence, chunk.number, chunk.at, chunk.stream, chunk.body))
-            verdicts.append(Verdict.APPLIED)
-        else:
-            kept = db.value("kept_chunk", id=chunk.job_id, fence=chunk.fence, number=chunk.number)
-            verdicts.append(Verdict.ALREADY if kept else Verdict.STALE)
-    if rows:
+    names = encode([(c.job_id, c.fence, c.number) for c in chunks]).decode()
+    live = dict(db.rows("open_attempts", refs=names))
+    kept = {key for (key,) in db.rows("kept_chunks", chunks=names)}
+    fresh = [index for index in live if index not in kept]
+    if fresh:
+        rows = [(live[i], (c := chunks[i]).fence, c.number, c.at, c.stream, c.body) for i in fresh]
         db.many("insert_output", rows)
         db.topics.add(Topic.NEWS)
+    verdicts = [Verdict.ALREADY if index in kept else Verdict.STALE for index in range(len(chunks))]
+    for index in fresh:
+        verdicts[index] = Verdict.APPLIED
     return verdicts
 
 

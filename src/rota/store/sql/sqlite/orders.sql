@@ -39,7 +39,8 @@ UPDATE jobs SET state = 'scheduled', run_at = :now, rank = :now + priority * :st
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('failed', 'cancelled')
 
 -- name: hurry_jobs
-UPDATE jobs SET run_at = :now, rank = :now + priority * :step
+-- What is due already keeps its place.
+UPDATE jobs SET run_at = min(run_at, :now), rank = min(run_at, :now) + priority * :step
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'scheduled'
 
 -- name: delete_output

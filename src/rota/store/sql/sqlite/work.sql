@@ -23,7 +23,7 @@ FROM (SELECT j.*, tries + (started_at IS NULL) AS number, p.spec, p.args, p.retr
 UPDATE jobs SET state = 'failed', finished_at = :now, node = NULL, cancel = NULL, reason = :reason WHERE seq = :seq
 
 -- name: start_states
-SELECT wanted.key, j.seq, j.started_at, j.cancel
+SELECT wanted.key, j.seq, j.started_at, iif(j.expires_at <= :now, coalesce(j.cancel, 'expired'), j.cancel)
 FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
 WHERE j.state = 'running'
@@ -31,7 +31,15 @@ WHERE j.state = 'running'
 -- name: start_jobs
 UPDATE jobs SET started_at = :now, tries = tries + 1, expires_at = NULL WHERE seq IN (SELECT value FROM json_each(:seqs))
 
+-- name: hand_back_states
+-- Which of these attempts run, started or not; and which were handed back before: not running, and no attempt recorded.
+SELECT wanted.key, j.seq, j.state = 'running' AND j.started_at IS NULL, j.state <> 'running' AND a.job IS NULL
+FROM json_each(:refs) wanted
+JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
+LEFT JOIN attempts a ON a.job = j.seq AND a.fence = j.fence
+
 -- name: hand_back_jobs
+-- A job that was cancelled meanwhile ends here; one that expired goes back, and the promoter ends it.
 UPDATE jobs SET state = iif(cancel IS NULL, 'ready', 'cancelled'), finished_at = iif(cancel IS NULL, NULL, :now),
                 node = NULL, reason = cancel, cancel = NULL
 WHERE seq IN (SELECT value FROM json_each(:seqs))
@@ -76,8 +84,12 @@ FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
 WHERE j.state = 'running'
 
--- name: kept_chunk
-SELECT 1 FROM output o JOIN jobs j ON j.seq = o.job WHERE j.id = :id AND o.fence = :fence AND o.number = :number
+-- name: kept_chunks
+-- Which of these chunks (job, fence, number) are there already.
+SELECT wanted.key
+FROM json_each(:chunks) wanted
+JOIN jobs j ON j.id = wanted.value ->> 0
+JOIN output o ON o.job = j.seq AND o.fence = wanted.value ->> 1 AND o.number = wanted.value ->> 2
 
 -- name: insert_output
 INSERT OR IGNORE INTO output (job, fence, number, at, stream, body) VALUES (?, ?, ?, ?, ?, ?)
