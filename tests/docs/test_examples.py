@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rota.cli.parser import build
+from rota.cli.main import parse
 from rota.testing import harness
 from tests.node.running import LONG, running
 
@@ -20,7 +21,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    return [text for kind, text in found if kind == language]
 
 
 async def test_the_python_of_the_readme_runs(
@@ -53,11 +55,11 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_commands_of_the_readme_are_understood() -> None:
-    lines = [line.split("#")[0].split() for block in blocks("README.md", "") for line in block.splitlines()]
-    commands = [line for line in lines if line and line[0] == "rota"]
+    lines = [shlex.split(line, comments=True) for block in blocks("README.md", "") for line in block.splitlines()]
+    commands = [words[1:] for words in lines if words[:1] == ["rota"]]
     assert len(commands) >= 10
-    for _, *words in commands:
-        build().parse_args([word.strip("'") for word in words if not word.startswith(("{", "'{")) and word != "7}'"])
+    for words in commands:
+        assert parse(words).module
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -36,7 +36,7 @@ class Wire:
         self._free_at = 0.0
         self.down_until = 0.0
         self.healed = False
-        self._trap: tuple[str, str, Callable[[], None]] = ("", "", lambda: None)
+        self._traps: dict[tuple[str, str], Callable[[], None]] = {}
 
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._store, verb) if verb in LOCAL else partial(self._call, verb)
@@ -53,11 +53,10 @@ class Wire:
 
     def set_trap(self, verb: str, moment: str, act: Callable[[], None]) -> None:
         """The next time such a call is "sent" or "applied" (and not yet answered), `act` is called, once."""
-        self._trap = (verb, moment, act)
+        self._traps[verb, moment] = act
 
     def _pass(self, verb: str, moment: str) -> None:
-        if self._trap[:2] == (verb, moment):
-            act, self._trap = self._trap[2], ("", "", lambda: None)
+        if act := self._traps.pop((verb, moment), None):
             act()
 
     async def _call(self, verb: str, *args: Any) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 from rota.clock import Chance
 from rota.model.job import NO_RETRY
-from rota.model.lifecycle import TERMINAL
 from rota.store.base import TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.work.catalogue import Catalogue, TaskDef
@@ -112,9 +111,9 @@ class World:
             machine.heal()
 
     async def _settle(self) -> None:
+        live = "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL)"
         for _ in range(SETTLING):
-            rows, _ = self._contents()
-            if all(row["state"] in TERMINAL for row in rows.values()):
+            if not self.store._write_side().connection.execute(live).get:
                 return
             await asyncio.sleep(1)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,25 +47,34 @@ class Database:
         self.path, self.clock, self.ageing_step = path, clock, ageing_step
         self.topics: set[Topic] = set()  # what the current transaction wants announced once it is committed
         self._queries = queries()
-        with translated(path):
-            self.connection = self._connect(writable)
         self._turnstile: Turnstile | None = None
-        if writable and path != MEMORY:
-            self._turnstile = Turnstile(beside(path), BUSY_MS / 1000)
+        with translated(path):
+            self.connection = self._connect()
+            if writable:
+                self._prepare_to_write()
+            else:
+                self.connection.pragma("query_only", True)
 
-    def _connect(self, writable: bool) -> apsw.Connection:
+    def _connect(self) -> apsw.Connection:
         _create_private(self.path)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(self.path, flags=flags)
         connection.set_busy_timeout(BUSY_MS)  # for writers who don't queue up: other programs
         _refuse_foreign(connection, self.path)
-        connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "full")
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -32_000)
-        if not writable:
-            connection.pragma("query_only", True)
         return connection
+
+    def _prepare_to_write(self) -> None:
+        if self.path != MEMORY:
+            self._turnstile = Turnstile(beside(self.path), BUSY_MS / 1000)
+        # In turn: SQLite does not wait for another process that is just doing the same to a new file.
+        with self._turn():
+            self.connection.pragma("journal_mode", "wal")
+
+    def _turn(self) -> AbstractContextManager[None]:
+        return self._turnstile.turn() if self._turnstile else nullcontext()
 
     def close(self) -> None:
         self.connection.close()
@@ -76,7 +85,21 @@ class Database:
         return self.clock.now()
 
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        return self.connection.execute(self._queries[name], values).fetchall()
+        try:
+            return self.connection.execute(self._queries[name], values).fetchall()
+        except UnicodeDecodeError:
+            return self._rows_with_care(self._queries[name], values)
+
+    def _rows_with_care(self, query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """The same rows when one of them holds a text that is no UTF-8: texts come as hexadecimal, and what can't be
+        decoded is shown as such. One bad row must not hide the others."""
+        columns = [f"c{index}" for index in range(len(self.connection.execute(query, values).get_description()))]
+        picked = ", ".join(f"iif(typeof({column}) = 'text', hex({column}), {column})" for column in columns)
+        careful = f"WITH q({', '.join(columns)}) AS ({query}\n) SELECT {picked} FROM q"  # noqa: S608
+        return [
+            tuple(bytes.fromhex(v).decode("utf-8", "replace") if isinstance(v, str) else v for v in row)
+            for row in self.connection.execute(careful, values)
+        ]
 
     def value(self, name: str, /, **values: Any) -> Any:
         """The first column of the first row, or None."""
@@ -96,10 +119,15 @@ class Database:
         text = encode(data or {}).decode()
         self.run("append_event", at=self.now(), kind=kind, owner=owner, subject=subject, data=text)
 
+    def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        """Appends one event per job to the outbox, in this transaction."""
+        rows = [(job_id, encode(data).decode()) for job_id, data in jobs]
+        self.run("append_job_events", at=self.now(), kind=kind, jobs=encode(rows).decode())
+
     def write(self, work: Callable[[Database], T]) -> T:
         """One transaction. IMMEDIATE: a read lock that turns into a write lock could fail half-way."""
         self.topics = set()
-        with self._turnstile.turn() if self._turnstile else nullcontext(), translated(self.path):
+        with self._turn(), translated(self.path):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 answer = work(self)

@@ -127,8 +127,7 @@ def replay(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
     chosen = _in_states(db, who, ids, sources(Event.REPLAY))
     if chosen:
         db.run("replay_jobs", ids=encode(list(chosen)).decode(), now=now, step=db.ageing_step)
-        for job, owner in chosen.items():
-            db.emit("job.replayed", owner, job, {"by": who.user})
+        db.emit_for_jobs("job.replayed", [(job, {"by": who.user}) for job in chosen])
         db.topics.add(Topic.DUE)
     return [job in chosen for job in ids]
 
@@ -144,9 +143,8 @@ def hurry(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
 def purge(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
     chosen = _in_states(db, who, ids, TERMINAL)
     if chosen:
+        db.emit_for_jobs("job.purged", [(job, {"by": who.user}) for job in chosen])
         delete(db, [seq for (seq,) in db.rows("seqs_of_ended", ids=encode(list(chosen)).decode())])
-        for job, owner in chosen.items():
-            db.emit("job.purged", owner, job, {"by": who.user})
     return [job in chosen for job in ids]
 
 
@@ -158,10 +156,9 @@ def delete(db: Database, seqs: Sequence[int]) -> None:
 
 def _states(db: Database, who: Principal, ids: Sequence[str]) -> dict[str, State]:
     rows = db.rows("states_of", ids=encode(ids).decode(), sees=who.sees)
-    return {job: State(state) for job, state, _ in rows}
+    return {job: State(state) for job, state in rows}
 
 
-def _in_states(db: Database, who: Principal, ids: Sequence[str], states: frozenset[State]) -> dict[str, str]:
-    """The jobs among `ids` that stand in one of the states, with their owners."""
-    rows = db.rows("states_of", ids=encode(ids).decode(), sees=who.sees)
-    return {job: owner for job, state, owner in rows if State(state) in states}
+def _in_states(db: Database, who: Principal, ids: Sequence[str], states: frozenset[State]) -> set[str]:
+    """The jobs among `ids` that stand in one of the states."""
+    return {job for job, state in _states(db, who, ids).items() if state in states}

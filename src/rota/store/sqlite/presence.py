@@ -55,6 +55,12 @@ class Locks:
             os.close(descriptor)
             self._path(incarnation).unlink(missing_ok=True)
 
+    def close(self) -> None:
+        """Lets go of all; to others the nodes of this process are gone from now on."""
+        for descriptor in self._held.values():
+            os.close(descriptor)
+        self._held.clear()
+
     def gone(self, incarnation: str) -> bool:
         """True only if the process has certainly ended; a missing file says nothing."""
         if incarnation in self._held:
@@ -86,7 +92,7 @@ class Bell:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._open: dict[Path, int] = {}
+        self._open: dict[Path, Callable[[], None]] = {}
         self._numbers = itertools.count()
 
     def hear(self, topics: Iterable[Topic], wake: Callable[[], None]) -> Callable[[], None]:
@@ -94,11 +100,12 @@ class Bell:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         loop = asyncio.get_running_loop()
         path = self._folder / f"{self._name}-{next(self._numbers)}.{''.join(sorted(topics))}{_PIPE}"
-        with suppress(FileExistsError):
-            os.mkfifo(path, 0o600)
+        # It gets its name when it has a reader: a pipe without one is taken for a dead process's and removed.
+        unnamed = path.with_suffix(".new")
+        os.mkfifo(unnamed, 0o600)
         # Read-write: with a writer of our own there is never an end-of-file to spin on.
-        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._open[path] = descriptor
+        descriptor = os.open(unnamed, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        unnamed.rename(path)
 
         def rung() -> None:
             with suppress(BlockingIOError):
@@ -108,13 +115,18 @@ class Bell:
         loop.add_reader(descriptor, rung)
 
         def end() -> None:
-            if self._open.pop(path, None) is not None:
+            if self._open.pop(path, None):
                 path.unlink(missing_ok=True)
                 if not loop.is_closed():
                     loop.remove_reader(descriptor)
                 os.close(descriptor)
 
+        self._open[path] = end
         return end
+
+    def close(self) -> None:
+        for end in list(self._open.values()):
+            end()
 
     def ring(self, topics: Iterable[Topic]) -> None:
         """Wakes the listeners of other processes. Never waits, never fails: a lost ring costs one poll interval."""

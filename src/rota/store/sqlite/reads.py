@@ -44,8 +44,10 @@ def _search(who: Principal, query: JobFilter) -> tuple[str, dict[str, Any]]:
     if query.ids is not None:
         where("id IN (SELECT value FROM json_each(:ids))", ids=encode(query.ids).decode())
     if query.states is not None:
-        # Literals from the table of states, not parameters: partial indexes only match literals.
-        where(f"state IN ({', '.join(repr(State(state).value) for state in query.states)})")
+        # Literals from the table of states, not parameters: partial indexes only match literals, and `=` where they
+        # say so.
+        names = [repr(State(state).value) for state in query.states]
+        where(f"state = {names[0]}" if len(names) == 1 else f"state IN ({', '.join(names)})")
     if query.queue is not None:
         where("queue = :queue", queue=query.queue)
     if query.task is not None:

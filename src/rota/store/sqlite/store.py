@@ -59,6 +59,10 @@ class SqliteStore(base.Store):
         await self._run(True, lambda: migrate.check(self._write_side()))
 
     async def close(self) -> None:
+        self._listeners.clear()
+        for presence in (self._bell, self.locks):
+            if presence:
+                presence.close()
         for writes, side in ((True, self._writer), (False, self._reader)):
             if side is not None:
                 await self._run(writes, side.close)

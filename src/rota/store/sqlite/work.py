@@ -16,7 +16,7 @@ from rota.store.sqlite.database import Database, encode
 _claimed = msgspec.json.Decoder(list[Claimed])
 # These would have the job run again; a job that was asked to stop ends instead.
 _COMES_BACK = {Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF, Event.HAND_BACK}
-_NOTHING: Sequence[Any] = (None, False, None, None, None)
+_NOTHING: Sequence[Any] = (None, False, None, None)
 _KEEPS_TIME = {Event.INTERRUPT, Event.HAND_BACK, Event.RECOVER}
 
 
@@ -61,6 +61,8 @@ def _taken_singly(db: Database, seq: int) -> list[Claimed]:
         return _claimed.decode(db.value("taken", seqs=encode([seq]).decode()))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         db.run("set_aside", seq=seq, now=db.now(), reason=f"broken row: {error}")
+        db.run("append_set_aside", at=db.now(), seq=seq)
+        db.topics.add(Topic.NEWS)
         return []
 
 
@@ -110,9 +112,9 @@ def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) ->
     rows: list[tuple[Any, ...]] = []
     done: dict[int, Ending] = {}  # a batch may name the same attempt twice
     for index, settlement in enumerate(settlements):
-        seq, running, cancel, owner, outcome = found.get(index, _NOTHING)
+        seq, running, cancel, outcome = found.get(index, _NOTHING)
         if running and seq not in done:
-            rows.append(_row(db, seq, owner, settlement, cancel, crashes))
+            rows.append(_row(db, seq, settlement, cancel, crashes))
             verdicts.append(Verdict.APPLIED)
             done[seq] = settlement.ending
         else:
@@ -126,16 +128,14 @@ def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) ->
     return verdicts
 
 
-def _row(
-    db: Database, seq: int, owner: str, settlement: Settlement, cancel: str | None, crashes: int
-) -> tuple[Any, ...]:
+def _row(db: Database, seq: int, settlement: Settlement, cancel: str | None, crashes: int) -> tuple[Any, ...]:
     """One line for `record_attempts` and `move_jobs`."""
     event, reason = settlement.event, settlement.reason
     if cancel is not None and event in _COMES_BACK:
         event, reason = Event.CANCEL, cancel
     state = step(State.RUNNING, event)
     if state is State.FAILED:
-        db.emit("job.failed", owner, settlement.job_id, {"reason": reason, "fence": settlement.fence})
+        db.emit_for_jobs("job.failed", [(settlement.job_id, {"reason": reason, "fence": settlement.fence})])
     elif state is State.SCHEDULED:
         db.topics.add(Topic.DUE)
     elif state is State.READY:

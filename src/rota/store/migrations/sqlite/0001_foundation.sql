@@ -17,12 +17,12 @@ CREATE TABLE jobs (
     started_at    INTEGER,                      -- of the latest attempt; NULL while claimed ahead
     finished_at   INTEGER CHECK ((finished_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled',
                                                                         'skipped', 'dropped'))),
-    fence         INTEGER NOT NULL DEFAULT 0,   -- rises at every claim, never resets
-    tries         INTEGER NOT NULL DEFAULT 0,   -- attempts started so far
-    failures      INTEGER NOT NULL DEFAULT 0,
-    crashes       INTEGER NOT NULL DEFAULT 0,
-    interruptions INTEGER NOT NULL DEFAULT 0,
-    replays       INTEGER NOT NULL DEFAULT 0,
+    fence         INTEGER NOT NULL DEFAULT 0 CHECK (fence BETWEEN 0 AND 1 << 50),   -- rises at every claim, never resets
+    tries         INTEGER NOT NULL DEFAULT 0 CHECK (tries BETWEEN 0 AND 1 << 50),   -- attempts started so far
+    failures      INTEGER NOT NULL DEFAULT 0 CHECK (failures BETWEEN 0 AND 1 << 50),
+    crashes       INTEGER NOT NULL DEFAULT 0 CHECK (crashes BETWEEN 0 AND 1 << 50),
+    interruptions INTEGER NOT NULL DEFAULT 0 CHECK (interruptions BETWEEN 0 AND 1 << 50),
+    replays       INTEGER NOT NULL DEFAULT 0 CHECK (replays BETWEEN 0 AND 1 << 50),
     node          TEXT CHECK ((node IS NOT NULL) = (state = 'running')),   -- the incarnation that holds it
     cancel        TEXT,                         -- running, and asked to stop, for this reason
     reason        TEXT                          -- why it is where it is

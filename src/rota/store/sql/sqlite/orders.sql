@@ -2,7 +2,7 @@
 -- Which of these keys were used before. A key counts until it is pruned, and never less long than promised.
 SELECT k.key, k.content, k.job_id
 FROM json_each(:keys) wanted
-JOIN keys k ON k.owner = :owner AND k.key = wanted.value
+CROSS JOIN keys k ON k.owner = :owner AND k.key = wanted.value   -- CROSS: a few look-ups, never a scan of all keys
 
 -- name: next_seq
 SELECT coalesce(max(seq), 0) + 1 FROM jobs
@@ -19,7 +19,7 @@ INSERT INTO keys (owner, key, content, job_id, expires_at) VALUES (?, ?, ?, ?, ?
 
 -- name: states_of
 -- Where these jobs stand, for those that the principal may see.
-SELECT j.id, j.state, j.owner
+SELECT j.id, j.state
 FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
 WHERE :sees IS NULL OR j.owner = :sees
 

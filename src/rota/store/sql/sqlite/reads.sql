@@ -33,6 +33,12 @@ SELECT info FROM tasks ORDER BY name
 -- name: append_event
 INSERT INTO outbox (at, kind, owner, subject, data) VALUES (:at, :kind, :owner, :subject, :data)
 
+-- name: append_job_events
+-- One event per job, with its owner.
+INSERT INTO outbox (at, kind, owner, subject, data)
+SELECT :at, :kind, j.owner, j.id, coalesce(wanted.value ->> 1, '{}')
+FROM json_each(:jobs) wanted JOIN jobs j ON j.id = wanted.value ->> 0
+
 -- name: event_rows
 SELECT seq, at, kind, owner, subject, data FROM outbox
 WHERE seq > :after AND (:sees IS NULL OR owner = :sees) ORDER BY seq LIMIT :limit

@@ -22,6 +22,10 @@ FROM (SELECT j.*, tries + (started_at IS NULL) AS number, p.spec, p.args, p.retr
 -- name: set_aside
 UPDATE jobs SET state = 'failed', finished_at = :now, node = NULL, cancel = NULL, reason = :reason WHERE seq = :seq
 
+-- name: append_set_aside
+INSERT INTO outbox (at, kind, owner, subject, data)
+SELECT :at, 'job.failed', owner, id, json_object('reason', reason, 'fence', fence) FROM jobs WHERE seq = :seq
+
 -- name: start_states
 SELECT wanted.key, j.seq, j.started_at, iif(j.expires_at <= :now, coalesce(j.cancel, 'expired'), j.cancel)
 FROM json_each(:refs) wanted
@@ -46,7 +50,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: standing
 -- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
-SELECT wanted.key, j.seq, j.state = 'running' AND j.fence = wanted.value ->> 1, j.cancel, j.owner, a.outcome
+SELECT wanted.key, j.seq, j.state = 'running' AND j.fence = wanted.value ->> 1, j.cancel, a.outcome
 FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0
 LEFT JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
