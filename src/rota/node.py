@@ -17,7 +17,7 @@ from rota.config import Settings
 from rota.control.janitor import Janitor
 from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
-from rota.errors import StoreError
+from rota.errors import RotaError, StoreError
 from rota.lease import BEAT, WARNING, Lease
 from rota.logs.shipper import Shipper
 from rota.model.job import Kind, Verdict
@@ -36,6 +36,11 @@ from rota.work.worker import Worker
 REJOIN_PAUSE = 1.0
 # After the graces, the last writes get this long.
 LAST_WRITES = 5.0
+MOST_PAST = 20
+
+
+class StuckNode(RotaError):
+    """The lease is lost and something still runs: this process must end, and it must not tidy up before it does."""
 
 
 class Node:
@@ -57,13 +62,16 @@ class Node:
         self.id = settings.node or f"node-{chance.token()}"
         self.started = asyncio.Event()
         self._stops = 0
+        self._past: list[str] = []  # incarnations of this node that may not have left properly
         self._session: Session | None = None
 
     async def run(self) -> None:
         while not self._stops:
             try:
                 await self._live()
-            except StoreError as error:
+            except StuckNode:
+                raise
+            except RotaError as error:
                 if not self.started.is_set():
                     raise
                 self.bus.emit(events.ServiceFailed("joining", str(error)))
@@ -72,7 +80,8 @@ class Node:
 
     async def _live(self) -> None:
         session = Session(self, self.chance.token())
-        await session.join()
+        past, self._past = self._past, [*self._past[-MOST_PAST:], session.incarnation]
+        await session.join(past)
         self._session = session
         if not self.started.is_set():
             shown = self.settings.queues if session.worker else {}
@@ -100,7 +109,7 @@ class Session:
     """One incarnation of a node."""
 
     def __init__(self, node: Node, incarnation: str) -> None:
-        self._node, self._incarnation = node, incarnation
+        self._node, self.incarnation = node, incarnation
         self._lease = Lease(node.clock, node.settings.lease / SECOND)
         self._stop_asked, self._hurried, self._killed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._lost: str | None = None
@@ -110,20 +119,20 @@ class Session:
         self._unlisten: list[Callable[[], None]] = []
 
     # -- beginning ---------------------------------------------------------------------------------------------------
-    async def join(self) -> None:
+    async def join(self, replaces: Sequence[str]) -> None:
         node, settings = self._node, self._node.settings
         is_worker = "worker" in settings.roles
         queues = settings.queues if is_worker else {}
-        value = NodeValue(node.id, self._incarnation, settings.roles, queues, __version__, settings.lease)
-        await node.store.register(SYSTEM, value, node.tasks)
+        value = NodeValue(node.id, self.incarnation, settings.roles, queues, __version__, settings.lease)
+        await node.store.register(SYSTEM, value, node.tasks, replaces)
         try:
             if is_worker:
-                self._crew = node.make_crew(node.store.guards(self._incarnation))
+                self._crew = node.make_crew(node.store.guards(self.incarnation))
                 await self._crew.start()
                 self._crew.extend(self._lease.deadline)
                 self.worker = self._make_worker(self._crew)
         except BaseException:
-            await node.store.leave(SYSTEM, self._incarnation)
+            await node.store.leave(SYSTEM, self.incarnation)
             raise
 
     def _make_worker(self, crew: Crew) -> Worker:
@@ -133,20 +142,20 @@ class Session:
         pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance)
         kinds = [Kind(kind) for kind in crew.executors]
         return Worker(
-            node.store, node.clock, self._incarnation, settings.queues, kinds, settings.prefetch, pipeline, shipper
+            node.store, node.clock, self.incarnation, settings.queues, kinds, settings.prefetch, pipeline, shipper
         )
 
     def _start_services(self) -> None:
         node, settings = self._node, self._node.settings
         self._heartbeat = Heartbeat(
-            node.store, node.clock, self._incarnation, self._lease, self.worker, self._extend, self._lose
+            node.store, node.clock, self.incarnation, self._lease, self.worker, self._extend, self._lose
         )
         self._serve(self._heartbeat, Topic.CANCEL, longest_back_off=BEAT)
         self._serve(LeaseGuard(self._lease, self._lose))
         if "control" in settings.roles:
             rule = CrashRule(limit=settings.crash_limit)
             self._serve(Promoter(node.store), Topic.DUE)
-            self._serve(Reaper(node.store, node.clock, node.bus, self._incarnation, self._lease.healthy_since, rule))
+            self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
             self._serve(Janitor(node.store, retention))
         if self.worker:
@@ -165,14 +174,12 @@ class Session:
     # -- middle ------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
         self._start_services()
-        try:
-            await self._stop_asked.wait()
-            if self._lost is None:
-                await self._end_in_order()
-            if self._lost is not None:
-                await self._end_in_haste()
-        finally:
-            await self._shut_down()
+        await self._stop_asked.wait()
+        if self._lost is None:
+            await self._end_in_order()
+        if self._lost is not None:
+            await self._end_in_haste()
+        await self._shut_down()
 
     def _extend(self, deadline: float) -> None:
         if self._crew and self._lost is None:
@@ -211,8 +218,11 @@ class Session:
             self._crew.extend(min(self._lease.deadline, self._node.clock.monotonic() + WARNING))
             self.worker.stop_all(Stop.LOST)
             self.worker.drop_ahead()
-            if not await self.worker.finished(self._lease.length):
-                return
+            finished = await self.worker.finished(self._lease.length)
+            if self.worker.stuck or not finished:
+                # The keeper is about to end this process. Until then nothing may be handed back.
+                await asyncio.sleep(self._lease.length)
+                raise StuckNode(f"node {self._node.id} lost its lease and could not stop its work")
         if self._crew:
             self._crew.extend(None)
 
@@ -229,7 +239,7 @@ class Session:
         for _, task in self._loops:
             task.cancel()
         try:
-            await self._node.store.leave(SYSTEM, self._incarnation)
+            await self._node.store.leave(SYSTEM, self.incarnation)
         except StoreError as error:
             self._failed("leaving", error)
 

@@ -359,12 +359,13 @@ async def test_there_is_nothing_to_rescue_as_long_as_nobody_writes_by_hand(world
         assert await world.store.rescue(SYSTEM, RULE) == []
 
 
-async def test_running_jobs_that_no_living_node_holds_are_rescued(world: World) -> None:
+@pytest.mark.parametrize("how", ["lost", "dead"])
+async def test_running_jobs_that_no_living_node_holds_are_rescued(world: World, how: str) -> None:
     lost, healthy = await world.node(), await world.node()
     await world.several(3)
     (started, ahead), (other,) = await lost.claim(2, start=1), await healthy.claim()
     before = await world.info(other.job_id)
-    world.backend.lose_node(lost.incarnation)
+    (world.backend.lose_node if how == "lost" else world.backend.bury_node)(lost.incarnation)
     assert sorted(await world.store.rescue(SYSTEM, RULE)) == sorted([started.job_id, ahead.job_id])
     info = await world.info(started.job_id)
     assert (info.state, info.crashes, [a.outcome for a in info.attempts]) == (State.READY, 1, [Ending.CRASHED])

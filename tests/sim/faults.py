@@ -38,7 +38,9 @@ class Faults:
     def _pause(self, machine: Machine) -> None:
         lease, rng = self._world.plan.lease, self._rng
         whole, past_lease = rng.random() < self._world.plan.whole_rate, rng.random() < 0.6
-        seconds = lease + rng.uniform(0, 5) if past_lease else rng.choice([0.5, lease]) * rng.random()
+        seconds = (
+            lease + rng.choice([1, 2, 6]) * rng.random() if past_lease else rng.choice([0.5, lease]) * rng.random()
+        )
         # The worst moment to fall asleep: the work is done, and the news of it has not yet left.
         aim = ("finish", "sent") if whole and past_lease and rng.random() < 0.6 else self._aim()
         self._strike(machine, "pause", lambda: machine.pause(seconds, whole), aim)

@@ -33,7 +33,7 @@ class Script:
 
 
 def write_script(rng: Random, kind: str, may_hang: bool, rude_rate: float) -> Script:
-    pauses = [rng.expovariate(1.0) * rng.choice([0.01, 1, 3, 6]) for _ in range(rng.randint(1, 3))]
+    pauses = [rng.expovariate(1.0) * rng.choice([0.1, 3, 6]) for _ in range(rng.randint(1, 3))]
     if may_hang and rng.random() < 0.15:
         pauses.append(FOREVER)
     obeys = None if rng.random() < rude_rate else rng.choice([0.0, rng.uniform(0, 1), rng.uniform(0, 4)])

@@ -90,7 +90,7 @@ class Machine:
 
     def ended(self) -> None:
         if not self.down:
-            self.world.later(self.world.rng.uniform(0.1, 1 if self.world.healed else 8), self.boot)
+            self.world.later(self.world.rng.uniform(0.1, 1 if self.world.healed else 5), self.boot)
 
     # -- faults ------------------------------------------------------------------------------------------------------
     @property

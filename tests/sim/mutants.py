@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 from rota.model.node import NodeInfo, Watch
 from rota.store.sqlite.database import Database, queries
+from tests.sim.plan import Plan
 
 # Changes of a query: mutant -> (query, what stands there, what stands there instead).
 _EDITS: dict[str, list[tuple[str, str, str]]] = {
@@ -30,6 +33,16 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
 LEASE_IGNORED = "lease-ignored"  # the reaper takes living nodes for dead
 KEEPER_OFF = "keeper-off"  # nobody kills what has outlived its lease: see SimCrew
 NAMES = (*_EDITS, LEASE_IGNORED, KEEPER_OFF)
+# A safeguard is missed only under the fault it is for: with these changes of the plan that fault comes often.
+_STRESS: dict[str, dict[str, Any]] = {
+    "finish-unfenced": {"fragile": 1, "whole_rate": 1.0},
+    "start-cancelled": {"prefetch": 3, "visits": 80},
+    "keeper-off": {"fragile": 1, "whole_rate": 0.0},
+}
+
+
+def stress(plan: Plan, mutant: str | None) -> Plan:
+    return replace(plan, **_STRESS.get(mutant or "", {}))
 
 
 def spoil(db: Database, broken: Collection[str]) -> None:

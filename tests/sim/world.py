@@ -79,7 +79,7 @@ class World:
         report = Report(
             seed=self.plan.seed,
             violations=violations,
-            notes=self.witness.notes,
+            notes=list(self.witness.notes),
             digest=self.witness.digest(),
             seconds=self.loop.time(),
             jobs=len(rows),
@@ -152,4 +152,4 @@ def _catalogue(stage: Stage) -> Catalogue:
 def run(plan: Plan, mutant: str | None = None) -> Report:
     broken = frozenset({mutant} if mutant else ())
     with mutants.patched(broken):
-        return World(plan, broken).run()
+        return World(mutants.stress(plan, mutant), broken).run()

@@ -40,7 +40,11 @@ class Backend(ABC):
 
     @abstractmethod
     def lose_node(self, incarnation: str) -> None:
-        """Forgets a node together with nothing else, as someone who deletes rows by hand might."""
+        """Forgets a node and leaves its jobs as they are, as someone who deletes rows by hand might."""
+
+    @abstractmethod
+    def bury_node(self, incarnation: str) -> None:
+        """Declares a node dead and leaves its jobs as they are."""
 
 
 def backends() -> dict[str, type[Backend]]:

@@ -49,7 +49,8 @@ class News(msgspec.Struct, frozen=True):
     """What a node learns when it renews."""
 
     known: bool  # False: this incarnation was declared dead; all its work belongs to others
-    cancels: tuple[tuple[Ref, str], ...] = ()  # its attempts that should stop, and why
+    holds: tuple[Ref, ...] = ()  # all attempts that it holds, as the store sees it
+    cancels: tuple[tuple[Ref, str], ...] = ()  # those of them that should stop, and why
 
 
 class Watch:

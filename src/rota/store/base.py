@@ -222,8 +222,12 @@ class Store(ABC):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     @abstractmethod
-    async def register(self, who: Principal, node: Node, tasks: Sequence[TaskInfo]) -> None:
-        """Adds an incarnation, and the tasks it offers. Refuses an id that a living node uses."""
+    async def register(
+        self, who: Principal, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
+    ) -> None:
+        """Adds an incarnation, and the tasks it offers. Refuses an id that a living node uses, except by one of the
+        incarnations that it `replaces`: those are of the same process, have stopped all work, and leave by this call
+        (they may have been unable to leave by themselves)."""
 
     @abstractmethod
     async def renew(self, who: Principal, incarnation: str, stopping: bool = False) -> News:

@@ -45,6 +45,7 @@ class Heartbeat:
         if self._worker is not None:
             for ref, why in news.cancels:
                 self._worker.stop_attempt(ref, Stop.CANCEL, why)
+            await self._worker.reconcile(news.holds)
         return BEAT
 
 

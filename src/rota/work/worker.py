@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 
 from rota.clock import Clock
 from rota.logs.shipper import Shipper
-from rota.model.job import Claimed, Kind, Ref, Verdict
+from rota.model.job import NO_RETRY, Claimed, Kind, Ref, Verdict
+from rota.model.outcome import Interrupted, settle
 from rota.model.principal import SYSTEM
 from rota.store.base import Store
 from rota.work.attempt import Attempt, Pipeline, Stop
@@ -27,6 +28,8 @@ LONGEST_SLEEP = 60.0
 LARGEST_CLAIM = 500
 # How long a job may wait in the local queue while other nodes might have a slot for it.
 LONGEST_HOLD = 2.0
+# How long an attempt may be here in the store's eyes only.
+LOST_AFTER = 3.0
 
 
 class Worker:
@@ -50,18 +53,40 @@ class Worker:
         self._ahead: dict[str, deque[tuple[float, Claimed]]] = {queue: deque() for queue in queues}
         self._attempts: dict[Ref, Attempt] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stuck: list[asyncio.Task[None]] = []
+        self._stuck: set[asyncio.Task[None]] = set()  # waiting for work that did not stop
+        self._unknown: dict[Ref, float] = {}  # attempts the store says are here, and since when that is strange
+        self._asking = asyncio.Lock()  # held while an answer of the store is on its way that may bring attempts
         self._accepting = True
+        self._dropped = False
         # Queues that may have more: the last claim brought all that was asked for, or there was no slot to ask for.
         self._more = dict.fromkeys(queues, True)
         self.wake: Callable[[], None] = lambda: None
 
+    # -- what the store believes -------------------------------------------------------------------------------------
+    async def reconcile(self, holds: Sequence[Ref]) -> None:
+        """Gives back what the store believes to be here and isn't: the answer to a claim got lost on its way.
+
+        Nobody else would ever move such a job on: its node lives. The store may be ahead of us for a moment, so an
+        attempt must stay unknown for a while, and no answer may be outstanding.
+        """
+        now = self._clock.monotonic()
+        known = self._attempts.keys() | {one.ref for waiting in self._ahead.values() for _, one in waiting}
+        self._unknown = {ref: self._unknown.get(ref, now) for ref in holds if ref not in known}
+        if not self._accepting or self._asking.locked():
+            return
+        lost = [ref for ref, since in self._unknown.items() if now - since > LOST_AFTER]
+        if lost:
+            outcome = Interrupted("its node never heard of it")
+            settlements = [settle(ref.job_id, ref.fence, NO_RETRY, 0, outcome, 0.0) for ref in lost]
+            await self._store.finish(SYSTEM, settlements)
+
     # -- claiming ----------------------------------------------------------------------------------------------------
     async def tick(self) -> float:
-        if self._accepting:
-            await self._start_ahead()
-            await self._hand_back(older_than=LONGEST_HOLD)
-            await self._claim()
+        async with self._asking:
+            if self._accepting:
+                await self._start_ahead()
+                await self._hand_back(older_than=LONGEST_HOLD)
+                await self._claim()
         return LONGEST_HOLD if any(self._ahead.values()) else LONGEST_SLEEP
 
     async def _claim(self) -> None:
@@ -74,24 +99,16 @@ class Worker:
         got = Counter(one.queue for one in claimed)
         for queue, wanted in wants.items():
             self._more[queue] = got[queue] >= wanted
+        if self._dropped:
+            return  # too late: the lease was lost while the answer was on its way, and these are not ours
         now = self._clock.monotonic()
         for one in claimed:
             if one.started_at is None:
                 self._ahead[one.queue].append((now, one))
-            elif self._accepting:
+            else:
                 self._launch(one)
-        if not self._accepting:
-            await self._return_late_claim(claimed)
         if any(self._more[queue] and free > 0 for queue, free in self._free.items()):
             self.wake()
-
-    async def _return_late_claim(self, claimed: Sequence[Claimed]) -> None:
-        """The node was told to stop while the claim was under way. What it started is run: it is in the store as
-        started."""
-        for one in claimed:
-            if one.started_at is not None:
-                self._launch(one)
-        await self._hand_back(older_than=-1.0)
 
     async def _start_ahead(self) -> None:
         chosen: list[Claimed] = []
@@ -103,7 +120,7 @@ class Worker:
         if not chosen:
             return
         for one, start in zip(chosen, await self._store.start(SYSTEM, [c.ref for c in chosen]), strict=True):
-            if start.verdict is not Verdict.STALE:
+            if start.verdict is not Verdict.STALE and not self._dropped:
                 self._launch(one)
             elif start.cancel is not None:
                 await self._store.hand_back(SYSTEM, [one.ref])  # ends it: it was cancelled before it started
@@ -134,7 +151,9 @@ class Worker:
         if over is None:
             self._release(attempt.claimed.queue)
         else:
-            self._stuck.append(asyncio.create_task(self._release_late(attempt.claimed.queue, over)))
+            task = asyncio.create_task(self._release_late(attempt.claimed.queue, over))
+            self._stuck.add(task)
+            task.add_done_callback(self._stuck.discard)
 
     async def _release_late(self, queue: str, over: asyncio.Event) -> None:
         await over.wait()
@@ -150,6 +169,11 @@ class Worker:
         return len(self._attempts)
 
     @property
+    def stuck(self) -> int:
+        """Attempts that are over for the store, while their work still goes on."""
+        return len(self._stuck)
+
+    @property
     def attempts(self) -> list[Attempt]:
         return list(self._attempts.values())
 
@@ -159,13 +183,16 @@ class Worker:
 
     # -- stopping ----------------------------------------------------------------------------------------------------
     async def close_door(self) -> None:
-        """No more claims; what was claimed ahead goes back."""
+        """No more claims; what was claimed ahead goes back. A claim that is under way is waited for: what it has
+        started is in the store as started, and runs."""
         self._accepting = False
-        await self._hand_back(older_than=-1.0)
+        async with self._asking:
+            await self._hand_back(older_than=-1.0)
 
     def drop_ahead(self) -> None:
-        """Forgets what was claimed ahead: it is not ours any more."""
+        """Forgets what was claimed ahead, and what a claim under way may still bring: it is not ours any more."""
         self._accepting = False
+        self._dropped = True
         for waiting in self._ahead.values():
             waiting.clear()
 

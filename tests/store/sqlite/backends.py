@@ -35,6 +35,11 @@ class _Sqlite(Backend):
         with self._connection() as db:
             db.pragma("user_version", version)
 
+    def bury_node(self, incarnation: str) -> None:
+        with self._connection() as db:
+            db.execute("UPDATE nodes SET state = 'dead' WHERE incarnation = ?", (incarnation,))
+            assert db.changes() == 1
+
     def lose_node(self, incarnation: str) -> None:
         with self._connection() as db:
             db.execute("DELETE FROM nodes WHERE incarnation = ?", (incarnation,))

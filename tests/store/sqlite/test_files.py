@@ -95,26 +95,28 @@ async def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_migrator_that_is_overtaken_does_not_take_the_file_for_somebody_elses(
-    tmp_path: Path, clock: ManualClock
+@pytest.mark.parametrize("moment", ["application_id", "sqlite_schema", "user_version", "journal_mode", "BEGIN"])
+async def test_a_migrator_may_be_overtaken_at_any_moment(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """It looks at version, owner and contents; another process may migrate between any two of these looks."""
-    path = tmp_path / "rota.db"
-    slow, fast = (SqliteStore(str(path), clock, Chance(seed), inline=True) for seed in (1, 2))
-    connection = slow._write_side().connection
-    looks: list[str] = []
+    """It looks at the owner, the contents and the version of the file; another process may migrate in between."""
+    slow, fast = (SqliteStore(str(tmp_path / "rota.db"), clock, Chance(seed), inline=True) for seed in (1, 2))
+    overtaken = False
 
-    def overtaken(_: object, text: str, __: object) -> bool:
-        looks.append(text)
-        if "sqlite_schema" in text:
-            connection.exec_trace = None
+    def watch(connection: apsw.Connection) -> None:
+        connection.exec_trace = trace
+
+    def trace(_: object, text: str, __: object) -> bool:
+        nonlocal overtaken
+        if moment in text and not overtaken:
+            overtaken = True
             _inline(fast)
         return True
 
-    connection.exec_trace = overtaken
+    monkeypatch.setattr(apsw, "connection_hooks", [watch])
     before, after = await slow.migrate()
-    assert looks
-    assert (before, after >= 1) == (0, True) or before == after
+    assert overtaken
+    assert before in (0, after)
     await slow.open()
     for store in (slow, fast):
         await store.close()
@@ -160,6 +162,26 @@ async def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
 async def test_a_file_that_is_a_folder(tmp_path: Path) -> None:
     (tmp_path / "rota.db").mkdir()
     await refused(tmp_path / "rota.db", StoreReadOnly)
+
+
+async def test_a_folder_for_locks_that_can_not_be_made(tmp_path: Path) -> None:
+    path = tmp_path / "rota.db"
+    Path(f"{path}-rota").write_text("somebody else's file")
+    assert "rota.db-rota" in await refused(path, StoreReadOnly)
+    assert Path(f"{path}-rota").read_text() == "somebody else's file"
+
+
+async def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
+    """Arguments and results are nobody else's business."""
+    path = tmp_path / "rota.db"
+    store = store_at(path)
+    await store.migrate()
+    assert {entry.name: oct(entry.stat().st_mode & 0o077) for entry in tmp_path.iterdir() if entry.is_file()} == {
+        "rota.db": "0o0",
+        "rota.db-wal": "0o0",
+        "rota.db-shm": "0o0",
+    }
+    await store.close()
 
 
 @pytest.mark.parametrize("existing", [True, False], ids=["existing", "new"])

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from rota.errors import StoreError
 from rota.store.base import Topic
 from rota.store.sqlite import SqliteStore
 from rota.store.sqlite.presence import Bell, Locks
@@ -233,14 +232,6 @@ async def test_strange_files_in_the_folder_do_no_harm(folder: Path) -> None:
 
 
 # -- both, in a store -------------------------------------------------------------------------------------------------
-
-
-async def test_a_folder_that_can_not_be_made_is_an_error_of_the_store(world: World, path: str) -> None:
-    Path(f"{path}-rota").write_text("somebody else's file")
-    with pytest.raises(StoreError):
-        await world.node()
-    with pytest.raises(StoreError):
-        world.store.listen(frozenset({Topic.READY}), lambda: None)
 
 
 async def test_a_refused_registration_holds_no_lock(world: World, path: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rota.model.lifecycle import INITIAL, LIVE, STEPS, TERMINAL, Event, State, sources
 from rota.model.node import NodeState
 from rota.store import named
-from rota.store.sqlite import migrate
+from rota.store.sqlite import database, migrate
 
 WORDS = re.compile(r"'(\w+)'")
 
@@ -107,7 +107,7 @@ def test_every_table_is_strict(db: apsw.Connection) -> None:
 
 
 def test_the_file_knows_whose_it_is_and_how_old(db: apsw.Connection) -> None:
-    assert db.pragma("application_id") == migrate.APPLICATION == int.from_bytes(b"rota", "big")
+    assert db.pragma("application_id") == database.APPLICATION == int.from_bytes(b"rota", "big")
     assert db.pragma("user_version") == migrate.known_version() == named.migrations("sqlite")[-1][0]
     assert db.pragma("journal_mode") == "wal"
 

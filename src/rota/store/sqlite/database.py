@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import lru_cache
@@ -69,9 +70,16 @@ class Database:
     def _prepare_to_write(self) -> None:
         if self.path != MEMORY:
             self._turnstile = Turnstile(beside(self.path), BUSY_MS / 1000)
-        # In turn: SQLite does not wait for another process that is just doing the same to a new file.
         with self._turn():
-            self.connection.pragma("journal_mode", "wal")
+            # SQLite does not wait here for another process that is just making the same file; so we do.
+            for tries_left in range(BUSY_MS // 10, -1, -1):
+                try:
+                    self.connection.pragma("journal_mode", "wal")
+                    return
+                except apsw.BusyError:
+                    if not tries_left:
+                        raise
+                    time.sleep(0.01)
 
     def _turn(self) -> AbstractContextManager[None]:
         return self._turnstile.turn() if self._turnstile else nullcontext()

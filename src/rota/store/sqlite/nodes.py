@@ -23,7 +23,9 @@ MOST_CHUNKS = 300
 Gone = Callable[[str], bool]
 
 
-def register(db: Database, node: Node, tasks: Sequence[TaskInfo], gone: Gone) -> None:
+def register(db: Database, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str], gone: Gone) -> None:
+    for incarnation in replaces:
+        leave(db, incarnation)
     for row in db.rows("living_nodes"):
         if row[1] == node.id and not gone(row[0]):
             raise InvalidInput("node id", node.id, "an id that no living node uses")
@@ -40,12 +42,14 @@ def register(db: Database, node: Node, tasks: Sequence[TaskInfo], gone: Gone) ->
 def renew(db: Database, incarnation: str, stopping: bool) -> News:
     if not db.run("renew_node", incarnation=incarnation, now=db.now(), stopping=stopping):
         return News(known=False)
-    rows = db.rows("cancels_of", incarnation=incarnation)
+    rows = db.rows("holds_of", incarnation=incarnation)
     if db.value("any_ready"):
         db.topics.add(Topic.READY)
     if (due := db.value("next_instant")) is not None and due <= db.now():
         db.topics.add(Topic.DUE)
-    return News(known=True, cancels=tuple((Ref(job, fence), reason) for job, fence, reason in rows))
+    holds = tuple((Ref(job, fence), reason) for job, fence, reason in rows)
+    cancels = tuple((ref, reason) for ref, reason in holds if reason is not None)
+    return News(True, tuple(ref for ref, _ in holds), cancels)
 
 
 def leave(db: Database, incarnation: str) -> None:

@@ -137,16 +137,21 @@ class SqliteStore(base.Store):
         return await self._write(work.append_output, chunks)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
-    async def register(self, who: Principal, node: Node, tasks: Sequence[base.TaskInfo]) -> None:
+    async def register(
+        self, who: Principal, node: Node, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+    ) -> None:
         base.require_system(who, "register")
         if self.locks:
             self.locks.hold(node.incarnation)
         try:
-            await self._write(nodes.register, node, tasks, self._gone)
+            await self._write(nodes.register, node, tasks, replaces, self._gone)
         except BaseException:
             if self.locks:
                 self.locks.drop(node.incarnation)
             raise
+        if self.locks:
+            for incarnation in replaces:
+                self.locks.drop(incarnation)
 
     async def renew(self, who: Principal, incarnation: str, stopping: bool = False) -> News:
         base.require_system(who, "renew")

@@ -10,8 +10,8 @@ ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_a
 UPDATE nodes SET beats = beats + 1, seen_at = :now, state = iif(:stopping, 'stopping', state)
 WHERE incarnation = :incarnation AND state IN ('live', 'stopping')
 
--- name: cancels_of
-SELECT id, fence, cancel FROM jobs WHERE state = 'running' AND node = :incarnation AND cancel IS NOT NULL
+-- name: holds_of
+SELECT id, fence, cancel FROM jobs WHERE state = 'running' AND node = :incarnation
 
 -- name: node_state
 SELECT state FROM nodes WHERE incarnation = :incarnation
