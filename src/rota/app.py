@@ -181,6 +181,14 @@ class App:
             await store.close()
         return self._client
 
+    async def migrate(self) -> tuple[int, int]:
+        """Brings the store to the schema of this rota; returns the versions before and after."""
+        store = self.make_store()
+        try:
+            return await store.migrate()
+        finally:
+            await store.close()
+
     async def node(self, make_crew: MakeCrew | None = None) -> Node:
         """This app as a node, ready to `run()`."""
         store = (await self.client()).store

@@ -61,6 +61,9 @@ class Node:
         self.settings, self.tasks, self.make_crew = settings, tasks, make_crew
         self.id = settings.node or f"node-{chance.token()}"
         self.started = asyncio.Event()
+        # Set at the end if functions did not stop: the incarnation that still has to leave once this process is over.
+        # `rota up` sees to it; otherwise its jobs are taken over when its lock is found free.
+        self.remains: str | None = None
         self._stops = 0
         self._past: list[str] = []  # incarnations of this node that may not have left properly
         self._session: Session | None = None
@@ -238,6 +241,10 @@ class Session:
         await asyncio.wait([task for _, task in self._loops], timeout=LAST_WRITES)
         for _, task in self._loops:
             task.cancel()
+        if self.worker and self.worker.stuck:
+            # What still runs ends with this process, and must not be handed back before that.
+            self._node.remains = self.incarnation
+            return
         try:
             await self._node.store.leave(SYSTEM, self.incarnation)
         except StoreError as error:

@@ -55,6 +55,48 @@ async def test_a_stopping_node_still_uses_its_id(world: World) -> None:
         await world.node("box")
 
 
+async def reborn(world: World, name: str, *replaces: str) -> Node:
+    node = Node(name, world.chance.token(), ("worker",), {"default": 4}, "1.0", SECOND)
+    await world.store.register(SYSTEM, node, [], replaces)
+    return node
+
+
+async def test_an_incarnation_may_replace_the_one_before_it(world: World) -> None:
+    """The same process has lost its lease or its way, has stopped all work and starts anew."""
+    before, bystander = await world.node("box"), await world.node("other")
+    await world.several(3)
+    started, ahead = await before.claim(2, start=1)
+    (theirs,) = await bystander.claim()
+    node = await reborn(world, "box", before.incarnation, "never-seen")
+    assert (await before.seen()).state is NodeState.LEFT
+    assert (await world.info(started.job_id)).interruptions == 1
+    assert await world.states(started.job_id, ahead.job_id, theirs.job_id) == [
+        State.READY,
+        State.READY,
+        State.RUNNING,
+    ]
+    assert (await world.store.renew(SYSTEM, node.incarnation)).known
+    assert not (await before.renew()).known
+    assert await before.finish(started) is Verdict.STALE
+
+
+async def test_one_that_was_declared_dead_may_be_replaced_too(world: World) -> None:
+    before = await world.node("box")
+    await before.die()
+    await reborn(world, "box", before.incarnation)
+    assert (await before.seen()).state is NodeState.DEAD, "it can not leave any more"
+
+
+async def test_a_refused_replacement_changes_nothing(world: World) -> None:
+    before, _ = await world.node("box"), await world.node("taken")
+    await world.one()
+    await before.take()
+    async with world.unchanged():
+        with pytest.raises(InvalidInput, match="taken"):
+            await reborn(world, "taken", before.incarnation)
+    assert (await before.renew()).known
+
+
 @pytest.mark.parametrize("how", ["left", "died"])
 async def test_an_id_can_come_back(world: World, how: str) -> None:
     first = await world.node("box")
@@ -141,10 +183,23 @@ async def test_a_node_hears_of_its_own_cancels_only(world: World) -> None:
     await world.several(4)
     mine, his = await one.claim(2), await two.claim(2)
     await world.store.cancel(LOCAL, [mine[1].job_id, his[0].job_id], "enough")
-    assert await one.renew() == News(True, ((mine[1].ref, "enough"),))
-    assert await two.renew() == News(True, ((his[0].ref, "enough"),))
+    assert (await one.renew()).cancels == ((mine[1].ref, "enough"),)
+    assert (await two.renew()).cancels == ((his[0].ref, "enough"),)
     await one.finish(mine[1], STOPPED)
-    assert await one.renew() == News(True), "it is over"
+    assert (await one.renew()).cancels == (), "it is over"
+
+
+async def test_a_node_hears_what_it_holds(world: World) -> None:
+    """So that it can tell what was taken away from it, or given to it by a claim whose answer got lost."""
+    one, two = await world.node(), await world.node()
+    await world.several(4)
+    started, ahead = await one.claim(2, start=1)
+    (his, _) = await two.claim()
+    assert set((await one.renew()).holds) == {started.ref, ahead.ref}
+    assert his.ref in (await two.renew()).holds
+    await one.hand_back(ahead.ref)
+    await one.finish(started)
+    assert (await one.renew()).holds == ()
 
 
 # -- leaving ----------------------------------------------------------------------------------------------------------

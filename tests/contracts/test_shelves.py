@@ -188,6 +188,23 @@ async def test_no_more_is_pruned_at_once_than_the_limit(world: World) -> None:
     assert [await prune(world, limit=2, ended=SECOND, dead=SECOND) for _ in range(3)] == [4, 2, 0]
 
 
+async def test_large_output_takes_several_steps_and_every_step_tells_how_much_it_did(world: World) -> None:
+    """A write stays short: jobs that said a lot may be pruned a few at a time, but not one of them is forgotten."""
+    actor = await world.node()
+    await world.several(4)
+    for claimed in await actor.claim():
+        await world.store.append_output(SYSTEM, [actor.chunk(claimed.ref, number, b"x") for number in range(200)])
+        await actor.finish(claimed)
+    world.clock.advance(10)
+    left = 4
+    while left:
+        deleted = await prune(world, ended=SECOND)
+        assert deleted >= 1
+        assert len(await world.all()) == left - deleted
+        left -= deleted
+    assert await prune(world, ended=SECOND) == 0
+
+
 async def test_a_key_lives_as_long_as_promised(world: World) -> None:
     actor = await world.node()
     job_id = await world.one(key="k")

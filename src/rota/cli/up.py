@@ -11,6 +11,7 @@ from contextlib import suppress
 import msgspec
 
 from rota.app import App
+from rota.cli import leaving
 from rota.cli.session import make_app
 from rota.clock import Clock
 from rota.logs.capture import captured
@@ -34,11 +35,14 @@ async def up_(args: argparse.Namespace) -> int:
 
 
 async def _serve(app: App) -> None:
+    await app.migrate()
     async with app:
         node = await app.node()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, node.stop)
         await node.run()
+        if node.remains is not None:
+            leaving.become(app.settings.store, node.remains, node.store.guards(node.remains))
 
 
 def _teller(args: argparse.Namespace, clock: Clock) -> Subscriber:

@@ -1,0 +1,74 @@
+"""The whole system in simulated time: clean seeds stay clean, every mutant is caught, every run can be repeated."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.sim import mutants, plan
+from tests.sim.checker import explain
+from tests.sim.world import Report, run
+
+CHUNK = 10
+SEEDS = 150
+HUNT = 100
+
+
+def failure(report: Report, mutant: str | None = None) -> str:
+    return explain(report.seed, report.violations[0], report.notes, mutant)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_all_invariants_hold(first: int) -> None:
+    for seed in range(first, first + CHUNK):
+        report = run(plan.make(seed))
+        assert not report.violations, failure(report)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_clusters_of_other_sizes(nodes: int) -> None:
+    for seed in range(CHUNK // 2):
+        report = run(plan.make(seed, nodes))
+        assert not report.violations, failure(report)
+
+
+@pytest.mark.parametrize("mutant", mutants.NAMES)
+def test_the_checker_catches_every_mutant(mutant: str) -> None:
+    for seed in range(HUNT):
+        report = run(plan.make(seed), mutant)
+        if report.violations:
+            first = report.violations[0]
+            print(f"{mutant}: caught by seed {seed}: {first.invariant}: {first.text}")
+            return
+    pytest.fail(f"no seed below {HUNT} catches the mutant {mutant}: the checker would not miss that safeguard either")
+
+
+def test_a_seed_repeats_exactly() -> None:
+    assert run(plan.make(7)).digest == run(plan.make(7)).digest
+    assert run(plan.make(7)).digest != run(plan.make(8)).digest
+
+
+def test_a_seed_repeats_in_another_process() -> None:
+    """Where hashes of texts, and so the order of sets, are others."""
+    program = "from tests.sim import plan, world; print(world.run(plan.make(3)).digest)"
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    answer = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    assert answer.strip() == run(plan.make(3)).digest
+
+
+def test_a_run_has_work_and_faults() -> None:
+    """A simulation in which nothing happens proves nothing."""
+    reports = [run(plan.make(seed)) for seed in range(CHUNK)]
+    notes = [note for report in reports for note in report.notes]
+    done = {note.data["after"]["state"] for note in notes if note.what == "row" and note.data["after"]}
+    assert {"succeeded", "failed", "cancelled", "scheduled", "running"} <= done
+    assert {"claim", "start", "hand_back", "finish", "take_over", "leave", "promote", "replay", "cancel"} <= {
+        note.data["verb"] for note in notes if note.what == "row"
+    }
+    assert {"crash", "pause", "outage", "stop", "jump"} <= {kind for report in reports for kind in report.faults}
+    assert {"lost", "stuck", "paused", "died"} <= {note.what for note in notes}
