@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 from rota import config
 from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
-from rota.errors import InvalidInput, SchemaMissing
+from rota.errors import InvalidInput, SchemaMissing, TooLarge
 from rota.job import Job
 from rota.model.job import NewJob, Spec
 from rota.model.principal import Principal
@@ -23,7 +23,7 @@ from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
 from rota.telemetry.events import Bus
-from rota.work.catalogue import Catalogue, InvalidArguments, TaskDef, check_arguments
+from rota.work.catalogue import Catalogue, InvalidArguments, TaskDef, fits, to_json
 from rota.work.crew import MakeCrew, ProcessCrew
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class App:
     def _add(self, function: Callable[..., Any], name: str | None, options: Mapping[str, Any]) -> Task:
         if not callable(function):
             raise InvalidInput("task", function, "a function")
-        chosen = task_name(name or getattr(function, "__name__", ""))
+        chosen = task_name(getattr(function, "__name__", "") if name is None else name)
         defaults = read_options(Options(), options, allowed=("queue", "priority", "retry", "timeout"))
 
         def info(**signature: Any) -> TaskInfo:
@@ -131,8 +131,8 @@ class App:
     ) -> Job:
         """Orders a command: a list of arguments, never a shell line."""
         spec = Spec.command(argv, cwd, env, fatal_exit_codes)
-        if len(spec.body) > self.settings.max_args:
-            check_arguments({"": spec.body}, self.settings.max_args, "command")
+        if (size := len(spec.body.encode())) > self.settings.max_args:
+            raise TooLarge("command", size, self.settings.max_args)
         task = task_name(name) if name is not None else _program(argv[0])
         return (await self.submit_orders(spec, task, ["{}"], read_options(Options(), options)))[0]
 
@@ -141,8 +141,8 @@ class App:
 
     async def submit_named(self, info: TaskInfo, arguments: Mapping[str, Any], **options: Any) -> Job:
         """Orders a function that is known by its description only, as the command line does."""
-        body = check_arguments(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
-        _check_names(info, arguments)
+        body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
+        _check_arguments(info, arguments)
         defaults = Options(queue=info.queue, priority=info.priority, retry=info.retry, timeout=info.timeout)
         chosen = read_options(defaults, options)
         return (await self.submit_orders(Spec.function(info.name), info.name, [body], chosen))[0]
@@ -161,7 +161,7 @@ class App:
 
     async def job(self, job_id: str) -> Job:
         """A handle for a job by its id (or a beginning of it that fits no other)."""
-        return Job(self, await (await self.client()).resolve(job_id))
+        return Job(self, await (await self.client()).resolve(str(job_id)))
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def make_store(self) -> Store:
@@ -268,10 +268,14 @@ def _program(path: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME]
 
 
-def _check_names(info: TaskInfo, arguments: Mapping[str, Any]) -> None:
+def _check_arguments(info: TaskInfo, arguments: Mapping[str, Any]) -> None:
     missing = [name for name in info.required if name not in arguments]
     unknown = [] if info.open else [name for name in arguments if name not in info.parameters]
     if missing:
         raise InvalidArguments(info.name, f"{missing[0]!r} is missing", info.parameters)
     if unknown:
         raise InvalidArguments(info.name, f"{unknown[0]!r} is unknown", info.parameters)
+    for name, value in arguments.items():
+        if not fits(value, info.types.get(name, ())):
+            expected = " or ".join(info.types[name])
+            raise InvalidArguments(info.name, f"{name!r} must be {expected}, not {value!r:.60}", info.parameters)

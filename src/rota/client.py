@@ -13,7 +13,9 @@ from rota.batching import Batcher
 from rota.clock import Chance
 from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, StoreUnavailable, WaitTimeout
 from rota.model.job import JobInfo, NewJob, Submitted
+from rota.model.lifecycle import TERMINAL
 from rota.model.principal import Principal
+from rota.model.times import SECOND, Span, duration
 from rota.store.base import Cancelling, Chunk, JobFilter, Position, Store, Topic
 
 T = TypeVar("T")
@@ -24,7 +26,8 @@ POLL = 0.5
 # Wake-ups that come closer together than this are answered by one look.
 PAUSE = 0.005
 PAGE = 200
-PURGE_STEP = 20
+COUNT_EVERY = 1.0
+PURGE_STEP = 5
 
 
 class Client:
@@ -102,28 +105,36 @@ class Client:
     async def find(self, query: JobFilter) -> list[JobInfo]:
         return await self.store.find(self.who, query)
 
-    async def resolve(self, prefix: str) -> str:
-        """The one id that begins with this text."""
-        found = await self.store.resolve(self.who, prefix.lower()) if prefix else []
+    async def resolve(self, part: str) -> str:
+        """The one id that begins or ends with this text."""
+        if not part:
+            raise InvalidInput("job", part, "an id, or its beginning or end")
+        found = await self.store.resolve(self.who, part.lower())
         if not found:
-            raise NotFound("job", prefix)
-        if len(found) > 1 and found[0] != prefix.lower():
-            raise InvalidInput("job", prefix, f"an id that fits one job only; it fits {found[0]} and {found[1]}")
+            raise NotFound("job", part)
+        if len(found) > 1 and found[0] != part.lower():
+            raise InvalidInput("job", part, f"an id that fits one job only; it fits {found[0]} and {found[1]}")
         return found[0]
 
     # -- waiting -----------------------------------------------------------------------------------------------------
-    async def wait(self, job_id: str, timeout: float | None = None) -> JobInfo:
-        """Returns when the job has ended; raises WaitTimeout if that takes longer than `timeout` seconds."""
-        await self.get(job_id)
+    async def wait(self, job_id: str, timeout: Span | None = None) -> JobInfo:
+        """Returns when the job has ended; raises WaitTimeout if that takes longer than `timeout` (`90s`)."""
+        limit = None if timeout is None else duration(timeout, "timeout") / SECOND
+        info = await self.get(job_id)
+        if info.ended:
+            return info
         loop = asyncio.get_running_loop()
         waits = self._waits.get(loop)
         if waits is None:
             waits = self._waits[loop] = _Waits(self)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 return await waits.wait(job_id)
         except TimeoutError:
-            raise WaitTimeout(job_id, (await self.get(job_id)).state) from None
+            info = await self.get(job_id)
+            if info.ended:
+                return info
+            raise WaitTimeout(job_id, info.state) from None
 
     async def output(self, job_id: str, follow: bool = False) -> AsyncIterator[Chunk]:
         """The output of all attempts in order; with `follow` until the job has ended."""
@@ -183,6 +194,7 @@ class _Waits:
         self._client = client
         self._waiting: dict[str, list[asyncio.Future[JobInfo]]] = {}
         self._pump: asyncio.Task[None] | None = None
+        self._next_count = 0.0
 
     async def wait(self, job_id: str) -> JobInfo:
         future: asyncio.Future[JobInfo] = asyncio.get_running_loop().create_future()
@@ -219,15 +231,21 @@ class _Waits:
 
     async def _look(self) -> None:
         ids = tuple(self._waiting)
+        # Whether one was purged meanwhile needs no haste.
+        now = asyncio.get_running_loop().time()
+        count_missing = now > self._next_count
+        if count_missing:
+            self._next_count = now + COUNT_EVERY
         for start in range(0, len(ids), PAGE):
             part = ids[start : start + PAGE]
-            found = {info.id: info for info in await self._client.find(JobFilter(ids=part, limit=PAGE))}
-            for job_id in part:
-                self._tell(job_id, found.get(job_id))
+            for info in await self._client.find(JobFilter(ids=part, states=tuple(TERMINAL), limit=PAGE)):
+                self._tell(info.id, info)
+            if count_missing:
+                found = {info.id for info in await self._client.find(JobFilter(ids=part, limit=PAGE))}
+                for job_id in set(part) - found:
+                    self._tell(job_id, None)
 
     def _tell(self, job_id: str, info: JobInfo | None) -> None:
-        if info is not None and not info.ended:
-            return
         for future in self._waiting.pop(job_id, []):
             if future.done():
                 continue

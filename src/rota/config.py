@@ -110,8 +110,9 @@ def queue_name(value: Any) -> str:
 
 
 def _roles(name: str, value: Any) -> tuple[str, ...]:
-    roles = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
-    if not roles or any(role not in ROLES for role in roles):
+    parts = value.split(",") if isinstance(value, str) else value
+    roles = tuple(part.strip() for part in parts if isinstance(part, str)) if isinstance(parts, list | tuple) else ()
+    if not roles or len(roles) != len(parts) or any(role not in ROLES for role in roles):
         raise InvalidInput(name, value, f"a list of {', '.join(ROLES)}")
     return roles
 
@@ -119,12 +120,17 @@ def _roles(name: str, value: Any) -> tuple[str, ...]:
 def _queues(name: str, value: Any) -> dict[str, int]:
     """`default:8,mail:2`, or a table of numbers."""
     expected = "queues with their slots such as default:8,mail:2"
-    pairs = [part.partition(":")[::2] for part in value.split(",")] if isinstance(value, str) else list(value.items())
+    if isinstance(value, str):
+        pairs: list[tuple[str, Any]] = [part.partition(":")[::2] for part in value.split(",")]
+    elif isinstance(value, dict):
+        pairs = list(value.items())
+    else:
+        raise InvalidInput(name, value, expected)
     queues: dict[str, int] = {}
     for queue, slots in pairs:
         try:
-            count = int(slots)
-        except (TypeError, ValueError):
+            count = int(slots) if isinstance(slots, str | int) and not isinstance(slots, bool) else 0
+        except ValueError:
             raise InvalidInput(name, value, expected) from None
         if not 1 <= count <= 10_000 or queue.strip() in queues:
             raise InvalidInput(name, value, f"{expected}, each once, with 1 to 10000 slots")

@@ -3,8 +3,8 @@
 RotaError
 ├── InvalidInput            something given to rota is wrong; says what was given and what is right
 │   ├── UnknownTask         no task of that name is known
-│   ├── NotSerialisable     arguments or a result that JSON can't carry
-│   └── TooLarge            arguments, result or output beyond the limit
+│   ├── NotSerialisable     a value that JSON can't carry
+│   └── TooLarge            arguments or a command beyond the limit
 ├── KeyConflict             an idempotency key was used before for something else
 ├── NotFound                no such job (or none that this user may see)
 ├── NotAllowed              this user may not do that

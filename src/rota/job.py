@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import JobFailed
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
+from rota.model.times import Span
 from rota.store.base import Cancelling, Chunk
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ class Job:
         """Everything there is to see of it now."""
         return await (await self._app.client()).get(self.id)
 
-    async def wait(self, timeout: float | None = None) -> JobInfo:
-        """Everything there is to see of it once it has ended; raises `WaitTimeout` after that many seconds."""
+    async def wait(self, timeout: Span | None = None) -> JobInfo:
+        """Everything there is to see of it once it has ended; raises `WaitTimeout` after that long."""
         return await (await self._app.client()).wait(self.id, timeout)
 
-    async def result(self, timeout: float | None = None) -> Any:
+    async def result(self, timeout: Span | None = None) -> Any:
         """What its task returned; raises `JobFailed` if it ended otherwise than in success."""
         info = await self.wait(timeout)
         if info.state is not State.SUCCEEDED:
@@ -57,10 +58,10 @@ class Job:
     def info_sync(self) -> JobInfo:
         return self._app.sync(self.info())
 
-    def wait_sync(self, timeout: float | None = None) -> JobInfo:
+    def wait_sync(self, timeout: Span | None = None) -> JobInfo:
         return self._app.sync(self.wait(timeout))
 
-    def result_sync(self, timeout: float | None = None) -> Any:
+    def result_sync(self, timeout: Span | None = None) -> Any:
         return self._app.sync(self.result(timeout))
 
     def cancel_sync(self, reason: str = "cancelled by its user") -> Cancelling:

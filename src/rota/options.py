@@ -63,10 +63,10 @@ def _key(value: Any) -> str:
     return value
 
 
-def _timeout(value: Any) -> Duration:
-    limit = duration(value, "timeout")
+def _longer_than_nothing(value: Any, what: str) -> Duration:
+    limit = duration(value, what)
     if limit == 0:
-        raise InvalidInput("timeout", value, "a duration longer than 0s")
+        raise InvalidInput(what, value, "a duration longer than 0s")
     return limit
 
 
@@ -77,6 +77,6 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "queue": queue_name,
     "key": _key,
     "retry": _retry,
-    "timeout": _timeout,
-    "expires": lambda value: duration(value, "expires"),
+    "timeout": lambda value: _longer_than_nothing(value, "timeout"),
+    "expires": lambda value: _longer_than_nothing(value, "expires"),
 }

@@ -44,6 +44,8 @@ class Task:
     async def submit_many(self, arguments: Iterable[Mapping[str, Any]], **options: Any) -> list[Job]:
         """Orders one job per set of arguments. All are checked before the first is written."""
         limit, encode = self._app.settings.max_args, self._definition.encode
+        if not isinstance(arguments, Iterable):
+            raise InvalidInput("arguments", arguments, "a list with a mapping of names to values for each job")
         bodies = []
         for one in arguments:
             if not isinstance(one, Mapping):

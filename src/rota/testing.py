@@ -24,11 +24,12 @@ from rota.errors import RotaError
 from rota.logs.capture import captured
 from rota.logs.shipper import Shipper
 from rota.model.job import JobInfo, Kind, Verdict
+from rota.model.lifecycle import State
 from rota.model.node import Node
 from rota.model.outcome import Settlement
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Instant, duration
-from rota.store.base import Store
+from rota.store.base import JobFilter, Store
 from rota.work.attempt import Executor, Pipeline, weight
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
@@ -56,6 +57,8 @@ class Harness:
         """Runs what is due now, and what becomes due by that; the clock stands still."""
         for _ in range(MOST_ROUNDS):
             promoted, _upcoming = await self._store.promote(SYSTEM, BATCH)
+            for job in await self._store.find(SYSTEM, JobFilter(states=(State.READY,), limit=BATCH)):
+                self._worker.serve(job.queue, SLOTS)
             await self._worker.tick()
             if not promoted and not self._worker.running:
                 return
@@ -91,19 +94,18 @@ async def harness(app: App, *, seed: int = 0, now: Instant | None = None, **sett
     """The app on a throwaway store in memory until the block ends; afterwards it is as it was before."""
     clock = ManualClock() if now is None else ManualClock(now)
     settings = {"store": "sqlite:///:memory:", "queues": f"default:{SLOTS}", **settings}
-    queues = {info.queue: SLOTS for info in app.catalogue.infos()}
     with app.borrowed(clock, Chance(seed), **settings), captured():
         store = (await app.client()).store
         keeper = Keeper()
         try:
-            await store.register(SYSTEM, Node(NODE, NODE, ("worker",), queues, "", 10 * SECOND), app.catalogue.infos())
-            yield Harness(store, clock, _worker(app, store, clock, keeper, queues | app.settings.queues))
+            await store.register(SYSTEM, Node(NODE, NODE, ("worker",), {}, "", 10 * SECOND), app.catalogue.infos())
+            yield Harness(store, clock, _worker(app, store, clock, keeper))
         finally:
             await keeper.close()
             await app.close()
 
 
-def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper, queues: dict[str, int]) -> Worker:
+def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper) -> Worker:
     shipper = Shipper(store, clock, app.settings.max_output)
     finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: store.finish(SYSTEM, batch), weigh=weight)
     grace = app.settings.kill_grace / SECOND
@@ -112,7 +114,7 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper, queues: 
         Kind.COMMAND: CommandExecutor(keeper, grace, os.environ),
     }
     pipeline = Pipeline(executors, shipper, finishes, app.bus, app.chance)
-    return Worker(store, clock, NODE, queues, list(Kind), 0, pipeline, shipper)
+    return Worker(store, clock, NODE, app.settings.queues, list(Kind), 0, pipeline, shipper)
 
 
 def run(app: App, task: Task, **arguments: Any) -> JobInfo:

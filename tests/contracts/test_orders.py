@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from rota.errors import KeyConflict, RotaError
@@ -10,7 +12,7 @@ from rota.model.lifecycle import State
 from rota.model.principal import LOCAL
 from rota.model.retry import Retry
 from rota.model.times import DAY, HOUR, LATEST, MINUTE, SECOND
-from rota.store.base import JobFilter
+from rota.store.base import JobFilter, Store
 from tests.contracts.world import ALICE, PLENTY, World, command
 
 
@@ -230,6 +232,16 @@ async def test_a_key_may_be_any_text(world: World, key: str) -> None:
     (first,) = await world.submit(world.job(key=key))
     assert await world.store.submit(LOCAL, [[world.job(key=key)]]) == [[Submitted(first, False)]]
     assert (await world.info(first)).key == key
+
+
+async def test_retries_through_two_stores_at_once_make_one_job(world: World, another: Store) -> None:
+    stores = [world.store, another] * 10
+    answers = await asyncio.gather(*(store.submit(LOCAL, [[world.job(key="k")]]) for store in stores))
+    given = [submitted for (answer,) in answers if not isinstance(answer, KeyConflict) for submitted in answer]
+    assert len(given) == len(stores)
+    assert len({submitted.id for submitted in given}) == 1
+    assert [submitted.created for submitted in given].count(True) == 1
+    assert len(await world.all()) == 1
 
 
 async def test_a_key_outlives_the_job_it_made(world: World) -> None:

@@ -45,6 +45,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     args.command = command
     takes_command = args.module in ("run", "submit")
     # argparse gives up on a JSON that stands after an option; it is as clear there as anywhere.
+    unknown = [extra for extra in extras if extra.startswith("-") and extra != "-"]
+    if unknown:
+        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if args.module == "submit" and len(extras) == 1 and args.task and args.json_arguments is None:
         args.json_arguments = extras.pop()
     if extras and args.module == "run" and command is None:

@@ -66,6 +66,7 @@ def _cancelled_by_signals(client: Client, job_id: str) -> Iterator[None]:
     def interrupted() -> None:
         if asked and this:
             this.cancel()
+            return
         asked.append(asyncio.ensure_future(client.cancel([job_id], "interrupted by its user")))
         if sys.stderr.isatty():
             print("\ncancelling; once more to leave without waiting", file=sys.stderr)
@@ -82,8 +83,6 @@ def _cancelled_by_signals(client: Client, job_id: str) -> Iterator[None]:
 
 
 async def _hint_if_waiting(client: Client, job_id: str) -> None:
-    if not sys.stderr.isatty():
-        return
     await asyncio.sleep(PATIENCE)
     with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells
         info = await client.get(job_id)

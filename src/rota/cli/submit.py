@@ -21,7 +21,6 @@ from rota.model.job import JobInfo
 from rota.model.retry import Retry
 from rota.store.base import TaskInfo
 
-LONGEST_NAME = 200
 FOR_COMMANDS = ("cwd", "env", "name", "fatal_exit_codes")
 _EXPECTED_JSON = """a JSON object such as '{"name": "you"}'"""
 
@@ -67,7 +66,7 @@ async def order_command(app: App, args: argparse.Namespace, retry: Retry) -> Job
         cwd=_folder(args.cwd),
         env=_variables(args.env or []),
         fatal_exit_codes=_codes(args.fatal_exit_codes),
-        name=_name(args.name),
+        name=args.name,
         **_options(args, retry),
     )
 
@@ -94,12 +93,6 @@ def _codes(given: str | None) -> list[int]:
         return [int(part) for part in given.split(",")] if given is not None else []
     except ValueError:
         raise InvalidInput("--fatal-exit-codes", given, "exit codes such as 3,4") from None
-
-
-def _name(given: str | None) -> str | None:
-    if given is not None and (not 0 < len(given) <= LONGEST_NAME or not given.isprintable()):
-        raise InvalidInput("--name", given, f"a name of up to {LONGEST_NAME} printable characters")
-    return given
 
 
 def _options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from rota.store.base import Retention, Store
 
 BATCH = 200
 PERIOD = 60.0
-# Between two full batches, so that others get their turn.
+# Between two batches, so that others get their turn.
 BREATH = 0.02
 
 
@@ -19,4 +19,4 @@ class Janitor:
 
     async def tick(self) -> float:
         deleted = await self._store.prune(SYSTEM, self._retention, BATCH)
-        return BREATH if deleted >= BATCH else PERIOD
+        return BREATH if deleted else PERIOD

@@ -127,7 +127,9 @@ class Shipper:
                 # What is answered "stale" is not kept; the finish of that attempt will be refused as well.
                 await self._store.append_output(SYSTEM, batch)
                 return
-            except StoreError:
+            except StoreError as error:
+                if not error.passing:
+                    return  # the store will never take these; the job's end must not wait for ever behind them
                 await asyncio.sleep(PAUSE_AFTER_ERROR)
 
 

@@ -63,10 +63,7 @@ class Spec(msgspec.Struct, frozen=True):
     ) -> Spec:
         _check_texts(argv, cwd, env)
         _check_codes(fatal_exit_codes)
-        try:
-            return cls.of(Kind.COMMAND, CommandSpec(list(argv), cwd, dict(env or {}), sorted(set(fatal_exit_codes))))
-        except UnicodeEncodeError:
-            raise InvalidInput("command", argv, "texts in UTF-8") from None
+        return cls.of(Kind.COMMAND, CommandSpec(list(argv), cwd, dict(env or {}), sorted(set(fatal_exit_codes))))
 
 
 def _check_texts(argv: object, cwd: object, env: object) -> None:
@@ -77,15 +74,28 @@ def _check_texts(argv: object, cwd: object, env: object) -> None:
     if env is not None and not isinstance(env, Mapping):
         raise InvalidInput("environment", env, "a mapping of names to texts")
     variables = dict(env or {})
-    for text in (*argv, "" if cwd is None else cwd, *variables, *variables.values()):
-        if not isinstance(text, str) or "\0" in text:
-            raise InvalidInput("command", text, "texts without NUL characters")
+    for text in argv:
+        _check_text("command", text)
+    _check_text("working folder", "" if cwd is None else cwd)
+    for text in (*variables, *variables.values()):
+        _check_text("environment", text)
     for name in variables:
         if not name or "=" in name:
             raise InvalidInput("environment", name, "names without '='")
 
 
-def _check_codes(codes: Sequence[object]) -> None:
+def _check_text(what: str, text: object) -> None:
+    if not isinstance(text, str) or "\0" in text:
+        raise InvalidInput(what, text, "texts without NUL characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(what, text, "texts in UTF-8") from None
+
+
+def _check_codes(codes: object) -> None:
+    if not isinstance(codes, list | tuple | set | frozenset):
+        raise InvalidInput("fatal exit codes", codes, "a list of whole numbers from 1 to 255")
     for code in codes:
         if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
             raise InvalidInput("fatal exit code", code, "a whole number from 1 to 255")

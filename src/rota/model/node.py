@@ -27,7 +27,6 @@ class Node(msgspec.Struct, frozen=True):
     queues: dict[str, int]  # name -> slots
     version: str
     lease: Duration
-    tasks: tuple[str, ...] = ()
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from rota.errors import InvalidInput
 
 Instant = int
 Duration = int
+Span = str | int | float | timedelta  # what people may give for a duration
 
 MILLISECOND = 1_000
 SECOND = 1_000_000

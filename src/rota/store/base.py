@@ -111,6 +111,7 @@ class TaskInfo(msgspec.Struct, frozen=True):
     parameters: tuple[str, ...]
     required: tuple[str, ...]
     open: bool = False  # takes any keyword
+    types: dict[str, tuple[str, ...]] = {}  # what JSON each parameter may be (string, integer, ...); absent: anything
 
 
 class OutboxEvent(msgspec.Struct, frozen=True):
@@ -272,8 +273,9 @@ class Store(ABC):
 
     @stale_ok
     @abstractmethod
-    async def resolve(self, who: Principal, prefix: str) -> list[str]:
-        """Ids that begin with this text, at most three: enough to tell one from several."""
+    async def resolve(self, who: Principal, part: str) -> list[str]:
+        """Ids that begin with this text or, if there are none, end with it; at most three: enough to tell one from
+        several. (Ids begin with the time: those of one hour differ at their ends.)"""
 
     @stale_ok
     @abstractmethod

@@ -35,18 +35,20 @@ class TaskDef:
         named = [p for p in parameters if p.name != self.context and p.kind is not p.VAR_KEYWORD]
         self._names = [p.name for p in named]
         required = tuple(p.name for p in named if p.default is p.empty)
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_arguments_type(function, named, self._open))
-        self.info = info(name=name, parameters=tuple(self._names), required=required, open=self._open)
+        hints = _hints(function, named)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_arguments_type(hints, named, self._open))
+        types = {name: kinds for name, hint in hints.items() if (kinds := json_types(hint))}
+        parameters_ = tuple(self._names)
+        self.info = info(name=name, parameters=parameters_, required=required, open=self._open, types=types)
 
     def encode(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> str:
         """Arguments as JSON, refused here if the function would not take them."""
         given = dict(named)
         if positional:
             given = self._bind(positional, given)
-        return check_arguments(given, limit, f"arguments of task {self.name!r}", self._check)
-
-    def _check(self, body: bytes) -> None:
+        body = to_json(given, limit, f"arguments of task {self.name!r}")
         self.decode(body)
+        return body
 
     def _bind(self, positional: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
         if len(positional) > len(self._names):
@@ -102,20 +104,16 @@ class Catalogue:
         return [task.info for task in self._tasks.values()]
 
 
-def check_arguments(
-    given: Mapping[str, Any], limit: int, what: str = "arguments", check: Callable[[bytes], None] | None = None
-) -> str:
-    """Arguments as JSON; refuses what JSON can't carry and what is too large."""
+def to_json(value: Any, limit: int, what: str) -> str:
+    """A value as JSON; refuses what JSON can't carry and what is too large."""
     try:
-        body = _encode(given)
+        body = _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise NotSerialisable(what, str(error), "values that JSON can carry") from None
     if len(body) > limit:
         raise TooLarge(what, len(body), limit)
     if b"null" in body:
-        _refuse_non_finite(given, what)
-    if check is not None:
-        check(body)
+        _refuse_non_finite(value, what)
     return body.decode()
 
 
@@ -143,19 +141,54 @@ def _is_context(parameter: inspect.Parameter) -> bool:
     return parameter.name == "ctx" or parameter.annotation in (Context, "Context", "rota.Context")
 
 
-def _arguments_type(function: Callable[..., Any], named: list[inspect.Parameter], open_: bool) -> type:
+def _hints(function: Callable[..., Any], named: list[inspect.Parameter]) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception:  # names that don't resolve are no reason to refuse a function
         hints = {}
+    return {parameter.name: _readable(hints.get(parameter.name, Any)) for parameter in named}
+
+
+def _arguments_type(hints: dict[str, Any], named: list[inspect.Parameter], open_: bool) -> type:
     fields: list[Any] = []
     for parameter in named:
-        hint = _readable(hints.get(parameter.name, Any))
+        hint = hints[parameter.name]
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hint))
         else:
             fields.append((parameter.name, _readable(hint | msgspec.UnsetType), msgspec.UNSET))
     return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=not open_)
+
+
+def json_types(hint: Any) -> tuple[str, ...]:
+    """What JSON can be read into this hint, as the words of JSON Schema; empty if anything may be."""
+    try:
+        schema = msgspec.json.schema(hint)
+    except TypeError:
+        return ()
+    choices = schema.get("anyOf", [schema])
+    kinds = tuple("object" if "$ref" in choice else choice.get("type", "") for choice in choices)
+    return kinds if all(isinstance(kind, str) and kind for kind in kinds) else ()
+
+
+def fits(value: Any, kinds: Sequence[str]) -> bool:
+    """Whether a value that came from JSON is of one of these kinds."""
+    match value:
+        case None:
+            found = {"null"}
+        case bool():
+            found = {"boolean"}
+        case int():
+            found = {"integer", "number"}
+        case float():
+            found = {"number", "integer"} if value.is_integer() else {"number"}
+        case str():
+            found = {"string"}
+        case list():
+            found = {"array"}
+        case _:
+            found = {"object"}
+    return not kinds or bool(found & set(kinds))
 
 
 def _readable(hint: Any) -> Any:

@@ -62,6 +62,11 @@ class Worker:
         self._more = dict.fromkeys(queues, True)
         self.wake: Callable[[], None] = lambda: None
 
+    def serve(self, queue: str, slots: int) -> None:
+        """One more queue."""
+        if queue not in self._free:
+            self._free[queue], self._more[queue], self._ahead[queue] = slots, True, deque()
+
     # -- what the store believes -------------------------------------------------------------------------------------
     async def reconcile(self, holds: Sequence[Ref]) -> None:
         """Gives back what the store believes to be here and isn't: the answer to a claim got lost on its way.

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from rota import errors
+from rota.model.job import Kind
 from rota.store.base import Finding
 from rota.store.sqlite import migrate
 from rota.store.sqlite.database import MEMORY, Database
@@ -45,8 +46,7 @@ def _strays(db: Database) -> Finding:
 
 
 def _unknown_kinds(db: Database) -> Finding:
-    kinds = [kind for (kind,) in db.connection.execute("SELECT DISTINCT kind FROM jobs WHERE state = 'ready'")]
-    unknown = sorted(set(kinds) - {"function", "command"})
+    unknown = sorted({kind for (kind,) in db.rows("ready_kinds")} - set(Kind))
     text = f"ready jobs of kinds that no node runs: {', '.join(unknown)}" if unknown else "all known"
     return Finding("kinds", not unknown, text)
 

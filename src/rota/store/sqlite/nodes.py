@@ -32,7 +32,8 @@ def register(db: Database, node: Node, tasks: Sequence[TaskInfo], replaces: Sequ
     now = db.now()
     db.run(
         "insert_node", incarnation=node.incarnation, id=node.id, roles=encode(node.roles).decode(),
-        queues=encode(node.queues).decode(), version=node.version, now=now, lease=node.lease,
+        queues=encode(node.queues).decode(), tasks=encode([task.name for task in tasks]).decode(),
+        version=node.version, now=now, lease=node.lease,
     )  # fmt: skip
     for task in tasks:
         db.run("upsert_task", name=task.name, info=encode(task).decode(), now=now)
@@ -126,7 +127,7 @@ def promote(db: Database, limit: int) -> tuple[int, Instant | None]:
     if expired:
         db.run("expire_jobs", seqs=encode(expired).decode(), now=now)
         db.topics.add(Topic.NEWS)
-    due = [seq for seq, _ in db.rows("due", now=now, limit=limit)]
+    due = [seq for (seq,) in db.rows("due", now=now, limit=limit)]
     if due:
         db.run("promote_jobs", seqs=encode(due).decode())
         db.topics.add(Topic.READY)
@@ -154,7 +155,8 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
     seqs = [seq for (seq,) in db.rows("old_ended", before=now - retention.ended, limit=limit)]
     seqs += [seq for (seq,) in db.rows("old_dead", before=now - retention.dead, limit=limit)]
     if seqs:
-        orders.delete(db, _light(db, seqs))
+        seqs = _light(db, seqs)
+        orders.delete(db, seqs)
     return (
         len(seqs)
         + db.run("delete_old_keys", now=now, limit=limit)

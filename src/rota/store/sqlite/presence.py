@@ -82,6 +82,13 @@ class Locks:
         """Removes the file of a node that was taken over."""
         self._path(incarnation).unlink(missing_ok=True)
 
+    def sweep(self, living: set[str]) -> None:
+        """Removes the files of nodes that are no more."""
+        with suppress(OSError):
+            for path in self._folder.glob(f"*{_LOCK}"):
+                if path.stem not in living and self.gone(path.stem):
+                    path.unlink(missing_ok=True)
+
     def _path(self, incarnation: str) -> Path:
         return self._folder / f"{incarnation}{_LOCK}"
 
@@ -128,6 +135,13 @@ class Bell:
         for end in list(self._open.values()):
             end()
 
+    def sweep(self) -> None:
+        """Removes pipes that nobody reads."""
+        with suppress(OSError):
+            for entry in os.listdir(self._folder):  # noqa: PTH208
+                if entry.endswith(_PIPE) and not entry.startswith(self._name):
+                    self._touch(self._folder / entry, body=b"")
+
     def ring(self, topics: Iterable[Topic]) -> None:
         """Wakes the listeners of other processes. Never waits, never fails: a lost ring costs one poll interval."""
         wanted = {topic.value for topic in topics}
@@ -139,7 +153,7 @@ class Bell:
             if entry.endswith(_PIPE) and not entry.startswith(self._name) and wanted & set(entry.split(".")[1]):
                 self._touch(self._folder / entry)
 
-    def _touch(self, path: Path) -> None:
+    def _touch(self, path: Path, body: bytes = b".") -> None:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -147,7 +161,7 @@ class Bell:
                 path.unlink(missing_ok=True)
             return
         try:
-            os.write(descriptor, b".")
+            os.write(descriptor, body)
         except OSError:
             pass  # full: the listener has plenty of wake-ups to come
         finally:

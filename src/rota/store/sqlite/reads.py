@@ -61,8 +61,9 @@ def _search(who: Principal, query: JobFilter) -> tuple[str, dict[str, Any]]:
     return text, values
 
 
-def resolve(db: Database, who: Principal, prefix: str) -> list[str]:
-    return [job for (job,) in db.rows("ids_like", low=prefix, high=prefix + "\x7f", sees=who.sees)]
+def resolve(db: Database, who: Principal, part: str) -> list[str]:
+    found = db.rows("ids_beginning", low=part, high=part + "\x7f", sees=who.sees)
+    return [job for (job,) in found or db.rows("ids_ending", tail=part, sees=who.sees)]
 
 
 def _infos(db: Database, seqs: list[int]) -> list[JobInfo]:

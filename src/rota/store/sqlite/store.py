@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rota.clock import Chance, Clock
-from rota.errors import KeyConflict
+from rota.errors import KeyConflict, StoreUnavailable
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
 from rota.model.lifecycle import State
 from rota.model.node import News, Node, NodeInfo
@@ -48,6 +48,7 @@ class SqliteStore(base.Store):
         self.locks = None if path == MEMORY else Locks(folder)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
         self._threads = None if inline else _Threads(shared=path == MEMORY)
+        self._closed = False
         self._writer: Database | None = None
         self._reader: Database | None = None
 
@@ -59,13 +60,14 @@ class SqliteStore(base.Store):
         await self._run(True, lambda: migrate.check(self._write_side()))
 
     async def close(self) -> None:
+        self._closed = True
         self._listeners.clear()
         for presence in (self._bell, self.locks):
             if presence:
                 presence.close()
         for writes, side in ((True, self._writer), (False, self._reader)):
             if side is not None:
-                await self._run(writes, side.close)
+                await self._carry_out(writes, side.close)
         self._writer = self._reader = None
         if self._threads:
             self._threads.stop()
@@ -193,6 +195,9 @@ class SqliteStore(base.Store):
 
     async def prune(self, who: Principal, retention: base.Retention, limit: int) -> int:
         base.require_system(who, "prune")
+        if self._bell and self.locks:
+            self._bell.sweep()
+            self.locks.sweep({node.incarnation for node in await self._read(nodes.nodes, False, self._gone)})
         return await self._write(nodes.prune, retention, limit)
 
     # -- reads -------------------------------------------------------------------------------------------------------
@@ -205,8 +210,8 @@ class SqliteStore(base.Store):
         return await self._read(reads.find, who, query)
 
     @base.stale_ok
-    async def resolve(self, who: Principal, prefix: str) -> list[str]:
-        return await self._read(reads.resolve, who, prefix)
+    async def resolve(self, who: Principal, part: str) -> list[str]:
+        return await self._read(reads.resolve, who, part)
 
     @base.stale_ok
     async def output(self, who: Principal, job_id: str, after: base.Position, limit: int) -> list[base.Chunk]:
@@ -244,6 +249,11 @@ class SqliteStore(base.Store):
         return await self._run(False, lambda: self._read_side().read(lambda db: work(db, *args, **named)))
 
     async def _run(self, writes: bool, call: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreUnavailable(f"the store {self.path} was closed")
+        return await self._carry_out(writes, call)
+
+    async def _carry_out(self, writes: bool, call: Callable[[], T]) -> T:
         if self._threads is None:
             return call()
         return await asyncio.get_running_loop().run_in_executor(self._threads.of(writes), call)

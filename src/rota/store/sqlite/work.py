@@ -29,7 +29,7 @@ def claim(
     started: list[int] = []
     ahead: list[int] = []
     for queue, limit in wants.items():
-        seqs = _best(db, queue, kinds, limit, now)
+        seqs = _best(db, incarnation, queue, kinds, limit, now)
         at_once = start.get(queue, 0)
         started += seqs[:at_once]
         ahead += seqs[at_once:]
@@ -39,10 +39,14 @@ def claim(
     return _taken(db, started + ahead) if started or ahead else []
 
 
-def _best(db: Database, queue: str, kinds: Sequence[Kind], limit: int, now: int) -> list[int]:
+def _best(db: Database, incarnation: str, queue: str, kinds: Sequence[Kind], limit: int, now: int) -> list[int]:
     if limit <= 0:
         return []
-    heads = [row for kind in kinds for row in db.rows("lane", queue=queue, kind=kind.value, now=now, limit=limit)]
+    heads = [
+        row
+        for kind in kinds
+        for row in db.rows("lane", queue=queue, kind=kind.value, now=now, limit=limit, incarnation=incarnation)
+    ]
     if len(kinds) > 1:
         heads.sort()
     return [seq for _, seq in heads[:limit]]

@@ -7,20 +7,17 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-
 from rota.errors import Cancel, Fatal, InvalidInput, RetryAfter, Snooze
 from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded
 from rota.model.retry import names_of, qualified
 from rota.model.times import duration
-from rota.work.attempt import Attempt, Stop
-from rota.work.catalogue import Catalogue, TaskDef
+from rota.work.attempt import Attempt
+from rota.work.catalogue import Catalogue, TaskDef, to_json
 from rota.work.context import Context, RunningJob
 from rota.work.handlers import Call, Handlers
 
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACE = 20_000
-_encode = msgspec.json.Encoder().encode
 
 
 class FunctionExecutor:
@@ -40,7 +37,7 @@ class FunctionExecutor:
             call = self._handlers.call_async(self._async(task, arguments), attempt.sink)
         else:
             call = self._handlers.call_sync(self._sync(task, arguments), attempt.sink)
-        attempt.on_stop(lambda reason: self._stop(call, context, reason, task.is_async))
+        attempt.on_stop(lambda _: self._stop(call, context, task.is_async))
         try:
             outcome: Outcome = await call.future
         except asyncio.CancelledError:
@@ -49,7 +46,7 @@ class FunctionExecutor:
             return Cancelled(attempt.stopped)
         return outcome
 
-    def _stop(self, call: Call, context: Context, reason: Stop, is_async: bool) -> None:
+    def _stop(self, call: Call, context: Context, is_async: bool) -> None:
         """First the polite word, then the rude one, then no more waiting."""
         context.cancel()
         loop = asyncio.get_running_loop()
@@ -83,17 +80,10 @@ class FunctionExecutor:
         if value is None:
             return Succeeded()
         try:
-            body = _encode(value)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            return _bad_result(f"the result is not JSON: {error}")
-        if len(body) > self._max_result:
-            return _bad_result(f"the result has {len(body)} bytes; at most {self._max_result} are kept")
-        return Succeeded(body.decode())
-
-
-def _bad_result(message: str) -> Failed:
-    """Fatal: the work was done, and doing it again would not make its result any better."""
-    return Failed(Problem("rota.BadResult", message), fatal=True)
+            return Succeeded(to_json(value, self._max_result, "result"))
+        except InvalidInput as wrong:
+            # Fatal: the work was done, and doing it again would not make its result any better.
+            return Failed(Problem("rota.BadResult", str(wrong)), fatal=True)
 
 
 def judge(error: BaseException) -> Outcome:

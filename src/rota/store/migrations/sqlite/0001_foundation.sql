@@ -91,6 +91,7 @@ CREATE TABLE nodes (
     id          TEXT    NOT NULL,
     roles       TEXT    NOT NULL,
     queues      TEXT    NOT NULL,
+    tasks       TEXT    NOT NULL,               -- the functions it can run
     version     TEXT    NOT NULL,
     state       TEXT    NOT NULL CHECK (state IN ('live', 'stopping', 'left', 'dead')),
     started_at  INTEGER NOT NULL,

@@ -1,6 +1,6 @@
 -- name: insert_node
-INSERT INTO nodes (incarnation, id, roles, queues, version, state, started_at, seen_at, lease)
-VALUES (:incarnation, :id, :roles, :queues, :version, 'live', :now, :now, :lease)
+INSERT INTO nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease)
+VALUES (:incarnation, :id, :roles, :queues, :tasks, :version, 'live', :now, :now, :lease)
 
 -- name: upsert_task
 INSERT INTO tasks (name, info, seen_at) VALUES (:name, :info, :now)

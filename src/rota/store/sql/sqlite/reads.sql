@@ -1,7 +1,10 @@
 -- name: job_by_id
 SELECT seq FROM jobs WHERE id = :id AND (:sees IS NULL OR owner = :sees)
 
--- name: ids_like
+-- name: ids_ending
+SELECT id FROM jobs WHERE substr(id, -length(:tail)) = :tail AND (:sees IS NULL OR owner = :sees) LIMIT 3
+
+-- name: ids_beginning
 SELECT id FROM jobs WHERE id >= :low AND id < :high AND (:sees IS NULL OR owner = :sees) ORDER BY id LIMIT 3
 
 -- name: job_rows

@@ -1,7 +1,11 @@
 -- name: lane
 -- The head of one lane, straight off the index. What has expired is not to be started; the promoter will clear it away.
+-- Functions that another app offers are left to its nodes; those that nobody has ever offered are taken, to be set aside.
 SELECT rank, seq FROM jobs
 WHERE state = 'ready' AND queue = :queue AND kind = :kind AND (expires_at IS NULL OR expires_at > :now)
+  AND (kind <> 'function'
+       OR task IN (SELECT value FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation)))
+       OR task NOT IN (SELECT name FROM tasks))
 ORDER BY rank, seq LIMIT :limit
 
 -- name: take
@@ -99,7 +103,7 @@ JOIN output o ON o.job = j.seq AND o.fence = wanted.value ->> 1 AND o.number = w
 INSERT OR IGNORE INTO output (job, fence, number, at, stream, body) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: due
-SELECT seq, queue FROM jobs WHERE state = 'scheduled' AND run_at <= :now ORDER BY run_at LIMIT :limit
+SELECT seq FROM jobs WHERE state = 'scheduled' AND run_at <= :now ORDER BY run_at LIMIT :limit
 
 -- name: promote_jobs
 UPDATE jobs SET state = 'ready' WHERE seq IN (SELECT value FROM json_each(:seqs))
@@ -117,6 +121,9 @@ SELECT min(at) FROM (
     UNION ALL
     SELECT min(expires_at) FROM jobs
     WHERE expires_at IS NOT NULL AND state IN ('blocked', 'scheduled', 'held', 'ready'))
+
+-- name: ready_kinds
+SELECT DISTINCT kind FROM jobs WHERE state = 'ready'
 
 -- name: any_ready
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'ready')
