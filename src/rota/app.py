@@ -173,7 +173,11 @@ class App:
         """The client, with its store open."""
         if self._client is None:
             store = self.make_store()
-            await _open(store)
+            try:
+                await _open(store)
+            except BaseException:
+                await store.close()
+                raise
             with self._opening:
                 if self._client is None:
                     self._client = Client(store, self.who, self.chance)
@@ -251,7 +255,14 @@ class _Portal:
             self._loop.close()
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._wind_up)
+
+    def _wind_up(self) -> None:
+        """Whoever still waits in another thread hears that it is over."""
+        for task in asyncio.all_tasks(self._loop):
+            if task is not asyncio.current_task(self._loop):
+                task.cancel()
+        self._loop.call_soon(self._loop.call_soon, self._loop.stop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -135,6 +135,8 @@ class Session:
                 self._crew.extend(self._lease.deadline)
                 self.worker = self._make_worker(self._crew)
         except BaseException:
+            if self._crew:
+                await self._crew.close()
             await node.store.leave(SYSTEM, self.incarnation)
             raise
 
@@ -145,7 +147,15 @@ class Session:
         pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance)
         kinds = [Kind(kind) for kind in crew.executors]
         return Worker(
-            node.store, node.clock, self.incarnation, settings.queues, kinds, settings.prefetch, pipeline, shipper
+            node.store,
+            node.clock,
+            self.incarnation,
+            settings.queues,
+            kinds,
+            settings.prefetch,
+            pipeline,
+            shipper,
+            node.bus,
         )
 
     def _start_services(self) -> None:
@@ -204,7 +214,10 @@ class Session:
         node, settings, worker = self._node, self._node.settings, self.worker
         self._heartbeat.stopping = True
         if worker:
-            await worker.close_door()
+            try:
+                await worker.close_door()
+            except StoreError as error:
+                self._failed("handing back", error)  # what was claimed ahead goes back when the node leaves
             if worker.running:
                 node.bus.emit(events.NodeStopping(worker.running, settings.grace / SECOND))
             await _first(worker.finished(settings.grace / SECOND), self._hurried)
@@ -219,8 +232,7 @@ class Session:
         self._node.bus.emit(events.LeaseLost(self._node.id, self._lost or ""))
         if self.worker and self._crew:
             self._crew.extend(min(self._lease.deadline, self._node.clock.monotonic() + WARNING))
-            self.worker.stop_all(Stop.LOST)
-            self.worker.drop_ahead()
+            self.worker.abandon_all()
             finished = await self.worker.finished(self._lease.length)
             if self.worker.stuck or not finished:
                 # The keeper is about to end this process. Until then nothing may be handed back.

@@ -114,7 +114,7 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper) -> Worke
         Kind.COMMAND: CommandExecutor(keeper, grace, os.environ),
     }
     pipeline = Pipeline(executors, shipper, finishes, app.bus, app.chance)
-    return Worker(store, clock, NODE, app.settings.queues, list(Kind), 0, pipeline, shipper)
+    return Worker(store, clock, NODE, app.settings.queues, list(Kind), 0, pipeline, shipper, app.bus)
 
 
 def run(app: App, task: Task, **arguments: Any) -> JobInfo:

@@ -14,7 +14,7 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
 from rota.model.times import HOUR, SECOND
-from rota.store.base import Store
+from rota.store.base import Store, TaskInfo
 from tests.contracts.shelves import stand
 from tests.contracts.world import BOOM, FATAL, NAP, STOPPED, World, settled
 
@@ -138,6 +138,43 @@ async def test_kinds_stand_in_one_line(world: World) -> None:
     actor = await world.node()
     assert names(await actor.claim(5)) == expected[:5]
     assert names(await actor.claim(kinds=[Kind.COMMAND, Kind.FUNCTION])) == expected[5:]
+
+
+def offer(*names: str) -> list[TaskInfo]:
+    return [TaskInfo(name, "default", 5, Retry(), None, (), ()) for name in names]
+
+
+async def test_functions_of_another_app_are_left_to_its_nodes(world: World) -> None:
+    mail, shop = await world.node(tasks=offer("mail", "both")), await world.node(tasks=offer("shop", "both"))
+    of_shop = await world.one(task="shop", spec=Spec.function("shop"))
+    of_both = await world.one(task="both", spec=Spec.function("both"))
+    of_mail = await world.one(task="mail", spec=Spec.function("mail"))
+    plain = await world.one(task="shop")
+    assert names(await mail.claim()) == [of_both, of_mail, plain], "a command of that name is a command"
+    assert names(await shop.claim()) == [of_shop]
+
+
+async def test_they_wait_while_their_app_is_away(world: World) -> None:
+    shop, mail = await world.node(tasks=offer("shop")), await world.node(tasks=offer("mail"))
+    await shop.leave()
+    job_id = await world.one(task="shop", spec=Spec.function("shop"))
+    async with world.unchanged():
+        assert await mail.claim() == []
+    back = await world.node(tasks=offer("shop"))
+    assert names(await back.claim()) == [job_id]
+
+
+async def test_functions_that_nobody_has_ever_offered_are_taken_so_that_they_can_be_set_aside(world: World) -> None:
+    job_id = await world.one(task="typo", spec=Spec.function("typo"))
+    assert names(await (await world.node(tasks=offer("mail"))).claim()) == [job_id]
+
+
+async def test_no_more_than_wanted_are_taken_past_those_of_another_app(world: World) -> None:
+    await world.node(tasks=offer("shop"))
+    mail = await world.node(tasks=offer("mail"))
+    await world.several(5, task="shop", spec=Spec.function("shop"))
+    mine = await world.several(5, task="mail", spec=Spec.function("mail"))
+    assert names(await mail.claim(3)) == mine[:3]
 
 
 async def test_the_best_are_started_and_the_rest_is_claimed_ahead(world: World) -> None:

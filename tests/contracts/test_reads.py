@@ -143,6 +143,26 @@ async def test_a_beginning_finds_its_ids(world: World) -> None:
     assert await resolve(LOCAL, jobs[4] + "0") == []
 
 
+async def test_an_end_finds_its_ids_if_no_beginning_does(world: World) -> None:
+    """Ids begin with the time: those of one hour differ at their ends."""
+    jobs = [
+        "01930000-aaaa-7000-8000-0000000abc01",
+        "01930000-aaab-7000-8000-0000000abc02",
+        "01930000-aaac-7000-8000-000000abc019",
+        "abc01000-aaad-7000-8000-000000000000",
+    ]
+    await world.submit(*(world.job(id=job) for job in jobs[:3]))
+    hers = await world.one(ALICE, id="01930000-aaae-7000-8000-00000ffabc01")
+    resolve = world.store.resolve
+    assert await resolve(LOCAL, "abc01") == [jobs[0]]
+    assert await resolve(LOCAL, "bc019") == [jobs[2]]
+    assert await resolve(ALICE, "abc01") == [hers]
+    assert sorted(await resolve(SYSTEM, "abc01")) == [jobs[0], hers]
+    assert await resolve(LOCAL, "abc") == [], "in the middle is neither"
+    await world.submit(world.job(id=jobs[3]))
+    assert await resolve(LOCAL, "abc01") == [jobs[3]], "a beginning goes before an end"
+
+
 @pytest.mark.parametrize("prefix", ["%", "_1930000", "0193*", "ffff", "zzzz", "☃", "'"])
 async def test_a_beginning_is_no_pattern(world: World, prefix: str) -> None:
     await world.one()

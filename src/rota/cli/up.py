@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import resource
 import signal
 import sys
 from contextlib import suppress
@@ -17,7 +18,7 @@ from rota.clock import Clock
 from rota.logs.capture import captured
 from rota.model.times import iso
 from rota.telemetry.events import Event, Subscriber
-from rota.telemetry.lines import Lines
+from rota.telemetry.lines import Background, Lines
 
 # Threads with functions share the interpreter with the loop that claims and settles. With Python's default of 5 ms the
 # loop waits that long for its turn whenever a function computes.
@@ -27,38 +28,40 @@ SWITCH_INTERVAL = 0.0005
 async def up_(args: argparse.Namespace) -> int:
     queues = args.queues if args.slots is None else {"default": args.slots}
     app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=args.grace)
-    app.bus.subscribe(_unfailing(_teller(args, app.clock)))
+    told = Background(_teller(args, app.clock))
+    app.bus.subscribe(told)
     sys.setswitchinterval(SWITCH_INTERVAL)
+    _raise_descriptor_limit()
     with captured():
-        await _serve(app)
+        await _serve(app, told)
     return 0
 
 
-async def _serve(app: App) -> None:
+async def _serve(app: App, told: Background) -> None:
     await app.migrate()
     async with app:
         node = await app.node()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, node.stop)
-        await node.run()
+        try:
+            await node.run()
+        finally:
+            told.close()
         if node.remains is not None:
             leaving.become(app.settings.store, node.remains, node.store.guards(node.remains))
+
+
+def _raise_descriptor_limit() -> None:
+    """Every command takes a few; many systems allow 1024 unless asked for more."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65_536) if most > 0 else 65_536, most))
 
 
 def _teller(args: argparse.Namespace, clock: Clock) -> Subscriber:
     if args.json:
         return _JsonLines(clock)
     return Lines(clock, "debug" if args.verbose else "warning" if args.quiet else "info")
-
-
-def _unfailing(teller: Subscriber) -> Subscriber:
-    """A terminal that was closed or a pipe that nobody reads must not stop the work."""
-
-    def tell(event: Event) -> None:
-        with suppress(OSError, ValueError):
-            teller(event)
-
-    return tell
 
 
 class _JsonLines:

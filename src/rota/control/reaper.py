@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rota.clock import Clock
+from rota.errors import StoreError
 from rota.model.node import NodeInfo, Watch
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM
 from rota.store.base import Store
-from rota.telemetry.events import Bus, JobsRescued, NodeDied
+from rota.telemetry.events import Bus, JobsRescued, NodeDied, ServiceFailed
 
 PERIOD = 0.5
 RESCUE_EVERY = 60  # ticks
@@ -40,7 +41,10 @@ class Reaper:
     async def tick(self) -> float:
         nodes = [node for node in await self._store.nodes(SYSTEM) if node.incarnation != self._incarnation]
         for node in self._watch.dead(nodes, self._clock.monotonic(), self._healthy_since()):
-            await self._take_over(node)
+            try:
+                await self._take_over(node)
+            except StoreError as error:  # this one's trouble must not keep the others waiting
+                self._bus.emit(ServiceFailed(self.name, f"taking over {node.id}: {error}"))
         if self._ticks % RESCUE_EVERY == 0:
             await self._rescue()
         self._ticks += 1

@@ -53,8 +53,13 @@ class _Stream(io.TextIOBase):
 class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         sink = CURRENT.get()
-        if sink is not None:
-            sink.write("log", (self.format(record) + "\n").encode("utf-8", "backslashreplace"))
+        if sink is None:
+            return
+        try:
+            text = self.format(record)
+        except Exception as error:  # a log call with wrong arguments must not fail the job
+            text = f"{record.levelname} {record.name}: {record.msg!r} (can't be formatted: {error})"
+        sink.write("log", (text + "\n").encode("utf-8", "backslashreplace"))
 
 
 @contextmanager

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import queue
 import sys
+import threading
+from contextlib import suppress
 from typing import TextIO
 
 from rota.clock import Clock
 from rota.model.times import iso
 from rota.telemetry import events
-from rota.telemetry.events import Event
+from rota.telemetry.events import Event, Subscriber
 
 
 def sentence(event: Event) -> tuple[str, str] | None:
@@ -65,3 +68,34 @@ class Lines:
         # Texts of jobs end up here: a line stays one line, and control characters don't reach the terminal.
         safe = "".join(c if c.isprintable() else " " for c in text)
         print(f"{iso(self._clock.now())[:23]}Z {level:7} {safe}", file=self._stream, flush=True)
+
+
+class Background:
+    """Passes events on from a thread of its own: a log that nobody reads, or a slow disk, must not hold up the node.
+
+    What does not fit into the queue is dropped, and counted.
+    """
+
+    def __init__(self, subscriber: Subscriber, size: int = 10_000) -> None:
+        self._subscriber = subscriber
+        self._queue: queue.Queue[Event | None] = queue.Queue(size)
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._run, name="rota-lines", daemon=True)
+        self._thread.start()
+
+    def __call__(self, event: Event) -> None:
+        try:
+            self._queue.put_nowait(event)
+        except queue.Full:
+            self.dropped += 1
+
+    def _run(self) -> None:
+        while (event := self._queue.get()) is not None:
+            with suppress(Exception):  # a terminal that was closed is no reason to stop listening
+                self._subscriber(event)
+
+    def close(self, within: float = 1.0) -> None:
+        """Gives what is left a moment to be told."""
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+        self._thread.join(within)

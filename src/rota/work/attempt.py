@@ -52,10 +52,13 @@ class Attempt:
         self.claimed, self.sink = claimed, sink
         self.stopped: Stop | None = None
         self.why = ""
+        self.settling = False  # its work is over; only its last writes are left
         self._on_stop: Callable[[Stop], None] | None = None
 
     def stop(self, reason: Stop, why: str = "") -> None:
-        if self.stopped is None:
+        first = self.stopped is None
+        if first or (reason is Stop.LOST and self.stopped is not Stop.LOST):
+            # A lost lease outweighs everything: whatever the attempt was about to write is not ours to write any more.
             self.stopped, self.why = reason, why
             if self._on_stop:
                 self._on_stop(reason)
@@ -98,6 +101,7 @@ class Pipeline:
                 timer.cancel()
         outcome = _judge(attempt, result)
         if outcome is not None:
+            attempt.settling = True
             await self._settle(attempt, outcome)
         return over
 
@@ -184,5 +188,5 @@ def _retry(claimed: Claimed) -> Retry:
     """A policy that doesn't decode must not keep the attempt from being settled."""
     try:
         return msgspec.json.decode(claimed.retry, type=Retry)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return NO_RETRY

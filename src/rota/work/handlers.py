@@ -68,7 +68,8 @@ class _Crossing(Call):
         self.cancelled = False
 
     def cancel(self) -> None:
-        self._owner.loop.call_soon_threadsafe(self._cancel)
+        with suppress(RuntimeError):  # the loop has closed, and everything in it has ended
+            self._owner.loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         self.cancelled = True
@@ -84,14 +85,17 @@ class ThreadHandlers:
         self.loop = asyncio.new_event_loop()
         self._out: deque[_Crossing] = deque()
         self._back: deque[tuple[Call, Any, BaseException | None]] = deque()
-        self._out_rung = self._back_rung = False
+        self._out_rung = self._back_rung = self._closing = False
         self._thread = threading.Thread(target=self._run, name="rota-handlers", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            while not self._closing:
+                # A SystemExit in a task that a function started ends the loop, and so does loop.stop(): not for long.
+                with suppress(BaseException):
+                    self.loop.run_forever()
         finally:
             self.loop.close()
 
@@ -138,11 +142,13 @@ class ThreadHandlers:
         return _Threaded(self, function, sink)
 
     def close(self) -> None:
-        self.loop.call_soon_threadsafe(self._wind_up)
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._wind_up)
         self._thread.join(1.0)
 
     def _wind_up(self) -> None:
         """Whatever still runs hears that it is over; then the loop ends, with or without it."""
+        self._closing = True
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.call_soon(self.loop.call_soon, self.loop.stop)
@@ -155,6 +161,7 @@ class _Threaded(Call):
     def __init__(self, owner: ThreadHandlers, function: Callable[[], Any], sink: Sink) -> None:
         super().__init__(owner.home.create_future())
         self._owner, self._function, self._context = owner, function, _context(sink)
+        self._ending, self._ended = threading.Lock(), False
         self._thread = threading.Thread(target=self._run, name="rota-function", daemon=True)
         self._thread.start()
 
@@ -164,13 +171,25 @@ class _Threaded(Call):
             result = self._context.run(self._function)
         except BaseException as caught:
             error = caught
-        self._owner.bring(self, result, error)
+        self._report(result, error)
+
+    def _report(self, result: Any, error: BaseException | None) -> None:
+        """The exception of `cancel` may arrive as late as here; the ending must be told all the same."""
+        for _ in range(3):
+            try:
+                with self._ending:
+                    self._ended = True
+                self._owner.bring(self, result, error)
+                return
+            except asyncio.CancelledError:
+                continue
 
     def cancel(self) -> None:
         """Raises an exception in the thread: it arrives at the next line of Python, not inside a blocking call."""
-        if self._thread.is_alive() and self._thread.ident is not None:
-            identity = ctypes.c_ulong(self._thread.ident)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(asyncio.CancelledError))
+        with self._ending:
+            if not self._ended and self._thread.ident is not None:
+                identity = ctypes.c_ulong(self._thread.ident)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(asyncio.CancelledError))
 
 
 class InlineHandlers:

@@ -21,6 +21,7 @@ from rota.model.job import NO_RETRY, Claimed, Kind, Ref, Verdict
 from rota.model.outcome import Interrupted, settle
 from rota.model.principal import SYSTEM
 from rota.store.base import Store
+from rota.telemetry.events import Bus, ServiceFailed
 from rota.work.attempt import Attempt, Pipeline, Stop
 
 LONGEST_SLEEP = 60.0
@@ -45,14 +46,15 @@ class Worker:
         prefetch: int,
         pipeline: Pipeline,
         shipper: Shipper,
+        bus: Bus,
     ) -> None:
         self._store, self._clock, self._incarnation = store, clock, incarnation
         self._queues, self._kinds, self._prefetch = queues, kinds, prefetch
-        self._pipeline, self._shipper = pipeline, shipper
+        self._pipeline, self._shipper, self._bus = pipeline, shipper, bus
         self._free = dict(queues)
         self._ahead: dict[str, deque[tuple[float, Claimed]]] = {queue: deque() for queue in queues}
         self._attempts: dict[Ref, Attempt] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[Ref, asyncio.Task[None]] = {}
         self._stuck: set[asyncio.Task[None]] = set()  # waiting for work that did not stop
         self._unknown: dict[Ref, float] = {}  # attempts the store says are here, and since when that is strange
         self._asking = asyncio.Lock()  # held while an answer of the store is on its way that may bring attempts
@@ -145,12 +147,16 @@ class Worker:
         self._attempts[claimed.ref] = attempt
         self._free[claimed.queue] -= 1
         task = asyncio.create_task(self._run(attempt))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._running[claimed.ref] = task
+        task.add_done_callback(lambda _: self._running.pop(claimed.ref, None))
 
     async def _run(self, attempt: Attempt) -> None:
+        over: asyncio.Event | None = None
         try:
             over = await self._pipeline.run(attempt)
+        except Exception as error:
+            # A mistake of ours. The slot must not be lost for it; the store's view is put right by `reconcile`.
+            self._failed(attempt, error)
         finally:
             self._attempts.pop(attempt.claimed.ref, None)
         if over is None:
@@ -194,6 +200,9 @@ class Worker:
         async with self._asking:
             await self._hand_back(older_than=-1.0)
 
+    def _failed(self, attempt: Attempt, error: Exception) -> None:
+        self._bus.emit(ServiceFailed(f"attempt at {attempt.claimed.job_id}", f"{type(error).__name__}: {error}"))
+
     def drop_ahead(self) -> None:
         """Forgets what was claimed ahead, and what a claim under way may still bring: it is not ours any more."""
         self._accepting = False
@@ -205,9 +214,17 @@ class Worker:
         for attempt in self.attempts:
             attempt.stop(reason)
 
+    def abandon_all(self) -> None:
+        """The lease is lost: work is stopped at once, and last writes that wait for the store are given up."""
+        self.drop_ahead()
+        self.stop_all(Stop.LOST)
+        for ref, task in list(self._running.items()):
+            if (attempt := self._attempts.get(ref)) and attempt.settling:
+                task.cancel()
+
     async def finished(self, within: float) -> bool:
         """Waits until no attempt runs, but not longer than that."""
         end = asyncio.get_running_loop().time() + within
-        while self._tasks and (left := end - asyncio.get_running_loop().time()) > 0:
-            await asyncio.wait(set(self._tasks), timeout=left)
-        return not self._tasks
+        while self._running and (left := end - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait(set(self._running.values()), timeout=left)
+        return not self._running

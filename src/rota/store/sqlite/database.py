@@ -181,6 +181,8 @@ def translated(path: str) -> Iterator[None]:
     """Turns the errors of SQLite into ours, with a text for the person who must act."""
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise errors.InvalidInput("text", error.object, "text that UTF-8 can carry") from None
     except (apsw.BusyError, apsw.LockedError):
         raise errors.StoreUnavailable(f"{path} is locked by another process that does not let go") from None
     except apsw.FullError:

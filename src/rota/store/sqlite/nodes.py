@@ -145,7 +145,9 @@ def _light(db: Database, seqs: list[int]) -> list[int]:
     total = 0
     for index, seq in enumerate(seqs):
         total += chunks.get(seq, 0)
-        if index and total > MOST_CHUNKS:
+        if total > MOST_CHUNKS:
+            if index == 0:  # one job alone is too heavy: take a piece off it
+                db.run("trim_output", seq=seq, limit=MOST_CHUNKS)
             return seqs[:index]
     return seqs
 
@@ -154,11 +156,14 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
     now = db.now()
     seqs = [seq for (seq,) in db.rows("old_ended", before=now - retention.ended, limit=limit)]
     seqs += [seq for (seq,) in db.rows("old_dead", before=now - retention.dead, limit=limit)]
+    trimmed = 0
     if seqs:
         seqs = _light(db, seqs)
+        trimmed = 0 if seqs else 1
         orders.delete(db, seqs)
     return (
         len(seqs)
+        + trimmed
         + db.run("delete_old_keys", now=now, limit=limit)
         + db.run("delete_old_events", before=now - retention.events, limit=limit)
         + db.run("delete_old_nodes", before=now - retention.nodes, limit=limit)

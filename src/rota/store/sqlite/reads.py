@@ -155,7 +155,7 @@ def _error(state: str, attempts: list[AttemptInfo], reason: str | None) -> Probl
 def _json(text: str | None) -> Any:
     try:
         return msgspec.json.decode(text or "null")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {"broken": text}
 
 
@@ -167,14 +167,14 @@ def _object(text: str | None) -> dict[str, Any]:
 def _retry(text: str | None) -> Retry:
     try:
         return msgspec.json.decode(text or "", type=Retry)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return NO_RETRY
 
 
 def _problem(text: str) -> Problem:
     try:
         return msgspec.json.decode(text, type=Problem)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return Problem("unknown", text)
 
 

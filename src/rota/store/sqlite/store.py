@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
@@ -41,7 +42,8 @@ class SqliteStore(base.Store):
         ageing_step: Duration = AGEING_STEP,
         key_life: Duration = 7 * DAY,
     ) -> None:
-        self.path = path
+        # Absolute, and links followed: the process may change its folder, and all must meet in one folder of locks.
+        self.path = path = path if path == MEMORY else os.path.realpath(path)
         self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
         folder = beside(path)
         self._bell = None if path == MEMORY else Bell(folder, chance.token())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,9 @@ from rota.errors import StoreReadOnly, StoreUnavailable
 # Non-blocking tries with short sleeps, not a blocking lock: that one has no time limit.
 LINE_PAUSE = 0.001
 TURN_PAUSE = 0.0002
+
+
+_open: weakref.WeakSet[Turnstile] = weakref.WeakSet()
 
 
 class Turnstile:
@@ -36,6 +40,7 @@ class Turnstile:
             )
         except OSError as error:
             raise StoreReadOnly(f"{folder} can't be written: {error.strerror}; rota keeps its locks there") from None
+        _open.add(self)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -64,5 +69,15 @@ class Turnstile:
                 return
 
     def close(self) -> None:
+        _open.discard(self)
         os.close(self._line)
         os.close(self._turn)
+
+
+def _after_fork() -> None:
+    """A forked child shares its parent's locks; were the parent killed in its turn, the child would keep it."""
+    for turnstile in list(_open):
+        turnstile.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import apsw
 import msgspec
 
 from rota.model.job import Claimed, Kind, Ref, Verdict
@@ -14,6 +15,7 @@ from rota.store.base import Chunk, Start, Topic
 from rota.store.sqlite.database import Database, encode
 
 _claimed = msgspec.json.Decoder(list[Claimed])
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, apsw.TooBigError)
 # These would have the job run again; a job that was asked to stop ends instead.
 _COMES_BACK = {Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF, Event.HAND_BACK}
 _NOTHING: Sequence[Any] = (None, False, None, None)
@@ -55,7 +57,7 @@ def _best(db: Database, incarnation: str, queue: str, kinds: Sequence[Kind], lim
 def _taken(db: Database, seqs: list[int]) -> list[Claimed]:
     try:
         return _claimed.decode(db.value("taken", seqs=encode(seqs).decode()))
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except _UNREADABLE:
         return [one for seq in seqs for one in _taken_singly(db, seq)]
 
 
@@ -63,7 +65,7 @@ def _taken_singly(db: Database, seq: int) -> list[Claimed]:
     """A row that doesn't decode must not hold up the others: it is set aside, whoever wrote it."""
     try:
         return _claimed.decode(db.value("taken", seqs=encode([seq]).decode()))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except _UNREADABLE as error:
         db.run("set_aside", seq=seq, now=db.now(), reason=f"broken row: {error}")
         db.run("append_set_aside", at=db.now(), seq=seq)
         db.topics.add(Topic.NEWS)

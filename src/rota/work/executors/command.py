@@ -8,13 +8,15 @@ import errno
 import os
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
 from rota.errors import InvalidInput
 from rota.logs.shipper import Sink
 from rota.model.job import Claimed, CommandSpec
-from rota.model.outcome import Failed, Outcome, Problem, Succeeded
+from rota.model.outcome import Failed, Outcome, Problem, Snoozed, Succeeded
+from rota.model.times import SECOND
 from rota.work.attempt import Attempt, Stop
 from rota.work.keeping import Child, Exit, Keeper, SpawnError
 
@@ -23,6 +25,7 @@ INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
 READ_SIZE = 256 << 10
+SCARCITY = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESHUTDOWN)
 # More than this waiting for the store, and reading pauses: the job writes at the store's pace, memory stays bounded.
 LARGEST_BACKLOG = 4 << 20
 RESUME = 0.05
@@ -36,16 +39,22 @@ class CommandExecutor:
 
     async def execute(self, attempt: Attempt) -> Outcome:
         spec = _read(attempt.claimed)
-        output = _Output(attempt.sink)
+        try:
+            output = _Output(attempt.sink)
+        except OSError as error:
+            return _not_started(SpawnError(error.errno or 0, f"no pipe for its output: {error.strerror}"))
         try:
             child = await self._spawn(spec, attempt.claimed, output)
         except SpawnError as error:
             output.close()
             return _not_started(error)
+        except BaseException:
+            output.close()
+            raise
         output.follow()
         attempt.on_stop(lambda reason: self._stop(child, reason))
         exit = await child.wait()
-        await output.end()
+        output.end()
         return _outcome(exit, spec)
 
     async def _spawn(self, spec: CommandSpec, claimed: Claimed, output: _Output) -> Child:
@@ -86,9 +95,10 @@ def _read(claimed: Claimed) -> CommandSpec:
 
 
 def _not_started(error: SpawnError) -> Outcome:
-    """A program that isn't there won't be there in two seconds; a system that is out of processes may recover."""
-    if error.errno in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESHUTDOWN):
-        return Failed(Problem("rota.SpawnError", str(error)))
+    """A program that isn't there won't be there in two seconds. A node that is out of processes or descriptors is not
+    the job's fault: it comes back later, uncounted."""
+    if error.errno in SCARCITY:
+        return Snoozed(SECOND, f"the node is short of something: {error}")
     code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
     return Failed(Problem("rota.SpawnError", str(error)), fatal=True, exit_code=code)
 
@@ -110,11 +120,17 @@ class _Output:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        pairs = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
-        self._readers = {pairs[0][0]: "stdout", pairs[1][0]: "stderr"}
-        self.writers = [pair[1] for pair in pairs]
+        self._readers: dict[int, str] = {}
+        self.writers: list[int] = []
+        try:
+            for stream in ("stdout", "stderr"):
+                reader, writer = os.pipe2(os.O_CLOEXEC)
+                self._readers[reader] = stream
+                self.writers.append(writer)
+        except OSError:
+            self.close()
+            raise
         self._loop = asyncio.get_running_loop()
-        self._ended = asyncio.Event()
 
     def follow(self) -> None:
         """From here on only the command can write."""
@@ -147,12 +163,16 @@ class _Output:
         self._loop.remove_reader(reader)
         del self._readers[reader]
         os.close(reader)
-        if not self._readers:
-            self._ended.set()
 
-    async def end(self) -> None:
-        """Waits for the last byte: the whole tree is gone, so the pipes end by themselves."""
-        await self._ended.wait()
+    def end(self) -> None:
+        """Reads what is left. The whole tree is gone, so all of it is in the pipes; a stranger who got hold of their
+        other ends must not keep us waiting."""
+        for reader in list(self._readers):
+            self._loop.remove_reader(reader)
+            with suppress(BlockingIOError):
+                while body := os.read(reader, READ_SIZE):
+                    self._sink.write(self._readers[reader], body)
+            self._shut(reader)
 
     def close(self) -> None:
         self._close_writers()

@@ -11,7 +11,7 @@ from rota.errors import Cancel, Fatal, InvalidInput, RetryAfter, Snooze
 from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded
 from rota.model.retry import names_of, qualified
 from rota.model.times import duration
-from rota.work.attempt import Attempt
+from rota.work.attempt import Attempt, Stop
 from rota.work.catalogue import Catalogue, TaskDef, to_json
 from rota.work.context import Context, RunningJob
 from rota.work.handlers import Call, Handlers
@@ -37,7 +37,7 @@ class FunctionExecutor:
             call = self._handlers.call_async(self._async(task, arguments), attempt.sink)
         else:
             call = self._handlers.call_sync(self._sync(task, arguments), attempt.sink)
-        attempt.on_stop(lambda _: self._stop(call, context, task.is_async))
+        attempt.on_stop(lambda reason: self._stop(call, context, at_once=task.is_async or reason is Stop.LOST))
         try:
             outcome: Outcome = await call.future
         except asyncio.CancelledError:
@@ -46,11 +46,11 @@ class FunctionExecutor:
             return Cancelled(attempt.stopped)
         return outcome
 
-    def _stop(self, call: Call, context: Context, is_async: bool) -> None:
-        """First the polite word, then the rude one, then no more waiting."""
+    def _stop(self, call: Call, context: Context, at_once: bool) -> None:
+        """First the polite word, then the rude one, then no more waiting. A lost lease leaves no time for manners."""
         context.cancel()
         loop = asyncio.get_running_loop()
-        if is_async:
+        if at_once:
             call.cancel()
         else:
             loop.call_later(self._kill_grace / 2, call.cancel)

@@ -8,6 +8,10 @@ SELECT seq FROM jobs WHERE state = 'failed' AND finished_at < :before ORDER BY f
 -- name: output_counts
 SELECT job, count(*) FROM output WHERE job IN (SELECT value FROM json_each(:seqs)) GROUP BY job
 
+-- name: trim_output
+DELETE FROM output WHERE job = :seq AND (fence, number) IN (
+    SELECT fence, number FROM output WHERE job = :seq ORDER BY fence, number LIMIT :limit)
+
 -- name: delete_old_keys
 -- A key stays while its job lives, however old: the job's retry may still be on its way.
 DELETE FROM keys WHERE (owner, key) IN (

@@ -60,8 +60,8 @@ JOIN jobs j ON j.id = wanted.value ->> 0
 LEFT JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
 
 -- name: record_attempts
--- One row per attempt, written at its end. Columns of a row: seq, ending, exit code, error, result, ...
-INSERT INTO attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
+-- One row per attempt, written at its end (REPLACE: a row that someone put in by hand is no reason to stop). Columns of a row: seq, ending, exit code, error, result, ...
+INSERT OR REPLACE INTO attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
 SELECT j.seq, j.fence, j.tries, coalesce(n.id, j.node), j.started_at, :now,
        r.value ->> 1, r.value ->> 2, r.value ->> 3, r.value ->> 4
 FROM json_each(:rows) r
