@@ -149,13 +149,12 @@ class App:
 
     async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
         client = await self.client()
-        make_id = client.job_id
         jobs = [
             NewJob(
-                make_id(), task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
+                job_id, task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
                 options.timeout, options.expires, options.key,
             )
-            for body in bodies
+            for job_id, body in zip(client.job_ids(len(bodies)), bodies, strict=True)
         ]  # fmt: skip
         return [Job(self, answer.id) for answer in await client.submit(jobs)]
 

@@ -38,8 +38,8 @@ class Client:
         ] = weakref.WeakKeyDictionary()
         self._waits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waits] = weakref.WeakKeyDictionary()
 
-    def job_id(self) -> str:
-        return self._chance.job_id(self.store.now())
+    def job_ids(self, count: int) -> list[str]:
+        return self._chance.job_ids(self.store.now(), count)
 
     # -- orders ------------------------------------------------------------------------------------------------------
     async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:

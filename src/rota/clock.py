@@ -79,20 +79,27 @@ class Chance:
         return self._bits.random()
 
     def job_id(self, now: int) -> str:
-        """A UUIDv7 that rises within this process, so that ids of one submitter sort in the order of submission."""
+        return self.job_ids(now, 1)[0]
+
+    def job_ids(self, now: int, count: int) -> list[str]:
+        """UUIDv7s that rise within this process, so that ids of one submitter sort in the order of submission."""
         with self._lock:
             # 48 bits of milliseconds and 12 bits of their fraction make one rising 60-bit number.
             stamp = (now // 1000 << 12) | (now % 1000 << 12) // 1000
-            self._last = stamp = max(stamp, self._last + 1)
-            low = self._bits.getrandbits(62)
-        value = (stamp >> 12) << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | low
-        text = f"{value:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+            first = max(stamp, self._last + 1)
+            self._last = first + count - 1
+            bits = self._bits.getrandbits
+            return [_uuid7(stamp, bits(62)) for stamp in range(first, first + count)]
 
     def token(self) -> str:
         """A short random name, for node incarnations."""
         with self._lock:
             return f"{self._bits.getrandbits(48):012x}"
+
+
+def _uuid7(stamp: int, low: int) -> str:
+    high = f"{stamp >> 12:012x}"
+    return f"{high[:8]}-{high[8:]}-7{stamp & 0xFFF:03x}-{0x8000 | low >> 48:04x}-{low & 0xFFFFFFFFFFFF:012x}"
 
 
 def _after_fork() -> None:

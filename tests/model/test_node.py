@@ -200,7 +200,7 @@ def test_news_can_be_stored_and_read_back() -> None:
 
 
 def test_a_node_can_be_stored_and_read_back() -> None:
-    new = Node("host", "a1b2", ("control", "worker"), {"default": 8}, "0", LEASE * SECOND, ("mail.welcome",))
+    new = Node("host", "a1b2", ("control", "worker"), {"default": 8}, "0", LEASE * SECOND)
     assert msgspec.json.decode(msgspec.json.encode(new), type=Node) == new
     info = node(3)
     assert msgspec.json.decode(msgspec.json.encode(info), type=NodeInfo) == info

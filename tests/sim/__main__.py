@@ -14,6 +14,8 @@ from tests.sim import mutants, plan
 from tests.sim.checker import explain
 from tests.sim.world import run
 
+FAULTS = {"crash": "crashes", "pause": "pauses", "outage": "outages", "stop": "orderly stops", "jump": "clock jumps"}
+
 
 @dataclass
 class Result:
@@ -25,7 +27,7 @@ class Result:
 
 def _run(seed: int, nodes: int, mutant: str | None) -> Result:
     report = run(plan.make(seed, nodes), mutant)
-    complaint = explain(seed, report.violations[0], report.notes, mutant) if report.violations else None
+    complaint = explain(report.plan, report.violations[0], report.notes, mutant) if report.violations else None
     return Result(report.seconds, report.jobs, report.faults, complaint)
 
 
@@ -67,7 +69,7 @@ def main() -> int:
 
 
 def _summary(seeds: int, bad: int, totals: Counter[str], took: float) -> None:
-    faults = ", ".join(f"{totals[kind]} {kind}s" for kind in ("crash", "pause", "outage", "stop", "jump"))
+    faults = ", ".join(f"{totals[kind]} {name}" for kind, name in FAULTS.items())
     print(
         f"{seeds} seeds in {took:.1f} s ({seeds / took:.1f}/s): {totals['seconds'] / 3600:.1f} virtual hours, "
         f"{totals['jobs']} jobs, {faults}; {bad or 'no'} seed{'s' if bad > 1 else ''} with a violation"

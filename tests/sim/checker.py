@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.sim.plan import Plan
 from tests.sim.rules import Book, OrderBook, RowBook, Violation
 from tests.sim.runs import FaultBook, RunBook
 from tests.sim.witness import Note, Row
@@ -23,13 +24,16 @@ def check(
     return sorted(found, key=lambda violation: violation.at)
 
 
-def explain(seed: int, violation: Violation, notes: Sequence[Note], mutant: str | None = None, last: int = 30) -> str:
+def explain(plan: Plan, violation: Violation, notes: Sequence[Note], mutant: str | None = None, last: int = 30) -> str:
     """For the person who must find out why."""
     about = [note for note in notes if note.at <= violation.at and _concerns(note, violation)]
-    command = f"python -m tests.sim --first {seed} --seeds 1" + (f" --mutant {mutant}" if mutant else "")
+    about_what = f"job {violation.job}" if violation.job else "the system"
+    command = f"python -m tests.sim --seeds 1 --first {plan.seed}"
+    command += f" --nodes {plan.nodes}" if plan.nodes != 2 else ""
+    command += f" --mutant {mutant}" if mutant else ""
     return "\n".join(
         [
-            f"seed {seed}: {violation.invariant} does not hold for {violation.job or 'the whole'}: {violation.text}",
+            f"seed {plan.seed}: {violation.invariant} does not hold for {about_what}: {violation.text}",
             f"  the last {len(about[-last:])} things that happened to it:",
             *(f"  {note}" for note in about[-last:]),
             f"  again: {command} --trace",

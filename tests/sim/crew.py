@@ -19,6 +19,7 @@ from rota.work.attempt import Attempt, Executor, Stop
 from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import Call
 from tests.sim.jobs import Work, write_script
+from tests.sim.mutants import KEEPER_OFF
 
 if TYPE_CHECKING:
     from tests.sim.machine import Life
@@ -63,7 +64,7 @@ class SimCrew:
 
     # -- the keeper --------------------------------------------------------------------------------------------------
     def _expire(self) -> None:
-        if "keeper-off" in self.world.mutants:
+        if self.world.mutant == KEEPER_OFF:
             return
         # One that overslept needs a moment to come round, like everyone else.
         assert self._deadline is not None

@@ -31,7 +31,8 @@ class Customer:
         self._world, self._note = world, world.witness.note
         self._rng = Random(f"{world.plan.seed}/customer")
         self.wire = world.wire("customer")
-        self._client = Client(cast(Store, self.wire), LOCAL, Chance(self._rng.getrandbits(64)))
+        self._chance = Chance(self._rng.getrandbits(64))
+        self._client = Client(cast(Store, self.wire), LOCAL, self._chance)
         self.orders: dict[str, NewJob] = {}
         self._known: list[str] = []
         self._keys = itertools.count()
@@ -73,12 +74,15 @@ class Customer:
         return [order for order in self.orders.values() if order.key is not None]
 
     def _renamed(self, order: NewJob) -> NewJob:
-        return msgspec.structs.replace(order, id=self._client.job_id())
+        return msgspec.structs.replace(order, id=self._new_id())
+
+    def _new_id(self) -> str:
+        return self._chance.job_id(self._world.clock.now())
 
     def _make(self) -> NewJob:
         rng = self._rng
         task = rng.choice(("command", "play", "grind"))
-        job_id = self._client.job_id()
+        job_id = self._new_id()
         return NewJob(
             id=job_id,
             task=task,

@@ -153,7 +153,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self.crashed.append(f"{type(error).__name__}: {error}")
 
     def _callback_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not self._over:
+        if not self._over and not isinstance(context.get("exception"), StoreError):
             self.crashed.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     def wind_up(self) -> None:

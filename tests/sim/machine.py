@@ -6,8 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING, cast
 
 from rota.clock import Chance
-from rota.errors import InvalidInput, StoreError
-from rota.node import Node
+from rota.errors import RotaError
+from rota.node import Node, StuckNode
 from rota.store.base import Store
 from rota.telemetry.events import AttemptStuck, Bus, Event, ServiceFailed
 from tests.sim.crew import SimCrew
@@ -39,9 +39,9 @@ class Life:
         why = "exit"
         try:
             await self.node.run()
-        except (StoreError, InvalidInput) as error:
+        except RotaError as error:
             why = f"exit: {error}"
-            if self.node.started.is_set():
+            if self.node.started.is_set() and not isinstance(error, StuckNode):
                 self.world.witness.note(self.name, "broken", error=repr(error))
         self.end(why)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -45,12 +45,11 @@ def stress(plan: Plan, mutant: str | None) -> Plan:
     return replace(plan, **_STRESS.get(mutant or "", {}))
 
 
-def spoil(db: Database, broken: Collection[str]) -> None:
+def spoil(db: Database, mutant: str | None) -> None:
     changed = dict(queries())
-    for name in broken:
-        for query, old, new in _EDITS.get(name, []):
-            assert old in changed[query], f"mutant {name}: the query {query} has changed"
-            changed[query] = changed[query].replace(old, new)
+    for query, old, new in _EDITS.get(mutant or "", []):
+        assert old in changed[query], f"mutant {mutant}: the query {query} has changed"
+        changed[query] = changed[query].replace(old, new)
     db._queries = changed
 
 
@@ -59,9 +58,6 @@ def _everyone(self: Watch, nodes: Iterable[NodeInfo], now: float, healthy_since:
 
 
 @contextmanager
-def patched(broken: Collection[str]) -> Iterator[None]:
-    if LEASE_IGNORED not in broken:
-        yield
-        return
-    with mock.patch.object(Watch, "dead", _everyone):
+def patched(mutant: str | None) -> Iterator[None]:
+    with mock.patch.object(Watch, "dead", _everyone if mutant == LEASE_IGNORED else Watch.dead):
         yield

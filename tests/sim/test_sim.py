@@ -18,7 +18,7 @@ HUNT = 100
 
 
 def failure(report: Report, mutant: str | None = None) -> str:
-    return explain(report.seed, report.violations[0], report.notes, mutant)
+    return explain(report.plan, report.violations[0], report.notes, mutant)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

@@ -22,9 +22,6 @@ from tests.sim.witness import Witness
 
 # Neither reach the store: nothing can go wrong.
 LOCAL = {"now", "guards"}
-# A store that fails has written nothing: so says its contract, and SQLite can keep it. Answers get lost here all the
-# same, since stores to come can't; but for a claim there is no way yet to learn what was claimed.
-NEVER_LOST = {"claim"}
 
 
 class Wire:
@@ -76,7 +73,7 @@ class Wire:
             return self._reply(answer, error)
         self._witness.applied(self._name, verb, args, result)
         self._pass(verb, "applied")
-        if verb not in NEVER_LOST and self._goes_wrong():
+        if self._goes_wrong():
             self._witness.note(self._name, "lost", verb=verb)
             return self._reply(answer, StoreUnavailable("simulated: the answer was lost"))
         return self._reply(answer, result)

@@ -32,7 +32,7 @@ STOPPING = 60
 
 @dataclass
 class Report:
-    seed: int
+    plan: Plan
     violations: list[Violation]
     notes: list[Note]
     digest: str
@@ -42,8 +42,8 @@ class Report:
 
 
 class World:
-    def __init__(self, plan: Plan, broken: frozenset[str] = frozenset()) -> None:
-        self.plan, self.mutants = plan, broken
+    def __init__(self, plan: Plan, mutant: str | None) -> None:
+        self.plan, self.mutant = plan, mutant
         self.loop = SimLoop()
         self.clock = SimClock(self.loop)
         self.rng = Random(f"{plan.seed}/world")
@@ -77,7 +77,7 @@ class World:
         rows, output = self._contents()
         violations = checker.check(self.witness.notes, rows, output, self.loop.crashed)
         report = Report(
-            seed=self.plan.seed,
+            plan=self.plan,
             violations=violations,
             notes=list(self.witness.notes),
             digest=self.witness.digest(),
@@ -91,7 +91,7 @@ class World:
     async def _happen(self) -> None:
         await self.store.migrate()
         db = self.store._write_side()
-        mutants.spoil(db, self.mutants)
+        mutants.spoil(db, self.mutant)
         self.witness.watch(db)
         self.machines += [Machine(self, f"n{number}") for number in range(1, self.plan.nodes + 1)]
         customer = asyncio.create_task(self.customer.run())
@@ -150,6 +150,5 @@ def _catalogue(stage: Stage) -> Catalogue:
 
 
 def run(plan: Plan, mutant: str | None = None) -> Report:
-    broken = frozenset({mutant} if mutant else ())
-    with mutants.patched(broken):
-        return World(mutants.stress(plan, mutant), broken).run()
+    with mutants.patched(mutant):
+        return World(mutants.stress(plan, mutant), mutant).run()

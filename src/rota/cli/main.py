@@ -47,7 +47,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     # argparse gives up on a JSON that stands after an option; it is as clear there as anywhere.
     unknown = [extra for extra in extras if extra.startswith("-") and extra != "-"]
     if unknown:
-        args.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        args.parser.error(f"unrecognized arguments: {' '.join(extras)}")
     if args.module == "submit" and len(extras) == 1 and args.task and args.json_arguments is None:
         args.json_arguments = extras.pop()
     if extras and args.module == "run" and command is None:

@@ -29,6 +29,7 @@ class TaskDef:
         self.function, self.name = function, name
         self.is_async = inspect.iscoroutinefunction(function)
         self.spec = Spec.function(name)
+        self._what = f"arguments of task {name!r}"
         parameters = _parameters(function, name)
         self.context = next((p.name for p in parameters if _is_context(p)), None)
         self._open = any(p.kind is p.VAR_KEYWORD for p in parameters)
@@ -43,11 +44,9 @@ class TaskDef:
 
     def encode(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> str:
         """Arguments as JSON, refused here if the function would not take them."""
-        given = dict(named)
-        if positional:
-            given = self._bind(positional, given)
-        body = to_json(given, limit, f"arguments of task {self.name!r}")
-        self.decode(body)
+        given = self._bind(positional, dict(named)) if positional else named
+        body = to_json(given, limit, self._what)
+        self._read(body)
         return body
 
     def _bind(self, positional: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -59,12 +58,15 @@ class TaskDef:
             raise InvalidInput(f"arguments of task {self.name!r}", sorted(twice), "each argument once")
         return bound | given
 
-    def decode(self, body: str | bytes) -> dict[str, Any]:
-        """The keyword arguments for the call. Raises InvalidInput if they don't fit the signature."""
+    def _read(self, body: str | bytes) -> Any:
         try:
-            arguments = self._decoder.decode(body)
+            return self._decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidArguments(self.name, str(error), self._names) from None
+
+    def decode(self, body: str | bytes) -> dict[str, Any]:
+        """The keyword arguments for the call. Raises InvalidInput if they don't fit the signature."""
+        arguments = self._read(body)
         given = {name: getattr(arguments, name) for name in self._names}
         kept = {name: value for name, value in given.items() if value is not msgspec.UNSET}
         if self._open:

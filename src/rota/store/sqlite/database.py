@@ -33,6 +33,7 @@ APPLICATION = 0x726F7461
 # A write waits this long for other processes' writes. Ours are short; whoever holds the lock longer is stopped or
 # broken.
 BUSY_MS = 5_000
+PATIENCE_MS = 1_000
 # Less than this left, and a failed write is taken for a full disk: SQLite reports some of those as plain I/O errors.
 SCARCE = 1 << 20
 encode = msgspec.json.encode
@@ -69,7 +70,7 @@ class Database:
 
     def _prepare_to_write(self) -> None:
         if self.path != MEMORY:
-            self._turnstile = Turnstile(beside(self.path), BUSY_MS / 1000)
+            self._turnstile = Turnstile(beside(self.path), min(PATIENCE_MS, BUSY_MS) / 1000)
         with self._turn():
             # SQLite does not wait here for another process that is just making the same file; so we do.
             for tries_left in range(BUSY_MS // 10, -1, -1):
@@ -159,8 +160,9 @@ class Database:
 
 def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
     """Before anything is changed: is it ours, or empty?"""
-    application = int(connection.pragma("application_id"))
-    if application != APPLICATION and connection.execute("SELECT count(*) FROM sqlite_schema").get:
+    # In this order: what is in it first. Another process may be making it ours at this moment.
+    contents = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if int(connection.pragma("application_id")) != APPLICATION and contents:
         raise errors.StoreError(f"{path} is a SQLite database of another program; choose another file")
 
 

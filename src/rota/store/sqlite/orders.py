@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,7 @@ from rota.store.base import Cancelling, Topic
 from rota.store.sqlite.database import Database, encode
 
 Answer = list[Submitted] | KeyConflict
+_READY, _SCHEDULED = State.READY.value, State.SCHEDULED.value
 
 
 def submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
@@ -70,24 +72,27 @@ class _Keys:
 def _insert(db: Database, who: Principal, jobs: Sequence[NewJob], now: Instant) -> None:
     first: int = db.value("next_seq")
     retries: dict[int, str] = {}  # jobs of one call mostly share their policy object: encode it once
-    rows, payloads = [], []
-    states: set[State] = set()
+    rows: list[tuple[Any, ...]] = []
+    payloads: list[tuple[Any, ...]] = []
+    owner, step = who.user, db.ageing_step
+    due_later = False
     for seq, job in enumerate(jobs, first):
-        run_at = _due(job, now)
-        state = State.READY if run_at <= now else State.SCHEDULED
-        states.add(state)
+        spec = job.spec
+        run_at = now if job.at is None and not job.delay else _due(job, now)
+        ready = run_at <= now
+        due_later = due_later or not ready or job.expires is not None
         expires_at = None if job.expires is None else run_at + job.expires
         rows.append((
-            seq, job.id, who.user, state.value, job.queue, job.spec.kind.value, job.task, job.priority,
-            rank(run_at, job.priority, db.ageing_step), run_at, expires_at, now,
+            seq, job.id, owner, _READY if ready else _SCHEDULED, job.queue, spec.kind.value, job.task, job.priority,
+            rank(run_at, job.priority, step), run_at, expires_at, now,
         ))  # fmt: skip
         retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), _text(job.retry))
-        payloads.append((seq, job.spec.body, job.spec.digest, job.args, retry, job.timeout, job.key))
+        payloads.append((seq, spec.body, spec.digest, job.args, retry, job.timeout, job.key))
     db.many("insert_job", rows)
     db.many("insert_payload", payloads)
-    if State.READY in states:
+    if any(row[3] is _READY for row in rows):
         db.topics.add(Topic.READY)
-    if State.SCHEDULED in states or any(job.expires is not None for job in jobs):
+    if due_later:
         db.topics.add(Topic.DUE)
 
 
