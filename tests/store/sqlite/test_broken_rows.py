@@ -254,7 +254,6 @@ async def test_a_kind_that_nobody_knows_waits_and_is_pointed_out(world: World, d
 @pytest.mark.parametrize(
     "change",
     [
-        "outcome = 'exploded'",
         "error = '{\"type\": 1}'",
         f"error = {NOT_UTF8}",
         "result = '{'",
