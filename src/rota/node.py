@@ -36,7 +36,6 @@ from rota.work.worker import Worker
 REJOIN_PAUSE = 1.0
 # After the graces, the last writes get this long.
 LAST_WRITES = 5.0
-MOST_PAST = 20
 
 
 class StuckNode(RotaError):
@@ -65,7 +64,8 @@ class Node:
         # `rota up` sees to it; otherwise its jobs are taken over when its lock is found free.
         self.remains: str | None = None
         self._stops = 0
-        self._past: list[str] = []  # incarnations of this node that may not have left properly
+        self._joined: str | None = None  # the last incarnation of this node; it may have been unable to leave
+        self._candidate = chance.token()  # the next; tried until it has joined, as an unanswered try may have counted
         self._session: Session | None = None
 
     async def run(self) -> None:
@@ -82,9 +82,9 @@ class Node:
         self.bus.emit(events.NodeStopped(self.id))
 
     async def _live(self) -> None:
-        session = Session(self, self.chance.token())
-        past, self._past = self._past, [*self._past[-MOST_PAST:], session.incarnation]
-        await session.join(past)
+        session = Session(self, self._candidate)
+        await session.join([self._joined] if self._joined else [])
+        self._joined, self._candidate = session.incarnation, self.chance.token()
         self._session = session
         if not self.started.is_set():
             shown = self.settings.queues if session.worker else {}
@@ -244,16 +244,17 @@ class Session:
     async def _shut_down(self) -> None:
         for unlisten in self._unlisten:
             unlisten()
-        if self._crew:
-            await self._crew.close()
+        # While anything of ours still runs in this process, the keeper stays on guard.
+        await self._close_crew()
         if self.worker:
             await self.worker.finished(LAST_WRITES)
+        await self._close_crew()
         for loop, _ in self._loops:
             loop.stop()
         await asyncio.wait([task for _, task in self._loops], timeout=LAST_WRITES)
         for _, task in self._loops:
             task.cancel()
-        if self.worker and self.worker.stuck:
+        if self._unstopped:
             # What still runs ends with this process, and must not be handed back before that.
             self._node.remains = self.incarnation
             return
@@ -261,6 +262,14 @@ class Session:
             await self._node.store.leave(SYSTEM, self.incarnation)
         except StoreError as error:
             self._failed("leaving", error)
+
+    @property
+    def _unstopped(self) -> bool:
+        return self.worker is not None and bool(self.worker.running or self.worker.stuck)
+
+    async def _close_crew(self) -> None:
+        if self._crew:
+            await self._crew.close(stuck=self._unstopped)
 
 
 async def _first(work: Coroutine[None, None, object], event: asyncio.Event) -> None:

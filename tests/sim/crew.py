@@ -52,8 +52,14 @@ class SimCrew:
         if deadline is not None and not self.closed:
             self._alarm = self.loop.call_at(deadline, self._expire, context=self.keeper.context)
 
-    async def close(self) -> None:
-        """Kills the commands and stops the loop of the async functions; threads can't be stopped."""
+    async def close(self, stuck: bool = False) -> None:
+        """Kills the commands and stops the loop of the async functions; threads can't be stopped, so the keeper
+        stays."""
+        if stuck:
+            for work in list(self.works):
+                if work.kind == "command":
+                    work.kill()
+            return
         self.closed = True
         self.extend(None)
         await asyncio.sleep(self.world.rng.uniform(0.001, 0.05))

@@ -17,7 +17,6 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
     "finish-unfenced": [("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.state = 'running'")],
     "finish-twice": [
         ("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.fence = wanted.value ->> 1"),
-        ("record_attempts", "INSERT INTO", "INSERT OR REPLACE INTO"),
         ("record_attempts", "coalesce(n.id, j.node)", "coalesce(n.id, j.node, '')"),
     ],
     "claim-running": [("lane", "state = 'ready'", "state IN ('ready', 'running')")],
@@ -36,7 +35,7 @@ NAMES = (*_EDITS, LEASE_IGNORED, KEEPER_OFF)
 # A safeguard is missed only under the fault it is for: with these changes of the plan that fault comes often.
 _STRESS: dict[str, dict[str, Any]] = {
     "finish-unfenced": {"fragile": 1, "whole_rate": 1.0},
-    "start-cancelled": {"prefetch": 3, "visits": 80},
+    "start-cancelled": {"prefetch": 3, "visits": 60},
     "keeper-off": {"fragile": 1, "whole_rate": 0.0},
 }
 

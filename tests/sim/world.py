@@ -71,22 +71,28 @@ class World:
     # -- the run -----------------------------------------------------------------------------------------------------
     def run(self) -> Report:
         try:
+            self._let_happen()
+            return self._report()
+        finally:
+            self.loop.wind_up()
+
+    def _let_happen(self) -> None:
+        try:
             self.loop.run_until_complete(self._happen())
         except Stalled as error:
             self.witness.note("loop", "stalled", error=str(error))
+
+    def _report(self) -> Report:
         rows, output = self._contents()
-        violations = checker.check(self.witness.notes, rows, output, self.loop.crashed)
-        report = Report(
+        return Report(
             plan=self.plan,
-            violations=violations,
+            violations=checker.check(self.witness.notes, rows, output, self.loop.crashed),
             notes=list(self.witness.notes),
             digest=self.witness.digest(),
             seconds=self.loop.time(),
             jobs=len(rows),
             faults=self.faults.counts,
         )
-        self.loop.wind_up()
-        return report
 
     async def _happen(self) -> None:
         await self.store.migrate()

@@ -52,6 +52,7 @@ class Attempt:
         self.claimed, self.sink = claimed, sink
         self.stopped: Stop | None = None
         self.why = ""
+        self.over: asyncio.Event | None = None  # its work did not stop; this is set when it ends
         self.settling = False  # its work is over; only its last writes are left
         self._on_stop: Callable[[Stop], None] | None = None
 
@@ -84,17 +85,16 @@ class Pipeline:
         self._executors, self._shipper, self._finishes = executors, shipper, finishes
         self._bus, self._chance = bus, chance
 
-    async def run(self, attempt: Attempt) -> asyncio.Event | None:
-        """Takes the attempt to its end. If its work could not be stopped and still goes on: what to wait for."""
+    async def run(self, attempt: Attempt) -> None:
+        """Takes the attempt to its end. Its work may still go on if it could not be stopped: see `attempt.over`."""
         if self._bus.heard:
             claimed = attempt.claimed
             self._bus.emit(AttemptStarted(claimed.job_id, claimed.task, claimed.number))
-        over: asyncio.Event | None = None
         timer = _timer(attempt)
         try:
             result = await self._execute(attempt)
         except Stuck as stuck:
-            over, result = stuck.over, None
+            attempt.over, result = stuck.over, None
             self._bus.emit(AttemptStuck(attempt.claimed.job_id, attempt.claimed.task))
         finally:
             if timer is not None:
@@ -103,7 +103,6 @@ class Pipeline:
         if outcome is not None:
             attempt.settling = True
             await self._settle(attempt, outcome)
-        return over
 
     async def _execute(self, attempt: Attempt) -> Outcome:
         try:

@@ -25,8 +25,9 @@ class Crew(Protocol):
     def extend(self, deadline: float | None) -> None:
         """Until then the node's lease lasts; None: there is nothing left that could outlive it."""
 
-    async def close(self) -> None:
-        """Kills what is left and waits until it is gone."""
+    async def close(self, stuck: bool = False) -> None:
+        """Kills what is left and waits until it is gone. With `stuck` the lease stays guarded: something in this
+        process does not stop, and must not outlive it."""
 
 
 MakeCrew = Callable[[Sequence[int]], Crew]
@@ -52,7 +53,10 @@ class ProcessCrew:
     def extend(self, deadline: float | None) -> None:
         self._keeper.extend(deadline)
 
-    async def close(self) -> None:
+    async def close(self, stuck: bool = False) -> None:
+        if stuck:
+            await self._keeper.kill_all()
+            return  # the keeper goes when this process does
         await self._keeper.close()
         if self._handlers:
             self._handlers.close()

@@ -13,7 +13,7 @@ import contextlib
 import errno
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rota.work.link import Link, Message
@@ -62,6 +62,9 @@ class Child:
     async def wait(self) -> Exit:
         return await asyncio.shield(self._report.exit)
 
+    def ended(self, tell: Callable[[Child], None]) -> None:
+        self._report.exit.add_done_callback(lambda _: tell(self))
+
     async def _started(self) -> tuple[int, str] | None:
         """How the start failed, if it did. Who stops waiting for that gives up the command."""
         try:
@@ -88,6 +91,7 @@ class Keeper:
         self._deadline: float | None = None
         self._names = itertools.count(1)
         self._gate = asyncio.Semaphore(STARTS_IN_FLIGHT)
+        self._children: set[Child] = set()
         self._links: list[Link] = []  # the last is in use; those before it are dead, their children not yet
         self._closed = False
 
@@ -134,6 +138,13 @@ class Keeper:
             with contextlib.suppress(SpawnError):
                 self._open()
 
+    async def kill_all(self) -> None:
+        """Kill all commands, and wait until they are gone; the keeper itself stays."""
+        children = list(self._children)
+        for child in children:
+            child.kill()
+        await asyncio.gather(*(child.wait() for child in children))
+
     async def close(self) -> None:
         """Kill what is left, and wait until it and the keeper are gone."""
         self._closed = True
@@ -162,11 +173,14 @@ class Keeper:
             link = await self._ready()
             name = next(self._names)
             try:
-                return Child(link, name, *link.start(name, request, stdio))
+                child = Child(link, name, *link.start(name, request, stdio))
             except ConnectionError:
                 continue  # it has just died and nothing was handed over: a new one may be asked
             except OSError as error:
                 raise _spawn_error("a process", error) from error
+            self._children.add(child)
+            child.ended(self._children.discard)
+            return child
         raise SpawnError(errno.EAGAIN, "the keeper dies again and again")
 
 

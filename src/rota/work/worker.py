@@ -151,20 +151,19 @@ class Worker:
         task.add_done_callback(lambda _: self._running.pop(claimed.ref, None))
 
     async def _run(self, attempt: Attempt) -> None:
-        over: asyncio.Event | None = None
         try:
-            over = await self._pipeline.run(attempt)
+            await self._pipeline.run(attempt)
         except Exception as error:
             # A mistake of ours. The slot must not be lost for it; the store's view is put right by `reconcile`.
             self._failed(attempt, error)
         finally:
             self._attempts.pop(attempt.claimed.ref, None)
-        if over is None:
-            self._release(attempt.claimed.queue)
-        else:
-            task = asyncio.create_task(self._release_late(attempt.claimed.queue, over))
-            self._stuck.add(task)
-            task.add_done_callback(self._stuck.discard)
+            if attempt.over is None:
+                self._release(attempt.claimed.queue)
+            else:
+                task = asyncio.create_task(self._release_late(attempt.claimed.queue, attempt.over))
+                self._stuck.add(task)
+                task.add_done_callback(self._stuck.discard)
 
     async def _release_late(self, queue: str, over: asyncio.Event) -> None:
         await over.wait()

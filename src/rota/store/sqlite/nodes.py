@@ -27,7 +27,7 @@ def register(db: Database, node: Node, tasks: Sequence[TaskInfo], replaces: Sequ
     for incarnation in replaces:
         leave(db, incarnation)
     for row in db.rows("living_nodes"):
-        if row[1] == node.id and not gone(row[0]):
+        if row[1] == node.id and row[0] != node.incarnation and not gone(row[0]):
             raise InvalidInput("node id", node.id, "an id that no living node uses")
     now = db.now()
     db.run(

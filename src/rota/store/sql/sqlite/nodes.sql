@@ -1,6 +1,8 @@
 -- name: insert_node
+-- Again, if the answer to the first time got lost; it has not held anything since.
 INSERT INTO nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease)
 VALUES (:incarnation, :id, :roles, :queues, :tasks, :version, 'live', :now, :now, :lease)
+ON CONFLICT (incarnation) DO UPDATE SET state = 'live', started_at = :now, seen_at = :now
 
 -- name: upsert_task
 INSERT INTO tasks (name, info, seen_at) VALUES (:name, :info, :now)
