@@ -24,7 +24,7 @@ from rota.model.job import Spec
 from rota.model.order import AGEING_STEP, DEFAULT_PRIORITY
 from rota.model.retry import Retry
 from rota.store import named
-from rota.store.sqlite.migrate import APPLICATION
+from rota.store.sqlite.database import APPLICATION
 
 # What rota makes of {"text": "xxx..."}: 200 bytes of arguments per job.
 TEXT = "x" * 189

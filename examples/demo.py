@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import rota
@@ -46,16 +47,25 @@ def say(text: str) -> None:
     print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}", flush=True)
 
 
-async def start_node(name: str) -> subprocess.Popen[bytes]:
-    """A node in a process of its own, and back when it is up."""
+def launch(name: str) -> subprocess.Popen[bytes]:
+    """A node in a process of its own."""
     command = [sys.executable, "-m", "rota", "up", "--app", "demo:app", "--node", name, "--quiet"]
-    process = subprocess.Popen(command, cwd=Path(__file__).parent)
-    store = (await app.client()).store
-    for _ in range(200):
-        if any(node.id == name for node in await store.nodes(app.who)):
-            return process
-        await asyncio.sleep(0.05)
-    raise SystemExit(f"node {name} did not come up")
+    return subprocess.Popen(command, cwd=Path(__file__).parent)
+
+
+async def until(true: Callable[[], Awaitable[bool]]) -> None:
+    """Other processes change the store: look until it is so."""
+    async with asyncio.timeout(15):
+        while not await true():  # noqa: ASYNC110 - there is no event to wait for across processes
+            await asyncio.sleep(0.02)
+
+
+async def nodes_are_up() -> bool:
+    return len(await (await app.client()).store.nodes(app.who)) == 2
+
+
+async def runs(job: rota.Job) -> bool:
+    return (await job.info()).state == "running"
 
 
 async def show(job: rota.Job) -> None:
@@ -66,9 +76,9 @@ async def show(job: rota.Job) -> None:
 
 
 async def tour() -> None:
-    first, second = await start_node("anna"), await start_node("bert")
-    nodes = {"anna": first, "bert": second}
+    nodes = {name: launch(name) for name in ("anna", "bert")}
     try:
+        await until(nodes_are_up)
         say("1. Functions and commands run, and give back results and output")
         job = await hello.submit(name="you")
         command = await app.submit_command(["sh", "-c", "echo this is job $ROTA_JOB, attempt $ROTA_ATTEMPT"])
@@ -89,16 +99,15 @@ async def tour() -> None:
 
         say("4. Waiting and running jobs can be cancelled")
         waiting, running = await hello.submit(name="never", delay="1h"), await app.submit_command(["sleep", "1000"])
-        while (await running.info()).state != "running":
-            await asyncio.sleep(0.01)
+        await until(lambda: runs(running))
         for job in (waiting, running):
             await job.cancel("not needed any more")
             await show(job)
 
         say("5. A node is killed with -9 in the middle of its work; the other one takes over")
         job = await long_work.submit(seconds=1.0)
-        while (holder := (await job.info()).node) is None:
-            await asyncio.sleep(0.01)
+        await until(lambda: runs(job))
+        holder = (await job.info()).node or ""
         nodes[holder].kill()
         killed = time.monotonic()
         print(f"  killed {holder}")

@@ -158,7 +158,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def wind_up(self) -> None:
         """Ends everything that is left, also what is left of the dead. Nothing that happens now counts."""
-        self._over = True
+        self._over, self._spins = True, 0
         for process in self._processes:
             self.resume(process)
         self.run_until_complete(self._cancel_all())
