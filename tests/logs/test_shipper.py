@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
 from rota.clock import ManualClock
 from rota.errors import StoreUnavailable
-from rota.logs.capture import CURRENT, captured
+from rota.logs.capture import CURRENT, Handler, captured
 from rota.logs.shipper import LARGEST_BATCH, LARGEST_CHUNK, Shipper
 from rota.model.job import Ref, Verdict
 from rota.store.base import Chunk, Store
@@ -135,3 +136,15 @@ async def test_prints_outside_an_attempt_go_where_they_always_went(capsys: Any) 
     await ship.flush()
     assert capsys.readouterr().out == "outside\noutside again\n"
     assert shelf.text() == b"inside\\ud800\n"
+
+
+async def test_a_log_call_with_wrong_arguments_is_kept_as_it_is() -> None:
+    """Not through a logger: pytest's own handlers would raise the error that is meant to be swallowed."""
+    shelf = Shelf()
+    ship = shipper(shelf)
+    token = CURRENT.set(ship.open(REF))
+    record = logging.LogRecord("shop", logging.WARNING, __file__, 1, "%d pieces", ("many",), None)
+    Handler().emit(record)
+    CURRENT.reset(token)
+    await ship.flush()
+    assert shelf.text().startswith(b"WARNING shop: '%d pieces' (can't be formatted")

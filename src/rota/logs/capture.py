@@ -50,7 +50,7 @@ class _Stream(io.TextIOBase):
         return "utf-8"
 
 
-class _Handler(logging.Handler):
+class Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         sink = CURRENT.get()
         if sink is None:
@@ -66,7 +66,7 @@ class _Handler(logging.Handler):
 def captured() -> Iterator[None]:
     """While this is open, attempts' prints and log records are theirs."""
     out, err = sys.stdout, sys.stderr
-    handler = _Handler()
+    handler = Handler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     level = root.level
