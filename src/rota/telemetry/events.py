@@ -88,14 +88,13 @@ Subscriber = Callable[[Event], None]
 class Bus:
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []
+        self.hears_every_attempt = False
 
-    def subscribe(self, subscriber: Subscriber) -> None:
+    def subscribe(self, subscriber: Subscriber, every_attempt: bool = True) -> None:
+        """Starts and successes of attempts are only told if somebody asks for `every_attempt`: they come by the
+        thousand."""
         self._subscribers.append(subscriber)
-
-    @property
-    def heard(self) -> bool:
-        """Whether anyone listens; hot paths don't build events for nobody."""
-        return bool(self._subscribers)
+        self.hears_every_attempt |= every_attempt
 
     def emit(self, event: Event) -> None:
         for subscriber in self._subscribers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
@@ -20,6 +21,7 @@ from rota.errors import RotaError, StoreError
 from rota.logs.shipper import Shipper, Sink
 from rota.model import outcome as model
 from rota.model.job import NO_RETRY, Claimed, Verdict
+from rota.model.lifecycle import Event
 from rota.model.outcome import Outcome, Problem, Settlement
 from rota.model.retry import Retry
 from rota.model.times import SECOND, short
@@ -87,7 +89,7 @@ class Pipeline:
 
     async def run(self, attempt: Attempt) -> None:
         """Takes the attempt to its end. Its work may still go on if it could not be stopped: see `attempt.over`."""
-        if self._bus.heard:
+        if self._bus.hears_every_attempt:
             claimed = attempt.claimed
             self._bus.emit(AttemptStarted(claimed.job_id, claimed.task, claimed.number))
         timer = _timer(attempt)
@@ -122,11 +124,13 @@ class Pipeline:
         if attempt.sink.written:
             await self._shipper.flush()
         chance = self._chance.random()
-        settlement = model.settle(claimed.job_id, claimed.fence, _retry(claimed), claimed.failures, outcome, chance)
+        settlement = model.settle(
+            claimed.job_id, claimed.fence, _retry(claimed.retry), claimed.failures, outcome, chance
+        )
         verdict = await self._finish(attempt, settlement)
         if verdict is Verdict.STALE:
             self._bus.emit(AttemptStale(claimed.job_id, claimed.fence))
-        elif self._bus.heard:
+        elif self._bus.hears_every_attempt or settlement.event is not Event.SUCCEED:
             goes_on = settlement.event in ("retry", "snooze", "interrupt")
             ending, reason = settlement.ending.value, settlement.reason
             self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on))
@@ -183,9 +187,10 @@ def _judge(attempt: Attempt, result: Outcome | None) -> Outcome | None:
             return None
 
 
-def _retry(claimed: Claimed) -> Retry:
+@lru_cache(maxsize=1024)  # jobs share a few policies
+def _retry(text: str) -> Retry:
     """A policy that doesn't decode must not keep the attempt from being settled."""
     try:
-        return msgspec.json.decode(claimed.retry, type=Retry)
+        return msgspec.json.decode(text, type=Retry)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return NO_RETRY

@@ -35,6 +35,7 @@ class TaskDef:
         self._open = any(p.kind is p.VAR_KEYWORD for p in parameters)
         named = [p for p in parameters if p.name != self.context and p.kind is not p.VAR_KEYWORD]
         self._names = [p.name for p in named]
+        self._optional = any(p.default is not p.empty for p in named)
         required = tuple(p.name for p in named if p.default is p.empty)
         hints = _hints(function, named)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_arguments_type(hints, named, self._open))
@@ -66,13 +67,12 @@ class TaskDef:
 
     def decode(self, body: str | bytes) -> dict[str, Any]:
         """The keyword arguments for the call. Raises InvalidInput if they don't fit the signature."""
-        arguments = self._read(body)
-        given = {name: getattr(arguments, name) for name in self._names}
-        kept = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+        given = msgspec.structs.asdict(self._read(body))
         if self._open:
-            extra = msgspec.json.decode(body)
-            kept |= {name: value for name, value in extra.items() if name not in given}
-        return kept
+            given = msgspec.json.decode(body) | given
+        if self._optional:
+            given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+        return given
 
 
 class InvalidArguments(InvalidInput):

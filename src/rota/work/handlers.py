@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from functools import partial
 from typing import Any, Protocol
 
 from rota.logs.capture import CURRENT
@@ -27,7 +26,7 @@ class Call(ABC):
 
     def __init__(self, future: asyncio.Future[Any]) -> None:
         self.future = future
-        self._over = asyncio.Event()
+        self._over: asyncio.Event | None = None  # made for those who must wait longer than for the future
 
     @abstractmethod
     def cancel(self) -> None: ...
@@ -35,11 +34,13 @@ class Call(ABC):
     def give_up(self) -> None:
         """No more waiting: whoever awaits the future hears that the function is stuck."""
         if not self.future.done():
+            self._over = asyncio.Event()
             self.future.set_exception(Stuck(self._over))
 
     def arrive(self, result: Any, error: BaseException | None) -> None:
         """The function has ended, perhaps too late for anyone to care about its result."""
-        self._over.set()
+        if self._over is not None:
+            self._over.set()
         if self.future.done():
             return
         if isinstance(error, asyncio.CancelledError):
@@ -63,9 +64,22 @@ class _Crossing(Call):
 
     def __init__(self, owner: ThreadHandlers, make: Callable[[], Coroutine[Any, Any, Any]], sink: Sink) -> None:
         super().__init__(owner.home.create_future())
-        self._owner, self.make, self.context = owner, make, _context(sink)
+        self._owner, self.make, self.sink = owner, make, sink
         self.task: asyncio.Task[Any] | None = None
-        self.cancelled = False
+        self.begun = self.cancelled = False
+
+    async def run(self) -> None:
+        """On the other loop."""
+        self.begun = True
+        CURRENT.set(self.sink)
+        try:
+            if self.cancelled:
+                raise asyncio.CancelledError
+            result = await self.make()
+        except BaseException as error:
+            self._owner.bring(self, None, error)
+        else:
+            self._owner.bring(self, result, None)
 
     def cancel(self) -> None:
         with suppress(RuntimeError):  # the loop has closed, and everything in it has ended
@@ -73,7 +87,8 @@ class _Crossing(Call):
 
     def _cancel(self) -> None:
         self.cancelled = True
-        if self.task is not None:
+        # A task that has not begun would end without a word; it will see the flag instead.
+        if self.task is not None and self.begun:
             self.task.cancel()
 
 
@@ -111,18 +126,7 @@ class ThreadHandlers:
         self._out_rung = False
         while self._out:
             crossing = self._out.popleft()
-            crossing.task = self.loop.create_task(crossing.make(), context=crossing.context)
-            if crossing.cancelled:
-                crossing.task.cancel()
-            crossing.task.add_done_callback(partial(self._arrived, crossing))
-
-    def _arrived(self, call: Call, task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            self.bring(call, None, asyncio.CancelledError())
-        elif (error := task.exception()) is not None:
-            self.bring(call, None, error)
-        else:
-            self.bring(call, task.result(), None)
+            crossing.task = self.loop.create_task(crossing.run())
 
     def bring(self, call: Call, result: Any, error: BaseException | None) -> None:
         """Carries an ending home, from any thread."""

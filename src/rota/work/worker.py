@@ -143,12 +143,10 @@ class Worker:
 
     # -- running -----------------------------------------------------------------------------------------------------
     def _launch(self, claimed: Claimed) -> None:
-        attempt = Attempt(claimed, self._shipper.open(claimed.ref))
-        self._attempts[claimed.ref] = attempt
+        ref = claimed.ref
+        attempt = self._attempts[ref] = Attempt(claimed, self._shipper.open(ref))
         self._free[claimed.queue] -= 1
-        task = asyncio.create_task(self._run(attempt))
-        self._running[claimed.ref] = task
-        task.add_done_callback(lambda _: self._running.pop(claimed.ref, None))
+        self._running[ref] = asyncio.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
         try:
@@ -157,7 +155,8 @@ class Worker:
             # A mistake of ours. The slot must not be lost for it; the store's view is put right by `reconcile`.
             self._failed(attempt, error)
         finally:
-            self._attempts.pop(attempt.claimed.ref, None)
+            self._attempts.pop(attempt.sink.ref, None)
+            self._running.pop(attempt.sink.ref, None)
             if attempt.over is None:
                 self._release(attempt.claimed.queue)
             else:

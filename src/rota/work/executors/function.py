@@ -29,10 +29,10 @@ class FunctionExecutor:
         claimed = attempt.claimed
         task = self._catalogue.get(claimed.task)
         arguments = task.decode(claimed.args)
-        job = RunningJob(claimed.job_id, claimed.task, claimed.queue, claimed.priority, claimed.owner)
-        context = Context(job, claimed.number, claimed.fence, attempt.sink)
+        context: Context | None = None
         if task.context is not None:
-            arguments[task.context] = context
+            job = RunningJob(claimed.job_id, claimed.task, claimed.queue, claimed.priority, claimed.owner)
+            context = arguments[task.context] = Context(job, claimed.number, claimed.fence, attempt.sink)
         if task.is_async:
             call = self._handlers.call_async(self._async(task, arguments), attempt.sink)
         else:
@@ -46,9 +46,10 @@ class FunctionExecutor:
             return Cancelled(attempt.stopped)
         return outcome
 
-    def _stop(self, call: Call, context: Context, at_once: bool) -> None:
+    def _stop(self, call: Call, context: Context | None, at_once: bool) -> None:
         """First the polite word, then the rude one, then no more waiting. A lost lease leaves no time for manners."""
-        context.cancel()
+        if context is not None:
+            context.cancel()
         loop = asyncio.get_running_loop()
         if at_once:
             call.cancel()

@@ -1,11 +1,14 @@
 -- Jobs, all that live and all that retention has not yet taken. Narrow: what a claim must touch and no more.
+-- States are compared one by one: for each statement, SQLite would build a table of its own out of every IN list in a
+-- CHECK or an index of the row it writes, and that takes longer than the write (docs/measurements.md).
 -- The rowid (seq) is the order of acceptance: it breaks ties of rank, and the other tables point to it.
 CREATE TABLE jobs (
     seq           INTEGER PRIMARY KEY,
     id            TEXT    NOT NULL UNIQUE,
     owner         TEXT    NOT NULL,
-    state         TEXT    NOT NULL CHECK (state IN ('blocked', 'scheduled', 'held', 'ready', 'running',
-                                                    'succeeded', 'failed', 'cancelled', 'skipped', 'dropped')),
+    state         TEXT    NOT NULL CHECK (state = 'blocked' OR state = 'scheduled' OR state = 'held' OR state = 'ready'
+                                       OR state = 'running' OR state = 'succeeded' OR state = 'failed'
+                                       OR state = 'cancelled' OR state = 'skipped' OR state = 'dropped'),
     queue         TEXT    NOT NULL,
     kind          TEXT    NOT NULL,
     task          TEXT    NOT NULL,
@@ -15,8 +18,8 @@ CREATE TABLE jobs (
     expires_at    INTEGER,
     created_at    INTEGER NOT NULL,
     started_at    INTEGER,                      -- of the latest attempt; NULL while claimed ahead
-    finished_at   INTEGER CHECK ((finished_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled',
-                                                                        'skipped', 'dropped'))),
+    finished_at   INTEGER CHECK ((finished_at IS NOT NULL) = (state = 'succeeded' OR state = 'failed' OR state = 'cancelled'
+                                                                 OR state = 'skipped' OR state = 'dropped')),
     fence         INTEGER NOT NULL DEFAULT 0 CHECK (fence BETWEEN 0 AND 1 << 50),   -- rises at every claim, never resets
     tries         INTEGER NOT NULL DEFAULT 0 CHECK (tries BETWEEN 0 AND 1 << 50),   -- attempts started so far
     failures      INTEGER NOT NULL DEFAULT 0 CHECK (failures BETWEEN 0 AND 1 << 50),
@@ -36,7 +39,8 @@ CREATE INDEX jobs_expiring ON jobs (expires_at)        WHERE expires_at IS NOT N
                                                          AND state IN ('blocked', 'scheduled', 'held', 'ready');
 CREATE INDEX jobs_running  ON jobs (node)              WHERE state = 'running';
 CREATE INDEX jobs_dead     ON jobs (finished_at)       WHERE state = 'failed';
-CREATE INDEX jobs_ended    ON jobs (finished_at)       WHERE state IN ('succeeded', 'cancelled', 'skipped', 'dropped');
+CREATE INDEX jobs_ended    ON jobs (finished_at)       WHERE state = 'succeeded' OR state = 'cancelled'
+                                                         OR state = 'skipped' OR state = 'dropped';
 
 -- What was ordered: written once, read by the one who runs it.
 CREATE TABLE payloads (
@@ -57,8 +61,9 @@ CREATE TABLE attempts (
     node        TEXT    NOT NULL,
     started_at  INTEGER NOT NULL,
     finished_at INTEGER NOT NULL,
-    outcome     TEXT    NOT NULL CHECK (outcome IN ('succeeded', 'failed', 'timed_out', 'snoozed', 'cancelled',
-                                                    'interrupted', 'crashed', 'set_aside')),
+    outcome     TEXT    NOT NULL CHECK (outcome = 'succeeded' OR outcome = 'failed' OR outcome = 'timed_out'
+                                        OR outcome = 'snoozed' OR outcome = 'cancelled' OR outcome = 'interrupted'
+                                        OR outcome = 'crashed' OR outcome = 'set_aside'),
     exit_code   INTEGER,
     error       TEXT,
     result      TEXT,

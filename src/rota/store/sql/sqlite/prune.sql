@@ -1,5 +1,6 @@
 -- name: old_ended
-SELECT seq FROM jobs WHERE state IN ('succeeded', 'cancelled', 'skipped', 'dropped') AND finished_at < :before
+SELECT seq FROM jobs
+WHERE (state = 'succeeded' OR state = 'cancelled' OR state = 'skipped' OR state = 'dropped') AND finished_at < :before
 ORDER BY finished_at LIMIT :limit
 
 -- name: old_dead
