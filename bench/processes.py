@@ -16,7 +16,7 @@ import apsw
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 300.0
-POLL = 0.02
+POLL = 0.1  # rarely: what is looked at is being measured
 
 
 def seconds_of(module: str, *arguments: object, store: Path) -> float:

@@ -165,7 +165,7 @@ def test_a_claim_costs_by_what_it_takes_not_by_what_waits(large: apsw.Connection
         assert query_steps(large, "lane", **head, limit=limit) < 100 + 25 * limit
         assert query_steps(large, "lane", **(head | {"kind": "function"}), limit=limit) < 1_000 + 60 * limit
     head["limit"] = 50
-    seqs = [seq for _, seq in large.execute(QUERIES["lane"], head)]
+    seqs = [seq for _, seq in json.loads(large.execute(QUERIES["lane"], head).get)]
     assert len(seqs) == 50
     text = json.dumps(seqs)
     assert query_steps(large, "take", seqs=text, incarnation="inc1", started_at=NOW) < 200 * 50

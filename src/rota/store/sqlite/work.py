@@ -15,10 +15,13 @@ from rota.store.base import Chunk, Start, Topic
 from rota.store.sqlite.database import Database, encode
 
 _claimed = msgspec.json.Decoder(list[Claimed])
+_heads = msgspec.json.Decoder(list[tuple[int, int]])
+_standing = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, apsw.TooBigError)
 # These would have the job run again; a job that was asked to stop ends instead.
 _COMES_BACK = {Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF, Event.HAND_BACK}
 _NOTHING: Sequence[Any] = (None, False, None, None)
+_PLAIN_SUCCESS = (State.SUCCEEDED, None, 0, 0, 0, None, True)
 _KEEPS_TIME = {Event.INTERRUPT, Event.HAND_BACK, Event.RECOVER}
 
 
@@ -44,11 +47,10 @@ def claim(
 def _best(db: Database, incarnation: str, queue: str, kinds: Sequence[Kind], limit: int, now: int) -> list[int]:
     if limit <= 0:
         return []
-    heads = [
-        row
-        for kind in kinds
-        for row in db.rows("lane", queue=queue, kind=kind.value, now=now, limit=limit, incarnation=incarnation)
-    ]
+    heads: list[tuple[int, int]] = []
+    for kind in kinds:
+        text = db.value("lane", queue=queue, kind=kind.value, now=now, limit=limit, incarnation=incarnation)
+        heads += _heads.decode(text)
     if len(kinds) > 1:
         heads.sort()
     return [seq for _, seq in heads[:limit]]
@@ -113,7 +115,7 @@ def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:
 def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) -> list[Verdict]:
     """Also carries out what the reaper decides (`crashes=1`): the same write, by another hand."""
     refs = encode([(s.job_id, s.fence) for s in settlements]).decode()
-    found: dict[int, Sequence[Any]] = {key: rest for key, *rest in db.rows("standing", refs=refs)}
+    found: dict[int, Sequence[Any]] = {key: rest for key, *rest in _standing.decode(db.value("standing", refs=refs))}
     verdicts: list[Verdict] = []
     rows: list[tuple[Any, ...]] = []
     done: dict[int, Ending] = {}  # a batch may name the same attempt twice
@@ -127,9 +129,14 @@ def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) ->
             before = done.get(seq, outcome)
             verdicts.append(Verdict.ALREADY if before == settlement.ending else Verdict.STALE)
     if rows:
-        text, now = encode(rows).decode(), db.now()
-        db.run("record_attempts", rows=text, now=now)
-        db.run("move_jobs", rows=text, now=now, step=db.ageing_step)
+        now = db.now()
+        db.run("record_attempts", rows=encode(rows).decode(), now=now)
+        plain = [row[0] for row in rows if row[5:] == _PLAIN_SUCCESS]
+        if plain:
+            db.run("succeed_jobs", seqs=encode(plain).decode(), now=now)
+        if len(plain) < len(rows):
+            others = [row for row in rows if row[5:] != _PLAIN_SUCCESS]
+            db.run("move_jobs", rows=encode(others).decode(), now=now, step=db.ageing_step)
         db.topics.add(Topic.NEWS)
     return verdicts
 

@@ -1,12 +1,13 @@
 -- name: lane
 -- The head of one lane, straight off the index. What has expired is not to be started; the promoter will clear it away.
 -- Functions that another app offers are left to its nodes; those that nobody has ever offered are taken, to be set aside.
-SELECT rank, seq FROM jobs
-WHERE state = 'ready' AND queue = :queue AND kind = :kind AND (expires_at IS NULL OR expires_at > :now)
-  AND (kind <> 'function'
-       OR task IN (SELECT value FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation)))
-       OR task NOT IN (SELECT name FROM tasks))
-ORDER BY rank, seq LIMIT :limit
+SELECT json_group_array(json_array(rank, seq)) FROM (
+    SELECT rank, seq FROM jobs
+    WHERE state = 'ready' AND queue = :queue AND kind = :kind AND (expires_at IS NULL OR expires_at > :now)
+      AND (kind <> 'function'
+           OR task IN (SELECT value FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation)))
+           OR task NOT IN (SELECT name FROM tasks))
+    ORDER BY rank, seq LIMIT :limit)
 
 -- name: take
 -- The fence rises with the claim; an attempt is counted only when it is started.
@@ -54,7 +55,8 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: standing
 -- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
-SELECT wanted.key, j.seq, j.state = 'running' AND j.fence = wanted.value ->> 1, j.cancel, a.outcome
+SELECT json_group_array(json_array(wanted.key, j.seq, j.state = 'running' AND j.fence = wanted.value ->> 1, j.cancel,
+                                   a.outcome))
 FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0
 LEFT JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
@@ -68,6 +70,11 @@ FROM json_each(:rows) r
 JOIN jobs j ON j.seq = r.value ->> 0
 LEFT JOIN nodes n ON n.incarnation = j.node
 WHERE j.started_at IS NOT NULL
+
+-- name: succeed_jobs
+-- What move_jobs does for an attempt that has simply succeeded: nearly all do.
+UPDATE jobs SET state = 'succeeded', finished_at = :now, node = NULL, cancel = NULL, reason = NULL
+WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: move_jobs
 -- ... state, delay (null: rank and time stay), failures, crashes, interruptions, reason, terminal.
