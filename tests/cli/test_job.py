@@ -97,8 +97,11 @@ def test_a_table_on_a_narrow_terminal(served: Rota, failed: str) -> None:
 
 
 def test_ids_may_be_shortened(served: Rota, failed: str) -> None:
+    other = served.ok("submit", "--in", "1h", "--", "true")
     assert served.job(failed[:30])["id"] == failed
     assert served.job(failed[:30].upper())["id"] == failed
+    assert served.job(failed[-10:])["id"] == failed
+    assert served.job(other[-10:])["id"] == other
     done = served("job", "show", failed[:1])
     assert done.returncode == 2
     assert "an id that fits one job only; it fits 0" in done.stderr

@@ -11,6 +11,7 @@ import msgspec
 
 from rota.cli.session import existing, resolve
 from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, shortened, state, table, when
+from rota.cli.waiting import hinting
 from rota.client import Client
 from rota.errors import InvalidInput, WaitTimeout
 from rota.model.job import AttemptInfo, JobInfo, Kind
@@ -203,7 +204,8 @@ async def wait_(args: argparse.Namespace) -> int:
 async def _end(args: argparse.Namespace, client: Client, job_id: str, limit: float | None) -> State | None:
     """The state a job ended in; None if it had not by then."""
     try:
-        info = await client.wait(job_id, limit)
+        with hinting(client, job_id):
+            info = await client.wait(job_id, limit)
     except WaitTimeout as error:
         complain(str(error))
         return None

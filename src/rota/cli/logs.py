@@ -6,10 +6,12 @@ import argparse
 import codecs
 import re
 import sys
+from contextlib import nullcontext
 from typing import Protocol
 
 from rota.cli.session import existing
 from rota.cli.show import json_line, on_terminal
+from rota.cli.waiting import hinting
 from rota.client import Client
 from rota.errors import NotFound
 from rota.model.times import iso
@@ -31,10 +33,11 @@ async def logs_(args: argparse.Namespace) -> int:
             raise NotFound(f"attempt {args.attempt} of job", job_id)
         writer = _writer(args)
         try:
-            async for chunk in client.output(job_id, args.follow):
-                number = await numbers.of(chunk.fence)
-                if args.attempt in (None, number):
-                    writer.write(chunk, number)
+            with hinting(client, job_id) if args.follow else nullcontext():
+                async for chunk in client.output(job_id, args.follow):
+                    number = await numbers.of(chunk.fence)
+                    if args.attempt in (None, number):
+                        writer.write(chunk, number)
         finally:
             writer.close()
     return 0

@@ -10,19 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from rota.cli.session import make_app
-from rota.cli.show import age, complain, document
+from rota.cli.show import complain, document
 from rota.cli.submit import order_command
+from rota.cli.waiting import hinting
 from rota.client import Client
-from rota.errors import RotaError
 from rota.model.job import NO_RETRY, JobInfo
 from rota.model.lifecycle import State
-from rota.model.node import NodeState
 from rota.model.outcome import Ending
 from rota.store.base import Chunk
 
 TIMED_OUT = 124
 CANCELLED = 130
-PATIENCE = 2.0
 
 
 async def run_(args: argparse.Namespace) -> int:
@@ -31,10 +29,8 @@ async def run_(args: argparse.Namespace) -> int:
     async with make_app(args) as app:
         job = await order_command(app, args, NO_RETRY)
         client = await app.client()
-        hint = asyncio.create_task(_hint_if_waiting(client, job.id))
-        with _cancelled_by_signals(client, job.id):
+        with hinting(client, job.id), _cancelled_by_signals(client, job.id):
             await _follow(client, job.id, args.json)
-            hint.cancel()
             info = await client.wait(job.id)
         if args.json:
             document(info.as_json())
@@ -80,26 +76,6 @@ def _cancelled_by_signals(client: Client, job_id: str) -> Iterator[None]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-
-
-async def _hint_if_waiting(client: Client, job_id: str) -> None:
-    await asyncio.sleep(PATIENCE)
-    with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells
-        info = await client.get(job_id)
-        if info.started_at is None and not info.ended:
-            print(f"rota: {await _why_waiting(client, info)}", file=sys.stderr)
-
-
-async def _why_waiting(client: Client, info: JobInfo) -> str:
-    now = client.store.now()
-    if info.run_at > now:
-        return f"waiting for its time, in {age(info.run_at - now)}"
-    nodes = [node for node in await client.store.nodes(client.who) if node.state is NodeState.LIVE and not node.gone]
-    if not nodes:
-        return "waiting, but no node is running: start one with `rota up`"
-    if not any(info.queue in node.queues for node in nodes):
-        return f"waiting, but no node serves queue {info.queue!r}: start one with `rota up --queues {info.queue}:4`"
-    return f"waiting for a free slot in queue {info.queue!r}"
 
 
 def _verdict(info: JobInfo) -> int:

@@ -15,6 +15,7 @@ import msgspec
 from rota.app import App
 from rota.cli.session import make_app, store_exists
 from rota.cli.show import complain, document
+from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, UnknownTask
 from rota.job import Job
 from rota.model.job import JobInfo
@@ -34,7 +35,11 @@ async def submit_(args: argparse.Namespace) -> int:
             job = await _order_task(app, args)
         if not args.json:
             print(job.id, flush=True)
-        info = await job.wait() if args.wait else await job.info()
+        if args.wait:
+            with hinting(await app.client(), job.id):
+                info = await job.wait()
+        else:
+            info = await job.info()
         if args.json:
             document(info.as_json())
         return _verdict(info) if args.wait else 0

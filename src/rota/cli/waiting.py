@@ -1,0 +1,46 @@
+"""A word to people who wait for a job that does not start."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from rota.cli.show import age
+from rota.client import Client
+from rota.errors import RotaError
+from rota.model.job import JobInfo
+from rota.model.node import NodeState
+
+PATIENCE = 2.0
+
+
+@contextmanager
+def hinting(client: Client, job_id: str) -> Iterator[None]:
+    """While this is open: if the job has not started after a moment, say why."""
+    task = asyncio.create_task(_hint(client, job_id))
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+async def _hint(client: Client, job_id: str) -> None:
+    await asyncio.sleep(PATIENCE)
+    with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells
+        info = await client.get(job_id)
+        if info.started_at is None and not info.ended:
+            print(f"rota: {await _why_waiting(client, info)}", file=sys.stderr)
+
+
+async def _why_waiting(client: Client, info: JobInfo) -> str:
+    now = client.store.now()
+    if info.run_at > now:
+        return f"waiting for its time, in {age(info.run_at - now)}"
+    nodes = [node for node in await client.store.nodes(client.who) if node.state is NodeState.LIVE and not node.gone]
+    if not nodes:
+        return "waiting, but no node is running: start one with `rota up`"
+    if not any(info.queue in node.queues for node in nodes):
+        return f"waiting, but no node serves queue {info.queue!r}: start one with `rota up --queues {info.queue}:4`"
+    return f"waiting for a free slot in queue {info.queue!r}"
