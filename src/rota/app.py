@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 from rota import config
 from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
-from rota.errors import InvalidInput, SchemaMissing, TooLarge
+from rota.errors import InvalidInput, SchemaMissing, StoreError, TooLarge
 from rota.job import Job
 from rota.model.job import NewJob, Spec
 from rota.model.principal import Principal
@@ -164,9 +164,17 @@ class App:
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def make_store(self) -> Store:
-        path = self.settings.store.removeprefix("sqlite:///")
-        life = self.settings.key_retention
-        return SqliteStore(path, self.clock, self.chance, inline=self._inline, key_life=life)
+        url, life = self.settings.store, self.settings.key_retention
+        if url.startswith("sqlite:///"):
+            path = url.removeprefix("sqlite:///")
+            return SqliteStore(path, self.clock, self.chance, inline=self._inline, key_life=life)
+        try:
+            from rota.store.postgres import PostgresStore
+        except ModuleNotFoundError as error:
+            raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None
+        return PostgresStore(
+            url, self.clock, self.chance, key_life=life, notify=self.settings.notify, server_time=not self._inline
+        )
 
     async def client(self) -> Client:
         """The client, with its store open."""

@@ -7,6 +7,7 @@ expected.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -40,6 +41,18 @@ class Settings(msgspec.Struct, frozen=True):
     dead_retention: Duration = 90 * DAY
     key_retention: Duration = 7 * DAY
     crash_limit: int = 3
+    notify: bool = True
+
+    @property
+    def place(self) -> str:
+        """The store, as it may be shown to anyone."""
+        return without_secrets(self.store)
+
+
+def without_secrets(url: str) -> str:
+    """An address without its passwords, for messages and logs."""
+    url = re.sub(r"(//[^:/@]*):[^@/]*@", r"\1:***@", url)
+    return re.sub(r"([?&][a-z_]*password=)[^&]*", r"\1***", url)
 
 
 def load(arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -90,8 +103,10 @@ def _text(name: str, value: Any) -> str:
 
 
 def _store(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.startswith("sqlite:///") or value == "sqlite:///":
-        raise InvalidInput(name, value, "an address such as sqlite:///rota.db")
+    kinds = ("sqlite:///", "postgresql://", "postgres://")
+    if not isinstance(value, str) or not value.startswith(kinds) or value in kinds:
+        given = without_secrets(value) if isinstance(value, str) else value
+        raise InvalidInput(name, given, "an address such as sqlite:///rota.db or postgresql://user@host/database")
     return value
 
 
@@ -162,6 +177,14 @@ def _number(least: int, most: int) -> Callable[[str, Any], int]:
     return read
 
 
+def _switch(name: str, value: Any) -> bool:
+    words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
+    chosen = value if isinstance(value, bool) else words.get(str(value).lower())
+    if chosen is None:
+        raise InvalidInput(name, value, "true or false")
+    return chosen
+
+
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "store": _store,
     "node": _node,
@@ -179,4 +202,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "dead_retention": _duration,
     "key_retention": _duration,
     "crash_limit": _number(1, 1000),
+    "notify": _switch,
 }

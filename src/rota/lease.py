@@ -3,24 +3,32 @@
 The lease is renewed about every second and lasts `length`. Others may take the node's work when they have seen no
 renewal for a whole length; so the node must have stopped its work a margin earlier, counted from the moment it
 *asked* for the last renewal that succeeded (the answer may have been slow).
+
+A store may know of a quicker sign of life than renewals. When that is lost while the node lives, the node is *exposed*:
+others will not wait for the whole length, and so neither may the node, until it has renewed again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rota.clock import Clock
+from rota.model.times import SECOND, Duration
 
 BEAT = 1.0
 # All of a node's work must be stopped this long before others may take it: time to kill and to be late.
 MARGIN = 1.0
 # How long before that point the node begins to stop its attempts in the orderly way.
 WARNING = 2.0
+# The same for a node that is exposed: there is no time to be orderly.
+EXPOSED_MARGIN = 0.4
 # A gap in the renewals longer than this, and what was observed of others meanwhile doesn't count against them.
 GAP = 3.0
 
 
 class Lease:
-    def __init__(self, clock: Clock, length: float) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, length: float, exposed: Callable[[], Duration | None] = lambda: None) -> None:
+        self._clock, self._exposed = clock, exposed
         self.length = length
         self._renewed = clock.monotonic()
         self._healthy_since = self._renewed
@@ -34,12 +42,18 @@ class Lease:
     @property
     def deadline(self) -> float:
         """When the keeper kills whatever still runs."""
+        if (exposed := self._exposed()) is not None:
+            return self._renewed + exposed / SECOND - EXPOSED_MARGIN
         return self._renewed + self.length - MARGIN
 
     @property
     def endangered(self) -> bool:
         """Time to stop the attempts: the lease may end before the store answers again."""
-        return self._clock.monotonic() > self.deadline - WARNING
+        return self._clock.monotonic() > self.deadline - (WARNING if self._exposed() is None else 0.0)
+
+    @property
+    def exposed(self) -> bool:
+        return self._exposed() is not None
 
     def healthy_since(self) -> float:
         """Since when this node could renew without a gap; now, if it can't at present."""

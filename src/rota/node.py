@@ -88,7 +88,7 @@ class Node:
         self._session = session
         if not self.started.is_set():
             shown = self.settings.queues if session.worker else {}
-            self.bus.emit(events.NodeStarted(self.id, self.settings.roles, shown, self.settings.store, len(self.tasks)))
+            self.bus.emit(events.NodeStarted(self.id, self.settings.roles, shown, self.settings.place, len(self.tasks)))
             self.started.set()
         if self._stops:
             session.stop(self._stops)
@@ -113,7 +113,7 @@ class Session:
 
     def __init__(self, node: Node, incarnation: str) -> None:
         self._node, self.incarnation = node, incarnation
-        self._lease = Lease(node.clock, node.settings.lease / SECOND)
+        self._lease = Lease(node.clock, node.settings.lease / SECOND, lambda: node.store.exposed(incarnation))
         self._stop_asked, self._hurried, self._killed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._lost: str | None = None
         self._crew: Crew | None = None
@@ -164,15 +164,18 @@ class Session:
             node.store, node.clock, self.incarnation, self._lease, self.worker, self._extend, self._lose
         )
         self._serve(self._heartbeat, Topic.CANCEL, longest_back_off=BEAT)
-        self._serve(LeaseGuard(self._lease, self._lose))
+        self._serve(LeaseGuard(self._lease, self._extend, self._lose))
         if "control" in settings.roles:
             rule = CrashRule(limit=settings.crash_limit)
-            self._serve(Promoter(node.store), Topic.DUE)
+            self._serve(Promoter(node.store, self._leads), Topic.DUE)
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
-            self._serve(Janitor(node.store, retention))
+            self._serve(Janitor(node.store, retention, self._leads))
         if self.worker:
             self.worker.wake = self._serve(self.worker, Topic.READY).wake
+
+    def _leads(self) -> bool:
+        return self._heartbeat.term is not None
 
     def _serve(self, service: Service, topic: Topic | None = None, longest_back_off: float = 5.0) -> Loop:
         loop = Loop(service, self._node.chance, self._failed, longest_back_off)

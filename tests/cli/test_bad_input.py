@@ -141,7 +141,7 @@ def test_a_store_of_a_newer_schema_is_left_alone(capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     for words in (["job", "list"], ["submit", "--", "ls"], ["run", "--", "ls"], ["migrate"], ["up"], ["node", "list"]):
         assert main(words) == 1
-        assert capsys.readouterr().err.startswith("rota: the store has schema 99, this rota knows up to 1; install")
+        assert capsys.readouterr().err.startswith("rota: the store has schema 99, this rota knows up to 2; install")
     assert main(["doctor"]) == 1
     assert "BAD  schema" in capsys.readouterr().out
 
@@ -162,7 +162,7 @@ def test_files_of_others_are_left_alone(capsys: pytest.CaptureFixture[str]) -> N
 def test_an_old_schema_is_not_migrated_by_looking(capsys: pytest.CaptureFixture[str]) -> None:
     Path("rota.db").touch()
     assert main(["job", "list"]) == 1
-    assert capsys.readouterr().err == "rota: the store has schema 0, 1 is needed; run `rota migrate`\n"
+    assert capsys.readouterr().err == "rota: the store has schema 0, 2 is needed; run `rota migrate`\n"
     assert main(["submit", "--", "ls"]) == 0
 
 

@@ -27,7 +27,7 @@ def _shown(name: str, value: object) -> str:
         return ",".join(f"{queue}:{slots}" for queue, slots in value.items())  # type: ignore[attr-defined]
     if name in ("grace", "kill_grace", "lease") or name.endswith("retention"):
         return short(value)  # type: ignore[arg-type]
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def test_every_setting_is_documented_with_its_variable_and_default() -> None:

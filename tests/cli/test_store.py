@@ -33,9 +33,9 @@ def test_nodes_that_left_are_past(rota: Rota) -> None:
 
 
 def test_migrate(rota: Rota) -> None:
-    assert rota("migrate").stdout == "sqlite:///rota.db migrated from schema 0 to 1\n"
-    assert rota.ok("migrate") == "sqlite:///rota.db is up to date: schema 1"
-    assert rota.json("migrate") == {"store": "sqlite:///rota.db", "before": 1, "after": 1}
+    assert rota("migrate").stdout == "sqlite:///rota.db migrated from schema 0 to 2\n"
+    assert rota.ok("migrate") == "sqlite:///rota.db is up to date: schema 2"
+    assert rota.json("migrate") == {"store": "sqlite:///rota.db", "before": 2, "after": 2}
 
 
 def test_doctor(rota: Rota) -> None:

@@ -5,7 +5,8 @@ A test that asks for `another` (a second store on the same place) runs where a p
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import inspect
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture
-def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Backend:
+def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Backend]:
     kind: type[Backend] = request.param
-    return kind(tmp_path, clock)
+    place = kind(tmp_path, clock)
+    place.virgin = bool({"raw", "raw_pair"} & set(inspect.signature(request.function).parameters))
+    yield place
+    place.close()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.sim.plan import Plan
 from tests.sim.witness import Witness
 
 # Neither reach the store: nothing can go wrong.
-LOCAL = {"now", "guards"}
+LOCAL = {"now", "guards", "exposed"}
 
 
 class Wire:

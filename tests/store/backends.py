@@ -18,6 +18,7 @@ class Backend(ABC):
     """A place to keep jobs, and what the suite must do to it behind the store's back. It is new and empty for each
     test."""
 
+    virgin = False  # made for a test that does the migration itself
     shared: bool  # may several stores (of several processes) work on it at once?
 
     def __init__(self, folder: Path, clock: ManualClock) -> None:
@@ -26,6 +27,9 @@ class Backend(ABC):
     @abstractmethod
     def store(self, chance: Chance) -> Store:
         """A store on this place, neither migrated nor opened. Only a shared place gives more than one."""
+
+    def close(self) -> None:  # noqa: B027 - most leave it to the folder's end
+        """Takes away what was made."""
 
     @abstractmethod
     def contents(self) -> Contents: ...
@@ -48,6 +52,7 @@ class Backend(ABC):
 
 
 def backends() -> dict[str, type[Backend]]:
+    from tests.store.postgres.backends import Postgres
     from tests.store.sqlite.backends import SqliteFile, SqliteMemory
 
-    return {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory}
+    return {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory, "postgres": Postgres}

@@ -1,4 +1,4 @@
-"""The last write of a node whose functions did not stop: `python -m rota.cli.leaving STORE INCARNATION`.
+"""The last write of a node whose functions did not stop: `python -m rota.cli.leaving INCARNATION`.
 
 `rota up` becomes this program (by exec) when it ends. That is the one way to stop a Python thread from outside: exec
 ends all threads of the process at once. Only then are their jobs handed back, so that no other node starts one beside
@@ -21,19 +21,21 @@ def become(store: str, incarnation: str, guards: Sequence[int]) -> NoReturn:
     for descriptor in guards:
         os.set_inheritable(descriptor, True)
     sys.stderr.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "rota.cli.leaving", store, incarnation])
+    # The address may hold a password: it has no place among the arguments, which everyone on the machine can read.
+    environment = {**os.environ, "ROTA_STORE": store}
+    os.execve(sys.executable, [sys.executable, "-m", "rota.cli.leaving", incarnation], environment)
 
 
-async def leave(store: str, incarnation: str) -> None:
+async def leave(incarnation: str) -> None:
     from rota.app import App
     from rota.model.principal import SYSTEM
 
-    async with App(store) as app:
+    async with App() as app:
         await (await app.client()).store.leave(SYSTEM, incarnation)
 
 
 if __name__ == "__main__":
     try:
-        asyncio.run(leave(sys.argv[1], sys.argv[2]))
+        asyncio.run(leave(sys.argv[1]))
     except RotaError as error:
         sys.exit(f"rota: {error}; the jobs of this node will be taken over by others")

@@ -8,13 +8,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from rota.cli.parser import build
 from rota.cli.show import complain
 from rota.errors import InvalidInput, RotaError
+
+if TYPE_CHECKING:
+    import asyncio
 
 FAILED = 1
 WRONG_USE = 2
@@ -84,8 +88,18 @@ def _call(args: argparse.Namespace) -> int:
     import asyncio
 
     verb = getattr(import_module(f"rota.cli.{args.module}"), args.function)
-    code: int = asyncio.run(verb(args))
+    with asyncio.Runner(loop_factory=_quick_loop() if args.module == "up" else None) as runner:
+        code: int = runner.run(verb(args))
     return code
+
+
+def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """A node that talks to a server all the time is about a third faster with uvloop, if it is there."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
 
 
 def _leave_in_time(code: int) -> None:

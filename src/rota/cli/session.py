@@ -71,6 +71,9 @@ def _place(error: BaseException) -> str:
 
 
 def store_exists(app: App) -> bool:
+    """A server is asked when it is opened; a file can be looked for."""
+    if not app.settings.store.startswith("sqlite:///"):
+        return True
     return os.path.exists(_path(app))  # noqa: PTH110 - a folder we may not look into has no store for us
 
 

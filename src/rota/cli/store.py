@@ -23,11 +23,11 @@ async def migrate_(args: argparse.Namespace) -> int:
     async with raw_store(app) as store:
         before, after = await store.migrate()
     if args.json:
-        document({"store": app.settings.store, "before": before, "after": after})
+        document({"store": app.settings.place, "before": before, "after": after})
     elif before == after:
-        print(f"{app.settings.store} is up to date: schema {after}")
+        print(f"{app.settings.place} is up to date: schema {after}")
     else:
-        print(f"{app.settings.store} migrated from schema {before} to {after}")
+        print(f"{app.settings.place} migrated from schema {before} to {after}")
     return 0
 
 
@@ -54,7 +54,7 @@ async def _examine(app: App) -> list[Finding]:
                 findings.append(await _nodes(app, store))
     except StoreError as error:
         return [Finding("store", False, str(error))]
-    return [Finding("store", True, app.settings.store), *findings]
+    return [Finding("store", True, app.settings.place), *findings]
 
 
 async def _nodes(app: App, store: Store) -> Finding:

@@ -1,28 +1,34 @@
 """Moves jobs whose time has come to the ready shelf, and ends those that expired before they started.
 
-It sleeps to the exact next instant and is woken when an earlier one appears.
+It sleeps to the exact next instant and is woken when an earlier one appears. Every control node does so; the leader
+acts at once, the others only on what it has left lying for a while.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rota.model.principal import SYSTEM
-from rota.model.times import SECOND
+from rota.model.times import MILLISECOND, SECOND, Duration
 from rota.store.base import Store
 
 # One write stays well under 50 ms.
 BATCH = 500
 # The renewal of the node's lease is the backstop for lost wake-ups; this only bounds a single sleep.
 LONGEST_SLEEP = 60.0
+# Followers let the leader go first. Who is right does not matter: what is promoted once is promoted.
+FOLLOWERS_WAIT: Duration = 300 * MILLISECOND
 
 
 class Promoter:
     name = "promoter"
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, leads: Callable[[], bool]) -> None:
+        self._store, self._leads = store, leads
 
     async def tick(self) -> float:
-        _, upcoming = await self._store.promote(SYSTEM, BATCH)
+        late = 0 if self._leads() else FOLLOWERS_WAIT
+        _, upcoming = await self._store.promote(SYSTEM, BATCH, late)
         if upcoming is None:
             return LONGEST_SLEEP
         return min(max(0.0, (upcoming - self._store.now()) / SECOND), LONGEST_SLEEP)

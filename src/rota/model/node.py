@@ -41,7 +41,9 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     lease: Duration
     beats: int  # how often it has renewed; a number that stands still is silence
     running: int = 0
-    gone: bool = False  # the operating system says that its process has ended
+    leader: bool = False
+    gone: bool = False  # its process has certainly ended
+    fading: Duration | None = None  # its sign of life is lost: taken for gone in this long, unless it is heard again
 
 
 class News(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ class News(msgspec.Struct, frozen=True):
     known: bool  # False: this incarnation was declared dead; all its work belongs to others
     holds: tuple[Ref, ...] = ()  # all attempts that it holds, as the store sees it
     cancels: tuple[tuple[Ref, str], ...] = ()  # those of them that should stop, and why
+    term: int | None = None  # of its leadership, if it leads
 
 
 class Watch:
@@ -76,3 +79,13 @@ class Watch:
                 found.append(node)
         self._seen = seen
         return found
+
+    def soonest(self, nodes: Iterable[NodeInfo], now: float, healthy_since: float) -> float | None:
+        """In how many seconds the next of these may be found dead, if nothing is heard of it until then."""
+        waits = [
+            (node.lease if node.fading is None else node.fading) / 1_000_000
+            - (now - max(self._seen[node.incarnation][1], healthy_since) if node.fading is None else 0.0)
+            for node in nodes
+            if node.incarnation in self._seen
+        ]
+        return max(0.0, min(waits)) if waits else None

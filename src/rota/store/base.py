@@ -232,7 +232,8 @@ class Store(ABC):
 
     @abstractmethod
     async def renew(self, who: Principal, incarnation: str, stopping: bool = False) -> News:
-        """Proves that the node lives, and asks for news. Wakes local listeners if there is work or a due time."""
+        """Proves that the node lives, and asks for news. Wakes local listeners if there is work or a due time. A node
+        with the role `control` leads from its first renewal on that finds no live leader."""
 
     @abstractmethod
     async def leave(self, who: Principal, incarnation: str) -> None:
@@ -252,11 +253,17 @@ class Store(ABC):
     def guards(self, incarnation: str) -> Sequence[int]:
         """Descriptors whose closing (by the last process that holds them) tells others that the node is gone."""
 
+    def exposed(self, incarnation: str) -> Duration | None:
+        """Not None: the node's sign of life is lost, and others may take its work when it has not renewed for this
+        long. None: they wait for its whole lease."""
+        return None
+
     # -- shelves -----------------------------------------------------------------------------------------------------
     @abstractmethod
-    async def promote(self, who: Principal, limit: int) -> tuple[int, Instant | None]:
+    async def promote(self, who: Principal, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
         """Moves due jobs to ready and ends expired ones, at most `limit` of each; returns how many it moved and the
-        next instant at which there will be something to do."""
+        next instant at which there will be something to do. Leaves alone what has not been due for `late`: someone
+        else is expected to see to it first."""
 
     @abstractmethod
     async def prune(self, who: Principal, retention: Retention, limit: int) -> int:

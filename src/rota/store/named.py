@@ -23,6 +23,16 @@ def load(dialect: str) -> dict[str, str]:
     return queries
 
 
+_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
+
+
+def numbered(text: str) -> tuple[str, tuple[str, ...]]:
+    """A query with `:names` as one with `$1`, `$2`, ..., and the names in that order."""
+    names: dict[str, int] = {}
+    numbered = _PARAMETER.sub(lambda found: f"${names.setdefault(found[1], len(names) + 1)}", text)
+    return numbered, tuple(names)
+
+
 def migrations(dialect: str) -> list[tuple[int, str]]:
     """All migrations of a dialect as (version, text), in order."""
     folder = resources.files("rota.store") / "migrations" / dialect

@@ -33,6 +33,7 @@ class Heartbeat:
         self._store, self._clock, self._incarnation = store, clock, incarnation
         self._lease, self._worker, self._extend, self._lost = lease, worker, extend, lost
         self.stopping = False
+        self.term: int | None = None  # of its leadership, while it leads
 
     async def tick(self) -> float:
         asked = self._clock.monotonic()
@@ -41,6 +42,7 @@ class Heartbeat:
             self._lost("it was declared dead")
             return BEAT
         self._lease.renewed(asked)
+        self.term = news.term
         self._extend(self._lease.deadline)
         if self._worker is not None:
             for ref, why in news.cancels:
@@ -55,10 +57,12 @@ class LeaseGuard:
     name = "lease guard"
     PERIOD = 0.25
 
-    def __init__(self, lease: Lease, lost: Callable[[str], None]) -> None:
-        self._lease, self._lost = lease, lost
+    def __init__(self, lease: Lease, extend: Callable[[float], None], lost: Callable[[str], None]) -> None:
+        self._lease, self._extend, self._lost = lease, extend, lost
 
     async def tick(self) -> float:
+        if self._lease.exposed:
+            self._extend(self._lease.deadline)  # sooner than the keeper was told
         if self._lease.endangered:
             self._lost("it could not be renewed in time")
         return self.PERIOD

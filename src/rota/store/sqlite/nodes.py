@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from typing import Any
 
 from rota.errors import InvalidInput
 from rota.model.job import Ref
 from rota.model.lifecycle import Event
 from rota.model.node import News, Node, NodeInfo, NodeState
-from rota.model.outcome import CrashRule, Ending, Problem, Settlement
-from rota.model.times import Instant
+from rota.model.outcome import CrashRule, Ending
+from rota.model.times import Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
+from rota.store.crashes import crash
+from rota.store.rows import NodeRow, node_info
 from rota.store.sqlite import orders, work
 from rota.store.sqlite.database import Database, encode
 
-T = TypeVar("T")
 # Chunks of output (64 KiB at most) that one write deletes.
 MOST_CHUNKS = 300
 Gone = Callable[[str], bool]
@@ -50,7 +49,8 @@ def renew(db: Database, incarnation: str, stopping: bool) -> News:
         db.topics.add(Topic.DUE)
     holds = tuple((Ref(job, fence), reason) for job, fence, reason in rows)
     cancels = tuple((ref, reason) for ref, reason in holds if reason is not None)
-    return News(True, tuple(ref for ref, _ in holds), cancels)
+    db.run("lead", incarnation=incarnation, now=db.now())
+    return News(True, tuple(ref for ref, _ in holds), cancels, db.value("term_of", incarnation=incarnation))
 
 
 def leave(db: Database, incarnation: str) -> None:
@@ -80,7 +80,7 @@ def _release(db: Database, incarnation: str, decide: Callable[[int], Event], why
     """Moves on all that an incarnation holds: what was started as crashed or interrupted, the rest as never claimed."""
     held = db.rows("held_by", incarnation=incarnation)
     unstarted = [Ref(job, fence) for job, fence, started, _ in held if not started]
-    crashed = [_crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
+    crashed = [crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
     if unstarted:
         work.hand_back(db, unstarted)
     for crashes in (0, 1):
@@ -90,39 +90,17 @@ def _release(db: Database, incarnation: str, decide: Callable[[int], Event], why
     return [job for job, *_ in held]
 
 
-def _crash(job: str, fence: int, event: Event, why: str, rule: CrashRule) -> Settlement:
-    if event is Event.INTERRUPT:
-        return Settlement(job, fence, event, Ending.INTERRUPTED, interruptions=1, reason=why)
-    problem = Problem("rota.Crash", why)
-    if event is Event.QUARANTINE:
-        problem = Problem("rota.Crash", f"{why}; {rule.limit} nodes have died under this job")
-    return Settlement(job, fence, event, Ending.CRASHED, delay=rule.delay, error=problem, reason=problem.message)
-
-
 def nodes(db: Database, past: bool, gone: Gone) -> list[NodeInfo]:
     return [_info(row, gone) for row in db.rows("all_nodes" if past else "living_nodes")]
 
 
-def _info(row: tuple[Any, ...], gone: Gone) -> NodeInfo:
-    incarnation, node_id, roles, queues, version, state, started_at, seen_at, lease, beats, running = row
-    return NodeInfo(
-        id=node_id, incarnation=incarnation, roles=_read(roles, tuple[str, ...], ()),
-        queues=_read(queues, dict[str, int], {}), version=version, state=NodeState(state),
-        started_at=started_at, seen_at=seen_at, lease=lease, beats=beats, running=running,
-        gone=state in ("live", "stopping") and gone(incarnation),
-    )  # fmt: skip
+def _info(values: tuple[Any, ...], gone: Gone) -> NodeInfo:
+    row = NodeRow(*values)
+    return node_info(row, gone=row.state in ("live", "stopping") and gone(row.incarnation))
 
 
-def _read(text: str, kind: type[T], otherwise: T) -> T:
-    """One broken row must not keep the reaper from all the others."""
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.MsgspecError:
-        return otherwise
-
-
-def promote(db: Database, limit: int) -> tuple[int, Instant | None]:
-    now = db.now()
+def promote(db: Database, limit: int, late: Duration) -> tuple[int, Instant | None]:
+    now = db.now() - late
     expired = [seq for (seq,) in db.rows("expired", now=now, limit=limit)]
     if expired:
         db.run("expire_jobs", seqs=encode(expired).decode(), now=now)
@@ -131,12 +109,12 @@ def promote(db: Database, limit: int) -> tuple[int, Instant | None]:
     if due:
         db.run("promote_jobs", seqs=encode(due).decode())
         db.topics.add(Topic.READY)
-    return len(expired) + len(due), db.value("next_instant")
+    return len(expired) + len(due), next_instant(db, late)
 
 
-def next_instant(db: Database) -> Instant | None:
+def next_instant(db: Database, late: Duration) -> Instant | None:
     at: Instant | None = db.value("next_instant")
-    return at
+    return None if at is None else at + late
 
 
 def _light(db: Database, seqs: list[int]) -> list[int]:

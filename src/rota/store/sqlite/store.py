@@ -187,13 +187,13 @@ class SqliteStore(base.Store):
         return self.locks is not None and self.locks.gone(incarnation)
 
     # -- shelves -----------------------------------------------------------------------------------------------------
-    async def promote(self, who: Principal, limit: int) -> tuple[int, Instant | None]:
+    async def promote(self, who: Principal, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
         base.require_system(who, "promote")
         # Looking costs no write lock and no sync to disk; most looks find nothing due.
-        upcoming = await self._read(nodes.next_instant)
+        upcoming = await self._read(nodes.next_instant, late)
         if upcoming is None or upcoming > self.now():
             return 0, upcoming
-        return await self._write(nodes.promote, limit)
+        return await self._write(nodes.promote, limit, late)
 
     async def prune(self, who: Principal, retention: base.Retention, limit: int) -> int:
         base.require_system(who, "prune")

@@ -9,20 +9,18 @@ import apsw
 import msgspec
 
 from rota.model.job import Claimed, Kind, Ref, Verdict
-from rota.model.lifecycle import TERMINAL, Event, State, step
+from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
 from rota.store.base import Chunk, Start, Topic
+from rota.store.moves import Move, move
 from rota.store.sqlite.database import Database, encode
 
 _claimed = msgspec.json.Decoder(list[Claimed])
 _heads = msgspec.json.Decoder(list[tuple[int, int]])
 _standing = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, apsw.TooBigError)
-# These would have the job run again; a job that was asked to stop ends instead.
-_COMES_BACK = {Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF, Event.HAND_BACK}
 _NOTHING: Sequence[Any] = (None, False, None, None)
 _PLAIN_SUCCESS = (State.SUCCEEDED, None, 0, 0, 0, None, True)
-_KEEPS_TIME = {Event.INTERRUPT, Event.HAND_BACK, Event.RECOVER}
 
 
 def claim(
@@ -122,7 +120,7 @@ def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) ->
     for index, settlement in enumerate(settlements):
         seq, running, cancel, outcome = found.get(index, _NOTHING)
         if running and seq not in done:
-            rows.append(_row(db, seq, settlement, cancel, crashes))
+            rows.append((seq, *_settle(db, settlement, cancel, crashes)))
             verdicts.append(Verdict.APPLIED)
             done[seq] = settlement.ending
         else:
@@ -137,28 +135,15 @@ def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) ->
         if len(plain) < len(rows):
             others = [row for row in rows if row[5:] != _PLAIN_SUCCESS]
             db.run("move_jobs", rows=encode(others).decode(), now=now, step=db.ageing_step)
-        db.topics.add(Topic.NEWS)
     return verdicts
 
 
-def _row(db: Database, seq: int, settlement: Settlement, cancel: str | None, crashes: int) -> tuple[Any, ...]:
-    """One line for `record_attempts` and `move_jobs`."""
-    event, reason = settlement.event, settlement.reason
-    if cancel is not None and event in _COMES_BACK:
-        event, reason = Event.CANCEL, cancel
-    state = step(State.RUNNING, event)
-    if state is State.FAILED:
-        db.emit_for_jobs("job.failed", [(settlement.job_id, {"reason": reason, "fence": settlement.fence})])
-    elif state is State.SCHEDULED:
-        db.topics.add(Topic.DUE)
-    elif state is State.READY:
-        db.topics.add(Topic.READY)
-    delay = settlement.delay if state is State.SCHEDULED and event not in _KEEPS_TIME else None
-    error = None if settlement.error is None else encode(settlement.error).decode()
-    return (
-        seq, settlement.ending, settlement.exit_code, error, settlement.result,
-        state, delay, settlement.failures, crashes, settlement.interruptions, reason, state in TERMINAL,
-    )  # fmt: skip
+def _settle(db: Database, settlement: Settlement, cancel: str | None, crashes: int) -> Move:
+    moved = move(settlement, cancel, crashes)
+    if moved.state is State.FAILED:
+        db.emit_for_jobs("job.failed", [(settlement.job_id, {"reason": moved.reason, "fence": settlement.fence})])
+    db.topics |= moved.topics
+    return moved
 
 
 def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:

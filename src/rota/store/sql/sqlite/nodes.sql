@@ -35,10 +35,22 @@ WHERE j.state = 'running' AND (n.state IS NULL OR n.state NOT IN ('live', 'stopp
 
 -- name: living_nodes
 SELECT incarnation, id, roles, queues, version, state, started_at, seen_at, lease, beats,
-       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation)
+       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation),
+       EXISTS (SELECT 1 FROM leader l WHERE l.incarnation = n.incarnation AND n.state = 'live')
 FROM nodes n WHERE state IN ('live', 'stopping') ORDER BY started_at, incarnation
 
 -- name: all_nodes
 SELECT incarnation, id, roles, queues, version, state, started_at, seen_at, lease, beats,
-       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation)
+       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation),
+       EXISTS (SELECT 1 FROM leader l WHERE l.incarnation = n.incarnation AND n.state = 'live')
 FROM nodes n ORDER BY started_at, incarnation
+
+-- name: lead
+-- Whoever of the control nodes comes first when there is no live leader.
+UPDATE leader SET incarnation = :incarnation, term = term + 1, since = :now
+WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.incarnation = leader.incarnation AND n.state = 'live')
+  AND EXISTS (SELECT 1 FROM nodes n, json_each(n.roles) role
+              WHERE n.incarnation = :incarnation AND n.state = 'live' AND role.value = 'control')
+
+-- name: term_of
+SELECT term FROM leader WHERE incarnation = :incarnation

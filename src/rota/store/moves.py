@@ -1,0 +1,50 @@
+"""What a settlement does to the row of its job: the part of `finish` that every backend shares."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from rota.model.lifecycle import TERMINAL, Event, State, step
+from rota.model.outcome import Settlement
+from rota.store.base import Topic
+
+# These would have the job run again; a job that was asked to stop ends instead.
+_COMES_BACK = {Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF, Event.HAND_BACK}
+_KEEPS_TIME = {Event.INTERRUPT, Event.HAND_BACK, Event.RECOVER}
+
+
+class Move(NamedTuple):
+    """Its new place and what is added to its counts; and the attempt that ended by it."""
+
+    ending: str
+    exit_code: int | None
+    error: str | None
+    result: str | None
+    state: State
+    delay: int | None  # None: rank and time stay as they are
+    failures: int
+    crashes: int
+    interruptions: int
+    reason: str | None
+    terminal: bool
+
+    @property
+    def topics(self) -> set[Topic]:
+        rings = {State.SCHEDULED: Topic.DUE, State.READY: Topic.READY}
+        return {Topic.NEWS, rings[self.state]} if self.state in rings else {Topic.NEWS}
+
+
+def move(settlement: Settlement, cancel: str | None, crashes: int) -> Move:
+    """`cancel`: the job was asked to stop meanwhile, for this reason."""
+    event, reason = settlement.event, settlement.reason
+    if cancel is not None and event in _COMES_BACK:
+        event, reason = Event.CANCEL, cancel
+    state = step(State.RUNNING, event)
+    delay = settlement.delay if state is State.SCHEDULED and event not in _KEEPS_TIME else None
+    error = None if settlement.error is None else msgspec.json.encode(settlement.error).decode()
+    return Move(
+        settlement.ending, settlement.exit_code, error, settlement.result,
+        state, delay, settlement.failures, crashes, settlement.interruptions, reason, state in TERMINAL,
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""What time it is at the server, as well as this process knows it.
+
+Kept as the server's time at a moment of our own monotonic clock: neither side's wall clock may jump us about, and a
+skewed one does not matter. Every answer that brings the server's time along is taken as a measurement; the quickest
+answer of late is the most exact one.
+"""
+
+from __future__ import annotations
+
+from rota.clock import Clock
+from rota.model.times import SECOND, Duration, Instant
+
+# A measurement is worth less the older it is: clocks drift apart by up to 100 microseconds a second.
+DRIFT = 0.0001
+STALE = 60.0
+
+
+class ServerClock:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._base = 0
+        self._at = 0.0
+        self._error = float("inf")  # seconds, when it was measured
+
+    def heard(self, server: Instant, sent: float) -> None:
+        """The server said this in answer to a question that was sent at that moment of the monotonic clock."""
+        received = self._clock.monotonic()
+        error = (received - sent) / 2
+        if error <= self._doubt(received):
+            self._base, self._at, self._error = server, sent + error, error
+
+    def now(self) -> Instant:
+        if not self.known:
+            return self._clock.now()
+        return self._base + round((self._clock.monotonic() - self._at) * SECOND)
+
+    @property
+    def known(self) -> bool:
+        return self._error != float("inf")
+
+    @property
+    def stale(self) -> bool:
+        return not self.known or self._clock.monotonic() - self._at > STALE
+
+    @property
+    def doubt(self) -> Duration:
+        """By how much `now` may be wrong."""
+        return round(self._doubt(self._clock.monotonic()) * SECOND) if self.known else 0
+
+    def _doubt(self, now: float) -> float:
+        return self._error + (now - self._at) * DRIFT if self.known else float("inf")

@@ -1,0 +1,280 @@
+"""The way to the server: connections, named queries, transactions.
+
+A verb is one `Unit`: one statement that is its own transaction, or several in one. Two transactions that lock each
+other up are the server's to tell apart: one of them is refused, and tried again here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import cache
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import asyncpg
+import msgspec
+
+from rota.clock import Clock
+from rota.errors import StoreUnavailable
+from rota.model.times import Duration, Instant
+from rota.store import named
+from rota.store.base import Topic
+from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
+from rota.store.postgres.clocks import ServerClock
+from rota.store.postgres.errors import broken, translated
+from rota.store.postgres.pool import Pool
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Record = Any  # by position or by name
+encode = msgspec.json.encode
+
+CONNECT_LIMIT = 5.0
+# Whoever does not answer for this long is taken for cut off. The server ends our statements a little earlier.
+LIMIT = 30.0
+# A process that is stopped in the middle of a transaction must not hold its locks for longer than this.
+SERVER_SIDE = {
+    "application_name": "rota",
+    "statement_timeout": "28s",
+    "idle_in_transaction_session_timeout": "5s",
+    "client_connection_check_interval": "2s",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+}
+TRIES = 4
+_LOCKED_UP = ("40001", "40P01")
+
+
+@cache
+def queries(schema: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    return {name: named.numbered(in_schema(text, schema)) for name, text in named.load("postgres").items()}
+
+
+def in_schema(text: str, schema: str) -> str:
+    """The files say `rota.jobs`; the schema may have another name."""
+    return text.replace(f"{SCHEMA}.", f"{schema}.").replace(f"'{SCHEMA}'", f"'{schema}'")
+
+
+class Pools:
+    """The connections of one event loop, by what they are for: a renewal must not wait for anything else."""
+
+    def __init__(self, database: Database) -> None:
+        self.vital = Pool(lambda: database.connect(STEADY_PLANS), 1)
+        self.work = Pool(lambda: database.connect(STEADY_PLANS), 8)
+        self.reads = Pool(lambda: database.connect({}), 4)
+
+    @property
+    def all(self) -> tuple[Pool, Pool, Pool]:
+        return self.vital, self.work, self.reads
+
+
+class Database:
+    def __init__(self, address: Address, clock: Clock, ageing_step: Duration, *, server_time: bool) -> None:
+        self.address, self.clock, self.ageing_step, self.server_time = address, clock, ageing_step, server_time
+        self.place, self.schema = address.place, address.schema
+        self.server_clock = ServerClock(clock)
+        self.pooled = False  # there is a pooler between us and the server: sessions are not ours
+        self.queries = queries(address.schema)
+        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pools] = weakref.WeakKeyDictionary()
+        self._closed = False
+
+    # -- connections -------------------------------------------------------------------------------------------------
+    async def connect(self, settings: dict[str, str]) -> asyncpg.Connection:
+        if not self.pooled:
+            try:
+                return await self._connect(server_settings=SERVER_SIDE | settings)
+            except asyncpg.ProtocolViolationError:
+                self.pooled = True  # PgBouncer refuses settings that it does not know
+        return await self._connect(statement_cache_size=0)
+
+    async def _connect(self, **options: Any) -> asyncpg.Connection:
+        connection = await asyncpg.connect(self.address.url, timeout=CONNECT_LIMIT, **options)
+        try:
+            _notice_silence(connection)
+            sent = self.clock.monotonic()
+            now, backend = await connection.fetchrow(
+                "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_backend_pid()",
+                timeout=CONNECT_LIMIT,
+            )
+            self.server_clock.heard(now, sent)
+            # A pooler makes up the number that it tells its clients.
+            if backend != connection.get_server_pid() and not self.pooled:
+                self.pooled = True
+                connection.terminate()
+                return await self._connect(statement_cache_size=0)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    def pools(self) -> Pools:
+        loop = asyncio.get_running_loop()
+        if loop not in self._pools:
+            self._pools[loop] = Pools(self)
+        return self._pools[loop]
+
+    async def close(self) -> None:
+        self._closed = True
+        here = asyncio.get_running_loop()
+        for loop, pools in list(self._pools.items()):
+            for pool in pools.all:
+                if loop is here:
+                    await pool.close()
+                elif not loop.is_closed():
+                    loop.call_soon_threadsafe(loop.create_task, pool.close())
+        self._pools.clear()
+
+    # -- time --------------------------------------------------------------------------------------------------------
+    def now(self) -> Instant:
+        return self.server_clock.now() if self.server_time else self.clock.now()
+
+    @property
+    def given_now(self) -> Instant | None:
+        """For statements: None means that the server looks at its own clock."""
+        return None if self.server_time else self.clock.now()
+
+    # -- units of work -----------------------------------------------------------------------------------------------
+    async def call(
+        self,
+        pool: Pool,
+        work: Callable[Concatenate[Unit, P], Awaitable[T]],
+        *args: P.args,
+        **named: P.kwargs,
+    ) -> tuple[T, set[Topic]]:
+        """Carries out a unit of work; returns its answer and the topics to announce."""
+        for tries_left in range(TRIES - 1, -1, -1):
+            try:
+                async with self.unit(pool) as unit:
+                    return await work(unit, *args, **named), unit.topics
+            except _LockedUp as error:
+                if not tries_left:
+                    raise StoreUnavailable(f"{self.place}: {error}") from None
+        raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def unit(self, pool: Pool, limit: float = LIMIT) -> AsyncIterator[Unit]:
+        if self._closed:
+            raise StoreUnavailable(f"{self.place}: the store was closed")
+        with translated(self.place):
+            async with asyncio.timeout(limit):
+                connection = await pool.take()
+            sound = False
+            try:
+                async with asyncio.timeout(limit):
+                    unit = Unit(self, connection)
+                    if self.pooled:
+                        await unit.begin()
+                    yield unit
+                    await unit.end()
+                sound = True
+            except asyncpg.PostgresError as error:
+                sound = not broken(error) and await unit.give_up()
+                if broken(error):
+                    pool.clear()
+                if error.sqlstate in _LOCKED_UP:
+                    raise _LockedUp(str(error)) from None
+                raise
+            except (asyncpg.InterfaceError, OSError, EOFError, asyncio.CancelledError):
+                raise  # whatever state it is in, nobody should wait for it to come back
+            except Exception:
+                sound = await unit.give_up()
+                raise
+            finally:
+                pool.give(connection, sound)
+
+
+class _LockedUp(Exception):
+    pass
+
+
+class Unit:
+    """Statements on one connection; in one transaction once `begin` was called."""
+
+    def __init__(self, database: Database, connection: asyncpg.Connection) -> None:
+        self.database, self.connection = database, connection
+        self.topics: set[Topic] = set()  # what is to be announced once it is committed
+        self._transaction: Any = None
+
+    @property
+    def now(self) -> Instant | None:
+        return self.database.given_now
+
+    async def begin(self) -> None:
+        """From here on all happens together."""
+        if self._transaction is None:
+            self._transaction = self.connection.transaction()
+            await self._transaction.start()
+            if self.database.pooled:
+                await self.connection.execute("; ".join(f"SET LOCAL {n} = '{v}'" for n, v in STEADY_PLANS.items()))
+
+    async def end(self) -> None:
+        if self._transaction is not None:
+            await self._transaction.commit()
+
+    async def give_up(self) -> bool:
+        """Back to where it began; tells whether the connection is fit to be used again."""
+        if self._transaction is None:
+            return not self.connection.is_closed()
+        with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+            async with asyncio.timeout(CONNECT_LIMIT):
+                await self._transaction.rollback()
+            return True
+        return False
+
+    def _prepare(self, name: str, values: dict[str, Any]) -> tuple[str, list[Any]]:
+        text, names = self.database.queries[name]
+        return text, [values[name] for name in names]
+
+    async def rows(self, name: str, /, **values: Any) -> list[Record]:
+        text, arguments = self._prepare(name, values)
+        found: list[Record] = await self.connection.fetch(text, *arguments)
+        return found
+
+    async def row(self, name: str, /, **values: Any) -> Record | None:
+        text, arguments = self._prepare(name, values)
+        found: Record | None = await self.connection.fetchrow(text, *arguments)
+        return found
+
+    async def value(self, name: str, /, **values: Any) -> Any:
+        """The first column of the first row, or None."""
+        text, arguments = self._prepare(name, values)
+        return await self.connection.fetchval(text, *arguments)
+
+    async def run(self, name: str, /, **values: Any) -> int:
+        """Carries out a change; returns how many rows it touched."""
+        text, arguments = self._prepare(name, values)
+        status = await self.connection.execute(text, *arguments)
+        return int(status.rpartition(" ")[2])
+
+    async def copy(self, table: str, columns: Sequence[str], records: Iterable[Sequence[Any]]) -> None:
+        await self.connection.copy_records_to_table(
+            table, schema_name=self.database.schema, columns=columns, records=records
+        )
+
+    async def emit(self, kind: str, owner: str, subject: str, data: dict[str, Any] | None = None) -> None:
+        """Appends to the outbox, in this transaction."""
+        text = encode(data or {}).decode()
+        await self.run("append_event", now=self.now, kind=kind, owner=owner, subject=subject, data=text)
+
+    async def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+        """Appends one event per (job, its owner, data)."""
+        await self.run(
+            "append_events", now=self.now, kind=kind, subjects=[job for job, _, _ in jobs],
+            owners=[owner for _, owner, _ in jobs], data=[encode(data).decode() for _, _, data in jobs],
+        )  # fmt: skip
+
+
+def _notice_silence(connection: asyncpg.Connection) -> None:
+    """Has the operating system look after a peer that says nothing: a cable may be cut without a word."""
+    peer = connection._transport.get_extra_info("socket")
+    if peer is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    options = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in options.items():
+        if hasattr(socket, name):
+            peer.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,0 +1,67 @@
+"""The errors of PostgreSQL and of the way to it, in rota's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+from rota import errors
+
+# Trying again may help: the server goes or comes, is full, or two transactions stood in each other's way.
+_PASSING = ("08", "40", "53", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "25P03")
+_FULL = ("53100",)
+_READ_ONLY = ("25006",)
+_BAD_TEXT = ("22021", "22P05")
+_SET_UP = ("28", "3D000", "42501", "3F000")
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Turns whatever the driver raises into errors of rota, with a text for the person who must act."""
+    try:
+        yield
+    except errors.RotaError:
+        raise
+    except asyncpg.PostgresError as error:
+        raise _of_server(place, error) from None
+    except (asyncpg.DataError, UnicodeEncodeError) as error:
+        raise errors.InvalidInput("text", str(error), "text that UTF-8 can carry") from None
+    except TimeoutError:
+        raise errors.StoreUnavailable(f"{place} does not answer") from None
+    except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, EOFError) as error:
+        raise errors.StoreUnavailable(f"{place} can't be reached: {_first_line(error)}") from None
+
+
+def _of_server(place: str, error: asyncpg.PostgresError) -> errors.RotaError:
+    code, text = error.sqlstate or "", _first_line(error)
+    if code.startswith(_FULL):
+        return errors.StoreFull(f"no space left for {place}; nothing was written")
+    if code.startswith(_READ_ONLY):
+        return errors.StoreReadOnly(f"{place} can't be written at present: {text}")
+    if code.startswith(_BAD_TEXT):
+        return errors.InvalidInput("text", text, "text that UTF-8 can carry, without NUL characters")
+    if code.startswith(_PASSING):
+        return errors.StoreUnavailable(f"{place}: {text}")
+    if code.startswith(_SET_UP):
+        return errors.StoreError(f"{place}: {text}; check the address, the user and its rights")
+    return errors.StoreError(f"{place} refused a call: {text}")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def broken(error: BaseException) -> bool:
+    """After such an error the connection is of no use any more, or leads to a server that only reads."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith((*_READ_ONLY, "08", "57P"))
+    return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError | EOFError)
+
+
+def refused(error: BaseException) -> bool:
+    """Nobody is at home: the server is down, or just going or coming."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "").startswith(("57P01", "57P02", "57P03"))
+    return isinstance(error, ConnectionRefusedError)

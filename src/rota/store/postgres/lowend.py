@@ -1,0 +1,44 @@
+"""Where to begin reading an index whose low end may be full of dead entries.
+
+Claimed and promoted jobs leave entries behind at the low end of the index that claims or promotions read. They are
+swept out of the way as soon as no transaction can see them any more; but one long transaction anywhere (a backup, a
+forgotten session) keeps all of them, and then every read from the beginning walks over all that was done since.
+
+So a reader remembers the lowest value that it has met and begins there, as long as reading from the very beginning
+has shown itself to be slow. Jobs below that value are rare (handed back, or more urgent than all that wait), and are
+found by the next full read; full reads never take more than a small part of the time. While they are quick, every
+read is a full one, and nothing is ever late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from rota.clock import Clock
+
+BEGINNING = -(1 << 62)
+# A read from the beginning that takes no longer than this is not worth avoiding,
+QUICK = 0.02
+# and one that does is followed by so many times its length without another.
+REST = 10
+
+
+class LowEnd:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._floors: dict[Hashable, int] = {}
+        self._full_again_at = 0.0
+
+    @property
+    def full(self) -> bool:
+        return self._clock.monotonic() >= self._full_again_at
+
+    def floor(self, lane: Hashable) -> int:
+        return BEGINNING if self.full else self._floors.get(lane, BEGINNING)
+
+    def read(self, full: bool, took: float, lowest: dict[Hashable, int]) -> None:
+        """A read has taken so many seconds and met these lowest values."""
+        if full:
+            self._floors.update(lowest)
+            if took > QUICK:
+                self._full_again_at = self._clock.monotonic() + REST * took

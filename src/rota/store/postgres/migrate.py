@@ -1,0 +1,91 @@
+"""Bringing a database to the schema this code knows, while others work on it.
+
+Versions and the oldest code that can work with each stand in a table of the schema. A migration says in its first
+line with which code it works (`-- works with: 1`); without such a line, with its own version and newer. So nodes of
+the version before go on working beside new ones as long as a migration only adds: that is what makes a rolling
+upgrade possible.
+"""
+
+from __future__ import annotations
+
+import re
+
+import asyncpg
+
+from rota import errors
+from rota.model.times import Instant
+from rota.store import named
+from rota.store.postgres import partitions
+from rota.store.postgres.database import Unit, in_schema
+from rota.store.postgres.session import lock_number
+
+_WORKS_WITH = re.compile(r"^-- works with: (\d+)$", re.MULTILINE)
+Migrations = list[tuple[int, str]]
+
+
+def known() -> Migrations:
+    return named.migrations("postgres")
+
+
+async def versions(unit: Unit) -> tuple[int, int]:
+    """The version of the schema, and the oldest code that works with it; (0, 0) if there is none."""
+    schema = unit.database.schema
+    try:
+        row = await unit.connection.fetchrow(
+            f"SELECT version, works_with FROM {schema}.schema_versions ORDER BY version DESC LIMIT 1"  # noqa: S608
+        )
+    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+        return 0, 0
+    return (0, 0) if row is None else (row[0], row[1])
+
+
+async def check(unit: Unit) -> None:
+    found, works_with = await versions(unit)
+    newest = known()[-1][0]
+    if found > newest and works_with > newest:
+        raise errors.SchemaTooNew(found, newest)
+    if found < newest:
+        raise errors.SchemaMissing(found, newest)
+
+
+async def migrate(unit: Unit, steps: Migrations, now: Instant) -> tuple[int, int]:
+    """Applies what is missing, all or nothing; whoever comes second waits, and finds nothing left to do."""
+    found, works_with = await versions(unit)
+    newest = steps[-1][0]
+    if found > newest:
+        if works_with > newest:
+            raise errors.SchemaTooNew(found, newest)
+        return found, found
+    if found == newest:
+        return found, found
+    await unit.begin()
+    await unit.connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(unit.database.schema, "migrate"))
+    before, _ = await versions_in_transaction(unit)
+    for number, text in steps:
+        if number > before:
+            await _apply(unit, number, text)
+    await partitions.make(unit, now)
+    return before, newest
+
+
+async def versions_in_transaction(unit: Unit) -> tuple[int, int]:
+    """A failing statement would end the transaction, so the table is made first."""
+    schema = unit.database.schema
+    exists = await unit.connection.fetchval("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema)
+    if not exists:  # asked first: IF NOT EXISTS too needs the right to create schemas
+        await unit.connection.execute(f"CREATE SCHEMA {schema}")
+    await unit.connection.execute(
+        f"CREATE TABLE IF NOT EXISTS {schema}.schema_versions "
+        "(version integer PRIMARY KEY, works_with integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    return await versions(unit)
+
+
+async def _apply(unit: Unit, number: int, text: str) -> None:
+    works_with = _WORKS_WITH.search(text)
+    await unit.connection.execute(in_schema(text, unit.database.schema))
+    await unit.connection.execute(
+        f"INSERT INTO {unit.database.schema}.schema_versions (version, works_with) VALUES ($1, $2)",  # noqa: S608
+        number,
+        int(works_with[1]) if works_with else number,
+    )

@@ -1,0 +1,197 @@
+"""Nodes and shelves: who lives, who is taken over, what is due, what is old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.job import Kind, Ref
+from rota.model.lifecycle import Event
+from rota.model.node import News, Node, NodeInfo, NodeState
+from rota.model.outcome import CrashRule, Ending
+from rota.model.times import Duration, Instant
+from rota.store.base import Retention, TaskInfo, Topic
+from rota.store.crashes import crash
+from rota.store.postgres import orders, partitions, work
+from rota.store.postgres.database import Unit, encode
+from rota.store.postgres.lowend import BEGINNING, LowEnd
+from rota.store.postgres.session import GRACE, Session, lock_number
+from rota.store.rows import NodeRow, node_info
+
+_holds = msgspec.json.Decoder(list[tuple[str, int, str | None]])
+_KINDS = [kind.value for kind in Kind]
+# Chunks of output (64 KiB at most) that one write deletes.
+MOST_CHUNKS = 300
+# No claim takes longer than this from its first look at the clock to its commit.
+LONGEST_CLAIM: Duration = 30_000_000
+
+
+async def register(
+    unit: Unit, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str], session: Session
+) -> None:
+    await unit.begin()
+    await unit.value("lock_number", number=lock_number(unit.database.schema, f"id/{node.id}"))
+    for incarnation in replaces:
+        await leave(unit, incarnation)
+    for row in await unit.rows("living_with_id", id=node.id):
+        if row[0] != node.incarnation and not await unit.value(
+            "really_gone", incarnation=row[0], now=unit.now, grace=GRACE
+        ):
+            raise InvalidInput("node id", node.id, "an id that no living node uses")
+    await unit.run(
+        "insert_node", incarnation=node.incarnation, id=node.id, roles=encode(node.roles).decode(),
+        queues=encode(node.queues).decode(), tasks=[task.name for task in tasks], version=node.version, now=unit.now,
+        lease=node.lease, lock=session.number(node.incarnation), server=session.server_of(node.incarnation),
+    )  # fmt: skip
+    if tasks:
+        infos = [encode(task).decode() for task in tasks]
+        await unit.run("upsert_tasks", names=[task.name for task in tasks], infos=infos, now=unit.now)
+    await unit.emit("node.joined", "rota", node.id, {"incarnation": node.incarnation})
+
+
+class Holdings:
+    """From when on to look for what an incarnation holds: entries of what it held before may be dead but still
+    there."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, Instant] = {}
+
+    def since(self, incarnation: str) -> Instant:
+        return self._since.get(incarnation, BEGINNING)
+
+    def seen(self, incarnation: str, now: Instant, oldest: Instant | None) -> None:
+        self._since[incarnation] = min(now - LONGEST_CLAIM, now if oldest is None else oldest)
+
+
+async def renew(
+    unit: Unit, incarnation: str, stopping: bool, server: str | None, holdings: Holdings, due: LowEnd
+) -> News:
+    asked = unit.database.clock.monotonic()
+    row = await unit.row(
+        "renew", incarnation=incarnation, stopping=stopping, server=server, now=unit.now, kinds=_KINDS,
+        since=holdings.since(incarnation), floor=BEGINNING, due_floor=due.floor("due"),
+    )  # fmt: skip
+    assert row is not None
+    unit.database.server_clock.heard(row["now"], asked)
+    if not row["known"]:
+        return News(known=False)
+    holdings.seen(incarnation, row["now"], row["oldest"])
+    if row["ready"]:
+        unit.topics.add(Topic.READY)
+    if row["due"]:
+        unit.topics.add(Topic.DUE)
+    holds = tuple((Ref(job, fence), reason) for job, fence, reason in _holds.decode(row["holds"]))
+    cancels = tuple((ref, reason) for ref, reason in holds if reason is not None)
+    return News(True, tuple(ref for ref, _ in holds), cancels, row["term"])
+
+
+async def leave(unit: Unit, incarnation: str) -> None:
+    await unit.begin()
+    node_id = await unit.value(
+        "end_node", incarnation=incarnation, state=NodeState.LEFT.value, now=unit.now, beats=None
+    )
+    if node_id is not None:
+        await _release(unit, incarnation, lambda crashes: Event.INTERRUPT, "its node stopped", CrashRule())
+        await unit.emit("node.left", "rota", node_id, {"incarnation": incarnation})
+
+
+async def take_over(unit: Unit, incarnation: str, beats: int | None, rule: CrashRule) -> list[str] | None:
+    await unit.begin()
+    if beats is None and not await unit.value("really_gone", incarnation=incarnation, now=unit.now, grace=GRACE):
+        return None
+    node_id = await unit.value(
+        "end_node", incarnation=incarnation, state=NodeState.DEAD.value, now=unit.now, beats=beats
+    )
+    if node_id is None:
+        return None
+    moved = await _release(unit, incarnation, rule.after_crash, f"node {node_id} died", rule)
+    await unit.emit("node.died", "rota", node_id, {"incarnation": incarnation, "jobs": len(moved)})
+    return moved
+
+
+async def rescue(unit: Unit, rule: CrashRule) -> list[str]:
+    await unit.begin()
+    moved: list[str] = []
+    for (incarnation,) in await unit.rows("stray_holders"):
+        moved += await _release(unit, incarnation, rule.after_crash, "no living node held it", rule)
+    return moved
+
+
+async def _release(
+    unit: Unit, incarnation: str, decide: Callable[[int], Event], why: str, rule: CrashRule
+) -> list[str]:
+    """Moves on all that an incarnation holds: what was started as crashed or interrupted, the rest as never claimed."""
+    held = await unit.rows("held_by", incarnation=incarnation)
+    unstarted = [Ref(job, fence) for job, fence, started, _ in held if not started]
+    crashed = [crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
+    if unstarted:
+        await work.hand_back(unit, unstarted)
+    for crashes in (0, 1):
+        batch = [one for one in crashed if (one.ending is Ending.CRASHED) == bool(crashes)]
+        if batch:
+            await work.finish(unit, batch, crashes=crashes)
+    return [job for job, *_ in held]
+
+
+async def nodes(unit: Unit, past: bool, own: Sequence[str]) -> list[NodeInfo]:
+    found: list[NodeInfo] = []
+    for row in await unit.rows("node_rows", past=past, own=list(own), now=unit.now):
+        *columns, free, now = row
+        node = NodeRow(*columns)
+        left = max(0, node.seen_at + GRACE - now) if free else None
+        found.append(node_info(node, gone=left == 0, fading=left or None))
+    return found
+
+
+async def promote(unit: Unit, limit: int, late: Duration, due: LowEnd) -> tuple[int, Instant | None]:
+    clock, full = unit.database.clock, due.full
+    asked = clock.monotonic()
+    row = await unit.row("promote", now=unit.now, late=late, limit=limit, floor=due.floor("due"))
+    assert row is not None
+    now, moved, earliest, expired, next_due, next_expiry = row
+    unit.database.server_clock.heard(now, asked)
+    due.read(full, clock.monotonic() - asked, {} if earliest is None else {"due": earliest})
+    if moved:
+        unit.topics.add(Topic.READY)
+    if expired:
+        unit.topics.add(Topic.NEWS)
+    if expired == limit:
+        next_expiry = now - late
+    upcoming = min((at for at in (next_due, next_expiry) if at is not None), default=None)
+    return moved + expired, None if upcoming is None else upcoming + late
+
+
+async def prune(unit: Unit, retention: Retention, limit: int) -> int:
+    """Row by row. What lies in partitions and is old as a whole has been dropped before (`partitions.sweep`)."""
+    await unit.begin()
+    ids: list[str] = []
+    if retention.ended < partitions.WORTH_WAITING:
+        ids += [job for (job,) in await unit.rows("old_ended", now=unit.now, age=retention.ended, limit=limit)]
+    ids += [job for (job,) in await unit.rows("old_dead", now=unit.now, age=retention.dead, limit=limit)]
+    trimmed = 0
+    if ids:
+        ids = await _light(unit, ids)
+        trimmed = 0 if ids else 1
+        await orders.delete(unit, ids)
+    return (
+        len(ids)
+        + trimmed
+        + await unit.run("delete_old_keys", now=unit.now, limit=limit)
+        + await unit.run("delete_old_events", now=unit.now, age=retention.events, limit=limit)
+        + await unit.run("delete_old_nodes", now=unit.now, age=retention.nodes, limit=limit)
+    )
+
+
+async def _light(unit: Unit, ids: list[str]) -> list[str]:
+    """As many of these jobs as can be deleted in a short write: output may be large. The rest follows next time."""
+    chunks: dict[str, int] = dict(await unit.rows("output_counts", ids=ids))
+    total = 0
+    for index, job in enumerate(ids):
+        total += chunks.get(job, 0)
+        if total > MOST_CHUNKS:
+            if index == 0:  # one job alone is too heavy: take a piece off it
+                await unit.run("trim_output", id=job, limit=MOST_CHUNKS)
+            return ids[:index]
+    return ids

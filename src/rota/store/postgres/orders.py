@@ -1,0 +1,182 @@
+"""Orders: what people ask for. Submit, cancel, replay, hurry, purge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rota.errors import KeyConflict
+from rota.model.job import NewJob, Submitted
+from rota.model.lifecycle import TERMINAL, Event, State, sources
+from rota.model.order import rank
+from rota.model.principal import Principal
+from rota.model.times import LATEST, Duration, Instant
+from rota.store.base import Cancelling, Topic
+from rota.store.postgres.database import Unit, encode
+from rota.store.postgres.texts import ids_only
+
+Answer = list[Submitted] | KeyConflict
+_READY, _SCHEDULED = State.READY.value, State.SCHEDULED.value
+# So many jobs are worth the two round trips more that COPY takes.
+MANY = 50
+_COLUMNS = (
+    "id", "owner", "state", "queue", "kind", "task", "priority", "rank", "run_at", "expires_at", "created_at",
+    "spec", "digest", "args", "retry", "timeout",
+)  # fmt: skip
+
+
+async def submit(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
+    plain = [job for order in orders if not _keyed(order) for job in order]
+    keyed = [order for order in orders if _keyed(order)]
+    if (plain and keyed) or len(plain) >= MANY:
+        await unit.begin()
+    if plain:
+        await _insert(unit, who, plain)
+    answers = iter(await _accept(unit, who, keyed, key_life) if keyed else ())
+    return [next(answers) if _keyed(order) else [Submitted(job.id, True) for job in order] for order in orders]
+
+
+def _keyed(order: Sequence[NewJob]) -> bool:
+    return any(job.key is not None for job in order)
+
+
+async def _insert(unit: Unit, who: Principal, jobs: Sequence[NewJob]) -> None:
+    database = unit.database
+    now = database.now()
+    # What is due at some instant is ready only if that has passed for certain; the promoter decides the rest.
+    surely = now - (database.server_clock.doubt if database.server_time else 0)
+    retries: dict[int, str] = {}  # jobs of one call mostly share their policy object: encode it once
+    rows: list[tuple[Any, ...]] = []
+    step, owner = database.ageing_step, who.user
+    for job in jobs:
+        spec = job.spec
+        at_once = job.at <= surely if job.at is not None else not job.delay
+        run_at = now if at_once else due(job, now)
+        expires_at = None if job.expires is None else run_at + job.expires
+        retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), encode(job.retry).decode())
+        rows.append((
+            job.id, owner, _READY if at_once else _SCHEDULED, job.queue, spec.kind.value, job.task, job.priority,
+            rank(run_at, job.priority, step), run_at, expires_at, now, spec.body, spec.digest, job.args, retry,
+            job.timeout,
+        ))  # fmt: skip
+    if any(row[2] is _READY for row in rows):
+        unit.topics.add(Topic.READY)
+    if any(row[2] is _SCHEDULED or row[9] is not None for row in rows):
+        unit.topics.add(Topic.DUE)
+    if len(rows) >= MANY:
+        await unit.copy("jobs", _COLUMNS, rows)
+    else:
+        columns = dict(zip(_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+        await unit.run(
+            "insert_jobs", owner=owner, created_at=now, ids=columns["id"], states=columns["state"],
+            queues=columns["queue"], kinds=columns["kind"], tasks=columns["task"], priorities=columns["priority"],
+            ranks=columns["rank"], due=columns["run_at"], expiries=columns["expires_at"], specs=columns["spec"],
+            digests=columns["digest"], args=columns["args"], retries=columns["retry"], timeouts=columns["timeout"],
+        )  # fmt: skip
+
+
+def due(job: NewJob, now: Instant) -> Instant:
+    """A time in the past means now; a time beyond the calendar means its end."""
+    at = job.at if job.at is not None else now + job.delay
+    return min(max(at, now), LATEST)
+
+
+async def _accept(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
+    rows = await unit.rows(
+        "accept", owner=who.user, orders=[wire(order) for order in orders], key_life=key_life,
+        step=unit.database.ageing_step, now=unit.now,
+    )  # fmt: skip
+    answers: list[Answer] = []
+    for (text,) in rows:
+        answer, rings = read_answer(text)
+        unit.topics |= rings
+        answers.append(answer)
+    return answers
+
+
+def wire(order: Sequence[NewJob]) -> str:
+    """An order as the function `accept` of the database takes it."""
+    return encode([
+        {
+            "id": job.id, "task": job.task, "kind": job.spec.kind.value, "spec": job.spec.body,
+            "digest": job.spec.digest, "args": job.args, "queue": job.queue, "priority": job.priority,
+            "at": job.at, "delay": job.delay,
+            "retry": encode(job.retry).decode(), "timeout": job.timeout, "expires": job.expires, "key": job.key,
+            "content": job.content(),
+        }
+        for job in order
+    ]).decode()  # fmt: skip
+
+
+def read_answer(text: str | dict[str, Any]) -> tuple[Answer, set[Topic]]:
+    found: dict[str, Any] = msgspec.json.decode(text) if isinstance(text, str) else text
+    if "key" in found:
+        return KeyConflict(found["key"], found["job"]), set()
+    return [Submitted(job, created) for job, created in found["jobs"]], {Topic(letter) for letter in found["rings"]}
+
+
+async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:
+    await unit.begin()
+    states = await _states(unit, who, ids)
+    waiting = [job for job in states if states[job] in sources(Event.CANCEL) - {State.RUNNING}]
+    running = [job for job in states if states[job] is State.RUNNING]
+    if waiting:
+        await unit.run("end_waiting", ids=waiting, now=unit.now, reason=reason, state=State.CANCELLED.value)
+        unit.topics.add(Topic.NEWS)
+    if running:
+        await unit.run("cancel_running", ids=running, reason=reason)
+        unit.topics.add(Topic.CANCEL)
+    return [_cancelling(states.get(job)) for job in ids]
+
+
+def _cancelling(state: State | None) -> Cancelling:
+    if state is None:
+        return Cancelling.UNKNOWN
+    if state in TERMINAL:
+        return Cancelling.ENDED
+    return Cancelling.REQUESTED if state is State.RUNNING else Cancelling.CANCELLED
+
+
+async def replay(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
+    await unit.begin()
+    found = await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)
+    chosen = {job: owner for job, state, owner in found if State(state) in sources(Event.REPLAY)}
+    if chosen:
+        await unit.run("replay_jobs", ids=list(chosen), now=unit.now, step=unit.database.ageing_step)
+        await unit.emit_for_jobs("job.replayed", [(job, owner, {"by": who.user}) for job, owner in chosen.items()])
+        unit.topics.add(Topic.DUE)
+    return [job in chosen for job in ids]
+
+
+async def hurry(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
+    await unit.begin()
+    found = await unit.rows("lock_jobs", ids=ids_only(ids), sees=who.sees)
+    chosen = {job for job, state, _ in found if state == State.SCHEDULED}
+    if chosen:
+        await unit.run("hurry_jobs", ids=list(chosen), now=unit.now, step=unit.database.ageing_step)
+        unit.topics.add(Topic.DUE)
+    return [job in chosen for job in ids]
+
+
+async def purge(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
+    await unit.begin()
+    chosen = {job: owner for job, _, owner in await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)}
+    if chosen:
+        await unit.emit_for_jobs("job.purged", [(job, owner, {"by": who.user}) for job, owner in chosen.items()])
+        await delete(unit, list(chosen))
+    return [job in chosen for job in ids]
+
+
+async def delete(unit: Unit, ids: Sequence[str]) -> None:
+    for name in ("delete_output", "delete_attempts", "delete_history"):
+        await unit.run(name, ids=ids)
+
+
+async def _states(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, State]:
+    """Live ones first: between the two looks a job may end, but hardly ever come back."""
+    wanted = ids_only(ids)
+    live = await unit.rows("lock_jobs", ids=wanted, sees=who.sees)
+    ended = await unit.rows("lock_history", ids=wanted, sees=who.sees) if len(live) < len(set(wanted)) else []
+    return {job: State(state) for job, state, _ in (*ended, *live)}

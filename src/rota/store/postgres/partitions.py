@@ -1,0 +1,115 @@
+"""History by days: partitions made ahead, and dropped whole when their time is over.
+
+Jobs that ended, attempts and output lie in one partition per day and table. Dropping a day costs next to nothing and
+leaves no dead rows behind. What must outlive its day is moved aside first: output and attempts of jobs that still
+live, that ended later, or that are dead letters. A row for which nobody has made a partition goes to the default one,
+from where it is deleted row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import asyncpg
+
+from rota.model.times import DAY, Duration, Instant
+from rota.store.postgres.database import Unit
+
+TABLES = {"history": "finished_at", "attempts": "finished_at", "output": "kept_at"}
+AHEAD = 3  # days
+# Kept for at least this long, and days are dropped whole (so the last of it is kept a day longer); for less, rows are
+# deleted one by one.
+WORTH_WAITING: Duration = 2 * DAY
+LOCK_LIMIT = "2s"
+# What must outlive its day is copied with these.
+_LASTING_COLUMNS = {
+    "attempts": "job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result",
+    "output": "job, fence, number, at, kept_at, stream, body",
+}
+
+
+def name(table: str, day: Instant) -> str:
+    return f"{table}_{datetime.fromtimestamp(day // 1_000_000, UTC):%Y%m%d}"
+
+
+def _is_day(table: str, partition: str) -> bool:
+    return partition[len(table) + 1 :].isdigit()
+
+
+def days(now: Instant) -> Iterator[Instant]:
+    """Today and the days ahead; yesterday too, for clocks that disagree around midnight."""
+    today = now // DAY * DAY
+    return (today + offset * DAY for offset in range(-1, AHEAD + 1))
+
+
+async def existing(unit: Unit) -> dict[str, set[str]]:
+    """The partitions of each table."""
+    found: dict[str, set[str]] = {table: set() for table in TABLES}
+    for parent, child in await unit.rows("partitions"):
+        found[parent.removesuffix("_dated")].add(child)
+    return found
+
+
+def missing(found: dict[str, set[str]], now: Instant) -> list[tuple[str, Instant]]:
+    return [(table, day) for table in TABLES for day in days(now) if name(table, day) not in found[table]]
+
+
+async def make(unit: Unit, now: Instant) -> int:
+    """Makes what is missing; returns how many. Waits for nobody for long: tomorrow's partition can wait a minute."""
+    wanted = missing(await existing(unit), now)
+    if not wanted:
+        return 0
+    await unit.begin()
+    await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
+    made = 0
+    for table, day in wanted:
+        made += await _make_one(unit, table, day)
+    return made
+
+
+async def _make_one(unit: Unit, table: str, day: Instant) -> int:
+    schema = unit.database.schema
+    try:
+        async with unit.connection.transaction():
+            await unit.connection.execute(
+                f"CREATE TABLE IF NOT EXISTS {schema}.{name(table, day)} PARTITION OF {schema}.{table}_dated "
+                f"FOR VALUES FROM ({day}) TO ({day + DAY})"
+            )
+        return 1
+    except asyncpg.CheckViolationError:
+        return 0  # the default partition already holds rows of this day; they are deleted one by one
+
+
+async def sweep(unit: Unit, now: Instant, keep: Duration) -> int:
+    """Drops the days that are wholly older than that; returns how many partitions went."""
+    if keep < WORTH_WAITING:
+        return 0
+    last = name("", now - keep - DAY)  # names of days sort like days
+    found = await existing(unit)
+    old = {
+        table: sorted(one for one in found[table] if _is_day(table, one) and one[len(table) :] <= last)
+        for table in TABLES
+    }
+    if not any(old.values()):
+        return 0
+    await unit.begin()
+    await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
+    dropped = 0
+    for table, gone in old.items():  # history first: what is looked for afterwards is what is left of it
+        for partition in gone:
+            await _drop(unit, table, partition)
+            dropped += 1
+    return dropped
+
+
+async def _drop(unit: Unit, table: str, partition: str) -> None:
+    schema = unit.database.schema
+    if columns := _LASTING_COLUMNS.get(table):
+        await unit.connection.execute(
+            f"INSERT INTO {schema}.{table} ({columns}, lasting) "  # noqa: S608
+            f"SELECT {columns}, true FROM {schema}.{partition} p "
+            f"WHERE EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = p.job) "
+            f"OR EXISTS (SELECT FROM {schema}.history h WHERE h.id = p.job)"
+        )
+    await unit.connection.execute(f"DROP TABLE {schema}.{partition}")

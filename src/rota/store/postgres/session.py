@@ -1,0 +1,204 @@
+"""The one connection that is a session: it listens for wake-ups, and holds the locks that show that nodes live.
+
+A node takes an advisory lock that belongs to this session. When the process dies the server frees it within
+milliseconds, and whoever tries the lock then knows more than any silence could tell so soon. But a free lock only
+says that the *session* has ended, and sessions end for other reasons too:
+
+- The session was lost and the node lives. The node is *exposed* from that moment on: others may take its work as soon
+  as it has not renewed for the GRACE. So it renews at once, saying that it holds no lock (or a new one), which puts
+  others back to waiting for its whole lease; and if it can't renew, it stops its work before the grace is over
+  (`lease.py`).
+- The server was restarted, or another took its place: all locks are gone. So a node's row names the server on which
+  it holds its lock (its start and its timeline), and a free lock on any other server says nothing. And while nobody
+  answers at all there is nobody who could take anything over, so nothing is exposed.
+- A pooler stands in between: sessions are not ours. Then there are no locks, and only silence for a whole lease counts.
+
+The socket of the session is given to the keeper too (`guards`): after kill -9 the lock is free when the keeper, and
+with it everything the node had started, is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextlib import suppress
+
+import asyncpg
+
+from rota.model.times import SECOND, Duration
+from rota.store.base import Topic
+from rota.store.postgres.database import CONNECT_LIMIT, Database
+from rota.store.postgres.errors import refused
+
+# A node whose lock is free counts as gone when it has not renewed for this long. Longer than a beat, so that one that
+# lives is heard in between.
+GRACE: Duration = 17 * SECOND // 10
+# How often the connection has to prove that it is alive, and how long it may take to do so.
+PROOF = 4.0
+PROOF_LIMIT = 3.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+
+def lock_number(schema: str, name: str) -> int:
+    """Advisory locks are numbers, shared by all who use the database."""
+    return int.from_bytes(hashlib.sha256(f"rota/{schema}/{name}".encode()).digest()[:8], "big", signed=True)
+
+
+class Session:
+    def __init__(self, database: Database, name: str, heard: Callable[[set[Topic]], None]) -> None:
+        self._database, self.name, self._heard = database, name, heard
+        self._connection: asyncpg.Connection | None = None
+        self._server: str | None = None  # on which the locks are held
+        self._locks: dict[str, int] = {}  # incarnation -> number
+        self._held: set[str] = set()
+        self._told: dict[str, str | None] = {}  # what the row of each incarnation says about its lock
+        self._nobody_home = False
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        """Connects at once, so that nothing that is said after this is missed; and stays connected."""
+        if self._task is None and not self._database.pooled:
+            self._loop = asyncio.get_running_loop()
+            await self._connect()
+            self._task = self._loop.create_task(self._stay())
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        connection, self._connection = self._connection, None
+        self._held.clear()
+        if self._loop is not asyncio.get_running_loop():
+            if connection and self._loop and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(connection.terminate)
+                if task:
+                    self._loop.call_soon_threadsafe(task.cancel)
+            return
+        if task:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        if connection:
+            connection.terminate()
+
+    async def _connect(self) -> None:
+        connection = await self._database.connect({})
+        if self._database.pooled:
+            connection.terminate()
+            return
+        try:
+            async with asyncio.timeout(CONNECT_LIMIT):
+                await connection.add_listener(self._database.schema, self._on_notice)
+                server = await connection.fetchval(f"SELECT {self._database.schema}.server()")
+                for incarnation, number in self._locks.items():
+                    # Others try the lock now and then, for a moment; so wait for it, a little.
+                    await connection.execute("SELECT pg_advisory_lock($1)", number)
+                    self._held.add(incarnation)
+        except BaseException:
+            connection.terminate()
+            self._held.clear()
+            raise
+        connection.add_termination_listener(self._on_end)
+        self._connection, self._server, self._nobody_home = connection, server, False
+
+    def _on_notice(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
+        letters, _, origin = payload.partition("/")
+        if origin != self.name:  # its own listeners have been woken already
+            with suppress(ValueError):
+                self._heard({Topic(letter) for letter in letters})
+
+    def _on_end(self, connection: object) -> None:
+        if connection is self._connection:
+            self._connection = None
+            self._held.clear()
+            # Whoever has a lease to renew should do so now.
+            self._heard({Topic.CANCEL})
+
+    async def _stay(self) -> None:
+        """Connects again whenever the connection is lost, and looks after it when it says nothing."""
+        pause = FIRST_PAUSE
+        while True:
+            connection = self._connection
+            try:
+                if connection is None or connection.is_closed():
+                    await self._connect()
+                    self._heard(set(Topic))  # something may have been missed
+                    pause = FIRST_PAUSE
+                else:
+                    await self._prove(connection)
+            except Exception as error:
+                self._nobody_home = refused(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _prove(self, connection: asyncpg.Connection) -> None:
+        ended = asyncio.Event()
+
+        def end(_: object) -> None:
+            ended.set()
+
+        connection.add_termination_listener(end)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROOF):
+                await ended.wait()
+        if connection.is_closed():
+            return
+        connection.remove_termination_listener(end)
+        try:
+            async with asyncio.timeout(PROOF_LIMIT):
+                await connection.execute("SELECT 1")
+        except BaseException:
+            connection.terminate()
+            self._on_end(connection)
+            raise
+
+    # -- locks -------------------------------------------------------------------------------------------------------
+    @property
+    def own(self) -> list[str]:
+        """The incarnations of this process."""
+        return list(self._locks)
+
+    def number(self, incarnation: str) -> int:
+        return lock_number(self._database.schema, incarnation)
+
+    async def hold(self, incarnation: str) -> None:
+        """Takes the lock of a new incarnation, if there is a session to take it on."""
+        self._locks[incarnation] = self.number(incarnation)
+        connection = self._connection
+        if connection is not None and not connection.is_closed():
+            async with asyncio.timeout(CONNECT_LIMIT):
+                await connection.execute("SELECT pg_advisory_lock($1)", self._locks[incarnation])
+            self._held.add(incarnation)
+
+    def server_of(self, incarnation: str) -> str | None:
+        """The server on which this incarnation holds its lock at present; None: it holds none."""
+        return self._server if incarnation in self._held else None
+
+    def told(self, incarnation: str, server: str | None) -> None:
+        """The row of the incarnation says so now."""
+        self._told[incarnation] = server
+
+    def exposed(self, incarnation: str) -> Duration | None:
+        recorded = self._told.get(incarnation)
+        if recorded is None or self._nobody_home or (incarnation in self._held and self._server == recorded):
+            return None
+        return GRACE
+
+    async def drop(self, incarnation: str) -> None:
+        number, connection = self._locks.pop(incarnation, None), self._connection
+        self._told.pop(incarnation, None)
+        if incarnation in self._held and connection is not None:
+            self._held.discard(incarnation)
+            with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+                async with asyncio.timeout(CONNECT_LIMIT):
+                    await connection.execute("SELECT pg_advisory_unlock($1)", number)
+
+    def descriptors(self) -> list[int]:
+        transport = getattr(self._connection, "_transport", None)
+        peer = transport.get_extra_info("socket") if transport else None
+        return [peer.fileno()] if peer is not None and peer.fileno() >= 0 else []
+
+    @property
+    def listening(self) -> bool:
+        return self._connection is not None and not self._connection.is_closed()

@@ -1,0 +1,264 @@
+"""The store for many nodes: the contract of `store.base`, carried out on PostgreSQL 15 and newer."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Concatenate, ParamSpec, TypeVar
+
+from rota.clock import Chance, Clock
+from rota.errors import KeyConflict, StoreError
+from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
+from rota.model.lifecycle import State
+from rota.model.node import News, Node, NodeInfo
+from rota.model.order import AGEING_STEP
+from rota.model.outcome import CrashRule, Settlement
+from rota.model.principal import Principal
+from rota.model.times import DAY, Duration, Instant
+from rota.store import base
+from rota.store.postgres import doctor, migrate, nodes, orders, partitions, reads, work
+from rota.store.postgres.address import address
+from rota.store.postgres.bell import Bell
+from rota.store.postgres.database import Database, Unit
+from rota.store.postgres.errors import translated
+from rota.store.postgres.lowend import LowEnd
+from rota.store.postgres.pool import Pool
+from rota.store.postgres.session import Session
+
+T = TypeVar("T")
+P = ParamSpec("P")
+# A renewal that takes longer is tried again on another connection: there is time for several before a lease is over.
+RENEWAL_LIMIT = 3.0
+
+
+class PostgresStore(base.Store):
+    """`server_time=False`: the given clock is the store's clock, as tests and simulations want it."""
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock,
+        chance: Chance,
+        *,
+        ageing_step: Duration = AGEING_STEP,
+        key_life: Duration = 7 * DAY,
+        notify: bool = True,
+        server_time: bool = True,
+        steps: migrate.Migrations | None = None,
+    ) -> None:
+        self._database = Database(address(url), clock, ageing_step, server_time=server_time)
+        self._clock, self._key_life, self._notify = clock, key_life, notify
+        self._steps = steps or migrate.known()
+        self._session = Session(self._database, chance.token(), self._wake)
+        self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
+        self._bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = weakref.WeakKeyDictionary()
+        self._claims, self._due, self._holdings = LowEnd(clock), LowEnd(clock), nodes.Holdings()
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def migrate(self) -> tuple[int, int]:
+        return await self._write(migrate.migrate, self._steps, self._database.now())
+
+    async def open(self) -> None:
+        await self._read(migrate.check)
+        with translated(self._database.place):
+            await self._session.open()
+
+    async def close(self) -> None:
+        self._listeners.clear()
+        if bell := self._bells.pop(asyncio.get_running_loop(), None):
+            await bell.close()
+        await self._session.close()
+        await self._database.close()
+
+    async def examine(self) -> list[base.Finding]:
+        with suppress(StoreError):
+            await self._session.open()
+        return await self._read(doctor.examine, self._session, self._clock)
+
+    def now(self) -> Instant:
+        return self._database.now()
+
+    def listen(self, topics: frozenset[base.Topic], wake: Callable[[], None]) -> Callable[[], None]:
+        entry = (topics, wake, asyncio.get_running_loop())
+        self._listeners.append(entry)
+
+        def stop() -> None:
+            if entry in self._listeners:
+                self._listeners.remove(entry)
+
+        return stop
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+    async def submit(self, who: Principal, batches: Sequence[Sequence[NewJob]]) -> list[list[Submitted] | KeyConflict]:
+        if not any(batches):
+            return [[] for _ in batches]
+        return await self._write(orders.submit, who, batches, self._key_life)
+
+    async def cancel(self, who: Principal, ids: Sequence[str], reason: str) -> list[base.Cancelling]:
+        return await self._write(orders.cancel, who, ids, reason)
+
+    async def replay(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+        return await self._write(orders.replay, who, ids)
+
+    async def hurry(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+        return await self._write(orders.hurry, who, ids)
+
+    async def purge(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+        return await self._write(orders.purge, who, ids)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+    async def claim(
+        self,
+        who: Principal,
+        incarnation: str,
+        wants: Mapping[str, int],
+        kinds: Sequence[Kind],
+        start: Mapping[str, int],
+    ) -> list[Claimed]:
+        base.require_system(who, "claim")
+        return await self._write(work.claim, incarnation, wants, kinds, start, self._claims)
+
+    async def start(self, who: Principal, refs: Sequence[Ref]) -> list[base.Start]:
+        base.require_system(who, "start")
+        return await self._write(work.start, refs)
+
+    async def hand_back(self, who: Principal, refs: Sequence[Ref]) -> list[Verdict]:
+        base.require_system(who, "hand back")
+        return await self._write(work.hand_back, refs)
+
+    async def finish(self, who: Principal, settlements: Sequence[Settlement]) -> list[Verdict]:
+        base.require_system(who, "finish")
+        return await self._write(work.finish, settlements) if settlements else []
+
+    async def append_output(self, who: Principal, chunks: Sequence[base.Chunk]) -> list[Verdict]:
+        base.require_system(who, "append output")
+        return await self._write(work.append_output, chunks)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+    async def register(
+        self, who: Principal, node: Node, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+    ) -> None:
+        base.require_system(who, "register")
+        with translated(self._database.place):
+            await self._session.hold(node.incarnation)
+        server = self._session.server_of(node.incarnation)
+        try:
+            await self._write(nodes.register, node, tasks, replaces, self._session)
+        except BaseException:
+            await self._session.drop(node.incarnation)
+            raise
+        self._session.told(node.incarnation, server)
+        for incarnation in replaces:
+            await self._session.drop(incarnation)
+
+    async def renew(self, who: Principal, incarnation: str, stopping: bool = False) -> News:
+        base.require_system(who, "renew")
+        server = self._session.server_of(incarnation)
+        async with self._database.unit(self._database.pools().vital, RENEWAL_LIMIT) as unit:
+            news = await nodes.renew(unit, incarnation, stopping, server, self._holdings, self._due)
+        self._session.told(incarnation, server)
+        self._wake(unit.topics)
+        return news
+
+    async def leave(self, who: Principal, incarnation: str) -> None:
+        base.require_system(who, "leave")
+        await self._write(nodes.leave, incarnation)
+        await self._session.drop(incarnation)
+
+    async def take_over(self, who: Principal, incarnation: str, beats: int | None, rule: CrashRule) -> list[str] | None:
+        base.require_system(who, "take over")
+        if beats is None and incarnation in self._session.own:
+            return None
+        return await self._write(nodes.take_over, incarnation, beats, rule)
+
+    async def rescue(self, who: Principal, rule: CrashRule) -> list[str]:
+        base.require_system(who, "rescue")
+        return await self._write(nodes.rescue, rule)
+
+    def guards(self, incarnation: str) -> Sequence[int]:
+        return self._session.descriptors() if self._session.server_of(incarnation) else ()
+
+    def exposed(self, incarnation: str) -> Duration | None:
+        return self._session.exposed(incarnation)
+
+    # -- shelves -----------------------------------------------------------------------------------------------------
+    async def promote(self, who: Principal, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
+        base.require_system(who, "promote")
+        return await self._write(nodes.promote, limit, late, self._due)
+
+    async def prune(self, who: Principal, retention: base.Retention, limit: int) -> int:
+        base.require_system(who, "prune")
+        now = self._database.now()
+        await self._write(partitions.make, now)
+        return await self._write(partitions.sweep, now, retention.ended) + await self._write(
+            nodes.prune, retention, limit
+        )
+
+    # -- reads -------------------------------------------------------------------------------------------------------
+    @base.stale_ok
+    async def get(self, who: Principal, job_id: str) -> JobInfo | None:
+        return await self._read(reads.get, who, job_id)
+
+    @base.stale_ok
+    async def find(self, who: Principal, query: base.JobFilter) -> list[JobInfo]:
+        return await self._read(reads.find, who, query)
+
+    @base.stale_ok
+    async def resolve(self, who: Principal, part: str) -> list[str]:
+        return await self._read(reads.resolve, who, part)
+
+    @base.stale_ok
+    async def output(self, who: Principal, job_id: str, after: base.Position, limit: int) -> list[base.Chunk]:
+        return await self._read(reads.output, who, job_id, after, limit)
+
+    @base.stale_ok
+    async def tasks(self, who: Principal) -> list[base.TaskInfo]:
+        return await self._read(reads.tasks)
+
+    @base.stale_ok
+    async def counts(self, who: Principal) -> dict[State, int]:
+        return await self._read(reads.counts, who)
+
+    async def nodes(self, who: Principal, past: bool = False) -> list[NodeInfo]:
+        return await self._read(nodes.nodes, past, self._session.own)
+
+    async def events(self, who: Principal, after: int, limit: int) -> list[base.OutboxEvent]:
+        return await self._read(reads.events, who, after, limit)
+
+    # -- how calls run -----------------------------------------------------------------------------------------------
+    async def _write(self, deed: Callable[Concatenate[Unit, P], Awaitable[T]], *args: P.args, **named: P.kwargs) -> T:
+        answer, topics = await self._database.call(self._database.pools().work, deed, *args, **named)
+        if topics:
+            self._announce(topics)
+        return answer
+
+    async def _read(self, deed: Callable[Concatenate[Unit, P], Awaitable[T]], *args: P.args, **named: P.kwargs) -> T:
+        answer, _ = await self._database.call(self._database.pools().reads, deed, *args, **named)
+        return answer
+
+    def _announce(self, topics: set[base.Topic]) -> None:
+        self._wake(topics)
+        if self._notify:
+            loop = asyncio.get_running_loop()
+            if loop not in self._bells:
+                self._bells[loop] = Bell(self._ring)
+            self._bells[loop].ring(topics)
+
+    async def _ring(self, letters: str) -> None:
+        pool: Pool = self._database.pools().work
+        with suppress(StoreError):  # a lost wake-up costs a second at most
+            async with self._database.unit(pool) as unit:
+                await unit.connection.execute(
+                    "SELECT pg_notify($1, $2)", self._database.schema, f"{letters}/{self._session.name}"
+                )
+
+    def _wake(self, topics: set[base.Topic]) -> None:
+        here = asyncio.get_running_loop()
+        for wanted, wake, loop in list(self._listeners):
+            if wanted & topics:
+                if loop is here:
+                    wake()
+                elif not loop.is_closed():
+                    loop.call_soon_threadsafe(wake)

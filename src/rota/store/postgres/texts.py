@@ -1,0 +1,64 @@
+"""What must be said in other words before PostgreSQL takes it: ids, patterns, texts with NUL characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+_SHAPE = "00000000-0000-0000-0000-000000000000"
+
+
+def is_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def ids_only(texts: Iterable[str]) -> list[str]:
+    """In order, each once: what is no id is no job's id."""
+    return sorted({text for text in texts if is_id(text)})
+
+
+def id_range(part: str) -> tuple[str, str] | None:
+    """The lowest and the highest id that begin with this text, or None if none can."""
+    low, high = part + _SHAPE[len(part) :], part + _SHAPE[len(part) :].replace("0", "f")
+    return (low, high) if len(part) <= len(_SHAPE) and is_id(low) and is_id(high) else None
+
+
+def clean(text: str | None) -> str | None:
+    """PostgreSQL keeps every character but NUL."""
+    return text.replace("\0", "\ufffd") if text and "\0" in text else text
+
+
+def glob(pattern: str) -> str:
+    """A pattern of `*`, `?` and `[...]`, as file names have it, as a regular expression of PostgreSQL."""
+    parts: list[str] = []
+    place = 0
+    while place < len(pattern):
+        character = pattern[place]
+        place += 1
+        if character == "*":
+            parts.append(".*")
+        elif character == "?":
+            parts.append(".")
+        elif character == "[" and (end := _end_of_set(pattern, place)):
+            parts.append(_set(pattern[place:end]))
+            place = end + 1
+        elif character == "[":
+            return "(?!)"  # a set without an end: SQLite matches nothing with it, so nothing it is
+        else:
+            parts.append(re.escape(character) if character.isascii() else character)
+    return f"(?s)^(?:{''.join(parts)})$"
+
+
+def _end_of_set(pattern: str, place: int) -> int | None:
+    """Where the `]` is that ends the set; one that stands first is a member of it."""
+    first = place + 1 if pattern[place : place + 1] == "^" else place
+    end = pattern.find("]", first + 1)
+    return end if end > 0 else None
+
+
+def _set(members: str) -> str:
+    negated = members.startswith("^")
+    inner = members[1:] if negated else members
+    escaped = "".join(f"\\{c}" if c in "\\]^[" else c for c in inner)
+    return f"[{'^' if negated else ''}{escaped}]"

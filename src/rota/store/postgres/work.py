@@ -1,0 +1,207 @@
+"""What nodes do with jobs: claim, start, hand back, finish, and keep what attempts say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rota.model.job import Claimed, Kind, Ref, Verdict
+from rota.model.lifecycle import Event, State
+from rota.model.outcome import Ending, Settlement
+from rota.store.base import Chunk, Start, Topic
+from rota.store.moves import Move, move
+from rota.store.postgres.database import Unit
+from rota.store.postgres.lowend import LowEnd
+from rota.store.postgres.texts import clean, ids_only, is_id
+
+_NO_JOB = "00000000-0000-0000-0000-000000000000"
+_LARGEST = (1 << 63) - 1
+MOST = 1 << 30
+
+
+async def claim(
+    unit: Unit,
+    incarnation: str,
+    wants: Mapping[str, int],
+    kinds: Sequence[Kind],
+    start: Mapping[str, int],
+    low_end: LowEnd,
+) -> list[Claimed]:
+    lanes = [(queue, kind.value) for queue, want in wants.items() if want > 0 for kind in kinds]
+    if not lanes:
+        return []
+    clock, full = unit.database.clock, low_end.full
+    begun = clock.monotonic()
+    rows = await unit.rows(
+        "claim", incarnation=incarnation, now=unit.now, queues=[queue for queue, _ in lanes],
+        kinds=[kind for _, kind in lanes], wants=[min(wants[queue], MOST) for queue, _ in lanes],
+        starts=[min(start.get(queue, 0), MOST) for queue, _ in lanes], floors=[low_end.floor(lane) for lane in lanes],
+    )  # fmt: skip
+    claimed = sorted((Claimed(*row) for row in rows), key=lambda one: (one.rank, one.job_id))
+    low_end.read(full, clock.monotonic() - begun, {(one.queue, one.kind): one.rank for one in reversed(claimed)})
+    return claimed
+
+
+async def start(unit: Unit, refs: Sequence[Ref]) -> list[Start]:
+    await unit.begin()
+    ids, fences = _columns(refs)
+    rows = {place: rest for place, *rest in await unit.rows("start_states", ids=ids, fences=fences, now=unit.now)}
+    chosen = sorted({job for job, started_at, cancel in rows.values() if started_at is None and cancel is None})
+    now = await unit.value("start_jobs", ids=chosen, now=unit.now) if chosen else None
+    answers: list[Start] = []
+    seen: set[str] = set()
+    for place in range(len(refs)):
+        job, started_at, cancel = rows.get(place, (None, None, None))
+        if job is None:
+            answers.append(Start(Verdict.STALE))
+        elif started_at is not None:
+            answers.append(Start(Verdict.ALREADY, started_at, cancel))
+        elif cancel is not None:
+            answers.append(Start(Verdict.STALE, None, cancel))
+        else:
+            answers.append(Start(Verdict.ALREADY if job in seen else Verdict.APPLIED, now))
+            seen.add(job)
+    return answers
+
+
+async def hand_back(unit: Unit, refs: Sequence[Ref]) -> list[Verdict]:
+    await unit.begin()
+    ids, fences = _columns(refs)
+    verdicts = [Verdict.STALE] * len(refs)
+    chosen: dict[str, str | None] = {}
+    for place, job, unstarted, before, cancel in sorted(await unit.rows("hand_back_states", ids=ids, fences=fences)):
+        if unstarted and job not in chosen:
+            chosen[job] = cancel
+            verdicts[place] = Verdict.APPLIED
+        elif unstarted or before:
+            verdicts[place] = Verdict.ALREADY
+    for (place,) in await unit.rows("handed_back_before", ids=ids, fences=fences):
+        verdicts[place] = Verdict.ALREADY
+    back = [job for job, cancel in chosen.items() if cancel is None]
+    over = [job for job, cancel in chosen.items() if cancel is not None]
+    if back:
+        await unit.run("hand_back_jobs", ids=back)
+    if over:
+        await unit.run("end_unstarted", ids=over, now=unit.now)
+    if chosen:
+        unit.topics |= {Topic.READY, Topic.NEWS}
+    return verdicts
+
+
+async def finish(unit: Unit, settlements: Sequence[Settlement], crashes: int = 0) -> list[Verdict]:
+    """Also carries out what the reaper decides (`crashes=1`): the same write, by another hand."""
+    verdicts: list[Verdict | None] = [None] * len(settlements)
+    plain = _plain_successes(settlements)
+    if len(plain) < len(settlements):
+        await unit.begin()
+    if plain:
+        await _succeed(unit, settlements, plain, verdicts)
+    rest = [index for index, verdict in enumerate(verdicts) if verdict is None]
+    if rest:
+        await unit.begin()
+        for index, verdict in zip(rest, await _settle(unit, [settlements[i] for i in rest], crashes), strict=True):
+            verdicts[index] = verdict
+    return [verdict or Verdict.STALE for verdict in verdicts]
+
+
+def _plain_successes(settlements: Sequence[Settlement]) -> list[int]:
+    """Each attempt once: a batch may name the same one twice."""
+    chosen: dict[tuple[str, int], int] = {}
+    for index, one in enumerate(settlements):
+        if one.event is Event.SUCCEED and is_id(one.job_id):
+            chosen.setdefault((one.job_id, one.fence), index)
+    named = [one for one in settlements if (one.job_id, one.fence) in chosen]
+    return list(chosen.values()) if len(named) == len(chosen) else []
+
+
+async def _succeed(
+    unit: Unit, settlements: Sequence[Settlement], plain: list[int], verdicts: list[Verdict | None]
+) -> None:
+    plain.sort(key=lambda index: settlements[index].job_id)  # whoever locks several rows goes by their ids
+    chosen = [settlements[index] for index in plain]
+    done = await unit.rows(
+        "succeed", ids=[one.job_id for one in chosen], fences=[min(one.fence, _LARGEST) for one in chosen],
+        codes=[one.exit_code for one in chosen], results=[one.result for one in chosen], now=unit.now,
+    )  # fmt: skip
+    applied = {job for (job,) in done}
+    for index in plain:
+        if settlements[index].job_id in applied:
+            verdicts[index] = Verdict.APPLIED
+    if applied:
+        unit.topics.add(Topic.NEWS)
+
+
+async def _settle(unit: Unit, settlements: Sequence[Settlement], crashes: int) -> list[Verdict]:
+    ids, fences = _columns([Ref(one.job_id, one.fence) for one in settlements])
+    await unit.rows("lock_jobs", ids=ids_only(ids), sees=None)
+    found = {place: rest for place, *rest in await unit.rows("standing", ids=ids, fences=fences)}
+    verdicts: list[Verdict] = []
+    moves: dict[str, Move] = {}
+    done: dict[str, Ending] = {}
+    failed: list[tuple[str, str, dict[str, object]]] = []
+    for index, one in enumerate(settlements):
+        running, cancel, owner, outcome = found[index]
+        if running and one.job_id not in done:
+            moved = moves[one.job_id] = move(one, cancel, crashes)
+            done[one.job_id] = one.ending
+            unit.topics |= moved.topics
+            if moved.state is State.FAILED:
+                failed.append((one.job_id, owner, {"reason": moved.reason, "fence": one.fence}))
+            verdicts.append(Verdict.APPLIED)
+        else:
+            before = done.get(one.job_id, outcome)
+            verdicts.append(Verdict.ALREADY if before == one.ending else Verdict.STALE)
+    await _carry_out(unit, moves)
+    if failed:
+        await unit.emit_for_jobs("job.failed", failed)
+    return verdicts
+
+
+async def _carry_out(unit: Unit, moves: Mapping[str, Move]) -> None:
+    ended = {job: one for job, one in moves.items() if one.terminal}
+    going_on = {job: one for job, one in moves.items() if not one.terminal}
+    if ended:
+        await unit.run("end_jobs", now=unit.now, states=[one.state.value for one in ended.values()], **_common(ended))
+    if going_on:
+        common = _common(going_on)
+        attempts = {name: common[name] for name in ("ids", "outcomes", "codes", "errors", "results")}
+        await unit.run("record_attempts", now=unit.now, **attempts)
+        counts = {name: common[name] for name in ("ids", "failures", "crashes", "interruptions", "reasons")}
+        await unit.run(
+            "move_jobs", now=unit.now, step=unit.database.ageing_step, **counts,
+            states=[one.state.value for one in going_on.values()], delays=[one.delay for one in going_on.values()],
+        )  # fmt: skip
+
+
+def _common(moves: Mapping[str, Move]) -> dict[str, list[object]]:
+    return {
+        "ids": list(moves),
+        "outcomes": [str(one.ending) for one in moves.values()],
+        "codes": [one.exit_code for one in moves.values()],
+        "errors": [one.error for one in moves.values()],
+        "results": [one.result for one in moves.values()],
+        "failures": [one.failures for one in moves.values()],
+        "crashes": [one.crashes for one in moves.values()],
+        "interruptions": [one.interruptions for one in moves.values()],
+        "reasons": [clean(one.reason) for one in moves.values()],
+    }
+
+
+async def append_output(unit: Unit, chunks: Sequence[Chunk]) -> list[Verdict]:
+    ids, fences = _columns([Ref(chunk.job_id, chunk.fence) for chunk in chunks])
+    rows = await unit.rows(
+        "append_output", jobs=ids, fences=fences, numbers=[chunk.number for chunk in chunks],
+        times=[chunk.at for chunk in chunks], streams=[chunk.stream for chunk in chunks],
+        bodies=[chunk.body for chunk in chunks], now=unit.now,
+    )  # fmt: skip
+    verdicts = [Verdict.STALE] * len(chunks)
+    for place, kept, fresh, still_open in rows:
+        if fresh:
+            verdicts[place] = Verdict.APPLIED
+            unit.topics.add(Topic.NEWS)
+        elif kept or still_open:  # there before, or twice in this very call
+            verdicts[place] = Verdict.ALREADY
+    return verdicts
+
+
+def _columns(refs: Sequence[Ref]) -> tuple[list[str], list[int]]:
+    return [ref.job_id if is_id(ref.job_id) else _NO_JOB for ref in refs], [min(ref.fence, _LARGEST) for ref in refs]

@@ -1,0 +1,178 @@
+"""Rows of a store as people see them. Every backend fetches the same columns; what becomes of them is written here.
+
+Rows may have been written by anyone with access to the tables: what doesn't decode is shown as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind
+from rota.model.lifecycle import State
+from rota.model.node import NodeInfo, NodeState
+from rota.model.outcome import Ending, Problem
+from rota.model.retry import Retry
+from rota.store.base import TaskInfo
+
+T = TypeVar("T")
+
+
+class JobRow(NamedTuple):
+    """The columns of a job, in the order in which queries name them."""
+
+    id: str
+    owner: str
+    task: str
+    kind: str
+    spec: str | None
+    args: str | None
+    queue: str
+    priority: int
+    state: str
+    reason: str | None
+    run_at: int
+    created_at: int
+    started_at: int | None
+    finished_at: int | None
+    expires_at: int | None
+    timeout: int | None
+    retry: str | None
+    fence: int
+    tries: int
+    failures: int
+    crashes: int
+    interruptions: int
+    replays: int
+    node: str | None
+    cancelling: bool
+    key: str | None
+
+
+class AttemptRow(NamedTuple):
+    """An attempt that ended."""
+
+    number: int
+    fence: int
+    node: str
+    started_at: int
+    finished_at: int
+    outcome: str
+    exit_code: int | None
+    error: str | None
+    result: str | None
+
+
+_PLAIN = (
+    "id", "owner", "task", "queue", "priority", "reason", "run_at", "created_at", "started_at", "finished_at",
+    "expires_at", "timeout", "fence", "failures", "crashes", "interruptions", "replays", "node", "key",
+)  # fmt: skip
+
+
+def job_info(row: JobRow, past: Sequence[AttemptRow]) -> JobInfo:
+    state = State(row.state)
+    attempts = [_attempt(one) for one in past]
+    if state is State.RUNNING and row.started_at is not None:
+        attempts.append(AttemptInfo(row.tries, row.fence, row.node or "", row.started_at))
+    return JobInfo(
+        **{name: getattr(row, name) for name in _PLAIN},
+        state=state,
+        kind=_kind(row.kind),
+        spec=read_object(row.spec),
+        args=read_object(row.args),
+        retry=_retry(row.retry),
+        cancelling=bool(row.cancelling),
+        attempts=attempts,
+        result=_json(past[-1].result) if past and state is State.SUCCEEDED else None,
+        error=_error(state, attempts, row.reason),
+    )
+
+
+def _attempt(row: AttemptRow) -> AttemptInfo:
+    problem = _problem(row.error) if row.error is not None else None
+    return AttemptInfo(
+        row.number, row.fence, row.node, row.started_at, row.finished_at, Ending(row.outcome), row.exit_code, problem
+    )
+
+
+def _error(state: str, attempts: list[AttemptInfo], reason: str | None) -> Problem | None:
+    """The last error, unless a later success or a fresh start has made it history."""
+    if state == State.SUCCEEDED:
+        return None
+    last = next((a.error for a in reversed(attempts) if a.error is not None), None)
+    if last is None and state == State.FAILED:
+        return Problem("rota.SetAside", reason or "set aside")
+    return last
+
+
+def _json(text: str | None) -> Any:
+    try:
+        return msgspec.json.decode(text or "null")
+    except (msgspec.DecodeError, RecursionError):
+        return {"broken": text}
+
+
+def read_object(text: str | None) -> dict[str, Any]:
+    found = _json(text)
+    return found if isinstance(found, dict) else {"broken": text}
+
+
+def _retry(text: str | None) -> Retry:
+    try:
+        return msgspec.json.decode(text or "", type=Retry)
+    except (msgspec.MsgspecError, RecursionError):
+        return NO_RETRY
+
+
+def _problem(text: str) -> Problem:
+    try:
+        return msgspec.json.decode(text, type=Problem)
+    except (msgspec.MsgspecError, RecursionError):
+        return Problem("unknown", text)
+
+
+def _kind(text: str) -> Kind:
+    return Kind(text) if text in Kind._value2member_map_ else Kind.COMMAND
+
+
+def task_infos(texts: Iterable[str]) -> list[TaskInfo]:
+    found: list[TaskInfo] = []
+    for text in texts:
+        with suppress(msgspec.MsgspecError):  # written by hand, or by a newer version
+            found.append(msgspec.json.decode(text, type=TaskInfo))
+    return found
+
+
+class NodeRow(NamedTuple):
+    incarnation: str
+    id: str
+    roles: str
+    queues: str
+    version: str
+    state: str
+    started_at: int
+    seen_at: int
+    lease: int
+    beats: int
+    running: int
+    leads: bool
+
+
+def node_info(row: NodeRow, gone: bool = False, fading: int | None = None) -> NodeInfo:
+    return NodeInfo(
+        id=row.id, incarnation=row.incarnation, roles=_read(row.roles, tuple[str, ...], ()),
+        queues=_read(row.queues, dict[str, int], {}), version=row.version, state=NodeState(row.state),
+        started_at=row.started_at, seen_at=row.seen_at, lease=row.lease, beats=row.beats, running=row.running,
+        leader=bool(row.leads), gone=gone, fading=fading,
+    )  # fmt: skip
+
+
+def _read(text: str, kind: type[T], otherwise: T) -> T:
+    """One broken row must not keep the reaper from all the others."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError:
+        return otherwise

@@ -1,0 +1,81 @@
+-- name: insert_node
+-- Again, if the answer to the first time got lost; it has not held anything since.
+INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock, server)
+VALUES (:incarnation, :id, :roles, :queues, :tasks::text[], :version, 'live', rota.clock(:now), rota.clock(:now), :lease,
+        :lock, :server)
+ON CONFLICT (incarnation) DO UPDATE SET state = 'live', started_at = rota.clock(:now), seen_at = rota.clock(:now),
+                                        server = excluded.server
+
+-- name: lock_number
+-- Those that want the same thing come one after the other.
+SELECT pg_advisory_xact_lock(:number)
+
+-- name: living_with_id
+SELECT incarnation, seen_at, lock, server FROM rota.nodes WHERE id = :id AND state IN ('live', 'stopping')
+
+-- name: upsert_tasks
+INSERT INTO rota.tasks (name, info, seen_at)
+SELECT name, info, rota.clock(:now) FROM unnest(:names::text[], :infos::text[]) AS new(name, info) ORDER BY name
+ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at
+
+-- name: renew
+-- Proves that the node lives and brings all its news: what it holds, whether there is work or a due time, who leads.
+WITH moment AS MATERIALIZED (
+    SELECT rota.clock(:now) AS now
+), me AS (
+    UPDATE rota.nodes n SET beats = beats + 1, seen_at = moment.now, server = :server,
+                            state = CASE WHEN :stopping THEN 'stopping' ELSE state END
+    FROM moment WHERE n.incarnation = :incarnation AND n.state IN ('live', 'stopping')
+    RETURNING n.state, n.roles, n.queues
+), lead AS (
+    -- Whoever of the control nodes comes first when there is no live leader.
+    UPDATE rota.leader l SET incarnation = :incarnation, term = l.term + 1, since = moment.now
+    FROM me, moment
+    WHERE me.state = 'live' AND me.roles::jsonb ? 'control' AND l.incarnation <> :incarnation
+      AND NOT EXISTS (SELECT FROM rota.nodes n WHERE n.incarnation = l.incarnation AND n.state = 'live')
+    RETURNING l.term
+)
+SELECT moment.now, EXISTS (SELECT FROM me) AS known,
+       (SELECT coalesce(json_agg(json_build_array(j.id, j.fence, j.cancel)), '[]') FROM rota.jobs j
+        WHERE j.node = :incarnation AND j.claimed_at >= :since::bigint) AS holds,
+       (SELECT min(j.claimed_at) FROM rota.jobs j WHERE j.node = :incarnation AND j.claimed_at >= :since::bigint) AS oldest,
+       EXISTS (SELECT FROM me, jsonb_object_keys(me.queues::jsonb) AS mine(queue), unnest(:kinds::text[]) AS known(kind),
+                           LATERAL (SELECT 1 FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = mine.queue
+                                    AND j.kind = known.kind AND j.rank >= :floor::bigint LIMIT 1) AS work) AS ready,
+       coalesce((SELECT j.run_at <= moment.now FROM rota.jobs j
+                 WHERE j.state = 'scheduled' AND j.run_at >= :due_floor::bigint ORDER BY j.run_at LIMIT 1), false)
+       OR coalesce((SELECT j.expires_at <= moment.now FROM rota.jobs j
+                    WHERE j.expires_at IS NOT NULL AND j.node IS NULL ORDER BY j.expires_at LIMIT 1), false) AS due,
+       coalesce((SELECT term FROM lead),
+                (SELECT l.term FROM rota.leader l JOIN me ON me.state = 'live' WHERE l.incarnation = :incarnation)) AS term
+FROM moment
+
+-- name: end_node
+UPDATE rota.nodes SET state = :state::text, seen_at = CASE WHEN :state::text = 'left' THEN rota.clock(:now) ELSE seen_at END
+WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND (:beats::bigint IS NULL OR beats = :beats)
+RETURNING id
+
+-- name: really_gone
+-- Its lock is free, on the server on which it took it, and it has not renewed for the grace. While this transaction lasts
+-- it can't take its lock again.
+SELECT pg_try_advisory_xact_lock(lock) FROM rota.nodes
+WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND server = rota.server()
+  AND seen_at <= rota.clock(:now) - :grace::bigint
+
+-- name: held_by
+SELECT id::text, fence, started_at IS NOT NULL, crashes FROM rota.jobs WHERE node = :incarnation ORDER BY id FOR UPDATE
+
+-- name: stray_holders
+-- Incarnations that hold running jobs and are not alive.
+SELECT DISTINCT j.node FROM rota.jobs j LEFT JOIN rota.nodes n ON n.incarnation = j.node
+WHERE j.node IS NOT NULL AND (n.state IS NULL OR n.state NOT IN ('live', 'stopping'))
+
+-- name: node_rows
+-- With the lock tried by whoever asks: shared, so that observers don't take each other for the owner.
+SELECT n.incarnation, n.id, n.roles, n.queues, n.version, n.state, n.started_at, n.seen_at, n.lease, n.beats,
+       (SELECT count(*) FROM rota.jobs j WHERE j.node = n.incarnation) AS running,
+       n.state = 'live' AND EXISTS (SELECT FROM rota.leader l WHERE l.incarnation = n.incarnation) AS leads,
+       CASE WHEN n.state IN ('live', 'stopping') AND n.server = rota.server() AND n.incarnation <> ALL (:own::text[])
+            THEN pg_try_advisory_xact_lock_shared(n.lock) ELSE false END AS free,
+       rota.clock(:now) AS now
+FROM rota.nodes n WHERE :past OR n.state IN ('live', 'stopping') ORDER BY n.started_at, n.incarnation

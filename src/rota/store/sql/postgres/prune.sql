@@ -1,0 +1,36 @@
+-- name: old_ended
+SELECT id::text FROM rota.history WHERE NOT lasting AND finished_at < rota.clock(:now) - :age::bigint
+ORDER BY finished_at, id LIMIT :limit
+
+-- name: old_dead
+SELECT id::text FROM rota.history WHERE lasting AND finished_at < rota.clock(:now) - :age::bigint
+ORDER BY finished_at, id LIMIT :limit
+
+-- name: output_counts
+SELECT job::text, count(*) FROM rota.output WHERE job = ANY (:ids::uuid[]) GROUP BY job
+
+-- name: trim_output
+DELETE FROM rota.output WHERE job = :id AND (fence, number) IN (
+    SELECT fence, number FROM rota.output WHERE job = :id ORDER BY fence, number LIMIT :limit)
+
+-- name: delete_old_keys
+-- A key stays while its job lives, however old: the job's retry may still be on its way.
+DELETE FROM rota.keys WHERE (owner, key) IN (
+    SELECT k.owner, k.key FROM rota.keys k
+    WHERE k.expires_at < rota.clock(:now) AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = k.job_id)
+    ORDER BY k.expires_at LIMIT :limit)
+
+-- name: delete_old_events
+DELETE FROM rota.outbox WHERE id IN (
+    SELECT id FROM rota.outbox WHERE at < rota.clock(:now) - :age::bigint ORDER BY at LIMIT :limit)
+
+-- name: delete_old_nodes
+DELETE FROM rota.nodes WHERE incarnation IN (
+    SELECT incarnation FROM rota.nodes
+    WHERE state IN ('left', 'dead') AND seen_at < rota.clock(:now) - :age::bigint LIMIT :limit)
+
+-- name: partitions
+-- The days that have partitions, and how many rows of no known day there are.
+SELECT p.relname, c.relname FROM pg_inherits i
+JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace n ON n.oid = p.relnamespace
+WHERE n.nspname = 'rota' AND p.relname IN ('history_dated', 'attempts_dated', 'output_dated')

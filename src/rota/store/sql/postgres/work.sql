@@ -1,0 +1,204 @@
+-- name: claim
+-- The heads of all lanes (a queue and a kind), straight off the index, past what others hold just now; of these the best of
+-- each queue. What has expired is not to be started; the promoter will clear it away. Functions that another app offers are
+-- left to its nodes; those that nobody has ever offered are taken, to be set aside.
+WITH me AS MATERIALIZED (
+    -- Shared: a take-over of this node waits until the claim is over, and then sees what was claimed.
+    SELECT tasks FROM rota.nodes WHERE incarnation = :incarnation AND state IN ('live', 'stopping') FOR SHARE
+), moment AS MATERIALIZED (
+    SELECT rota.clock(:now) AS now
+), heads AS MATERIALIZED (
+    SELECT lane.queue, lane.want, lane.start, head.place, head.rank, head.id
+    FROM me, moment,
+         unnest(:queues::text[], :kinds::text[], :wants::integer[], :starts::integer[], :floors::bigint[])
+             AS lane(queue, kind, want, start, floor)
+    CROSS JOIN LATERAL (
+        SELECT j.ctid AS place, j.rank, j.id FROM rota.jobs j
+        WHERE j.state = 'ready' AND j.queue = lane.queue AND j.kind = lane.kind AND j.rank >= lane.floor
+          AND (j.expires_at IS NULL OR j.expires_at > moment.now)
+          AND (j.kind <> 'function' OR j.task = ANY (me.tasks)
+               OR NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = j.task))
+        ORDER BY j.rank, j.id LIMIT lane.want FOR UPDATE OF j SKIP LOCKED
+    ) AS head
+), chosen AS MATERIALIZED (
+    SELECT place, number <= start AS starts FROM (
+        SELECT place, want, start, row_number() OVER (PARTITION BY queue ORDER BY rank, id) AS number FROM heads
+    ) AS line WHERE number <= want
+)
+-- The fence rises with the claim; an attempt is counted only when it is started.
+UPDATE rota.jobs j
+SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, reason = NULL, claimed_at = moment.now,
+    started_at = CASE WHEN starts THEN moment.now END, tries = tries + starts::integer,
+    expires_at = CASE WHEN starts THEN NULL ELSE expires_at END   -- what has started can't expire any more
+FROM chosen, moment WHERE j.ctid = chosen.place
+RETURNING j.id::text, j.fence, j.owner, j.queue, j.kind, j.task, j.priority, j.rank,
+          j.tries + (NOT starts)::integer, j.failures, j.started_at, j.spec, j.args, j.retry, j.timeout
+
+-- name: start_states
+SELECT wanted.place - 1, j.id::text, j.started_at,
+       CASE WHEN j.expires_at <= rota.clock(:now) THEN coalesce(j.cancel, 'expired') ELSE j.cancel END
+FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
+JOIN rota.jobs j ON j.id = wanted.id AND j.fence = wanted.fence
+WHERE j.state = 'running' ORDER BY j.id FOR UPDATE OF j
+
+-- name: start_jobs
+UPDATE rota.jobs SET started_at = rota.clock(:now), tries = tries + 1, expires_at = NULL
+WHERE id = ANY (:ids::uuid[]) RETURNING started_at
+
+-- name: hand_back_states
+-- Which of these attempts run, started or not; and which were handed back before: not running, and no attempt recorded.
+SELECT wanted.place - 1, j.id::text, j.state = 'running' AND j.started_at IS NULL,
+       j.state <> 'running' AND NOT EXISTS (SELECT FROM rota.attempts a WHERE a.job = j.id AND a.fence = j.fence), j.cancel
+FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
+JOIN rota.jobs j ON j.id = wanted.id AND j.fence = wanted.fence
+ORDER BY j.id FOR UPDATE OF j
+
+-- name: handed_back_before
+-- The same for jobs that have ended: these went back when they had been cancelled.
+SELECT wanted.place - 1
+FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
+JOIN rota.history h ON h.id = wanted.id AND h.fence = wanted.fence
+WHERE h.outcome IS NULL AND NOT EXISTS (SELECT FROM rota.attempts a WHERE a.job = h.id AND a.fence = h.fence)
+
+-- name: hand_back_jobs
+UPDATE rota.jobs SET state = 'ready', node = NULL, reason = NULL WHERE id = ANY (:ids::uuid[])
+
+-- name: end_unstarted
+-- A job that was cancelled while it was claimed ahead ends when it goes back; there was no attempt.
+WITH gone AS (
+    DELETE FROM rota.jobs WHERE id = ANY (:ids::uuid[]) RETURNING *
+)
+INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
+                          tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
+                          finished_at, lasting)
+SELECT id, owner, 'cancelled', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
+       tries, failures, crashes, interruptions, replays, cancel, spec, digest, args, retry, timeout, key,
+       rota.clock(:now), false
+FROM gone
+
+-- name: succeed
+-- What nearly all attempts do: the job leaves the living with its one row of history, if the fence still holds.
+WITH ended AS (
+    DELETE FROM rota.jobs j USING unnest(:ids::uuid[], :fences::bigint[], :codes::integer[], :results::text[])
+                                  AS wanted(id, fence, exit_code, result)
+    WHERE j.id = wanted.id AND j.fence = wanted.fence AND j.state = 'running' AND j.started_at IS NOT NULL
+    RETURNING j.*, wanted.exit_code, wanted.result
+)
+INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence,
+                          tries, failures, crashes, interruptions, replays, node, spec, digest, args, retry, timeout, key,
+                          finished_at, outcome, exit_code, result, lasting)
+SELECT e.id, owner, 'succeeded', queue, kind, task, priority, rank, run_at, created_at, e.started_at, fence,
+       tries, failures, crashes, interruptions, replays, coalesce(n.id, e.node), spec, digest, args, retry, timeout, key,
+       rota.clock(:now), 'succeeded', exit_code, result, false
+FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
+RETURNING id::text
+
+-- name: standing
+-- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
+SELECT wanted.place - 1, j.id IS NOT NULL AND j.state = 'running' AND j.fence = wanted.fence, j.cancel, j.owner,
+       coalesce((SELECT a.outcome FROM rota.attempts a WHERE a.job = wanted.id AND a.fence = wanted.fence LIMIT 1),
+                (SELECT h.outcome FROM rota.history h WHERE h.id = wanted.id AND h.fence = wanted.fence LIMIT 1))
+FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
+LEFT JOIN rota.jobs j ON j.id = wanted.id
+
+-- name: end_jobs
+-- Attempts that end their jobs. One that never started leaves no attempt.
+WITH wanted AS MATERIALIZED (
+    SELECT * FROM unnest(:ids::uuid[], :states::text[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[],
+                         :failures::bigint[], :crashes::bigint[], :interruptions::bigint[], :reasons::text[])
+      AS wanted(id, state, outcome, exit_code, error, result, failures, crashes, interruptions, reason)
+), ended AS (
+    DELETE FROM rota.jobs j USING wanted WHERE j.id = wanted.id RETURNING j.*
+)
+INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence,
+                          tries, failures, crashes, interruptions, replays, node, reason, spec, digest, args, retry, timeout,
+                          key, finished_at, outcome, exit_code, error, result, lasting)
+SELECT e.id, e.owner, w.state, e.queue, e.kind, e.task, e.priority, e.rank, e.run_at, e.created_at, e.started_at, e.fence,
+       e.tries, e.failures + w.failures, e.crashes + w.crashes, e.interruptions + w.interruptions, e.replays,
+       CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, w.reason, e.spec, e.digest, e.args,
+       e.retry, e.timeout, e.key, rota.clock(:now), CASE WHEN e.started_at IS NULL THEN NULL ELSE w.outcome END,
+       w.exit_code, w.error, w.result, w.state = 'failed'
+FROM ended e JOIN wanted w ON w.id = e.id LEFT JOIN rota.nodes n ON n.incarnation = e.node
+
+-- name: record_attempts
+-- Attempts that don't end their jobs.
+INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
+SELECT j.id, j.fence, j.tries, coalesce(n.id, j.node), j.started_at, rota.clock(:now),
+       wanted.outcome, wanted.exit_code, wanted.error, wanted.result
+FROM unnest(:ids::uuid[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[])
+     AS wanted(id, outcome, exit_code, error, result)
+JOIN rota.jobs j ON j.id = wanted.id
+LEFT JOIN rota.nodes n ON n.incarnation = j.node
+WHERE j.started_at IS NOT NULL
+
+-- name: move_jobs
+-- A delay that is null leaves rank and time as they are.
+UPDATE rota.jobs j
+SET state = wanted.state,
+    run_at = CASE WHEN wanted.delay IS NULL THEN run_at ELSE rota.clock(:now) + wanted.delay END,
+    rank = CASE WHEN wanted.delay IS NULL THEN rank ELSE rota.clock(:now) + wanted.delay + priority * :step::bigint END,
+    failures = j.failures + wanted.failures, crashes = j.crashes + wanted.crashes,
+    interruptions = j.interruptions + wanted.interruptions, reason = wanted.reason, node = NULL, cancel = NULL
+FROM unnest(:ids::uuid[], :states::text[], :delays::bigint[], :failures::bigint[], :crashes::bigint[],
+            :interruptions::bigint[], :reasons::text[])
+     AS wanted(id, state, delay, failures, crashes, interruptions, reason)
+WHERE j.id = wanted.id
+
+-- name: append_output
+-- Chunks of attempts that still run, and that are not there yet. (The row of the job is shared: it can't end meanwhile.)
+WITH wanted AS MATERIALIZED (
+    SELECT * FROM unnest(:jobs::uuid[], :fences::bigint[], :numbers::bigint[], :times::bigint[], :streams::text[], :bodies::bytea[])
+      WITH ORDINALITY AS wanted(job, fence, number, at, stream, body, place)
+), open AS MATERIALIZED (
+    SELECT j.id, j.fence FROM rota.jobs j
+    WHERE j.id = ANY (:jobs::uuid[]) AND j.state = 'running' ORDER BY j.id FOR SHARE
+), kept AS MATERIALIZED (
+    SELECT w.place FROM wanted w
+    WHERE EXISTS (SELECT FROM rota.output o WHERE o.job = w.job AND o.fence = w.fence AND o.number = w.number)
+), fresh AS MATERIALIZED (
+    SELECT DISTINCT ON (w.job, w.fence, w.number) w.* FROM wanted w JOIN open ON open.id = w.job AND open.fence = w.fence
+    WHERE w.place NOT IN (SELECT place FROM kept)
+    ORDER BY w.job, w.fence, w.number, w.place
+), appended AS (
+    INSERT INTO rota.output (job, fence, number, at, kept_at, stream, body)
+    SELECT job, fence, number, at, rota.clock(:now), stream, body FROM fresh
+)
+SELECT w.place - 1, w.place IN (SELECT place FROM kept), w.place IN (SELECT place FROM fresh),
+       EXISTS (SELECT FROM open WHERE open.id = w.job AND open.fence = w.fence)
+FROM wanted w
+
+-- name: promote
+-- What is due becomes ready; what has expired before it started ends. Locked rows are in someone else's hands.
+WITH moment AS MATERIALIZED (
+    SELECT rota.clock(:now) AS now, rota.clock(:now) - :late::bigint AS before
+), late AS MATERIALIZED (
+    SELECT j.ctid AS place FROM rota.jobs j, moment
+    WHERE j.expires_at IS NOT NULL AND j.expires_at <= moment.before AND j.node IS NULL
+    ORDER BY j.expires_at LIMIT :limit::integer FOR UPDATE OF j SKIP LOCKED
+), expired AS (
+    DELETE FROM rota.jobs j USING late WHERE j.ctid = late.place RETURNING j.*
+), ended AS (
+    INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at,
+                              fence, tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry,
+                              timeout, key, finished_at, lasting)
+    SELECT id, owner, 'cancelled', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at,
+           fence, tries, failures, crashes, interruptions, replays, 'expired', spec, digest, args, retry,
+           timeout, key, moment.now, false
+    FROM expired, moment RETURNING 1
+), due AS MATERIALIZED (
+    SELECT j.ctid AS place FROM rota.jobs j, moment
+    WHERE j.state = 'scheduled' AND j.run_at >= :floor::bigint AND j.run_at <= moment.before
+      AND (j.expires_at IS NULL OR j.expires_at > moment.before)
+    ORDER BY j.run_at LIMIT :limit::integer FOR UPDATE OF j SKIP LOCKED
+), moved AS (
+    UPDATE rota.jobs j SET state = 'ready' FROM due WHERE j.ctid = due.place RETURNING j.run_at
+)
+SELECT moment.now, (SELECT count(*) FROM moved), (SELECT min(run_at) FROM moved), (SELECT count(*) FROM ended),
+       -- If there was more to do than the limit allows, the next is the first of the rest.
+       (SELECT j.run_at FROM rota.jobs j WHERE j.state = 'scheduled'
+          AND j.run_at >= CASE WHEN (SELECT count(*) FROM due) < :limit::integer THEN moment.before + 1 ELSE :floor::bigint END
+        ORDER BY j.run_at
+        OFFSET CASE WHEN (SELECT count(*) FROM due) < :limit::integer THEN 0 ELSE :limit::integer END LIMIT 1),
+       (SELECT j.expires_at FROM rota.jobs j
+        WHERE j.expires_at IS NOT NULL AND j.node IS NULL AND j.expires_at > moment.before ORDER BY j.expires_at LIMIT 1)
+FROM moment
