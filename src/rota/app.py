@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar, overload
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rota import config
 from rota.client import Client
@@ -19,12 +21,16 @@ from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.node import Node
 from rota.options import LONGEST_NAME, Options, read_options, task_name
+from rota.portal import Portal
 from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
 from rota.telemetry.events import Bus
 from rota.work.catalogue import Catalogue, InvalidArguments, TaskDef, fits, to_json
 from rota.work.crew import MakeCrew, ProcessCrew
+
+if TYPE_CHECKING:
+    from rota.store.postgres import Order
 
 T = TypeVar("T")
 
@@ -52,7 +58,7 @@ class App:
         self._inline = inline
         self._client: Client | None = None
         self._opening = threading.Lock()
-        self._portal: _Portal | None = None
+        self._portal: Portal | None = None
 
     def configure(self, **settings: Any) -> None:
         """Settings over those the app was made with (None: not given); only before anything is opened."""
@@ -127,17 +133,36 @@ class App:
         env: Mapping[str, str] | None = None,
         fatal_exit_codes: Sequence[int] = (),
         name: str | None = None,
+        within: Any = None,
         **options: Any,
     ) -> Job:
-        """Orders a command: a list of arguments, never a shell line."""
+        """Orders a command: a list of arguments, never a shell line. `within`: in the caller's own transaction on this
+        connection, as `Task.within` does."""
+        spec, task = self._command(argv, cwd, env, fatal_exit_codes, name)
+        chosen = read_options(Options(), options)
+        if within is not None:
+            return (await self.submit_within(within, spec, task, ["{}"], chosen))[0]
+        return (await self.submit_orders(spec, task, ["{}"], chosen))[0]
+
+    def submit_command_sync(self, argv: Sequence[str], *, within: Any = None, **options: Any) -> Job:
+        if within is None:
+            return self.sync(self.submit_command(argv, **options))
+        given = {part: options.pop(part, None) for part in ("cwd", "env", "name")}
+        spec, task = self._command(argv, fatal_exit_codes=options.pop("fatal_exit_codes", ()), **given)
+        return self.submit_within_sync(within, spec, task, ["{}"], read_options(Options(), options))[0]
+
+    def _command(
+        self,
+        argv: Sequence[str],
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        fatal_exit_codes: Sequence[int],
+        name: str | None,
+    ) -> tuple[Spec, str]:
         spec = Spec.command(argv, cwd, env, fatal_exit_codes)
         if (size := len(spec.body.encode())) > self.settings.max_args:
             raise TooLarge("command", size, self.settings.max_args)
-        task = task_name(name) if name is not None else _program(argv[0])
-        return (await self.submit_orders(spec, task, ["{}"], read_options(Options(), options)))[0]
-
-    def submit_command_sync(self, argv: Sequence[str], **options: Any) -> Job:
-        return self.sync(self.submit_command(argv, **options))
+        return spec, task_name(name) if name is not None else _program(argv[0])
 
     async def submit_named(self, info: TaskInfo, arguments: Mapping[str, Any], **options: Any) -> Job:
         """Orders a function that is known by its description only, as the command line does."""
@@ -149,14 +174,31 @@ class App:
 
     async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
         client = await self.client()
-        jobs = [
-            NewJob(
-                job_id, task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
-                options.timeout, options.expires, options.key,
-            )
-            for job_id, body in zip(client.job_ids(len(bodies)), bodies, strict=True)
-        ]  # fmt: skip
+        jobs = _new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
         return [Job(self, answer.id) for answer in await client.submit(jobs)]
+
+    async def submit_within(
+        self, connection: Any, spec: Spec, task: str, bodies: Sequence[str], options: Options
+    ) -> list[Job]:
+        """In the caller's transaction, all together."""
+        order = self._order(spec, task, bodies, options)
+        return [Job(self, answer.id) for answer in await order.give_to(connection)]
+
+    def submit_within_sync(
+        self, connection: Any, spec: Spec, task: str, bodies: Sequence[str], options: Options
+    ) -> list[Job]:
+        order = self._order(spec, task, bodies, options)
+        return [Job(self, answer.id) for answer in order.give_to_sync(connection)]
+
+    def _order(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> Order:
+        if self.settings.store.startswith("sqlite:"):
+            raise InvalidInput("store", self.settings.place, "PostgreSQL, for orders in a transaction of your own")
+        postgres = _postgres()
+        # No connection of ours is needed for it: the id's time is for sorting only.
+        jobs = _new_jobs(self.chance.job_ids(self.clock.now(), len(bodies)), spec, task, bodies, options)
+        schema = postgres.address(self.settings.store).schema
+        order: Order = postgres.Order(schema, self.who, jobs, self.settings.key_retention, self.settings.notify)
+        return order
 
     async def job(self, job_id: str) -> Job:
         """A handle for a job by its id (or a beginning of it that fits no other)."""
@@ -168,13 +210,10 @@ class App:
         if url.startswith("sqlite:///"):
             path = url.removeprefix("sqlite:///")
             return SqliteStore(path, self.clock, self.chance, inline=self._inline, key_life=life)
-        try:
-            from rota.store.postgres import PostgresStore
-        except ModuleNotFoundError as error:
-            raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None
-        return PostgresStore(
+        store: Store = _postgres().PostgresStore(
             url, self.clock, self.chance, key_life=life, notify=self.settings.notify, server_time=not self._inline
         )
+        return store
 
     async def client(self) -> Client:
         """The client, with its store open."""
@@ -235,8 +274,25 @@ class App:
             raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
         with self._opening:
             if self._portal is None:
-                self._portal = _Portal()
+                self._portal = Portal()
         return self._portal.run(work)
+
+
+def _postgres() -> ModuleType:
+    try:
+        return importlib.import_module("rota.store.postgres")
+    except ModuleNotFoundError as error:
+        raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None
+
+
+def _new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[NewJob]:
+    return [
+        NewJob(
+            job_id, task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
+            options.timeout, options.expires, options.key,
+        )
+        for job_id, body in zip(ids, bodies, strict=True)
+    ]  # fmt: skip
 
 
 async def _open(store: Store) -> None:
@@ -248,36 +304,6 @@ async def _open(store: Store) -> None:
             raise
         await store.migrate()
         await store.open()
-
-
-class _Portal:
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._run, name="rota-sync", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.close()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._wind_up)
-
-    def _wind_up(self) -> None:
-        """Whoever still waits in another thread hears that it is over."""
-        for task in asyncio.all_tasks(self._loop):
-            if task is not asyncio.current_task(self._loop):
-                task.cancel()
-        self._loop.call_soon(self._loop.call_soon, self._loop.stop)
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
 
 
 def _program(path: str) -> str:

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from rota.cli.main import parse
 from rota.testing import harness
 from tests.node.running import LONG, running
+from tests.servers.postgres import database, shared_server
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -52,6 +54,25 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
         await space["watch"](job)
         assert await job.result() == {"pages": 12}
         assert "working month=5 attempt=1" in await job.logs()
+
+
+async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with database(shared_server()) as url:
+        monkeypatch.setenv("ROTA_STORE", url)
+        space: dict[str, Any] = {}
+        (code,) = blocks("docs/postgresql.md", "python")
+        exec(compile(code, "docs/postgresql.md", "exec"), space)
+        connection = await asyncpg.connect(url)
+        await connection.execute("CREATE TABLE orders (id serial PRIMARY KEY, article text)")
+        async with running(space["app"]):
+            job = await space["buy"](connection, "a book")
+            assert await job.result("30s") == "order 1 is confirmed"
+            (order,) = blocks("docs/postgresql.md", "sql")
+            job = await space["app"].job(str(await connection.fetchval(order)))
+            assert (await job.info()).args == {"order": 7}
+        await connection.close()
+        await space["app"].close()
 
 
 def test_the_commands_of_the_readme_are_understood() -> None:

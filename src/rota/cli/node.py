@@ -20,7 +20,7 @@ async def list_(args: argparse.Namespace) -> int:
     if args.json:
         document([_wire(node, now) for node in nodes])
         return 0
-    headers = ("ID", "STATE", "ROLES", "QUEUES", "RUNNING", "LAST SEEN", "STARTED", "VERSION")
+    headers = ("ID", "STATE", "ROLES", "QUEUES", "SLOTS", "RUNNING", "LEADER", "LAST SEEN", "STARTED", "VERSION")
     table(headers, (_row(node, now) for node in nodes))
     return 0
 
@@ -38,9 +38,12 @@ def _row(node: NodeInfo, now: Instant) -> tuple[Cell, ...]:
     queues = ", ".join(f"{queue}:{slots}" for queue, slots in node.queues.items())
     shown = state(shown_state(node, now))
     seen, started = ago(node.seen_at, now), ago(node.started_at, now)
-    return node.id, shown, ", ".join(node.roles), queues, str(node.running), seen, started, node.version
+    slots, leads = str(sum(node.queues.values())), "yes" if node.leader else ""
+    roles = ", ".join(node.roles)
+    return node.id, shown, roles, queues, slots, str(node.running), leads, seen, started, node.version
 
 
 def _wire(node: NodeInfo, now: Instant) -> dict[str, Any]:
     times = {"started_at": iso(node.started_at), "seen_at": iso(node.seen_at), "lease": short(node.lease)}
-    return {**msgspec.to_builtins(node), **times, "state": shown_state(node, now)}
+    slots = sum(node.queues.values())
+    return {**msgspec.to_builtins(node), **times, "slots": slots, "state": shown_state(node, now)}

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from rota.errors import KeyConflict
 from rota.model.job import NewJob, Submitted
 from rota.model.lifecycle import TERMINAL, Event, State, sources
 from rota.model.order import rank
@@ -16,8 +13,8 @@ from rota.model.times import LATEST, Duration, Instant
 from rota.store.base import Cancelling, Topic
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.texts import ids_only
+from rota.store.postgres.wire import Answer, read_answer, wire
 
-Answer = list[Submitted] | KeyConflict
 _READY, _SCHEDULED = State.READY.value, State.SCHEDULED.value
 # So many jobs are worth the two round trips more that COPY takes.
 MANY = 50
@@ -94,27 +91,6 @@ async def _accept(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]]
         unit.topics |= rings
         answers.append(answer)
     return answers
-
-
-def wire(order: Sequence[NewJob]) -> str:
-    """An order as the function `accept` of the database takes it."""
-    return encode([
-        {
-            "id": job.id, "task": job.task, "kind": job.spec.kind.value, "spec": job.spec.body,
-            "digest": job.spec.digest, "args": job.args, "queue": job.queue, "priority": job.priority,
-            "at": job.at, "delay": job.delay,
-            "retry": encode(job.retry).decode(), "timeout": job.timeout, "expires": job.expires, "key": job.key,
-            "content": job.content(),
-        }
-        for job in order
-    ]).decode()  # fmt: skip
-
-
-def read_answer(text: str | dict[str, Any]) -> tuple[Answer, set[Topic]]:
-    found: dict[str, Any] = msgspec.json.decode(text) if isinstance(text, str) else text
-    if "key" in found:
-        return KeyConflict(found["key"], found["job"]), set()
-    return [Submitted(job, created) for job, created in found["jobs"]], {Topic(letter) for letter in found["rings"]}
 
 
 async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:

@@ -1,0 +1,305 @@
+"""Orders in a caller's own transaction, with each driver there is; and by SQL alone."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+import rota
+from rota.errors import InvalidInput, KeyConflict
+from rota.model.job import Kind
+from rota.model.lifecycle import State
+from rota.model.node import Node
+from rota.model.principal import LOCAL, SYSTEM
+from rota.model.times import SECOND
+from rota.store.base import JobFilter, Topic
+from tests.servers.postgres import fresh_schema_name, shared_server
+
+
+class Rollback(Exception):
+    """What a caller changes its mind with."""
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[rota.App]:
+    schema = fresh_schema_name()
+    app = rota.App(f"{shared_server().url()}?schema={schema}")
+
+    @app.task(queue="mail", priority=2, timeout="30s", retry=7)
+    async def welcome(user_id: int, name: str = "") -> str:
+        return "sent"
+
+    app.welcome = welcome  # type: ignore[attr-defined]
+    async with app:
+        client = await app.client()
+        node = Node("n", "n", ("worker",), {"mail": 5}, "1", 10 * SECOND)
+        await client.store.register(SYSTEM, node, app.catalogue.infos())
+        yield app
+    shared_server().execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+def alchemy(driver: str) -> str:
+    return shared_server().url().replace("postgresql:", f"postgresql+{driver}:")
+
+
+@asynccontextmanager
+async def by_asyncpg() -> AsyncIterator[Any]:
+    connection = await asyncpg.connect(shared_server().url())
+    try:
+        async with connection.transaction():
+            yield connection
+    finally:
+        await connection.close()
+
+
+@asynccontextmanager
+async def by_asyncpg_pool() -> AsyncIterator[Any]:
+    async with (
+        asyncpg.create_pool(shared_server().url(), min_size=1, max_size=1) as pool,
+        pool.acquire() as connection,
+        connection.transaction(),
+    ):
+        yield connection
+
+
+@asynccontextmanager
+async def by_psycopg() -> AsyncIterator[Any]:
+    async with await psycopg.AsyncConnection.connect(shared_server().url()) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def by_psycopg_autocommit() -> AsyncIterator[Any]:
+    async with (
+        await psycopg.AsyncConnection.connect(shared_server().url(), autocommit=True) as connection,
+        connection.transaction(),
+    ):
+        yield connection
+
+
+@asynccontextmanager
+async def by_alchemy_session() -> AsyncIterator[Any]:
+    engine = create_async_engine(alchemy("asyncpg"))
+    try:
+        async with AsyncSession(engine) as session, session.begin():
+            yield session
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def by_alchemy_connection() -> AsyncIterator[Any]:
+    engine = create_async_engine(alchemy("psycopg"))
+    try:
+        async with engine.begin() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
+
+
+ASYNC: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
+    "asyncpg": by_asyncpg,
+    "asyncpg pool": by_asyncpg_pool,
+    "psycopg": by_psycopg,
+    "psycopg autocommit": by_psycopg_autocommit,
+    "sqlalchemy session on asyncpg": by_alchemy_session,
+    "sqlalchemy connection on psycopg": by_alchemy_connection,
+}
+
+
+@contextmanager
+def by_psycopg_sync() -> Any:
+    with psycopg.connect(shared_server().url()) as connection:
+        yield connection
+
+
+@contextmanager
+def by_alchemy_sync() -> Any:
+    engine = create_engine(alchemy("psycopg"))
+    try:
+        with Session(engine) as session, session.begin():
+            yield session
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def by_alchemy_connection_sync() -> Any:
+    engine = create_engine(alchemy("psycopg"))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+SYNC: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "psycopg": by_psycopg_sync,
+    "sqlalchemy session": by_alchemy_sync,
+    "sqlalchemy connection": by_alchemy_connection_sync,
+}
+
+
+async def jobs(app: rota.App) -> list[Any]:
+    return await (await app.client()).find(JobFilter())
+
+
+@pytest.mark.parametrize("driver", ASYNC)
+async def test_a_job_exists_when_the_caller_commits_and_not_before(app: rota.App, driver: str) -> None:
+    async with ASYNC[driver]() as connection:
+        job = await app.welcome.within(connection).submit(user_id=7, delay="1h", key="k")  # type: ignore[attr-defined]
+        assert await jobs(app) == []
+    (info,) = await jobs(app)
+    assert (info.id, info.state, info.queue, info.priority, info.args) == (
+        job.id, State.SCHEDULED, "mail", 2, {"user_id": 7},
+    )  # fmt: skip
+    assert (info.timeout, info.retry.retries, info.key, info.owner) == (30 * SECOND, 7, "k", "local")
+    assert info.run_at - info.created_at == 3600 * SECOND
+
+
+@pytest.mark.parametrize("driver", ASYNC)
+async def test_what_is_rolled_back_was_never_ordered(app: rota.App, driver: str) -> None:
+    with pytest.raises(Rollback):
+        async with ASYNC[driver]() as connection:
+            await app.welcome.within(connection).submit_many([{"user_id": n} for n in range(3)])  # type: ignore[attr-defined]
+            await app.submit_command(["true"], within=connection)
+            raise Rollback
+    assert await jobs(app) == []
+
+
+@pytest.mark.parametrize("driver", SYNC)
+async def test_the_same_from_ordinary_code(app: rota.App, driver: str) -> None:
+    welcome: Any = app.welcome  # type: ignore[attr-defined]
+    with pytest.raises(Rollback), SYNC[driver]() as connection:
+        welcome.within(connection).submit_sync(user_id=1)
+        raise Rollback
+    assert await jobs(app) == []
+    with SYNC[driver]() as connection:
+        one = welcome.within(connection).submit_sync(user_id=1)
+        many = welcome.within(connection).submit_many_sync([{"user_id": 2}, {"user_id": 3}])
+        command = app.submit_command_sync(["true"], within=connection, name="truth")
+    assert {info.id for info in await jobs(app)} == {one.id, command.id, *(job.id for job in many)}
+
+
+async def test_a_used_key_does_not_spoil_the_callers_transaction(app: rota.App) -> None:
+    welcome: Any = app.welcome  # type: ignore[attr-defined]
+    first = await welcome.submit(user_id=7, key="k")
+    async with by_asyncpg() as connection:
+        assert (await welcome.within(connection).submit(user_id=7, key="k")).id == first.id
+        with pytest.raises(KeyConflict):
+            await welcome.within(connection).submit(user_id=8, key="k")
+        other = await welcome.within(connection).submit(user_id=9)
+    assert {info.id for info in await jobs(app)} == {first.id, other.id}
+
+
+async def test_the_commit_wakes_whoever_waits(app: rota.App) -> None:
+    woken = asyncio.Event()
+    end = (await app.client()).store.listen(frozenset({Topic.READY}), woken.set)
+    async with by_asyncpg() as connection:
+        await app.welcome.within(connection).submit(user_id=7)  # type: ignore[attr-defined]
+        assert not woken.is_set()
+    async with asyncio.timeout(10):
+        await woken.wait()
+    end()
+
+
+async def test_wrong_connections_are_refused(app: rota.App) -> None:
+    welcome: Any = app.welcome  # type: ignore[attr-defined]
+    connection = await asyncpg.connect(shared_server().url())
+    with pytest.raises(InvalidInput, match="inside a transaction"):
+        await welcome.within(connection).submit(user_id=7)
+    with pytest.raises(InvalidInput, match="a sync one"):
+        welcome.within(connection).submit_sync(user_id=7)
+    await connection.close()
+    with psycopg.connect(shared_server().url(), autocommit=True) as own:
+        with pytest.raises(InvalidInput, match="inside a transaction"):
+            welcome.within(own).submit_sync(user_id=7)
+        with pytest.raises(InvalidInput, match="an async one"):
+            await welcome.within(own).submit(user_id=7)
+    with pytest.raises(InvalidInput, match="asyncpg or psycopg"):
+        await welcome.within("postgresql://").submit(user_id=7)
+    assert await jobs(app) == []
+
+
+async def test_sqlite_has_no_transactions_to_share(app: rota.App) -> None:
+    with pytest.raises(InvalidInput, match="PostgreSQL"):
+        await rota.App("sqlite:///:memory:").submit_command(["true"], within=object())
+
+
+# -- by SQL alone ------------------------------------------------------------------------------------------------------
+
+
+def ask(app: rota.App, call: str, *values: object) -> Any:
+    schema = app.settings.store.rpartition("=")[2]
+    with psycopg.connect(shared_server().url(), options=f"-c search_path={schema}") as connection:
+        row = connection.execute(f"SELECT {call}", values).fetchone()
+    assert row is not None
+    return row[0]
+
+
+async def test_a_job_by_sql_is_like_any_other(app: rota.App) -> None:
+    by_sql = ask(app, "submit('welcome', '{\"user_id\": 7}')")
+    assert isinstance(by_sql, uuid.UUID)
+    assert by_sql.version == 7
+    by_python = await app.welcome.submit(user_id=7)  # type: ignore[attr-defined]
+    first, second = await (await app.client()).get(str(by_sql)), await by_python.info()
+    for name in ("task", "kind", "spec", "args", "queue", "priority", "state", "retry", "timeout", "owner"):
+        assert getattr(first, name) == getattr(second, name), name
+    store = (await app.client()).store
+    claimed = await store.claim(SYSTEM, "n", {"mail": 5}, list(Kind), {"mail": 5})
+    assert len({(one.spec, one.timeout) for one in claimed}) == 1
+
+
+async def test_options_by_sql(app: rota.App) -> None:
+    job = ask(
+        app,
+        "submit('welcome', '{\"user_id\": 7}', queue => 'other', priority => 9, delay => '1 hour', retries => 0, "
+        "timeout => '5s', expires => '1 day', owner => 'alice', key => 'k')",
+    )
+    again = ask(
+        app,
+        "submit('welcome', '{\"user_id\": 7}', queue => 'other', priority => 9, delay => '1 hour', retries => 0, "
+        "timeout => '5s', expires => '1 day', owner => 'alice', key => 'k')",
+    )
+    assert job == again
+    info = await (await app.client()).store.get(SYSTEM, str(job))
+    assert info is not None
+    assert (info.queue, info.priority, info.state, info.retry.retries) == ("other", 9, State.SCHEDULED, 0)
+    assert (info.timeout, info.owner, info.key) == (5 * SECOND, "alice", "k")
+    assert info.expires_at == info.run_at + 24 * 3600 * SECOND
+    assert await (await app.client()).store.get(LOCAL, str(job)) is None, "it is hers"
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        ("submit('nobody')", "unknown task 'nobody'"),
+        ("submit('welcome')", "'user_id' is missing"),
+        ("submit('welcome', '[1]')", "expected a JSON object"),
+        ("submit('welcome', '{\"user_id\": 7, \"age\": 3}')", "'age' is unknown"),
+        ("submit('welcome', '{\"user_id\": 7}', priority => 10)", "priority: 10 is not valid"),
+        ("submit('welcome', '{\"user_id\": 7}', retries => -1)", "must not be negative"),
+        ("submit('welcome', '{\"user_id\": 7}', run_at => now(), delay => '1s')", "expected one of them"),
+    ],
+)
+async def test_wrong_orders_by_sql_are_refused(app: rota.App, call: str, complaint: str) -> None:
+    with pytest.raises(psycopg.Error, match=complaint):
+        ask(app, call)
+    assert await jobs(app) == []
+
+
+async def test_a_used_key_by_sql(app: rota.App) -> None:
+    ask(app, "submit('welcome', '{\"user_id\": 7}', key => 'k')")
+    with pytest.raises(psycopg.errors.UniqueViolation, match="key 'k' was used before"):
+        ask(app, "submit('welcome', '{\"user_id\": 8}', key => 'k')")
+    assert len(await jobs(app)) == 1
