@@ -14,9 +14,10 @@ def test_nodes_are_listed_live_stopped_and_killed(rota: Rota) -> None:
         (live,) = rota.json("node", "list")
         assert (live["id"], live["state"], live["roles"], live["running"]) == ("one", "live", ["worker"], 0)
         assert live["queues"] == {"default": 3, "mail": 2}
+        assert (live["slots"], live["leader"]) == (5, False)
         assert live.keys() >= {"seen_at", "started_at", "version", "lease"}
         header, row = rota("node", "list").stdout.splitlines()
-        assert header.split()[:5] == ["ID", "STATE", "ROLES", "QUEUES", "RUNNING"]
+        assert header.split()[:7] == ["ID", "STATE", "ROLES", "QUEUES", "SLOTS", "RUNNING", "LEADER"]
         assert "default:3, mail:2" in row
         assert rota("up", "--node", "one").returncode == 2
         node.signal(signal.SIGKILL)

@@ -169,20 +169,30 @@ async def test_a_job_exists_when_the_caller_commits_and_not_before(app: rota.App
 
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_what_is_rolled_back_was_never_ordered(app: rota.App, driver: str) -> None:
-    with pytest.raises(Rollback):
+    welcome: Any = app.welcome  # type: ignore[attr-defined]
+
+    async def change_ones_mind() -> None:
         async with ASYNC[driver]() as connection:
-            await app.welcome.within(connection).submit_many([{"user_id": n} for n in range(3)])  # type: ignore[attr-defined]
+            await welcome.within(connection).submit_many([{"user_id": n} for n in range(3)])
             await app.submit_command(["true"], within=connection)
             raise Rollback
+
+    with pytest.raises(Rollback):
+        await change_ones_mind()
     assert await jobs(app) == []
 
 
 @pytest.mark.parametrize("driver", SYNC)
 async def test_the_same_from_ordinary_code(app: rota.App, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
-    with pytest.raises(Rollback), SYNC[driver]() as connection:
-        welcome.within(connection).submit_sync(user_id=1)
-        raise Rollback
+
+    def change_ones_mind() -> None:
+        with SYNC[driver]() as connection:
+            welcome.within(connection).submit_sync(user_id=1)
+            raise Rollback
+
+    with pytest.raises(Rollback):
+        change_ones_mind()
     assert await jobs(app) == []
     with SYNC[driver]() as connection:
         one = welcome.within(connection).submit_sync(user_id=1)

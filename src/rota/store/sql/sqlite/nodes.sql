@@ -53,4 +53,4 @@ WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.incarnation = leader.incarnation
               WHERE n.incarnation = :incarnation AND n.state = 'live' AND role.value = 'control')
 
 -- name: term_of
-SELECT term FROM leader WHERE incarnation = :incarnation
+SELECT term FROM leader JOIN nodes n USING (incarnation) WHERE incarnation = :incarnation AND n.state = 'live'
