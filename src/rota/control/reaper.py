@@ -22,6 +22,8 @@ from rota.telemetry.events import Bus, JobsRescued, NodeDied, ServiceFailed
 PERIOD = 1.2
 RESCUE_EVERY = 25  # ticks
 A_MOMENT = 0.005
+# When one that seemed dead could not be taken over: has it come back, or was it a matter of milliseconds?
+SOON = 0.2
 
 
 class Reaper:
@@ -45,23 +47,28 @@ class Reaper:
         nodes = [node for node in await self._store.nodes(SYSTEM) if node.incarnation != self._incarnation]
         now, healthy = self._clock.monotonic(), self._healthy_since()
         dead = self._watch.dead(nodes, now, healthy)
+        left_over = False
         for node in dead:
             try:
-                await self._take_over(node)
+                left_over |= not await self._take_over(node)
             except StoreError as error:  # this one's trouble must not keep the others waiting
                 self._bus.emit(ServiceFailed(self.name, f"taking over {node.id}: {error}"))
         if self._ticks % RESCUE_EVERY == 0:
             await self._rescue()
         self._ticks += 1
+        if left_over:
+            return SOON
         wait = self._watch.soonest([node for node in nodes if node not in dead], now, healthy)
         return PERIOD if wait is None else min(PERIOD, wait + A_MOMENT)
 
-    async def _take_over(self, node: NodeInfo) -> None:
+    async def _take_over(self, node: NodeInfo) -> bool:
+        """False: it was not to be taken over after all, or someone else was quicker."""
         beats = None if node.gone else node.beats
         moved = await self._store.take_over(SYSTEM, node.incarnation, beats, self._rule)
         if moved is not None:
             why = "its process is gone" if node.gone else "silent for a whole lease"
             self._bus.emit(NodeDied(node.id, why, len(moved)))
+        return moved is not None
 
     async def _rescue(self) -> None:
         if moved := await self._store.rescue(SYSTEM, self._rule):

@@ -61,7 +61,7 @@ def broken(error: BaseException) -> bool:
 
 
 def refused(error: BaseException) -> bool:
-    """Nobody is at home: the server is down, or just going or coming."""
+    """Nobody is at home: the server is down, or just going or coming, or none of several can be written."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(("57P01", "57P02", "57P03"))
-    return isinstance(error, ConnectionRefusedError)
+    return isinstance(error, ConnectionRefusedError | asyncpg.TargetServerAttributeNotMatched)

@@ -36,6 +36,11 @@ class LowEnd:
     def floor(self, lane: Hashable) -> int:
         return BEGINNING if self.full else self._floors.get(lane, BEGINNING)
 
+    @property
+    def lowest(self) -> int:
+        """Of all lanes."""
+        return BEGINNING if self.full else min(self._floors.values(), default=BEGINNING)
+
     def read(self, full: bool, took: float, lowest: dict[Hashable, int]) -> None:
         """A read has taken so many seconds and met these lowest values."""
         if full:

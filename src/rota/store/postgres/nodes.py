@@ -16,7 +16,7 @@ from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
 from rota.store.postgres import orders, partitions, work
 from rota.store.postgres.database import Unit, encode
-from rota.store.postgres.lowend import BEGINNING, LowEnd
+from rota.store.postgres.lowend import LowEnd
 from rota.store.postgres.session import GRACE, Session, lock_number
 from rota.store.rows import NodeRow, node_info
 
@@ -24,8 +24,6 @@ _holds = msgspec.json.Decoder(list[tuple[str, int, str | None]])
 _KINDS = [kind.value for kind in Kind]
 # Chunks of output (64 KiB at most) that one write deletes.
 MOST_CHUNKS = 300
-# No claim takes longer than this from its first look at the clock to its commit.
-LONGEST_CLAIM: Duration = 30_000_000
 
 
 async def register(
@@ -51,33 +49,16 @@ async def register(
     await unit.emit("node.joined", "rota", node.id, {"incarnation": node.incarnation})
 
 
-class Holdings:
-    """From when on to look for what an incarnation holds: entries of what it held before may be dead but still
-    there."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, Instant] = {}
-
-    def since(self, incarnation: str) -> Instant:
-        return self._since.get(incarnation, BEGINNING)
-
-    def seen(self, incarnation: str, now: Instant, oldest: Instant | None) -> None:
-        self._since[incarnation] = min(now - LONGEST_CLAIM, now if oldest is None else oldest)
-
-
-async def renew(
-    unit: Unit, incarnation: str, stopping: bool, server: str | None, holdings: Holdings, due: LowEnd
-) -> News:
+async def renew(unit: Unit, incarnation: str, stopping: bool, server: str | None, claims: LowEnd, due: LowEnd) -> News:
     asked = unit.database.clock.monotonic()
     row = await unit.row(
         "renew", incarnation=incarnation, stopping=stopping, server=server, now=unit.now, kinds=_KINDS,
-        since=holdings.since(incarnation), floor=BEGINNING, due_floor=due.floor("due"),
+        floor=claims.lowest, due_floor=due.lowest,
     )  # fmt: skip
     assert row is not None
     unit.database.server_clock.heard(row["now"], asked)
     if not row["known"]:
         return News(known=False)
-    holdings.seen(incarnation, row["now"], row["oldest"])
     if row["ready"]:
         unit.topics.add(Topic.READY)
     if row["due"]:

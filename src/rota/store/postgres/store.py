@@ -54,7 +54,7 @@ class PostgresStore(base.Store):
         self._session = Session(self._database, chance.token(), self._wake)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
         self._bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = weakref.WeakKeyDictionary()
-        self._claims, self._due, self._holdings = LowEnd(clock), LowEnd(clock), nodes.Holdings()
+        self._claims, self._due = LowEnd(clock), LowEnd(clock)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self) -> tuple[int, int]:
@@ -157,7 +157,7 @@ class PostgresStore(base.Store):
         base.require_system(who, "renew")
         server = self._session.server_of(incarnation)
         async with self._database.unit(self._database.pools().vital, RENEWAL_LIMIT) as unit:
-            news = await nodes.renew(unit, incarnation, stopping, server, self._holdings, self._due)
+            news = await nodes.renew(unit, incarnation, stopping, server, self._claims, self._due)
         self._session.told(incarnation, server)
         self._wake(unit.topics)
         return news

@@ -131,6 +131,7 @@ CREATE TABLE rota.nodes (
     seen_at     bigint  NOT NULL,
     lease       bigint  NOT NULL,
     beats       bigint  NOT NULL DEFAULT 0,
+    busy_since  bigint  NOT NULL DEFAULT 0,       -- it holds nothing that was claimed earlier
     lock        bigint  NOT NULL,                 -- the advisory lock that it holds while it lives,
     server      text                              -- on this server; NULL: it holds none, only silence tells
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);

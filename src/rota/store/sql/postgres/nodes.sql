@@ -23,10 +23,14 @@ ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_a
 WITH moment AS MATERIALIZED (
     SELECT rota.clock(:now) AS now
 ), me AS (
-    UPDATE rota.nodes n SET beats = beats + 1, seen_at = moment.now, server = :server,
-                            state = CASE WHEN :stopping THEN 'stopping' ELSE state END
+    -- `busy_since` keeps the index of what runs from being read from its beginning, where entries of jobs that are long over
+    -- may still lie. No claim takes longer than 30 s from its look at the clock to its commit.
+    UPDATE rota.nodes n
+    SET beats = beats + 1, seen_at = moment.now, server = :server, state = CASE WHEN :stopping THEN 'stopping' ELSE state END,
+        busy_since = least(moment.now - 30000000, (SELECT min(j.claimed_at) FROM rota.jobs j
+                                                   WHERE j.node = :incarnation AND j.claimed_at >= n.busy_since))
     FROM moment WHERE n.incarnation = :incarnation AND n.state IN ('live', 'stopping')
-    RETURNING n.state, n.roles, n.queues
+    RETURNING n.state, n.roles, n.queues, n.busy_since
 ), lead AS (
     -- Whoever of the control nodes comes first when there is no live leader.
     UPDATE rota.leader l SET incarnation = :incarnation, term = l.term + 1, since = moment.now
@@ -37,8 +41,7 @@ WITH moment AS MATERIALIZED (
 )
 SELECT moment.now, EXISTS (SELECT FROM me) AS known,
        (SELECT coalesce(json_agg(json_build_array(j.id, j.fence, j.cancel)), '[]') FROM rota.jobs j
-        WHERE j.node = :incarnation AND j.claimed_at >= :since::bigint) AS holds,
-       (SELECT min(j.claimed_at) FROM rota.jobs j WHERE j.node = :incarnation AND j.claimed_at >= :since::bigint) AS oldest,
+        WHERE j.node = :incarnation AND j.claimed_at >= (SELECT busy_since FROM me)) AS holds,
        EXISTS (SELECT FROM me, jsonb_object_keys(me.queues::jsonb) AS mine(queue), unnest(:kinds::text[]) AS known(kind),
                            LATERAL (SELECT 1 FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = mine.queue
                                     AND j.kind = known.kind AND j.rank >= :floor::bigint LIMIT 1) AS work) AS ready,
@@ -57,8 +60,8 @@ RETURNING id
 
 -- name: really_gone
 -- Its lock is free, on the server on which it took it, and it has not renewed for the grace. While this transaction lasts
--- it can't take its lock again.
-SELECT pg_try_advisory_xact_lock(lock) FROM rota.nodes
+-- it can't take its lock again. (Shared: those who only look must not be taken for the owner.)
+SELECT pg_try_advisory_xact_lock_shared(lock) FROM rota.nodes
 WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND server = rota.server()
   AND seen_at <= rota.clock(:now) - :grace::bigint
 
@@ -73,7 +76,7 @@ WHERE j.node IS NOT NULL AND (n.state IS NULL OR n.state NOT IN ('live', 'stoppi
 -- name: node_rows
 -- With the lock tried by whoever asks: shared, so that observers don't take each other for the owner.
 SELECT n.incarnation, n.id, n.roles, n.queues, n.version, n.state, n.started_at, n.seen_at, n.lease, n.beats,
-       (SELECT count(*) FROM rota.jobs j WHERE j.node = n.incarnation) AS running,
+       (SELECT count(*) FROM rota.jobs j WHERE j.node = n.incarnation AND j.claimed_at >= n.busy_since) AS running,
        n.state = 'live' AND EXISTS (SELECT FROM rota.leader l WHERE l.incarnation = n.incarnation) AS leads,
        CASE WHEN n.state IN ('live', 'stopping') AND n.server = rota.server() AND n.incarnation <> ALL (:own::text[])
             THEN pg_try_advisory_xact_lock_shared(n.lock) ELSE false END AS free,
