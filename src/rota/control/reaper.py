@@ -19,8 +19,8 @@ from rota.telemetry.events import Bus, JobsRescued, NodeDied, ServiceFailed
 
 # With the renewal of its own lease an idle node thus asks the store less than twice a second. A node whose sign of
 # life is lost, or that has long been silent, is looked at again at the exact instant when it counts as dead.
-PERIOD = 1.2
-RESCUE_EVERY = 25  # ticks
+PERIOD = 1.5
+RESCUE_EVERY = 20  # ticks
 A_MOMENT = 0.005
 # When one that seemed dead could not be taken over: has it come back, or was it a matter of milliseconds?
 SOON = 0.2

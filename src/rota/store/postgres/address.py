@@ -11,8 +11,9 @@ from rota.config import without_secrets
 from rota.errors import InvalidInput
 
 SCHEMA = "rota"
-# No sequence scans, hash or merge joins: every statement of the hot path names its rows by an index, and the
-# statistics of a table that fills and empties all the time are always wrong. Measured: a finish is five times as fast
+# No sequence scans, hash or merge joins: every statement of the hot path names its rows by an index, and the statistics
+# of a table that fills and empties all the time are always wrong. Measured: a finish is five times as fast. And with
+# one possible plan there is no need to look for it each time: a claim takes 0.9 ms instead of 1.4
 # (docs/measurements.md).
 STEADY_PLANS = {
     "enable_hashjoin": "off",
@@ -20,6 +21,7 @@ STEADY_PLANS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
 }
 
 

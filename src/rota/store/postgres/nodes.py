@@ -93,9 +93,9 @@ async def take_over(unit: Unit, incarnation: str, beats: int | None, rule: Crash
 
 
 async def rescue(unit: Unit, rule: CrashRule) -> list[str]:
-    await unit.begin()
     moved: list[str] = []
     for (incarnation,) in await unit.rows("stray_holders"):
+        await unit.begin()
         moved += await _release(unit, incarnation, rule.after_crash, "no living node held it", rule)
     return moved
 

@@ -35,7 +35,7 @@ from rota.store.postgres.errors import refused
 # lives is heard in between.
 GRACE: Duration = 17 * SECOND // 10
 # How often the connection has to prove that it is alive, and how long it may take to do so.
-PROOF = 4.0
+PROOF = 6.0
 PROOF_LIMIT = 3.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 

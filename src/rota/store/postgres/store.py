@@ -31,6 +31,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 # A renewal that takes longer is tried again on another connection: there is time for several before a lease is over.
 RENEWAL_LIMIT = 3.0
+# A wake-up need not survive a crash, so nobody waits for the disk.
+_RING = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 
 class PostgresStore(base.Store):
@@ -250,9 +252,7 @@ class PostgresStore(base.Store):
         pool: Pool = self._database.pools().work
         with suppress(StoreError):  # a lost wake-up costs a second at most
             async with self._database.unit(pool) as unit:
-                await unit.connection.execute(
-                    "SELECT pg_notify($1, $2)", self._database.schema, f"{letters}/{self._session.name}"
-                )
+                await unit.connection.execute(_RING, self._database.schema, f"{letters}/{self._session.name}")
 
     def _wake(self, topics: set[base.Topic]) -> None:
         here = asyncio.get_running_loop()
