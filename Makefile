@@ -4,6 +4,7 @@ PYTHON ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SEEDS ?= 200
+CHAOS_ARGS ?=
 
 BIN := .venv/bin
 CODE := $(wildcard src tests bench examples scripts)
@@ -11,12 +12,12 @@ CODE := $(wildcard src tests bench examples scripts)
 READY := .venv/.ready$(if $(PYTHON),-$(subst /,_,$(PYTHON)))
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check demo bench sim fmt clean
+.PHONY: help up test check demo bench sim chaos fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo '  Variables: PYTHON=python3.12  PYTEST_ARGS="-k retry -n 0"  BENCH_ARGS=...  SEEDS=1000'
+	@echo '  Variables: PYTHON=python3.12  PYTEST_ARGS="-k retry -n 0"  BENCH_ARGS=...  SEEDS=1000  CHAOS_ARGS=--all'
 
 up: $(READY) ## start rota with the example tasks (stop with Ctrl-C)
 	@echo 'rota starts. In a second terminal, try:'
@@ -44,6 +45,9 @@ bench: $(READY) ## measure the speed (BENCH_ARGS=...)
 
 sim: $(READY) ## run the whole system in simulated time (SEEDS=...)
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS)
+
+chaos: $(READY) ## kill, stop and cut off real nodes and a real PostgreSQL under load (CHAOS_ARGS=...)
+	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 fmt: $(READY) ## sort imports, apply safe fixes, format
 	$(BIN)/ruff check --fix-only --quiet .

@@ -18,7 +18,7 @@ from rota.control.janitor import Janitor
 from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
 from rota.errors import RotaError, StoreError
-from rota.lease import BEAT, WARNING, Lease
+from rota.lease import WARNING, Lease
 from rota.logs.shipper import Shipper
 from rota.model.job import Kind, Verdict
 from rota.model.node import Node as NodeValue
@@ -163,7 +163,7 @@ class Session:
         self._heartbeat = Heartbeat(
             node.store, node.clock, self.incarnation, self._lease, self.worker, self._extend, self._lose
         )
-        self._serve(self._heartbeat, Topic.CANCEL, longest_back_off=BEAT)
+        self._serve(self._heartbeat, Topic.CANCEL)
         self._serve(LeaseGuard(self._lease, self._extend, self._lose))
         if "control" in settings.roles:
             rule = CrashRule(limit=settings.crash_limit)
@@ -177,8 +177,8 @@ class Session:
     def _leads(self) -> bool:
         return self._heartbeat.term is not None
 
-    def _serve(self, service: Service, topic: Topic | None = None, longest_back_off: float = 5.0) -> Loop:
-        loop = Loop(service, self._node.chance, self._failed, longest_back_off)
+    def _serve(self, service: Service, topic: Topic | None = None) -> Loop:
+        loop = Loop(service, self._node.chance, self._failed)
         if topic:
             self._unlisten.append(self._node.store.listen(frozenset({topic}), loop.wake))
         self._loops.append((loop, asyncio.create_task(loop.run(), name=service.name)))

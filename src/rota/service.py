@@ -13,7 +13,8 @@ from typing import Protocol
 from rota.clock import Chance
 
 FIRST_BACK_OFF = 0.1
-LONGEST_BACK_OFF = 5.0
+# When the store is back, work should be too: within a second, and nobody has to be restarted for it.
+LONGEST_BACK_OFF = 1.0
 
 
 class Service(Protocol):

@@ -35,6 +35,7 @@ encode = msgspec.json.encode
 CONNECT_LIMIT = 5.0
 # Whoever does not answer for this long is taken for cut off. The server ends our statements a little earlier.
 LIMIT = 30.0
+UNHURRIED = 600.0
 # A process that is stopped in the middle of a transaction must not hold its locks for longer than this.
 SERVER_SIDE = {
     "application_name": "rota",
@@ -156,6 +157,14 @@ class Database:
         raise AssertionError("unreachable")
 
     @asynccontextmanager
+    async def unhurried(self) -> AsyncIterator[Unit]:
+        """For what is done once a day: it may take its time, and any plan that is good."""
+        async with self.unit(self.pools().reads, UNHURRIED) as unit:
+            await unit.begin()
+            await unit.connection.execute(f"SET LOCAL statement_timeout = '{UNHURRIED:.0f}s'")
+            yield unit
+
+    @asynccontextmanager
     async def unit(self, pool: Pool, limit: float = LIMIT) -> AsyncIterator[Unit]:
         if self._closed:
             raise StoreUnavailable(f"{self.place}: the store was closed")
@@ -254,6 +263,12 @@ class Unit:
         await self.connection.copy_records_to_table(
             table, schema_name=self.database.schema, columns=columns, records=records
         )
+
+    async def look_at_the_clock(self) -> None:
+        """The server's, if that was too long ago."""
+        if self.database.server_time and self.database.server_clock.stale:
+            sent = self.database.clock.monotonic()
+            self.database.server_clock.heard(await self.value("server_now"), sent)
 
     async def emit(self, kind: str, owner: str, subject: str, data: dict[str, Any] | None = None) -> None:
         """Appends to the outbox, in this transaction."""

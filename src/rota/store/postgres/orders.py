@@ -41,6 +41,7 @@ def _keyed(order: Sequence[NewJob]) -> bool:
 
 async def _insert(unit: Unit, who: Principal, jobs: Sequence[NewJob]) -> None:
     database = unit.database
+    await unit.look_at_the_clock()
     now = database.now()
     # What is due at some instant is ready only if that has passed for certain; the promoter decides the rest.
     surely = now - (database.server_clock.doubt if database.server_time else 0)

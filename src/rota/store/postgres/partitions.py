@@ -81,26 +81,28 @@ async def _make_one(unit: Unit, table: str, day: Instant) -> int:
         return 0  # the default partition already holds rows of this day; they are deleted one by one
 
 
-async def sweep(unit: Unit, now: Instant, keep: Duration) -> int:
-    """Drops the days that are wholly older than that; returns how many partitions went."""
+async def old(unit: Unit, now: Instant, keep: Duration) -> list[tuple[str, str]]:
+    """The (table, partition) pairs that are wholly older than that."""
     if keep < WORTH_WAITING:
-        return 0
+        return []
     last = name("", now - keep - DAY)  # names of days sort like days
     found = await existing(unit)
-    old = {
-        table: sorted(one for one in found[table] if _is_day(table, one) and one[len(table) :] <= last)
-        for table in TABLES
-    }
-    if not any(old.values()):
-        return 0
+    return [
+        (table, one)
+        for table in TABLES  # history first: what is looked for afterwards is what is left of it
+        for one in sorted(found[table])
+        if _is_day(table, one) and one[len(table) :] <= last
+    ]
+
+
+async def sweep(unit: Unit, now: Instant, keep: Duration) -> int:
+    """Drops the days that are wholly older than that; returns how many partitions went."""
     await unit.begin()
     await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
-    dropped = 0
-    for table, gone in old.items():  # history first: what is looked for afterwards is what is left of it
-        for partition in gone:
-            await _drop(unit, table, partition)
-            dropped += 1
-    return dropped
+    gone = await old(unit, now, keep)
+    for table, partition in gone:
+        await _drop(unit, table, partition)
+    return len(gone)
 
 
 async def _drop(unit: Unit, table: str, partition: str) -> None:

@@ -79,15 +79,30 @@ async def resolve(unit: Unit, who: Principal, part: str) -> list[str]:
 
 
 async def _infos(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, JobInfo]:
-    """Live ones are looked for first and ended ones after that: a job that ends in between is seen by the second
-    look."""
+    """Live ones are looked for first and ended ones after that: a job that ends in between is seen by the second look.
+    One that comes back in between (it was replayed) is seen by the third."""
     if not ids:
         return {}
-    await unit.begin()
-    rows: dict[str, JobRow] = {}
     last: dict[str, AttemptRow] = {}
-    for row in await unit.rows("job_rows", ids=ids, sees=who.sees):
-        rows[row[0]] = JobRow(*row)
+    rows = await _live(unit, who, ids)
+    if len(rows) < len(ids):
+        rows |= await _ended(unit, who, ids, last)
+    if len(rows) < len(ids):
+        rows |= await _live(unit, who, ids)
+    attempts: dict[str, list[AttemptRow]] = {}
+    for job_id, *rest in await unit.rows("attempt_rows", ids=ids):
+        attempts.setdefault(job_id, []).append(AttemptRow(*rest))
+    for job_id, attempt in last.items():
+        attempts.setdefault(job_id, []).append(attempt)
+    return {job_id: job_info(row, attempts.get(job_id, [])) for job_id, row in rows.items()}
+
+
+async def _live(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, JobRow]:
+    return {row[0]: JobRow(*row) for row in await unit.rows("job_rows", ids=ids, sees=who.sees)}
+
+
+async def _ended(unit: Unit, who: Principal, ids: Sequence[str], last: dict[str, AttemptRow]) -> dict[str, JobRow]:
+    rows: dict[str, JobRow] = {}
     for row in await unit.rows("history_rows", ids=ids, sees=who.sees):
         *columns, node, outcome, exit_code, error, result = row
         job = rows[row[0]] = JobRow(*columns)
@@ -95,12 +110,7 @@ async def _infos(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, Jo
             last[job.id] = AttemptRow(
                 job.tries, job.fence, node, job.started_at, job.finished_at, outcome, exit_code, error, result
             )
-    attempts: dict[str, list[AttemptRow]] = {}
-    for job_id, *rest in await unit.rows("attempt_rows", ids=ids):
-        attempts.setdefault(job_id, []).append(AttemptRow(*rest))
-    for job_id, attempt in last.items():
-        attempts.setdefault(job_id, []).append(attempt)
-    return {job_id: job_info(row, attempts.get(job_id, [])) for job_id, row in rows.items()}
+    return rows
 
 
 async def output(unit: Unit, who: Principal, job_id: str, after: Position, limit: int) -> list[Chunk]:

@@ -38,6 +38,7 @@ GRACE: Duration = 17 * SECOND // 10
 PROOF = 6.0
 PROOF_LIMIT = 3.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+TRIES = 3
 
 
 def lock_number(schema: str, name: str) -> int:
@@ -91,10 +92,7 @@ class Session:
             async with asyncio.timeout(CONNECT_LIMIT):
                 await connection.add_listener(self._database.schema, self._on_notice)
                 server = await connection.fetchval(f"SELECT {self._database.schema}.server()")
-                for incarnation, number in self._locks.items():
-                    # Others try the lock now and then, for a moment; so wait for it, a little.
-                    await connection.execute("SELECT pg_advisory_lock($1)", number)
-                    self._held.add(incarnation)
+                await self._take_locks(connection)
         except BaseException:
             connection.terminate()
             self._held.clear()
@@ -148,6 +146,7 @@ class Session:
         try:
             async with asyncio.timeout(PROOF_LIMIT):
                 await connection.execute("SELECT 1")
+                await self._take_locks(connection)
         except BaseException:
             connection.terminate()
             self._on_end(connection)
@@ -168,8 +167,19 @@ class Session:
         connection = self._connection
         if connection is not None and not connection.is_closed():
             async with asyncio.timeout(CONNECT_LIMIT):
-                await connection.execute("SELECT pg_advisory_lock($1)", self._locks[incarnation])
-            self._held.add(incarnation)
+                await self._take_locks(connection)
+
+    async def _take_locks(self, connection: asyncpg.Connection) -> None:
+        """All that are not held. One may be taken: for a moment, by those who try it; or for longer, by an earlier
+        session of ours that the server does not yet know to be dead. Then it is tried again later."""
+        for incarnation, number in list(self._locks.items()):
+            for _ in range(TRIES):
+                if incarnation in self._held:
+                    break
+                if await connection.fetchval("SELECT pg_try_advisory_lock($1)", number):
+                    self._held.add(incarnation)
+                else:
+                    await asyncio.sleep(FIRST_PAUSE)
 
     def server_of(self, incarnation: str) -> str | None:
         """The server on which this incarnation holds its lock at present; None: it holds none."""

@@ -194,9 +194,11 @@ class PostgresStore(base.Store):
         base.require_system(who, "prune")
         now = self._database.now()
         await self._write(partitions.make, now)
-        return await self._write(partitions.sweep, now, retention.ended) + await self._write(
-            nodes.prune, retention, limit
-        )
+        swept = 0
+        if await self._read(partitions.old, now, retention.ended):
+            async with self._database.unhurried() as unit:
+                swept = await partitions.sweep(unit, now, retention.ended)
+        return swept + await self._write(nodes.prune, retention, limit)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     @base.stale_ok

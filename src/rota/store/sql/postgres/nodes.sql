@@ -1,3 +1,6 @@
+-- name: server_now
+SELECT rota.clock(NULL)
+
 -- name: insert_node
 -- Again, if the answer to the first time got lost; it has not held anything since.
 INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock, server)
