@@ -17,9 +17,11 @@ from collections.abc import Hashable
 from rota.clock import Clock
 
 BEGINNING = -(1 << 62)
-# A read from the beginning that takes no longer than this is not worth avoiding,
-QUICK = 0.02
-# and one that does is followed by so many times its length without another.
+# Seconds that a read may take, and so much more for each row that it brings. One that takes longer may be somebody
+# else's fault; two in a row are the index's,
+QUICK = 0.003
+PER_ROW = 0.00003
+# and are followed by so many times their length without another.
 REST = 10
 
 
@@ -28,6 +30,7 @@ class LowEnd:
         self._clock = clock
         self._floors: dict[Hashable, int] = {}
         self._full_again_at = 0.0
+        self._slow = 0  # full reads in a row
 
     @property
     def full(self) -> bool:
@@ -41,9 +44,11 @@ class LowEnd:
         """Of all lanes."""
         return BEGINNING if self.full else min(self._floors.values(), default=BEGINNING)
 
-    def read(self, full: bool, took: float, lowest: dict[Hashable, int]) -> None:
-        """A read has taken so many seconds and met these lowest values."""
-        if full:
-            self._floors.update(lowest)
-            if took > QUICK:
-                self._full_again_at = self._clock.monotonic() + REST * took
+    def read(self, full: bool, took: float, rows: int, lowest: dict[Hashable, int]) -> None:
+        """A read has taken so many seconds, brought so many rows and met these lowest values."""
+        self._floors.update(lowest)
+        if not full:
+            return
+        self._slow = self._slow + 1 if took > QUICK + PER_ROW * rows else 0
+        if self._slow >= 2:
+            self._full_again_at = self._clock.monotonic() + REST * took

@@ -133,7 +133,7 @@ async def promote(unit: Unit, limit: int, late: Duration, due: LowEnd) -> tuple[
     assert row is not None
     now, moved, earliest, expired, next_due, next_expiry = row
     unit.database.server_clock.heard(now, asked)
-    due.read(full, clock.monotonic() - asked, {} if earliest is None else {"due": earliest})
+    due.read(full, clock.monotonic() - asked, moved, {} if earliest is None else {"due": earliest})
     if moved:
         unit.topics.add(Topic.READY)
     if expired:

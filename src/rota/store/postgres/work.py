@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import Event, State
@@ -37,7 +37,8 @@ async def claim(
         starts=[min(start.get(queue, 0), MOST) for queue, _ in lanes], floors=[low_end.floor(lane) for lane in lanes],
     )  # fmt: skip
     claimed = sorted((Claimed(*row) for row in rows), key=lambda one: (one.rank, one.job_id))
-    low_end.read(full, clock.monotonic() - begun, {(one.queue, one.kind): one.rank for one in reversed(claimed)})
+    lowest: dict[Hashable, int] = {(one.queue, one.kind): one.rank for one in reversed(claimed)}
+    low_end.read(full, clock.monotonic() - begun, len(claimed), lowest)
     return claimed
 
 
