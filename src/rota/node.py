@@ -142,7 +142,7 @@ class Session:
 
     def _make_worker(self, crew: Crew) -> Worker:
         node, settings = self._node, self._node.settings
-        shipper = Shipper(node.store, node.clock, settings.max_output)
+        shipper = Shipper(node.store, settings.max_output)
         finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: node.store.finish(SYSTEM, batch), weigh=weight)
         pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance)
         kinds = [Kind(kind) for kind in crew.executors]
@@ -217,10 +217,7 @@ class Session:
         node, settings, worker = self._node, self._node.settings, self.worker
         self._heartbeat.stopping = True
         if worker:
-            try:
-                await worker.close_door()
-            except StoreError as error:
-                self._failed("handing back", error)  # what was claimed ahead goes back when the node leaves
+            await _first(self._close_door(worker), self._killed)
             if worker.running:
                 node.bus.emit(events.NodeStopping(worker.running, settings.grace / SECOND))
             await _first(worker.finished(settings.grace / SECOND), self._hurried)
@@ -228,6 +225,12 @@ class Session:
                 node.bus.emit(events.NodeHurried(worker.running))
                 worker.stop_all(Stop.INTERRUPT)
                 await _first(worker.finished(settings.kill_grace / SECOND + 1), self._killed)
+
+    async def _close_door(self, worker: Worker) -> None:
+        try:
+            await worker.close_door()
+        except StoreError as error:
+            self._failed("handing back", error)  # what was claimed ahead goes back when the node leaves
 
     async def _end_in_haste(self) -> None:
         """The lease is lost: others may take this node's work soon. Whatever can't be stopped in time, the keeper

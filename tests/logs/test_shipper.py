@@ -8,7 +8,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rota.clock import ManualClock
 from rota.errors import StoreUnavailable
 from rota.logs.capture import CURRENT, Handler, captured
 from rota.logs.shipper import LARGEST_BATCH, LARGEST_CHUNK, Shipper
@@ -34,12 +33,15 @@ class Shelf:
         self.appended.set()
         return [Verdict.APPLIED] * len(chunks)
 
+    def now(self) -> int:
+        return 0
+
     def text(self) -> bytes:
         return b"".join(chunk.body for append in self.appends for chunk in append)
 
 
 def shipper(shelf: Shelf, limit: int = 1 << 20) -> Shipper:
-    return Shipper(cast(Store, shelf), ManualClock(), limit)
+    return Shipper(cast(Store, shelf), limit)
 
 
 async def test_lines_of_one_stream_become_one_chunk_and_numbers_count_up() -> None:

@@ -173,7 +173,7 @@ async def test_a_call_that_is_cancelled_before_it_begins_still_ends() -> None:
         blocked.set()
         release.wait(LONG)
 
-    sink = Sink(Ref("job", 1), 100, SystemClock(), lambda _: None)
+    sink = Sink(Ref("job", 1), 100, SystemClock().now, lambda _: None)
     first = handlers.call_async(block, sink)
     assert await asyncio.to_thread(blocked.wait, LONG)
     second = handlers.call_async(never, sink)

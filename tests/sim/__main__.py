@@ -14,7 +14,17 @@ from tests.sim import mutants, plan
 from tests.sim.checker import explain
 from tests.sim.world import run
 
-FAULTS = {"crash": "crashes", "pause": "pauses", "outage": "outages", "stop": "orderly stops", "jump": "clock jumps"}
+FAULTS = {
+    "crash": "crashes",
+    "pause": "pauses",
+    "outage": "outages",
+    "stop": "orderly stops",
+    "jump": "clock jumps",
+    "partition": "partitions",
+    "session": "lost sessions",
+    "restart": "restarts of the server",
+    "behead": "leaders struck",
+}
 
 
 @dataclass

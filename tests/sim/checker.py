@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.sim.leases import LeaderBook, LeaseBook, TimeBook
 from tests.sim.plan import Plan
 from tests.sim.rules import Book, OrderBook, RowBook, Violation
 from tests.sim.runs import FaultBook, RunBook
 from tests.sim.witness import Note, Row
 
+STRIKING = (
+    "paused", "resumed", "died", "outage", "jump", "healed", "sigterm", "broken", "cut", "mended", "down", "up",
+    "unlocked", "unleased", "declared", "finale",
+)  # fmt: skip
+
 
 def check(
     notes: Sequence[Note], rows: dict[str, Row], output: dict[tuple[str, int], str], crashed: Sequence[str]
 ) -> list[Violation]:
-    books: list[Book] = [RowBook(), RunBook(), OrderBook(), FaultBook()]
+    books: list[Book] = [RowBook(), RunBook(), OrderBook(), FaultBook(), LeaseBook(), LeaderBook(), TimeBook()]
     for note in notes:
         for book in books:
             book.read(note)
@@ -44,4 +50,4 @@ def explain(plan: Plan, violation: Violation, notes: Sequence[Note], mutant: str
 def _concerns(note: Note, violation: Violation) -> bool:
     if note.job:
         return note.job == violation.job or not violation.job
-    return note.what in ("paused", "resumed", "died", "outage", "jump", "healed", "sigterm", "broken")
+    return note.what in STRIKING

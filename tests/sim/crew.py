@@ -18,6 +18,7 @@ from rota.model.outcome import Failed, Outcome, Problem, Succeeded
 from rota.work.attempt import Attempt, Executor, Stop
 from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import Call
+from tests.sim.driver import SimStore
 from tests.sim.jobs import Work, write_script
 from tests.sim.mutants import KEEPER_OFF
 
@@ -31,8 +32,12 @@ MAX_RESULT = 1 << 20
 class SimCrew:
     def __init__(self, world: World, life: Life, guards: Sequence[int]) -> None:
         self.world, self.life, self.loop = world, life, world.loop
-        self.incarnation = world.locks.incarnation(guards[0])
         self.keeper = self.loop.process(f"{life.name}/keeper")
+        if isinstance(life.store, SimStore):
+            self.incarnation = life.store.incarnation
+            life.store.keep(self.keeper)
+        else:
+            self.incarnation = world.locks.incarnation(guards[0])
         self.closed = False
         self.works: list[Work] = []
         self._deadline: float | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import suppress
 from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,8 +17,9 @@ from rota.model.job import NewJob, Spec
 from rota.model.principal import LOCAL
 from rota.model.retry import Retry
 from rota.model.times import SECOND
-from rota.store.base import Store
-from tests.sim.loop import START
+from tests.sim.driver import SimStore
+from tests.sim.loop import START, SkewedClock
+from tests.sim.network import Link
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -30,9 +32,10 @@ class Customer:
     def __init__(self, world: World) -> None:
         self._world, self._note = world, world.witness.note
         self._rng = Random(f"{world.plan.seed}/customer")
-        self.wire = world.wire("customer")
-        self._chance = Chance(self._rng.getrandbits(64))
-        self._client = Client(cast(Store, self.wire), LOCAL, self._chance)
+        self.link = Link(world, "customer")
+        clock = SkewedClock(world.loop, self._rng.uniform(-60, 60))
+        self.wire, self._store = world.way("customer", self.link, clock, None)
+        self._client = Client(self._store, LOCAL, Chance(self._rng.getrandbits(64)))
         self.orders: dict[str, NewJob] = {}
         self._known: list[str] = []
         self._keys = itertools.count()
@@ -43,6 +46,8 @@ class Customer:
 
     async def run(self) -> None:
         plan = self._world.plan
+        if isinstance(self._store, SimStore):
+            await self._open(self._store)
         kinds = (self._order, self._order_again, self._order_otherwise, self._cancel, self._replay)
         for _ in range(plan.visits):
             await asyncio.sleep(self._rng.expovariate(plan.visits / plan.length))
@@ -50,6 +55,20 @@ class Customer:
             self._visits.append(asyncio.create_task(visit()))
         for task in self._visits:
             await task
+
+    async def _open(self, store: SimStore) -> None:
+        while True:
+            with suppress(StoreError):
+                return await store.open()
+            await asyncio.sleep(0.5)
+
+    async def order_timers(self) -> None:
+        """Quick ones, due within the next seconds."""
+        for number in range(6):
+            job = NewJob(
+                id=self._new_id(), task="command", spec=Spec.command(["sim"]), delay=(500 + 500 * number) * 1000
+            )
+            await self._submit([job])
 
     # -- orders ------------------------------------------------------------------------------------------------------
     async def _order(self) -> None:
@@ -77,7 +96,7 @@ class Customer:
         return msgspec.structs.replace(order, id=self._new_id())
 
     def _new_id(self) -> str:
-        return self._chance.job_id(self._world.clock.now())
+        return self._client.job_ids(1)[0]
 
     def _make(self) -> NewJob:
         rng = self._rng

@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.sim.machine import Machine
+from tests.sim.wire import Wire
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -26,11 +27,14 @@ class Faults:
         self.counts: Counter[str] = Counter()
 
     async def run(self) -> None:
-        kinds = [self._crash, self._pause, self._outage, self._stop, self._jump]
+        kinds = {self._crash: 4, self._pause: 7, self._outage: 2, self._stop: 2, self._jump: 1}
+        if self._world.server:
+            kinds |= {self._partition: 4, self._cut_session: 3, self._restart: 2, self._behead: 2}
+            del kinds[self._outage]
         while True:
             await asyncio.sleep(self._rng.expovariate(1 / self._world.plan.fault_every))
             if well := [machine for machine in self._world.machines[: self._world.plan.fragile] if machine.well]:
-                self._rng.choices(kinds, [4, 7, 2, 2, 1])[0](self._rng.choice(well))
+                self._rng.choices(list(kinds), list(kinds.values()))[0](self._rng.choice(well))
 
     def _crash(self, machine: Machine) -> None:
         self._strike(machine, "crash", machine.crash, self._aim())
@@ -52,19 +56,56 @@ class Faults:
         self.counts["stop"] += 1
 
     def _outage(self, machine: Machine) -> None:
-        """The store can't be reached: by this machine alone, or by nobody."""
+        """The file can't be used: by this machine alone, or by nobody."""
         until = self._world.loop.time() + self._rng.choice([self._rng.uniform(0, 3), self._rng.uniform(3, 20)])
         hit = self._world.machines if self._rng.random() < 0.3 else [machine]
         for one in hit:
+            assert isinstance(one.life.wire, Wire)
             one.life.wire.down_until = until
         self._world.witness.note("faults", "outage", until=until, of=[one.name for one in hit])
         self.counts["outage"] += 1
 
     def _jump(self, machine: Machine) -> None:
+        """On a server's machine seldom: see `LeaseBook`."""
         seconds = self._rng.uniform(-30, 30)
-        self._world.clock.jump(seconds)
-        self._world.witness.note("faults", "jump", seconds=seconds)
+        clock = self._world.clock if self._rng.random() < 0.2 else machine.clock
+        clock.jump(seconds)
+        self._world.witness.note("faults", "jump", seconds=seconds, store=clock is self._world.clock)
         self.counts["jump"] += 1
+
+    # -- of servers --------------------------------------------------------------------------------------------------
+    def _partition(self, machine: Machine) -> None:
+        """Nothing gets through, in one direction or both, and nobody is told."""
+        link = self._world.customer.link if self._rng.random() < 0.1 else machine.link
+        up, down = self._rng.choice([(True, False), (False, True), (True, True)])
+        link.cut(up, down, self._rng.choice([self._rng.uniform(0, 3), self._rng.uniform(3, 20)]))
+        self.counts["partition"] += 1
+
+    def _cut_session(self, machine: Machine) -> None:
+        """The session alone ends; or it is the beginning of worse."""
+        assert self._world.server is not None
+        if lines := self._world.server.sessions(machine.link):
+            for line in lines:
+                line.end("cut")
+            if self._rng.random() < 0.5:
+                self._world.later(0.0006, machine.link.cut, True, self._rng.random() < 0.5, self._rng.uniform(1, 6))
+            self.counts["session"] += 1
+
+    def _restart(self, machine: Machine) -> None:
+        assert self._world.server is not None
+        if self._world.server.up:
+            seconds = self._rng.uniform(0.5, 3) if self._rng.random() < 0.7 else self._rng.uniform(3, 20)
+            self._world.server.restart(seconds)
+            self.counts["restart"] += 1
+
+    def _behead(self, machine: Machine) -> None:
+        for one in self._world.machines:
+            if one.life.leads and one.well:
+                self.counts["behead"] += 1
+                if self._rng.random() < 0.6:
+                    one.crash()
+                else:
+                    one.pause(self._rng.uniform(0.5, 4), whole=False)
 
     def _aim(self) -> tuple[str, str] | None:
         if self._rng.random() < 0.5:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from rota.clock import Chance
 from rota.errors import RotaError
 from rota.node import Node, StuckNode
 from rota.store.base import Store
-from rota.telemetry.events import AttemptStuck, Bus, Event, ServiceFailed
+from rota.telemetry.events import AttemptStuck, Bus, Event, LeaseLost, ServiceFailed
 from tests.sim.crew import SimCrew
-from tests.sim.loop import PROCESS, Process
+from tests.sim.driver import SimStore
+from tests.sim.loop import PROCESS, Process, SkewedClock
+from tests.sim.network import Link
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -25,19 +27,21 @@ class Life:
         self.process = world.loop.process(name)
         self.crews: list[SimCrew] = []
         self.leaks = False  # a function did not stop when told: its slot is lost until the process ends
-        self.wire = world.wire(name)
+        self.wire, store = world.way(name, machine.link, machine.clock, self.process)
         bus = Bus()
         bus.subscribe(self._heard)
         settings = world.plan.settings(machine.name)
         chance = Chance(Random(f"{world.plan.seed}/{name}").getrandbits(64))
         tasks = world.catalogue.infos()
-        store = cast(Store, self.wire)
-        self.node = Node(store, world.clock, chance, bus, settings, tasks, lambda g: SimCrew(world, self, g))
+        self.store: Store = store
+        self.node = Node(store, machine.clock, chance, bus, settings, tasks, lambda g: SimCrew(world, self, g))
         world.loop.create_task(self._main(), context=self.process.context)
 
     async def _main(self) -> None:
         why = "exit"
         try:
+            if isinstance(self.store, SimStore):
+                await self.store.open()
             await self.node.run()
         except RotaError as error:
             why = f"exit: {error}"
@@ -47,10 +51,19 @@ class Life:
 
     def _heard(self, event: Event) -> None:
         self.world.witness.note(self.name, "said", event=repr(event))
+        if isinstance(event, LeaseLost):
+            self.world.witness.note(self.name, "unleased", why=event.why)
         if isinstance(event, AttemptStuck):
             self.world.witness.note(self.name, "stuck", event.job_id)
-        if isinstance(event, ServiceFailed) and "simulated" not in event.error:
+        if isinstance(event, ServiceFailed) and "simulated" not in event.error:  # also in the server's address
             self.world.witness.note(self.name, "broken", error=event.error)
+
+    @property
+    def leads(self) -> bool:
+        """As far as it knows itself."""
+        session = self.node._session
+        heartbeat = getattr(session, "_heartbeat", None)
+        return not self.process.dead and heartbeat is not None and heartbeat.term is not None
 
     @property
     def gone(self) -> bool:
@@ -77,6 +90,8 @@ class Machine:
         self.world, self.name = world, name
         self._lives = 0
         self._asleep: list[Process] = []
+        self.link = Link(world, name)
+        self.clock = SkewedClock(world.loop, world.rng.uniform(-60, 60)) if world.server else world.clock
         self.down = False  # for good: the simulation is over
         self.boot()
 

@@ -28,6 +28,8 @@ class Plan:
     kill_grace: int
     prefetch: int
     slots: int
+    server: bool  # PostgreSQL, played; else an SQLite file
+    hang_rate: float  # of calls to a server: half of them never arrive, half are never answered, without a word
 
     def settings(self, name: str) -> Settings:
         return Settings(
@@ -60,4 +62,6 @@ def make(seed: int, nodes: int = 2) -> Plan:
         kill_grace=rng.choice([1, 3]),
         prefetch=rng.choice([0, 1, 3]),
         slots=rng.randint(1, 3),
+        server=rng.random() < 0.5,
+        hang_rate=rng.choice([0, 0.002, 0.01]),
     )

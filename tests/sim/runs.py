@@ -12,6 +12,9 @@ class RunBook(Book):
     """I4 holds for attempts inside a valid lease. A keeper kills what is outside, unless its whole machine slept past
     the end of the lease: then only fences protect, and two attempts may overlap until it has come round.
 
+    Nor can a node guard itself that is stopped while its session is lost on the server: for others it is gone after the
+    grace, and its keeper knows of its lease alone. (Nor if the server's clock jumps while a session is lost.)
+
     One more overlap is excused: a person replays a job that was cancelled or timed out while its function, deaf to all,
     goes on. The job has ended, its function has not, and only the person can know whether that matters."""
 
@@ -29,6 +32,9 @@ class RunBook(Book):
         self._abandoned: set[tuple[str, int]] = set()
         self._asleep: set[str] = set()
         self._overslept: set[str] = set()
+        self._stopped: set[str] = set()
+        self._bare: dict[str, float] = {}  # life -> since when its session is lost, and it has not renewed
+        self._helpless: set[str] = set()  # those of them that were stopped meanwhile
 
     # -- leases and machines -----------------------------------------------------------------------------------------
     def on_lease(self, note: Note, incarnation: str, until: float) -> None:
@@ -36,18 +42,37 @@ class RunBook(Book):
         self._overslept.discard(incarnation)
 
     def on_paused(self, note: Note, whole: bool, **_: Any) -> None:
+        self._stopped.add(note.who)
         if whole:
             self._asleep.add(note.who)
 
     def on_resumed(self, note: Note, **_: Any) -> None:
+        self._stopped.discard(note.who)
         if note.who in self._asleep:
             self._asleep.discard(note.who)
             self._overslept |= {
                 one for one, life in self._homes.items() if life == note.who and note.at >= self._leases[one]
             }
 
+    # -- sessions on a server ----------------------------------------------------------------------------------------
+    def on_unlocked(self, note: Note, why: str) -> None:
+        if why != "restart":
+            self._bare[note.who] = note.at
+
+    def on_renewed(self, note: Note, asked: float, **_: Any) -> None:
+        if asked >= self._bare.get(note.who, float("inf")):
+            del self._bare[note.who]
+            self._helpless.discard(note.who)
+
+    def on_jump(self, note: Note, store: bool, **_: Any) -> None:
+        if store:
+            self._helpless |= self._bare.keys()
+
     def _excused(self, attempt: Note, now: float) -> bool:
         incarnation = attempt.data["incarnation"]
+        if attempt.who in self._bare and (attempt.who in self._stopped or attempt.who in self._helpless):
+            self._helpless.add(attempt.who)
+            return True
         asleep = attempt.who in self._asleep and now >= self._leases[incarnation]
         return asleep or incarnation in self._overslept or (attempt.job, attempt.fence) in self._abandoned
 

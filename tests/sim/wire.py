@@ -67,7 +67,7 @@ class Wire:
         if self._loop.time() < self.down_until or self._goes_wrong():
             return self._reply(answer, StoreUnavailable("simulated: the store can't be reached"))
         try:
-            result = _finish(getattr(self._store, verb)(*args))
+            result = finish(getattr(self._store, verb)(*args))
         except Exception as error:
             self._witness.rolled_back()
             return self._reply(answer, error)
@@ -90,7 +90,7 @@ class Wire:
         return self._rng.uniform(0.0001, 0.002)
 
 
-def _finish(call: Coroutine[Any, Any, Any]) -> Any:
+def finish(call: Coroutine[Any, Any, Any]) -> Any:
     """Store calls run inline: the first step is the last."""
     try:
         call.send(None)

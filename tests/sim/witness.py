@@ -7,7 +7,7 @@ every change of a job's row in the transaction that made it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from rota.model.job import Verdict
@@ -45,6 +45,8 @@ class Witness:
         self.notes: list[Note] = []
         self._moves: list[tuple[str, Row | None, Row | None]] = []
         self._leases: dict[str, float] = {}
+        self._homes: dict[str, str] = {}
+        self.gone: Callable[[str], bool] = lambda life: False
 
     def note(self, who: str, what: str, job: str = "", fence: int = 0, **data: Any) -> None:
         self.notes.append(Note(self._clock.monotonic(), who, what, job, fence, data))
@@ -79,9 +81,24 @@ class Witness:
             self._renewed(who, verb, args[1])
         moves, self._moves = self._moves, []
         wall = self._clock.now()
+        self._nodes_and_times(who, verb, args, answer, wall)
         for job, before, after in moves:
             fence = (before or after or {})["fence"]
             self.note(who, "row", job, fence, verb=verb, wall=wall, named=named.get(job), before=before, after=after)
+
+    def _nodes_and_times(self, who: str, verb: str, args: Sequence[Any], answer: Any, wall: int) -> None:
+        if verb == "take_over" and answer is not None:
+            self.note(who, "declared", incarnation=args[1], gone=self.gone(self._homes.get(args[1], "")))
+        elif verb == "renew" and answer.term is not None:
+            self.note(who, "term", incarnation=args[1], term=answer.term)
+        elif verb == "promote":
+            self.note(who, "look")
+        elif verb == "append_output":
+            self.note(who, "stamp", thing="output", ahead=(max(chunk.at for chunk in args[1]) - wall) / SECOND)
+        elif verb == "submit":
+            newest = max(job.id for order in args[1] for job in order)
+            stamp = int(newest.replace("-", "")[:12], 16) * 1000
+            self.note(who, "stamp", thing="a job's id", ahead=(stamp - wall) / SECOND)
 
     def _finished(self, who: str, settlements: Sequence[Any], verdicts: Sequence[Verdict]) -> dict[str, list[int]]:
         named: dict[str, list[int]] = {}
@@ -96,6 +113,7 @@ class Witness:
         if verb == "register":
             self._leases[incarnation] = subject.lease / SECOND
         until = self._clock.monotonic() + self._leases[incarnation]
+        self._homes[incarnation] = who
         self.note(who, "lease", incarnation=incarnation, until=until)
 
 

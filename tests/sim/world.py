@@ -7,27 +7,37 @@ import contextvars
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, cast
+from unittest import mock
 
 from rota.clock import Chance
+from rota.control.promoter import FOLLOWERS_WAIT
+from rota.lease import BEAT
 from rota.model.job import NO_RETRY
-from rota.store.base import TaskInfo
+from rota.model.times import SECOND
+from rota.store.base import Store, TaskInfo
+from rota.store.postgres import nodes
 from rota.store.sqlite import SqliteStore
 from rota.work.catalogue import Catalogue, TaskDef
 from tests.sim import checker, mutants
 from tests.sim.customer import Customer
+from tests.sim.driver import SimStore, renew
 from tests.sim.faults import Faults
 from tests.sim.jobs import Stage
-from tests.sim.loop import SimClock, SimLoop, Stalled
+from tests.sim.loop import Process, SimClock, SimLoop, Stalled
 from tests.sim.machine import Life, Machine, SimLocks
+from tests.sim.network import Link, Port
 from tests.sim.plan import Plan
 from tests.sim.rules import Violation
+from tests.sim.server import Server
 from tests.sim.wire import Wire
 from tests.sim.witness import COLUMNS, Note, Row, Witness
 
 # Seconds after the faults in which every job must have ended, and after which a node that was told to stop must have.
 SETTLING = 300
 STOPPING = 60
+# When all is well, what is due becomes ready within this.
+PROMPT = 0.25
 
 
 @dataclass
@@ -49,20 +59,26 @@ class World:
         self.rng = Random(f"{plan.seed}/world")
         self.witness = Witness(self.clock)
         self.store = SqliteStore(":memory:", self.clock, Chance(plan.seed), inline=True)
+        self.healed = False
+        self.server = Server(self, self.store) if plan.server else None
         self.lives: dict[str, Life] = {}
+        self.witness.gone = lambda life: life in self.lives and self.lives[life].gone
         self.locks = SimLocks(self.lives)
-        self.store.locks = self.locks  # type: ignore[assignment]
+        self.store.locks = self.server or self.locks  # type: ignore[assignment]
         self.stage = Stage()
         self.catalogue = _catalogue(self.stage)
         self.customer = Customer(self)
         self.machines: list[Machine] = []
         self.faults = Faults(self)
-        self.healed = False
 
-    def wire(self, name: str) -> Wire:
+    def way(self, name: str, link: Link, clock: SimClock, process: Process | None) -> tuple[Wire | Port, Store]:
+        """To the store: what may go wrong on it, and what stands at its end."""
+        if self.server:
+            port = Port(self, name, link, process)
+            return port, SimStore(self, port, clock, Chance(Random(f"{self.plan.seed}/store/{name}").getrandbits(64)))
         wire = Wire(name, self.store, self.loop, self.plan, self.witness)
-        wire.healed = getattr(self, "healed", False)
-        return wire
+        wire.healed = self.healed
+        return wire, cast(Store, wire)
 
     def later(self, seconds: float, act: Callable[..., Any], *args: Any) -> None:
         """By nobody's hand: it happens whatever becomes of the process that asked for it."""
@@ -99,6 +115,8 @@ class World:
         db = self.store._write_side()
         mutants.spoil(db, self.mutant)
         self.witness.watch(db)
+        if self.server:
+            self.server.listen()
         self.machines += [Machine(self, f"n{number}") for number in range(1, self.plan.nodes + 1)]
         customer = asyncio.create_task(self.customer.run())
         faults = asyncio.create_task(self.faults.run())
@@ -107,11 +125,14 @@ class World:
         self._heal()
         await customer
         await self._settle()
+        await self._finale()
         await self._stop()
 
     def _heal(self) -> None:
         self.healed = True
         self.witness.note("faults", "healed")
+        if self.server:
+            self.server.start()
         self.customer.wire.heal()
         for machine in self.machines:
             machine.heal()
@@ -122,6 +143,19 @@ class World:
             if not self.store._write_side().connection.execute(live).get:
                 return
             await asyncio.sleep(1)
+
+    async def _finale(self) -> None:
+        """All is well: there is one leader. Then it sleeps for a while, and the others must do without."""
+        await asyncio.sleep(max(0.0, self.plan.length + self.plan.lease + 8 - self.loop.time()))
+        leaders = [machine for machine in self.machines if machine.life.leads]
+        self.witness.note("world", "leaders", names=[machine.life.name for machine in leaders])
+        alone = len(self.machines) == 1
+        self.witness.note("world", "finale", bound=PROMPT if alone else PROMPT + FOLLOWERS_WAIT / SECOND + BEAT)
+        if leaders and not alone:
+            self.later(1, leaders[0].pause, 3, False)
+        await self.customer.order_timers()
+        await asyncio.sleep(5)
+        await self._settle()
 
     async def _stop(self) -> None:
         for machine in self.machines:
@@ -156,5 +190,6 @@ def _catalogue(stage: Stage) -> Catalogue:
 
 
 def run(plan: Plan, mutant: str | None = None) -> Report:
-    with mutants.patched(mutant):
+    # Of PostgresStore's statements this one alone is not handed to `SimDatabase.call`.
+    with mutants.patched(mutant), mock.patch.object(nodes, "renew", renew):
         return World(mutants.stress(plan, mutant), mutant).run()

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from rota.clock import Clock
 from rota.errors import StoreError
 from rota.model.job import Ref
 from rota.model.principal import SYSTEM
+from rota.model.times import Instant
 from rota.store.base import Chunk, Store
 
 # Long enough to gather a burst of lines into one commit, short enough to look live.
@@ -29,9 +29,9 @@ LARGEST_BATCH = 1 << 20
 class Sink:
     """Where one attempt's output goes. `write` may be called from any thread and never waits."""
 
-    def __init__(self, ref: Ref, limit: int, clock: Clock, dirty: Callable[[Sink], None]) -> None:
+    def __init__(self, ref: Ref, limit: int, now: Callable[[], Instant], dirty: Callable[[Sink], None]) -> None:
         self.ref = ref
-        self._limit, self._clock, self._dirty = limit, clock, dirty
+        self._limit, self._now, self._dirty = limit, now, dirty
         self._lock = threading.Lock()
         self._pending: list[Chunk] = []
         self._number = 0
@@ -57,7 +57,7 @@ class Sink:
         if last is not None and last.stream == stream and len(last.body) + len(body) <= LARGEST_CHUNK:
             self._pending[-1] = Chunk(last.job_id, last.fence, last.number, last.at, stream, last.body + body)
             return
-        now = self._clock.now()
+        now = self._now()
         for start in range(0, len(body), LARGEST_CHUNK):
             piece = body[start : start + LARGEST_CHUNK]
             self._pending.append(Chunk(self.ref.job_id, self.ref.fence, self._number, now, stream, piece))
@@ -80,8 +80,8 @@ class Sink:
 
 
 class Shipper:
-    def __init__(self, store: Store, clock: Clock, limit: int) -> None:
-        self._store, self._clock, self._limit = store, clock, limit
+    def __init__(self, store: Store, limit: int) -> None:
+        self._store, self._limit = store, limit
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[Ref, Sink] = {}  # those with something to carry, oldest first
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class Shipper:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, ref: Ref) -> Sink:
-        return Sink(ref, self._limit, self._clock, self._dirty)
+        return Sink(ref, self._limit, self._store.now, self._dirty)
 
     def _dirty(self, sink: Sink) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ from rota.store.crashes import crash
 from rota.store.postgres import orders, partitions, work
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.lowend import LowEnd
-from rota.store.postgres.session import GRACE, Session, lock_number
+from rota.store.postgres.session import GRACE, lock_number
 from rota.store.rows import NodeRow, node_info
 
 _holds = msgspec.json.Decoder(list[tuple[str, int, str | None]])
@@ -27,13 +27,13 @@ MOST_CHUNKS = 300
 
 
 async def register(
-    unit: Unit, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str], session: Session
+    unit: Unit, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str], lock: int, server: str | None
 ) -> None:
     await unit.begin()
     await unit.value("lock_number", number=lock_number(unit.database.schema, f"id/{node.id}"))
     for incarnation in replaces:
         await leave(unit, incarnation)
-    for row in await unit.rows("living_with_id", id=node.id):
+    for row in await unit.rows("living_with_id", id=node.id, now=unit.now):
         if row[0] != node.incarnation and not await unit.value(
             "really_gone", incarnation=row[0], now=unit.now, grace=GRACE
         ):
@@ -41,7 +41,7 @@ async def register(
     await unit.run(
         "insert_node", incarnation=node.incarnation, id=node.id, roles=encode(node.roles).decode(),
         queues=encode(node.queues).decode(), tasks=[task.name for task in tasks], version=node.version, now=unit.now,
-        lease=node.lease, lock=session.number(node.incarnation), server=session.server_of(node.incarnation),
+        lease=node.lease, lock=lock, server=server,
     )  # fmt: skip
     if tasks:
         infos = [encode(task).decode() for task in tasks]

@@ -191,8 +191,10 @@ class Session:
 
     def exposed(self, incarnation: str) -> Duration | None:
         recorded = self._told.get(incarnation)
-        if recorded is None or self._nobody_home or (incarnation in self._held and self._server == recorded):
+        if recorded is None or self._nobody_home or incarnation in self._held:
             return None
+        if self.listening and self._server != recorded:
+            return None  # its row names a lock on a server that is no more: nobody goes by that
         return GRACE
 
     async def drop(self, incarnation: str) -> None:

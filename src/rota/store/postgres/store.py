@@ -147,7 +147,8 @@ class PostgresStore(base.Store):
             await self._session.hold(node.incarnation)
         server = self._session.server_of(node.incarnation)
         try:
-            await self._write(nodes.register, node, tasks, replaces, self._session)
+            lock = self._session.number(node.incarnation)
+            await self._write(nodes.register, node, tasks, replaces, lock, server)
         except BaseException:
             await self._session.drop(node.incarnation)
             raise
@@ -158,6 +159,8 @@ class PostgresStore(base.Store):
     async def renew(self, who: Principal, incarnation: str, stopping: bool = False) -> News:
         base.require_system(who, "renew")
         server = self._session.server_of(incarnation)
+        if server is not None:
+            self._session.told(incarnation, server)  # the answer may get lost: count on the worse of the two
         async with self._database.unit(self._database.pools().vital, RENEWAL_LIMIT) as unit:
             news = await nodes.renew(unit, incarnation, stopping, server, self._claims, self._due)
         self._session.told(incarnation, server)

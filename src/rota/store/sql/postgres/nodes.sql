@@ -14,7 +14,9 @@ ON CONFLICT (incarnation) DO UPDATE SET state = 'live', started_at = rota.clock(
 SELECT pg_advisory_xact_lock(:number)
 
 -- name: living_with_id
-SELECT incarnation, seen_at, lock, server FROM rota.nodes WHERE id = :id AND state IN ('live', 'stopping')
+-- One that was silent for its lease does not keep its id: after a restart of everything nobody is left to say it is dead.
+SELECT incarnation, seen_at, lock, server FROM rota.nodes
+WHERE id = :id AND state IN ('live', 'stopping') AND seen_at > rota.clock(:now) - lease
 
 -- name: upsert_tasks
 INSERT INTO rota.tasks (name, info, seen_at)
