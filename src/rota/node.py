@@ -164,7 +164,7 @@ class Session:
             node.store, node.clock, self.incarnation, self._lease, self.worker, self._extend, self._lose
         )
         self._serve(self._heartbeat, Topic.CANCEL)
-        self._serve(LeaseGuard(self._lease, self._extend, self._lose))
+        self._serve(LeaseGuard(self._lease, self._extend, self._lose), Topic.CANCEL)
         if "control" in settings.roles:
             rule = CrashRule(limit=settings.crash_limit)
             self._serve(Promoter(node.store, self._leads), Topic.DUE)

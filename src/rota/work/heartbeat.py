@@ -59,10 +59,13 @@ class LeaseGuard:
 
     def __init__(self, lease: Lease, extend: Callable[[float], None], lost: Callable[[str], None]) -> None:
         self._lease, self._extend, self._lost = lease, extend, lost
+        self._was_exposed = False
 
     async def tick(self) -> float:
-        if self._lease.exposed:
-            self._extend(self._lease.deadline)  # sooner than the keeper was told
+        exposed = self._lease.exposed
+        if exposed or self._was_exposed:
+            self._extend(self._lease.deadline)  # sooner than the keeper was told; or as late again as before
+        self._was_exposed = exposed
         if self._lease.endangered:
             self._lost("it could not be renewed in time")
         return self.PERIOD

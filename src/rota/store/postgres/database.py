@@ -170,7 +170,11 @@ class Database:
             raise StoreUnavailable(f"{self.place}: the store was closed")
         with translated(self.place):
             async with asyncio.timeout(limit):
-                connection = await pool.take()
+                try:
+                    connection = await pool.take()
+                except asyncpg.TooManyConnectionsError:
+                    pool = self.pools().work  # which may have one open to share
+                    connection = await pool.take()
             sound = False
             try:
                 async with asyncio.timeout(limit):

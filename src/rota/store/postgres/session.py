@@ -39,6 +39,8 @@ PROOF = 6.0
 PROOF_LIMIT = 3.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 TRIES = 3
+# After the loss of the session it is tried again at once. If the server is down, that is known before this is over.
+A_LOOK = 0.15
 
 
 def lock_number(schema: str, name: str) -> int:
@@ -55,6 +57,7 @@ class Session:
         self._held: set[str] = set()
         self._told: dict[str, str | None] = {}  # what the row of each incarnation says about its lock
         self._nobody_home = False
+        self._lost_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -110,8 +113,11 @@ class Session:
         if connection is self._connection:
             self._connection = None
             self._held.clear()
-            # Whoever has a lease to renew should do so now.
+            self._lost_at = self._database.clock.monotonic()
+            # Whoever has a lease to renew should do so now, and look at it again when more is known.
             self._heard({Topic.CANCEL})
+            if self._loop is not None:
+                self._loop.call_later(A_LOOK, self._heard, {Topic.CANCEL})
 
     async def _stay(self) -> None:
         """Connects again whenever the connection is lost, and looks after it when it says nothing."""
@@ -193,6 +199,8 @@ class Session:
         recorded = self._told.get(incarnation)
         if recorded is None or self._nobody_home or incarnation in self._held:
             return None
+        if not self.listening and self._database.clock.monotonic() - self._lost_at < A_LOOK:
+            return None  # it takes a moment to see whether anybody is at home
         if self.listening and self._server != recorded:
             return None  # its row names a lock on a server that is no more: nobody goes by that
         return GRACE

@@ -9,14 +9,14 @@ from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rota.clock import Chance, Clock
-from rota.errors import KeyConflict, StoreError
+from rota.errors import InvalidInput, KeyConflict, StoreError
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
 from rota.model.lifecycle import State
 from rota.model.node import News, Node, NodeInfo
 from rota.model.order import AGEING_STEP
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
-from rota.model.times import DAY, Duration, Instant
+from rota.model.times import DAY, SECOND, Duration, Instant
 from rota.store import base
 from rota.store.postgres import doctor, migrate, nodes, orders, partitions, reads, work
 from rota.store.postgres.address import address
@@ -147,14 +147,29 @@ class PostgresStore(base.Store):
             await self._session.hold(node.incarnation)
         server = self._session.server_of(node.incarnation)
         try:
-            lock = self._session.number(node.incarnation)
-            await self._write(nodes.register, node, tasks, replaces, lock, server)
+            await self._join(node, tasks, replaces, server)
         except BaseException:
             await self._session.drop(node.incarnation)
             raise
         self._session.told(node.incarnation, server)
         for incarnation in replaces:
             await self._session.drop(incarnation)
+
+    async def _join(
+        self, node: Node, tasks: Sequence[base.TaskInfo], replaces: Sequence[str], server: str | None
+    ) -> None:
+        """An id whose owner was killed a moment ago is free when its grace is over: whoever restarts it should not be
+        turned away for coming too soon."""
+        while True:
+            try:
+                lock = self._session.number(node.incarnation)
+                return await self._write(nodes.register, node, tasks, replaces, lock, server)
+            except InvalidInput:
+                living = await self._read(nodes.nodes, False, self._session.own)
+                fading = [one.fading for one in living if one.id == node.id and one.fading is not None]
+                if not fading or not self._database.server_time:
+                    raise
+                await asyncio.sleep(max(fading) / SECOND + 0.01)
 
     async def renew(self, who: Principal, incarnation: str, stopping: bool = False) -> News:
         base.require_system(who, "renew")

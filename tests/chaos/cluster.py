@@ -1,0 +1,231 @@
+"""Real nodes and a client in processes of their own, on a PostgreSQL of our own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.chaos import told
+from tests.chaos.evidence import Evidence, Exit, Fault, read_rows
+from tests.chaos.witness import Reader
+from tests.servers.postgres import Server
+
+ROOT = Path(__file__).parents[2]
+NODES = ("ann", "bob", "eve")
+WARM_UP = 6.0
+UP = 30.0
+# Everything that was accepted must have ended so soon after the client has stopped; a second crash alone costs 5 s.
+SETTLED = 45.0
+STOPPED = 45.0  # the grace is 30 s
+
+
+class Cluster:
+    def __init__(
+        self, folder: Path, url: str, server: Server, standby: Server | None, profile: str, slots: int
+    ) -> None:
+        self.folder, self.url, self.server, self.standby = folder, url, server, standby
+        self.profile, self.slots = profile, slots
+        self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.client: subprocess.Popen[bytes] | None = None
+        self.witness = Reader(folder / "witness")
+        self.evidence = Evidence()
+        self._launched: dict[str, float] = {}  # by the wall clock, which is the server's too
+        self._expected: set[int] = set()  # processes that may end
+        self._watching: asyncio.Task[None] | None = None
+        self.closing = False
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+    def launch(self, name: str) -> None:
+        self._launched[name] = time.time()
+        options = ["--app", "tests.chaos.app:app", "--node", name, "--slots", str(self.slots)]
+        self.nodes[name] = self._start(name, [sys.executable, "-m", "rota", "up", *options])
+
+    async def back(self, name: str) -> None:
+        await self.until(lambda: name in self.living(), UP, f"{name} to come back")
+
+    async def busy(self, name: str, jobs: int = 3) -> None:
+        """So that there is something to lose."""
+        await self.until(lambda: len(self.witness.in_flight(name, self._launched[name])) >= jobs, UP, f"work on {name}")
+
+    def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            "ROTA_STORE": self.url,
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "CHAOS_WITNESS": str(self.folder / "witness"),
+            "CHAOS_NODE": name,
+            "PGSSLMODE": "disable",
+        }
+        with (self.folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
+
+    async def start(self, load: bool = True) -> None:
+        for name in NODES:
+            self.launch(name)
+        await self.until(lambda: self.living() >= set(NODES), UP, "the nodes to come up")
+        self._watching = asyncio.create_task(self._watch())
+        if load:
+            command = [sys.executable, "-m", "tests.chaos.load", str(self.folder), self.profile]
+            self.client = self._start("client", command)
+            await self.until(lambda: len(self.witness.read()) > 20, UP, "the first jobs")
+            await asyncio.sleep(WARM_UP)
+
+    async def _watch(self) -> None:
+        """Notes every process that ends by itself, and starts it again as a supervisor would."""
+        while True:
+            for name, process in list(self.nodes.items()):
+                code = process.poll()
+                if code is not None and process.pid not in self._expected:
+                    self._expected.add(process.pid)
+                    self.evidence.exits.append(Exit(name, code, time.monotonic()))
+                    await asyncio.sleep(0.5)
+                    self.launch(name)
+            await asyncio.sleep(0.05)
+
+    async def kill(self, name: str) -> Fault:
+        process = self.nodes[name]
+        self._expected.add(process.pid)
+        fault = Fault(time.monotonic(), "kill", name)
+        process.kill()
+        self.evidence.faults.append(fault)
+        await asyncio.to_thread(process.wait)
+        return fault
+
+    async def terminate(self, name: str) -> tuple[int | None, float]:
+        """Ends a node in order; returns its exit code (None: it did not end) and how long that took."""
+        process, began = self.nodes[name], time.monotonic()
+        self._expected.add(process.pid)
+        process.terminate()
+        try:
+            code = await asyncio.to_thread(process.wait, STOPPED)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None, time.monotonic() - began
+        return code, time.monotonic() - began
+
+    def tree(self, name: str) -> list[int]:
+        """The node and all below it."""
+        parents: dict[int, list[int]] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                parents.setdefault(int(stat[1]), []).append(int(entry.name))
+        found = [self.nodes[name].pid]
+        for pid in found:
+            found += parents.get(pid, [])
+        return found
+
+    def signal(self, pids: list[int], number: signal.Signals) -> None:
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+    def ask(self, query: Any, *values: object) -> list[tuple[Any, ...]]:
+        server = self.server if self.server.running else self.standby
+        assert server
+        name = self.url.rpartition("/")[2]
+        with psycopg.connect(server.url(name), autocommit=True, sslmode="disable", connect_timeout=5) as connection:
+            return connection.execute(query, values or None).fetchall()
+
+    def living(self) -> set[str]:
+        try:
+            rows = self.ask("SELECT id, started_at / 1000000.0 FROM rota.nodes WHERE state = 'live'")
+            # A node that was killed is live in its row until it is taken over.
+            return {name for name, started in rows if float(started) > self._launched[name]}
+        except psycopg.Error:
+            return set()
+
+    def leader(self) -> str:
+        rows = self.ask("SELECT n.id FROM rota.leader l JOIN rota.nodes n USING (incarnation) WHERE n.state = 'live'")
+        return str(rows[0][0]) if rows else ""
+
+    async def until(self, true: Callable[[], object], seconds: float, what: str) -> None:
+        end = time.monotonic() + seconds
+        while not true():
+            if time.monotonic() > end:
+                raise TimeoutError(f"waited {seconds:.0f} s for {what}; {self.tail()}")
+            await asyncio.sleep(0.05)
+
+    def tail(self) -> str:
+        logs = {path.name: path.read_text()[-600:] for path in self.folder.glob("*.log")}
+        return "\n".join(f"--- {name}\n{text}" for name, text in logs.items())
+
+    def fault(self, kind: str, began: float, node: str = "", until: float = 0.0) -> None:
+        self.evidence.faults.append(Fault(began, kind, node, until))
+
+    # -- end ---------------------------------------------------------------------------------------------------------
+    async def settle(self) -> Evidence:
+        """No more orders; everything that was accepted ends; then the nodes."""
+        evidence = self.evidence
+        if self.client:
+            self.client.terminate()
+            try:
+                await asyncio.to_thread(self.client.wait, 120)
+            except subprocess.TimeoutExpired:
+                evidence.notes.append("the client did not end")
+                self.client.kill()
+        try:
+            await self.until(lambda: not self._left(), SETTLED, "all jobs to end")
+        except TimeoutError:
+            evidence.notes.append(f"not settled after {SETTLED:.0f} s: {self._left()} jobs left")
+        if self._watching:
+            self._watching.cancel()
+        for name, (code, took) in zip(self.nodes, await asyncio.gather(*map(self.terminate, self.nodes)), strict=True):
+            if code != 0:
+                evidence.exits.append(Exit(name, -1 if code is None else code, time.monotonic()))
+                evidence.notes.append(f"{name} was told to stop and ended with {code} after {took:.1f} s")
+        await asyncio.sleep(0.3)
+        evidence.leftovers = self._leftovers()
+        evidence.told, evidence.lines = told.read(self.folder / "told"), self.witness.read()
+        server = self.server if self.server.running else self.standby
+        assert server
+        events = [*map(asdict, evidence.faults), *map(asdict, evidence.exits)]
+        (self.folder / "faults.json").write_text(json.dumps(events, indent=1))
+        evidence.rows, evidence.tries = read_rows(server.url(self.url.rpartition("/")[2]))
+        return evidence
+
+    def _left(self) -> int:
+        try:
+            return int(self.ask("SELECT count(*) FROM rota.jobs")[0][0])
+        except psycopg.Error:
+            return -1
+
+    def _leftovers(self) -> list[str]:
+        mine, found = f"CHAOS_WITNESS={self.folder}".encode(), []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                try:
+                    if mine in (entry / "environ").read_bytes() and (entry / "cmdline").read_bytes():
+                        found.append(
+                            f"{entry.name}: {(entry / 'cmdline').read_bytes().replace(bytes(1), b' ').decode()}"
+                        )
+                except OSError:
+                    continue
+        return found
+
+    async def close(self) -> None:
+        """Whatever happened: nothing of ours stays."""
+        if self._watching:
+            self._watching.cancel()
+        for process in [*self.nodes.values(), *([self.client] if self.client else [])]:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            await asyncio.to_thread(process.wait)

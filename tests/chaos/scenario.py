@@ -1,0 +1,37 @@
+"""What a scenario is: faults to do, figures to take from the evidence, and a goal for them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from tests.chaos.checker import Span
+from tests.chaos.cluster import Cluster
+from tests.chaos.evidence import Evidence, Exit
+from tests.servers.postgres import Setting
+
+
+def _never(evidence: Evidence, old: Span, new: Span) -> bool:
+    return False
+
+
+def _none(evidence: Evidence, exit: Exit) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    run: Callable[[Cluster, float], Awaitable[None]]
+    measure: Callable[[Evidence], list[float]]  # seconds; see `goal`
+    goal: str  # what the figures mean and how large they may be
+    limit: float  # that the figure at `part` must keep
+    part: float = 0.99
+    seconds: float = 30.0  # of faults
+    quick: float = 12.0
+    profile: str = "heavy"
+    slots: int = 8
+    standby: bool = False
+    settings: dict[str, Setting] = field(default_factory=dict)  # of the server
+    excused: Callable[[Evidence, Span, Span], bool] = _never  # overlaps that only fences can make harmless
+    may_exit: Callable[[Evidence, Exit], bool] = _none
