@@ -16,8 +16,11 @@ import msgspec
 
 from bench import claims, quiet, throughput
 from bench.figure import QUICK, Figure, Measure, Size
+from bench.postgres import against_peers, horizon, timing
+from bench.postgres import quiet as pg_quiet
+from bench.postgres import throughput as pg_throughput
 
-MEASURES: dict[str, Measure] = {
+ON_SQLITE: dict[str, Measure] = {
     "submit": throughput.submit_many,
     "drain": throughput.drain,
     "drain-default": throughput.drain_by_default,
@@ -25,6 +28,20 @@ MEASURES: dict[str, Measure] = {
     "idle": quiet.idle,
     "latency": quiet.latency,
 }
+ON_POSTGRES: dict[str, Measure] = {
+    "pg-submit": pg_throughput.submit_many,
+    "pg-drain": pg_throughput.drain,
+    "pg-peers": against_peers.peers,
+    "pg-latency": timing.latency,
+    "pg-full": pg_throughput.full,
+    "pg-timers": timing.timers,
+    "pg-idle": pg_quiet.idle,
+    "pg-horizon": horizon.horizon,
+}
+MEASURES = ON_SQLITE | ON_POSTGRES
+GROUPS = {"sqlite": list(ON_SQLITE), "pg": list(ON_POSTGRES)}
+# How long a transaction stays open with --long.
+LONG = 300.0
 
 
 def main() -> None:
@@ -32,10 +49,13 @@ def main() -> None:
     size = QUICK if given.quick else Size()
     if given.runs:
         size = msgspec.structs.replace(size, runs=given.runs)
+    if given.long:
+        size = msgspec.structs.replace(size, held=LONG)
+    names = [name for one in given.only or GROUPS for name in GROUPS.get(one, [one])]
     figures: list[Figure] = []
     if not given.json:
         print(_machine())
-    for figure in _measure(given.only or list(MEASURES), size, given.dir):
+    for figure in _measure(names, size, given.dir):
         figures.append(figure)
         if not given.json:
             print(_line(figure), flush=True)
@@ -49,9 +69,11 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("only", nargs="*", choices=[[], *MEASURES], help="what to measure; everything unless named")
+    names = [*GROUPS, *MEASURES]
+    parser.add_argument("only", nargs="*", choices=[[], *names], help="what to measure; everything unless named")
     parser.add_argument("--quick", action="store_true", help="small and once: shows that it works, not how fast")
     parser.add_argument("--runs", type=int, help="how often rota and the floor take turns (5)")
+    parser.add_argument("--long", action="store_true", help=f"pg-horizon: hold the transaction for {LONG:g} s")
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
         "--dir", type=Path, help="where the stores are made: their disk is measured too (a temporary folder)"
@@ -80,7 +102,7 @@ def _line(figure: Figure) -> str:
     verdict = {True: "ok", False: "MISSED", None: ""}[figure.met]
     made_of = " against ".join(part for part in (figure.ours, figure.other) if part)
     value = f"{figure.value:.2f} {figure.unit}"
-    return f"{figure.name:55} {value:>10}  {figure.goal:10} {verdict:6}  {made_of}".rstrip()
+    return f"{figure.name:72} {value:>10}  {figure.goal:10} {verdict:6}  {made_of}".rstrip()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench import raw
 from bench.figure import Figure, Size
+from bench.payload import ARGUMENTS
 from rota.clock import Chance, SystemClock
 from rota.model.job import Claimed, Kind, NewJob, Spec
 from rota.model.node import Node
@@ -62,7 +63,7 @@ class _Claimer:
         """Seconds for a claim that finds its whole batch. The jobs come just before it and are ended after it."""
         spec = Spec.function("noop")
         now = self._store.now()
-        jobs = [NewJob(self._chance.job_id(now), "noop", spec, raw.ARGUMENTS) for _ in range(batch)]
+        jobs = [NewJob(self._chance.job_id(now), "noop", spec, ARGUMENTS) for _ in range(batch)]
         await self._store.submit(LOCAL, [jobs])
         wanted = {"default": batch}
         begun = time.perf_counter()

@@ -18,9 +18,23 @@ class Size(msgspec.Struct, frozen=True):
     claims: int = 200
     idle: float = 30.0  # seconds
     submissions: int = 500
+    # on PostgreSQL
+    drained: int = 50_000
+    # A node begins its housekeeping 5 s after it came to lead, and then does it every minute. What is seen in a minute
+    # after that holds everything as often as it really comes.
+    settling: float = 8.0
+    watched: float = 60.0
+    peers: int = 5_000  # they are slow, and it is a rate
+    timers: int = 2_000
+    spread: float = 10.0  # seconds over which timers are due
+    pinned: int = 200_000  # drained while a transaction is open elsewhere,
+    held: float = 0.0  # or as many as take so many seconds
 
 
-QUICK = Size(runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, submissions=50)
+QUICK = Size(
+    runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, submissions=50,
+    drained=2_000, settling=1.0, watched=3.0, peers=300, timers=200, spread=2.0, pinned=5_000,
+)  # fmt: skip
 
 
 class Figure(msgspec.Struct, frozen=True):

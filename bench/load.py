@@ -1,5 +1,5 @@
-"""The app under test, and two programs that use it: `python -m bench.load submit JOBS` orders them all at once,
-`python -m bench.load trickle JOBS` now and then. Both print the seconds that their calls took.
+"""The app under test, and programs that use it: `python -m bench.load submit JOBS` orders them all at once, `trickle`
+now and then, `timers JOBS SECONDS` for later, spread over so many seconds. All print the seconds that their calls took.
 
 The store is the one that ROTA_STORE names.
 """
@@ -10,12 +10,15 @@ import asyncio
 import random
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
 import rota
-from bench.raw import TEXT
+from bench.payload import TEXT
 
 # Between two orders of a trickle, on average: long enough for the one to be over before the next comes.
 SPACING = 0.03
+# From the order of timers to the first of them: all must be in the store by then.
+AHEAD = 3.0
 
 app = rota.App()
 
@@ -48,11 +51,27 @@ async def trickle(jobs: int) -> float:
     return took
 
 
-async def main(verb: str, jobs: int) -> float:
+async def timers(jobs: int, spread: float) -> float:
+    first, begun = datetime.now(UTC) + timedelta(seconds=AHEAD), time.perf_counter()
+    due = [first + timedelta(seconds=spread * number / jobs) for number in range(jobs)]
+    await asyncio.gather(*(noop.submit(TEXT, at=at) for at in due))
+    took = time.perf_counter() - begun
+    if took > AHEAD:
+        raise RuntimeError(f"ordering them took {took:.1f} s: the first were due before the last were there")
+    return took
+
+
+async def main(verb: str, jobs: int, spread: float = 0.0) -> float:
     async with app:
         await app.client()  # opening the store is not what is measured
-        return await {"submit": submit, "trickle": trickle}[verb](jobs)
+        match verb:
+            case "submit":
+                return await submit(jobs)
+            case "trickle":
+                return await trickle(jobs)
+            case _:
+                return await timers(jobs, spread)
 
 
 if __name__ == "__main__":
-    print(asyncio.run(main(sys.argv[1], int(sys.argv[2]))))
+    print(asyncio.run(main(sys.argv[1], int(sys.argv[2]), *map(float, sys.argv[3:]))))

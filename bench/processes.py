@@ -19,29 +19,38 @@ PATIENCE = 300.0
 POLL = 0.1  # rarely: what is looked at is being measured
 
 
-def seconds_of(module: str, *arguments: object, store: Path) -> float:
+def seconds_of(module: str, *arguments: object, store: Path | str) -> float:
     """Runs a module of the bench to its end; returns the number it prints."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, env=_environment(store), cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    done = subprocess.run(command, env=environment(store), cwd=ROOT, check=True, stdout=subprocess.PIPE)
     return float(done.stdout)
 
 
 @contextmanager
 def node(store: Path, slots: int | None = None) -> Iterator[int]:
     """`rota up` with the tasks of the bench; gives its pid once it has joined. Stops it in the end."""
-    queues = [] if slots is None else ["--queues", f"default:{slots}"]
-    command = [sys.executable, "-m", "rota.cli.main", "up", "--app", "bench.load:app", *queues]
-    log = store.with_suffix(".log")
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(command, env=_environment(store), cwd=ROOT, stderr=stderr)
 
     def joined() -> bool:
-        if process.poll() is not None:
-            raise RuntimeError(f"rota up has ended:\n{log.read_text()}")
         return bool(ask(store, "SELECT count(*) FROM nodes WHERE state = 'live'"))
 
+    with up(store, store.with_suffix(".log"), joined, slots) as pid:
+        yield pid
+
+
+@contextmanager
+def up(store: Path | str, log: Path, joined: Callable[[], bool], slots: int | None) -> Iterator[int]:
+    queues = [] if slots is None else ["--queues", f"default:{slots}"]
+    command = [sys.executable, "-m", "rota.cli.main", "up", "--app", "bench.load:app", *queues]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, env=environment(store), cwd=ROOT, stderr=stderr)
+
+    def alive_and_joined() -> bool:
+        if process.poll() is not None:
+            raise RuntimeError(f"rota up has ended:\n{log.read_text()}")
+        return joined()
+
     try:
-        until(joined)
+        until(alive_and_joined)
         yield process.pid
         process.send_signal(signal.SIGTERM)
         if process.wait(PATIENCE):
@@ -51,10 +60,10 @@ def node(store: Path, slots: int | None = None) -> Iterator[int]:
         process.wait()
 
 
-def _environment(store: Path) -> dict[str, str]:
+def environment(store: Path | str) -> dict[str, str]:
     """Ours, less what may be set for rota here: the figures are those of the defaults."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
-    return ours | {"ROTA_STORE": f"sqlite:///{store}"}
+    return ours | {"ROTA_STORE": f"sqlite:///{store}" if isinstance(store, Path) else store}
 
 
 def ask(store: Path, query: str) -> int:
@@ -73,11 +82,11 @@ def rows(store: Path, query: str) -> list[tuple[Any, ...]]:
         connection.close()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
+def until(condition: Callable[[], bool], patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {PATIENCE:g} s: {condition.__qualname__}")
+            raise TimeoutError(f"not within {patience:g} s: {condition.__qualname__}")
         time.sleep(POLL)
 
 

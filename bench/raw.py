@@ -19,6 +19,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from bench.payload import ARGUMENTS
 from rota.clock import Chance
 from rota.model.job import Spec
 from rota.model.order import AGEING_STEP, DEFAULT_PRIORITY
@@ -26,9 +27,6 @@ from rota.model.retry import Retry
 from rota.store import named
 from rota.store.sqlite.database import APPLICATION
 
-# What rota makes of {"text": "xxx..."}: 200 bytes of arguments per job.
-TEXT = "x" * 189
-ARGUMENTS = f'{{"text":"{TEXT}"}}'
 NODE = "node-raw"
 INSERT_JOB = """
 INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at)

@@ -19,8 +19,10 @@ from rota.telemetry.events import Bus, JobsRescued, NodeDied, ServiceFailed
 
 # With the renewal of its own lease an idle node thus asks the store less than twice a second. A node whose sign of
 # life is lost, or that has long been silent, is looked at again at the exact instant when it counts as dead.
-PERIOD = 1.5
-RESCUE_EVERY = 20  # ticks
+PERIOD = 1.65
+# As long as there is nobody else.
+ALONE = 3.0
+RESCUE_EVERY = 30  # ticks
 A_MOMENT = 0.005
 # When one that seemed dead could not be taken over: has it come back, or was it a matter of milliseconds?
 SOON = 0.2
@@ -59,7 +61,7 @@ class Reaper:
         if left_over:
             return SOON
         wait = self._watch.soonest([node for node in nodes if node not in dead], now, healthy)
-        return PERIOD if wait is None else min(PERIOD, wait + A_MOMENT)
+        return ALONE if wait is None else min(PERIOD, wait + A_MOMENT)
 
     async def _take_over(self, node: NodeInfo) -> bool:
         """False: it was not to be taken over after all, or someone else was quicker."""

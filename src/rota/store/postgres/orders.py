@@ -27,7 +27,7 @@ _COLUMNS = (
 async def submit(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
     plain = [job for order in orders if not _keyed(order) for job in order]
     keyed = [order for order in orders if _keyed(order)]
-    if (plain and keyed) or len(plain) >= MANY:
+    if plain and keyed:
         await unit.begin()
     if plain:
         await _insert(unit, who, plain)

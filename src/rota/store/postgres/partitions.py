@@ -81,12 +81,11 @@ async def _make_one(unit: Unit, table: str, day: Instant) -> int:
         return 0  # the default partition already holds rows of this day; they are deleted one by one
 
 
-async def old(unit: Unit, now: Instant, keep: Duration) -> list[tuple[str, str]]:
+def old(found: dict[str, set[str]], now: Instant, keep: Duration) -> list[tuple[str, str]]:
     """The (table, partition) pairs that are wholly older than that."""
     if keep < WORTH_WAITING:
         return []
     last = name("", now - keep - DAY)  # names of days sort like days
-    found = await existing(unit)
     return [
         (table, one)
         for table in TABLES  # history first: what is looked for afterwards is what is left of it
@@ -99,7 +98,7 @@ async def sweep(unit: Unit, now: Instant, keep: Duration) -> int:
     """Drops the days that are wholly older than that; returns how many partitions went."""
     await unit.begin()
     await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
-    gone = await old(unit, now, keep)
+    gone = old(await existing(unit), now, keep)
     for table, partition in gone:
         await _drop(unit, table, partition)
     return len(gone)

@@ -1,0 +1,122 @@
+"""The server that is measured on, its databases, and a look into them from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+
+from bench import processes
+from rota.clock import Chance, SystemClock
+from rota.store.postgres import PostgresStore
+from tests.servers.postgres import Server, Setting, database
+
+# Every commit waits for the disk. The rest is what anybody would set first, for rota, the floor and the peers alike.
+SETTINGS: dict[str, Setting] = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
+
+
+@contextmanager
+def server(folder: Path, **settings: Setting) -> Iterator[Server]:
+    one = Server.create(folder / "postgres", durable=True, **{**SETTINGS, **settings})
+    one.start()
+    try:
+        yield one
+    finally:
+        one.stop("immediate")
+
+
+class Store:
+    """A database with rota's tables. Looks at them through one connection: a new one each time would be noticed."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self.url, self.folder = url, folder
+        self.connection = psycopg.connect(url, autocommit=True)
+
+    def row(self, query: LiteralString, *values: object) -> tuple[Any, ...]:
+        found = self.connection.execute(query, values or None).fetchone()
+        assert found is not None
+        return found
+
+    def value(self, query: LiteralString, *values: object) -> Any:
+        return self.row(query, *values)[0]
+
+    def run(self, statement: LiteralString, *values: object) -> None:
+        self.connection.execute(statement, values or None)
+
+    def now(self) -> int:
+        """The server's clock, which all stamps are taken from."""
+        return int(self.value("SELECT rota.clock(NULL)"))
+
+    def seconds_of(self, module: str, *arguments: object) -> float:
+        return processes.seconds_of(module, *arguments, store=self.url)
+
+
+@contextmanager
+def store(server: Server, folder: Path) -> Iterator[Store]:
+    """A new database with the project's own schema, for the length of the block."""
+    with database(server) as url:
+        asyncio.run(_migrate(url))
+        one = Store(url, folder)
+        try:
+            yield one
+        finally:
+            one.connection.close()
+
+
+async def _migrate(url: str) -> None:
+    made = PostgresStore(url, SystemClock(), Chance())
+    await made.migrate()
+    await made.close()
+
+
+@contextmanager
+def nodes(store: Store, count: int = 1, slots: int | None = None) -> Iterator[list[int]]:
+    """So many times `rota up`; gives their pids once they have all joined."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(_node(store, number, slots)) for number in range(count)]
+
+
+@contextmanager
+def _node(store: Store, number: int, slots: int | None) -> Iterator[int]:
+    def joined() -> bool:
+        return int(store.value("SELECT count(*) FROM rota.nodes WHERE state = 'live'")) > number
+
+    with processes.up(store.url, store.folder / f"node-{number}.log", joined, slots) as pid:
+        yield pid
+
+
+def work_off(store: Store, patience: float = processes.PATIENCE) -> None:
+    """Waits until all that is ready has ended. Asks for one row by its key, of the job that comes last: to look for
+    any that is left would mean to read over all that are gone."""
+    last = "SELECT id FROM rota.jobs WHERE state = 'ready' ORDER BY rank DESC, id DESC LIMIT 1"
+    found = store.connection.execute(last).fetchone()
+    if found:
+        last_lives: LiteralString = "SELECT EXISTS (SELECT FROM rota.jobs WHERE id = %s)"
+        processes.until(lambda: not store.value(last_lives, found[0]), patience)
+    until_no(store, "SELECT EXISTS (SELECT FROM rota.jobs WHERE state IN ('ready', 'running'))")
+
+
+def until_no(store: Store, question: LiteralString) -> None:
+    processes.until(lambda: not store.value(question))
+
+
+@contextmanager
+def program(command: list[str], environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Some other server or worker, for the length of the block."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment, cwd=processes.ROOT, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        yield process
+        process.send_signal(signal.SIGTERM)
+        process.wait(processes.PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
