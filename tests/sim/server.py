@@ -39,7 +39,8 @@ OF_USERS = {
 }
 OF_NODES = {"claim": 4, "start": 1, "hand_back": 1, "finish": 1, "append_output": 1, "leave": 1, "take_over": 3,
             "rescue": 1, "promote": 2, "prune": 2}  # fmt: skip
-NOTHING = {"check", "make", "old", "sweep"}  # of schemas and partitions there are none
+# Of schemas and partitions there are none.
+NOTHING: dict[str, Any] = {"check": None, "needs": frozenset()}
 
 
 class Answer(NamedTuple):
@@ -141,7 +142,7 @@ class Server:
     def carry_out(self, who: str, verb: str, args: Sequence[Any]) -> Answer:
         self._topics.clear()
         if verb in NOTHING:
-            return Answer(0, set(), self._store.now())
+            return Answer(NOTHING[verb], set(), self._store.now())
         call, given = self._call(verb, args)
         try:
             value = finish(call(*given))

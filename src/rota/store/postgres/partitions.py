@@ -94,6 +94,12 @@ def old(found: dict[str, set[str]], now: Instant, keep: Duration) -> list[tuple[
     ]
 
 
+async def needs(unit: Unit, now: Instant, keep: Duration) -> set[str]:
+    """Whether there are `new` ones to make, and `old` ones to drop."""
+    found = await existing(unit)
+    return {word for word, any_ in (("new", missing(found, now)), ("old", old(found, now, keep))) if any_}
+
+
 async def sweep(unit: Unit, now: Instant, keep: Duration) -> int:
     """Drops the days that are wholly older than that; returns how many partitions went."""
     await unit.begin()

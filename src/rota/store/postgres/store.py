@@ -211,11 +211,11 @@ class PostgresStore(base.Store):
     async def prune(self, who: Principal, retention: base.Retention, limit: int) -> int:
         base.require_system(who, "prune")
         now = self._database.now()
-        days = await self._read(partitions.existing)
-        if partitions.missing(days, now):
+        needs = await self._read(partitions.needs, now, retention.ended)
+        if "new" in needs:
             await self._write(partitions.make, now)
         swept = 0
-        if partitions.old(days, now, retention.ended):
+        if "old" in needs:
             async with self._database.unhurried() as unit:
                 swept = await partitions.sweep(unit, now, retention.ended)
         return swept + await self._write(nodes.prune, retention, limit)
