@@ -54,7 +54,7 @@ fmt: $(READY) ## sort imports, apply safe fixes, format
 	$(BIN)/ruff format .
 
 clean: ## remove the environment, caches and builds
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate must run, not just exist: shims of version managers stand on PATH and fail when called.
