@@ -56,6 +56,7 @@ class LeaseGuard:
 
     name = "lease guard"
     PERIOD = 0.25
+    CLOSELY = 0.05  # while it is exposed: every tenth of a second counts
 
     def __init__(self, lease: Lease, extend: Callable[[float], None], lost: Callable[[str], None]) -> None:
         self._lease, self._extend, self._lost = lease, extend, lost
@@ -68,4 +69,4 @@ class LeaseGuard:
         self._was_exposed = exposed
         if self._lease.endangered:
             self._lost("it could not be renewed in time")
-        return self.PERIOD
+        return self.CLOSELY if exposed else self.PERIOD

@@ -25,6 +25,10 @@ STEADY_PLANS = {
 }
 
 
+_PORT = r"(:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]))?"
+_HOST = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^:/@\[\]\s]*)" + _PORT, re.ASCII)
+
+
 class Address(msgspec.Struct, frozen=True):
     url: str  # as the driver takes it
     schema: str = SCHEMA
@@ -38,6 +42,13 @@ class Address(msgspec.Struct, frozen=True):
         shown = f"{user.split(':')[0]}@{hosts}" if user else hosts
         return f"PostgreSQL at {shown}{parts.path}"
 
+    @property
+    def urls(self) -> list[str]:
+        """One for each host: the driver would wait for one that is silent, and never come to the next."""
+        parts = urlsplit(self.url)
+        user, at, hosts = parts.netloc.rpartition("@")
+        return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
+
 
 def address(url: str) -> Address:
     """Reads `postgresql://user@host1,host2:5433/db?schema=rota`; everything but `schema` is the driver's."""
@@ -48,6 +59,9 @@ def address(url: str) -> Address:
         raise InvalidInput("store", without_secrets(url), expected) from None
     if parts.scheme not in ("postgresql", "postgres"):
         raise InvalidInput("store", without_secrets(url), expected)
+    if not all(_HOST.fullmatch(host) for host in parts.netloc.rpartition("@")[2].split(",")) or "@" in parts.path:
+        # Not shown: it may be a part of a password with / ? # or @ in it.
+        raise InvalidInput("store", "postgresql://...", expected + "; in passwords write / ? # @ as %2F %3F %23 %40")
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = query.pop("schema", SCHEMA)
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema) or schema.startswith("pg_"):

@@ -24,7 +24,7 @@ from rota.store import named
 from rota.store.base import Topic
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
 from rota.store.postgres.clocks import ServerClock
-from rota.store.postgres.errors import broken, translated
+from rota.store.postgres.errors import broken, refused, translated
 from rota.store.postgres.pool import Pool
 
 T = TypeVar("T")
@@ -80,6 +80,7 @@ class Database:
         self.server_clock = ServerClock(clock)
         self.pooled = False  # there is a pooler between us and the server: sessions are not ours
         self.queries = queries(address.schema)
+        self._urls = address.urls
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pools] = weakref.WeakKeyDictionary()
         self._closed = False
 
@@ -93,7 +94,7 @@ class Database:
         return await self._connect(statement_cache_size=0)
 
     async def _connect(self, **options: Any) -> asyncpg.Connection:
-        connection = await asyncpg.connect(self.address.url, timeout=CONNECT_LIMIT, **options)
+        connection = await self._dial(**options)
         try:
             _notice_silence(connection)
             sent = self.clock.monotonic()
@@ -111,6 +112,20 @@ class Database:
             connection.terminate()
             raise
         return connection
+
+    async def _dial(self, **options: Any) -> asyncpg.Connection:
+        """To the server that can be written: the one of last time first, and none may use up the time of the others.
+        If there is none, the worst of the reasons is told: that one is down is less than that one is silent."""
+        failures: list[Exception] = []
+        for url in list(self._urls):
+            try:
+                found = await asyncpg.connect(url, timeout=CONNECT_LIMIT / len(self._urls), **options)
+            except (OSError, asyncpg.InternalClientError, asyncpg.CannotConnectNowError) as error:
+                failures.append(error)
+            else:
+                self._urls.sort(key=lambda one: one != url)
+                return found
+        raise next((error for error in failures if not refused(error)), failures[-1])
 
     def pools(self) -> Pools:
         loop = asyncio.get_running_loop()

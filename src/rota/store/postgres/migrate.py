@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 
-import asyncpg
-
 from rota import errors
 from rota.model.times import Instant
 from rota.store import named
@@ -30,12 +28,12 @@ def known() -> Migrations:
 async def versions(unit: Unit) -> tuple[int, int]:
     """The version of the schema, and the oldest code that works with it; (0, 0) if there is none."""
     schema = unit.database.schema
-    try:
-        row = await unit.connection.fetchrow(
-            f"SELECT version, works_with FROM {schema}.schema_versions ORDER BY version DESC LIMIT 1"  # noqa: S608
-        )
-    except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
+    # Asked first: behind a pooler everything is a transaction, and a statement that fails would end it.
+    if await unit.connection.fetchval("SELECT to_regclass($1) IS NULL", f"{schema}.schema_versions"):
         return 0, 0
+    row = await unit.connection.fetchrow(
+        f"SELECT version, works_with FROM {schema}.schema_versions ORDER BY version DESC LIMIT 1"  # noqa: S608
+    )
     return (0, 0) if row is None else (row[0], row[1])
 
 

@@ -20,35 +20,52 @@ class Pool:
         self._idle: list[asyncpg.Connection] = []
         self._out: set[asyncpg.Connection] = set()
         self._opening = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
         self._closed = False
 
     async def take(self) -> asyncpg.Connection:
+        turn = not self._waiting  # or someone who gives and takes all the time would starve the others
         while True:
-            while self._idle:
+            if self._closed:
+                raise asyncpg.InterfaceError("the store was closed")
+            while turn and self._idle:
                 connection = self._idle.pop()
                 if not connection.is_closed():
                     self._out.add(connection)
                     return connection
-            if len(self._out) + self._opening < self._size and (opened := await self._open()):
-                return opened
-            waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiting)
-            try:
-                await waiting
-            except asyncio.CancelledError:
-                if waiting.done() and not waiting.cancelled():
-                    self._wake()  # it was our turn; let the next one have it
-                raise
+            if turn and len(self._out) + self._opening < self._size:
+                if opened := await self._open():
+                    return opened
+                if self._idle:
+                    continue  # given back while we asked for another
+            if handed := await self._wait(first=turn):
+                return handed
+            turn = True
+
+    async def _wait(self, first: bool) -> asyncpg.Connection | None:
+        """Until a connection is handed to us, or (None) it is our turn to look for one."""
+        waiting: asyncio.Future[asyncpg.Connection | None] = asyncio.get_running_loop().create_future()
+        (self._waiting.appendleft if first else self._waiting.append)(waiting)
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            if waiting in self._waiting:
+                self._waiting.remove(waiting)
+            elif handed := waiting.result():
+                self.give(handed, True)
+            else:
+                self._wake()  # it was our turn; let the next one have it
+            raise
 
     async def _open(self) -> asyncpg.Connection | None:
         self._opening += 1
         try:
             connection = await self._connect()
         except asyncpg.TooManyConnectionsError:
-            if not self._out:
-                raise
-            return None  # there is none to be had, so wait for one of ours
+            if self._out or self._idle:
+                return None  # there is none to be had, so wait for one of ours
+            self._wake()
+            raise
         except BaseException:
             self._wake()
             raise
@@ -62,18 +79,18 @@ class Pool:
 
     def give(self, connection: asyncpg.Connection, sound: bool) -> None:
         self._out.discard(connection)
-        if sound and not self._closed and not connection.is_closed():
-            self._idle.append(connection)
-        else:
+        if not sound or self._closed or connection.is_closed():
             connection.terminate()
-        self._wake()
+            self._wake()
+        elif self._waiting:
+            self._out.add(connection)
+            self._waiting.popleft().set_result(connection)
+        else:
+            self._idle.append(connection)
 
     def _wake(self) -> None:
-        while self._waiting:
-            waiting = self._waiting.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                return
+        if self._waiting:
+            self._waiting.popleft().set_result(None)
 
     def clear(self) -> None:
         """Drops the idle ones: they may lead to a server that is no more."""
@@ -86,6 +103,8 @@ class Pool:
         idle, self._idle = self._idle, []
         for connection in self._out:
             connection.terminate()
+        while self._waiting:
+            self._wake()
         await asyncio.gather(*(_part(connection) for connection in idle))
 
 

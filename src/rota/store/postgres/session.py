@@ -58,6 +58,7 @@ class Session:
         self._told: dict[str, str | None] = {}  # what the row of each incarnation says about its lock
         self._nobody_home = False
         self._lost_at = 0.0
+        self._using = asyncio.Lock()  # the driver refuses two statements at once on one connection
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -94,14 +95,15 @@ class Session:
         try:
             async with asyncio.timeout(CONNECT_LIMIT):
                 await connection.add_listener(self._database.schema, self._on_notice)
-                server = await connection.fetchval(f"SELECT {self._database.schema}.server()")
+                # Before the locks: whoever renews in between must not name the server of before.
+                self._server = await connection.fetchval(f"SELECT {self._database.schema}.server()")
                 await self._take_locks(connection)
         except BaseException:
             connection.terminate()
             self._held.clear()
             raise
         connection.add_termination_listener(self._on_end)
-        self._connection, self._server, self._nobody_home = connection, server, False
+        self._connection, self._nobody_home = connection, False
 
     def _on_notice(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         letters, _, origin = payload.partition("/")
@@ -122,7 +124,7 @@ class Session:
     async def _stay(self) -> None:
         """Connects again whenever the connection is lost, and looks after it when it says nothing."""
         pause = FIRST_PAUSE
-        while True:
+        while not self._database.pooled:
             connection = self._connection
             try:
                 if connection is None or connection.is_closed():
@@ -150,7 +152,7 @@ class Session:
             return
         connection.remove_termination_listener(end)
         try:
-            async with asyncio.timeout(PROOF_LIMIT):
+            async with asyncio.timeout(PROOF_LIMIT), self._using:
                 await connection.execute("SELECT 1")
                 await self._take_locks(connection)
         except BaseException:
@@ -172,7 +174,7 @@ class Session:
         self._locks[incarnation] = self.number(incarnation)
         connection = self._connection
         if connection is not None and not connection.is_closed():
-            async with asyncio.timeout(CONNECT_LIMIT):
+            async with asyncio.timeout(CONNECT_LIMIT), self._using:
                 await self._take_locks(connection)
 
     async def _take_locks(self, connection: asyncpg.Connection) -> None:
@@ -211,7 +213,7 @@ class Session:
         if incarnation in self._held and connection is not None:
             self._held.discard(incarnation)
             with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
-                async with asyncio.timeout(CONNECT_LIMIT):
+                async with asyncio.timeout(CONNECT_LIMIT), self._using:
                     await connection.execute("SELECT pg_advisory_unlock($1)", number)
 
     def descriptors(self) -> list[int]:

@@ -1,0 +1,256 @@
+"""Wake-ups by NOTIFY: how many, how late, and what is left when the connection that listens has died."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from rota.clock import ManualClock
+from rota.model.principal import LOCAL, SYSTEM
+from rota.model.times import SECOND
+from rota.store.base import Topic
+from rota.store.postgres import PostgresStore, session
+from rota.store.postgres.bell import BURST, PER_SECOND, Bell
+from rota.store.postgres.session import PROOF, PROOF_LIMIT
+from tests.contracts.test_wakeups import Alarm
+from tests.contracts.world import World
+from tests.servers.postgres import shared_server
+from tests.servers.proxy import Connection, Proxy
+from tests.store.postgres.places import LIMIT, Place
+
+READY, DUE, CANCEL, NEWS = Topic
+
+
+class Ear:
+    """Someone else who listens."""
+
+    def __init__(self) -> None:
+        self.payloads: list[tuple[float, str]] = []
+        self._news = asyncio.Condition()
+
+    async def heard(self, payload: str) -> None:
+        async with self._news:
+            self.payloads.append((time.monotonic(), payload))
+            self._news.notify_all()
+
+    def times(self, topic: Topic) -> list[float]:
+        return [at for at, payload in self.payloads if topic in payload.partition("/")[0]]
+
+    async def until(self, payload: str) -> None:
+        async with asyncio.timeout(LIMIT), self._news:
+            await self._news.wait_for(lambda: payload in [text for _, text in self.payloads])
+
+    async def until_topic(self, topic: Topic) -> None:
+        async with asyncio.timeout(LIMIT), self._news:
+            await self._news.wait_for(lambda: self.times(topic))
+
+    async def marked(self, place: Place) -> None:
+        """All that was sent before this has been heard: the server delivers in the order of commits."""
+        place.notify("-/mark")
+        await self.until("-/mark")
+
+
+@pytest.fixture
+async def ear(place: Place, store: PostgresStore) -> AsyncIterator[Ear]:
+    ear = Ear()
+    connection = await asyncpg.connect(place.url.partition("?")[0])
+    tasks: set[asyncio.Task[None]] = set()
+
+    def hear(_connection: object, _pid: int, _channel: str, payload: str) -> None:
+        tasks.add(asyncio.create_task(ear.heard(payload)))
+
+    await connection.add_listener(place.schema, hear)
+    yield ear
+    await connection.close()
+
+
+async def test_a_burst_of_orders_is_a_handful_of_wake_ups(world: World, place: Place, ear: Ear) -> None:
+    began = time.monotonic()
+    for _ in range(200):
+        await world.one()
+    took = time.monotonic() - began
+    await world.store.close()  # what is pending goes out first
+    await ear.marked(place)
+    rung = ear.times(READY)
+    assert 1 <= len(rung) <= BURST + PER_SECOND * (took + 1) + 1
+    assert len(rung) < 100
+    assert rung[-1] >= began + took - 0.001, "the last order was announced too, after it was made"
+    assert not ear.times(DUE)
+
+
+async def test_rare_ones_go_out_at_once(world: World, ear: Ear) -> None:
+    began = time.monotonic()
+    await world.one()
+    await ear.until(ear_payload(world, READY))
+    assert time.monotonic() - began < 0.5, "as against a second, when nobody had rung"
+
+
+def ear_payload(world: World, *topics: Topic) -> str:
+    store = world.store
+    assert isinstance(store, PostgresStore)
+    return f"{''.join(topics)}/{store._session.name}"
+
+
+async def test_topics_do_not_wait_for_each_other(world: World, place: Place, ear: Ear) -> None:
+    for _ in range(50):
+        await world.one()  # more than its share
+    began = time.monotonic()
+    await world.one(delay=SECOND)
+    await ear.until_topic(DUE)
+    assert time.monotonic() - began < 0.5
+
+
+async def test_one_that_does_not_notify_is_silent(world: World, place: Place, ear: Ear, clock: ManualClock) -> None:
+    silent = await place.store(clock=clock, notify=False)
+    woken = asyncio.Event()
+    silent.listen(frozenset({READY}), woken.set)
+    await silent.submit(LOCAL, [[world.job()]])
+    assert woken.is_set(), "its own process is told all the same"
+    await silent.close()
+    await ear.marked(place)
+    assert [payload for _, payload in ear.payloads] == ["-/mark"]
+
+
+async def test_a_rolled_back_order_rings_for_nobody(world: World, place: Place, ear: Ear) -> None:
+    await world.one(key="k")
+    await ear.until(ear_payload(world, READY))
+    ear.payloads.clear()
+    await world.store.submit(LOCAL, [[world.job(key="k", priority=1)]])
+    await world.store.close()
+    await ear.marked(place)
+    assert [payload for _, payload in ear.payloads] == ["-/mark"]
+
+
+async def test_nobody_is_woken_twice_by_his_own_doing(world: World, place: Place, ear: Ear) -> None:
+    woken: list[Topic] = []
+    marked = asyncio.Event()
+    world.store.listen(frozenset({READY}), lambda: woken.append(READY))
+    world.store.listen(frozenset({CANCEL}), marked.set)
+    await world.one()
+    assert woken == [READY]
+    await ear.until(ear_payload(world, READY))
+    place.notify("c/somebody")  # comes after the own one
+    async with asyncio.timeout(LIMIT):
+        await marked.wait()
+    assert woken == [READY]
+
+
+@pytest.mark.parametrize("payload", ["", "/", "xyz/somebody", "c", "rdcn/" + "x" * 7000, "\N{SNOWMAN}/x"])
+async def test_strange_payloads_do_no_harm(world: World, place: Place, payload: str) -> None:
+    alarm = Alarm(world.store, DUE)
+    place.notify(payload)
+    place.notify("d/somebody")
+    await alarm.next()
+
+
+# -- the bell alone ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_last_ring_is_never_swallowed() -> None:
+    rung: list[tuple[float, str]] = []
+    loop = asyncio.get_running_loop()
+
+    async def ring(letters: str) -> None:
+        rung.append((loop.time(), letters))
+
+    bell = Bell(ring)
+    last = 0.0
+    for _ in range(BURST + 10):
+        bell.ring({READY})
+        last = loop.time()
+        await asyncio.sleep(0)
+    await bell.close()
+    assert rung[-1][0] >= last
+    assert len(rung) <= BURST + 2
+    assert rung[-1][0] - last < 3 / PER_SECOND + 0.5
+
+
+async def test_what_comes_while_it_rings_goes_out_together() -> None:
+    rung: list[str] = []
+    busy, go_on = asyncio.Event(), asyncio.Event()
+
+    async def ring(letters: str) -> None:
+        rung.append(letters)
+        busy.set()
+        await go_on.wait()
+
+    bell = Bell(ring)
+    bell.ring({READY})
+    await busy.wait()
+    for topic in (DUE, NEWS, DUE, READY):
+        bell.ring({topic})
+    go_on.set()
+    await bell.close()
+    assert rung == ["r", "dnr"]
+
+
+async def test_a_ring_that_hangs_does_not_hold_up_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ring(letters: str) -> None:
+        await asyncio.Event().wait()
+
+    bell = Bell(ring)
+    bell.ring({READY})
+    async with asyncio.timeout(5):
+        await bell.close()
+
+
+# -- a listener that has died without a word --------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with Proxy("127.0.0.1", shared_server().port) as proxy:
+        yield proxy
+
+
+async def listening(place: Place, proxy: Proxy) -> tuple[PostgresStore, Connection]:
+    """A store behind the proxy, and its connection that listens."""
+    store = await place.store(place.through(proxy.port), opened=False)
+    await store.nodes(SYSTEM)  # a connection for reading
+    others = set(proxy.connections)
+    await store.open()
+    (listener,) = proxy.connections - others
+    return store, listener
+
+
+def stand_still(connection: Connection) -> None:
+    """This one and no other: neither side is told."""
+    connection.proxy = Proxy(*connection.proxy.target)
+    connection.proxy.freeze()
+
+
+def test_a_dead_listener_is_noticed_within_ten_seconds() -> None:
+    """The times that the next test shortens."""
+    assert PROOF + PROOF_LIMIT < 10
+
+
+async def test_it_connects_again_when_it_gets_no_answer(
+    world: World, place: Place, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "PROOF", 0.2)
+    monkeypatch.setattr(session, "PROOF_LIMIT", 0.2)
+    store, listener = await listening(place, proxy)
+    stand_still(listener)
+    for alarm in [Alarm(store, topic) for topic in Topic]:
+        await alarm.next()  # it may have missed something
+    alarm = Alarm(store, DUE)
+    await world.one(delay=SECOND)
+    await alarm.next()
+
+
+async def test_meanwhile_work_is_found_by_the_next_renewal(world: World, place: Place, proxy: Proxy, ear: Ear) -> None:
+    store, listener = await listening(place, proxy)
+    actor = await world.node(store=store)
+    await actor.renew()
+    stand_still(listener)
+    alarm = Alarm(store, READY)
+    job = await world.one()
+    await ear.until(ear_payload(world, READY))
+    assert not alarm.rung
+    await actor.renew()
+    assert alarm.rung
+    await actor.take(job)
