@@ -40,7 +40,7 @@ OF_USERS = {
 OF_NODES = {"claim": 4, "start": 1, "hand_back": 1, "finish": 1, "append_output": 1, "leave": 1, "take_over": 3,
             "rescue": 1, "promote": 2, "prune": 2}  # fmt: skip
 # Of schemas and partitions there are none.
-NOTHING: dict[str, Any] = {"check": None, "needs": frozenset()}
+NOTHING: dict[str, Any] = {"check": None, "needs": (False, [])}
 
 
 class Answer(NamedTuple):

@@ -25,6 +25,14 @@ STEADY_PLANS = {
 }
 
 
+_RESERVED = re.compile(
+    "all|analyse|analyze|and|any|array|as|asc|asymmetric|authorization|binary|both|case|cast|check|collate|collation|"
+    "column|concurrently|constraint|create|cross|current_[a-z]+|default|deferrable|desc|distinct|do|else|end|except|"
+    "false|fetch|for|foreign|freeze|from|full|grant|group|having|ilike|in|initially|inner|intersect|into|is|isnull|"
+    "join|lateral|leading|left|like|limit|localtime|localtimestamp|natural|not|notnull|null|offset|on|only|or|order|"
+    "outer|overlaps|placing|primary|references|returning|right|select|session_user|similar|some|symmetric|system_user|"
+    "table|tablesample|then|to|trailing|true|union|unique|user|using|variadic|verbose|when|where|window|with"
+)
 _PORT = r"(:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5]))?"
 _HOST = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^:/@\[\]\s]*)" + _PORT, re.ASCII)
 
@@ -64,8 +72,8 @@ def address(url: str) -> Address:
         raise InvalidInput("store", "postgresql://...", expected + "; in passwords write / ? # @ as %2F %3F %23 %40")
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     schema = query.pop("schema", SCHEMA)
-    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema) or schema.startswith("pg_"):
-        raise InvalidInput("schema", schema, "a name of small letters, digits and _, at most 48")
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema) or schema.startswith("pg_") or _RESERVED.fullmatch(schema):
+        raise InvalidInput("schema", schema, "a name of small letters, digits and _, at most 48, and no word of SQL")
     several = "," in parts.netloc.rpartition("@")[2]
     if several:
         query.setdefault("target_session_attrs", "read-write")

@@ -66,7 +66,7 @@ class Pools:
     def __init__(self, database: Database) -> None:
         self.vital = Pool(lambda: database.connect(STEADY_PLANS), 1)
         self.work = Pool(lambda: database.connect(STEADY_PLANS), 8)
-        self.reads = Pool(lambda: database.connect({}), 4)
+        self.reads = Pool(lambda: database.connect({"plan_cache_mode": "force_generic_plan"}), 4)
 
     @property
     def all(self) -> tuple[Pool, Pool, Pool]:
@@ -166,9 +166,9 @@ class Database:
             try:
                 async with self.unit(pool) as unit:
                     return await work(unit, *args, **named), unit.topics
-            except _LockedUp as error:
+            except _LockedUp:
                 if not tries_left:
-                    raise StoreUnavailable(f"{self.place}: {error}") from None
+                    raise
         raise AssertionError("unreachable")
 
     @asynccontextmanager
@@ -204,7 +204,7 @@ class Database:
                 if broken(error):
                     pool.clear()
                 if error.sqlstate in _LOCKED_UP:
-                    raise _LockedUp(str(error)) from None
+                    raise _LockedUp(f"{self.place}: {error}") from None
                 raise
             except (asyncpg.InterfaceError, OSError, EOFError, asyncio.CancelledError):
                 raise  # whatever state it is in, nobody should wait for it to come back
@@ -215,8 +215,8 @@ class Database:
                 pool.give(connection, sound)
 
 
-class _LockedUp(Exception):
-    pass
+class _LockedUp(StoreUnavailable):
+    """Two transactions stood in each other's way, and this one was ended."""
 
 
 class Unit:

@@ -53,6 +53,8 @@ async def _schema(unit: Unit) -> Finding:
 
 async def _drift(unit: Unit) -> Finding:
     changes = await drift.changes(unit)
+    if changes is None:
+        return Finding("schema drift", True, "can't be looked at without the right to create schemas")
     text = "; ".join(changes[:5]) + (f" and {len(changes) - 5} more" if len(changes) > 5 else "")
     return Finding("schema drift", not changes, text or "tables, columns and indexes are as they were made")
 

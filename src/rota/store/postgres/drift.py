@@ -8,7 +8,6 @@ import asyncpg
 from rota.store.postgres import migrate
 from rota.store.postgres.database import Unit, in_schema
 
-_PROBE = "rota_probe"
 _SHAPE = """
 SELECT 'column ' || c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
        || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END
@@ -16,12 +15,12 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relnamespace = $1::text::regnamespace AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
   AND c.relname !~ '_[0-9]{8}$'
 UNION ALL
-SELECT 'index ' || replace(pg_get_indexdef(i.indexrelid), $1 || '.', '')
+SELECT 'index ' || replace(pg_get_indexdef(i.indexrelid), $1, $2)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
 WHERE c.relnamespace = $1::text::regnamespace AND i.indisvalid AND c.relname !~ '_[0-9]{8}$'
 UNION ALL
 SELECT 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ') '
-       || md5(replace(replace(p.prosrc, $1 || '.', ''), quote_literal($1), ''))
+       || md5(replace(p.prosrc, $1, $2))
 FROM pg_proc p WHERE p.pronamespace = $1::text::regnamespace
 """
 
@@ -30,26 +29,29 @@ class _Enough(Exception):
     pass
 
 
-async def changes(unit: Unit) -> list[str]:
-    found = await _shape(unit, unit.database.schema)
+async def changes(unit: Unit) -> list[str] | None:
+    """None: this user may not look."""
+    schema = unit.database.schema
+    probe = f"rota_probe_{unit.connection.get_server_pid()}"
+    found = await _shape(unit, schema, schema)
     version, _ = await migrate.versions(unit)
     expected: set[str] = set()
     try:
         async with unit.connection.transaction():
-            await unit.connection.execute(f"CREATE SCHEMA {_PROBE}")
+            await unit.connection.execute(f"CREATE SCHEMA {probe}")
             for number, text in migrate.known():
                 if number <= version:
-                    await unit.connection.execute(in_schema(text, _PROBE))
-            expected = await _shape(unit, _PROBE)
+                    await unit.connection.execute(in_schema(text, probe))
+            expected = await _shape(unit, probe, schema)
             raise _Enough
     except _Enough:
         pass
-    except asyncpg.InsufficientPrivilegeError:
-        return []  # can't look; that is no drift
+    except (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError):
+        return None
     return [f"missing {one}" for one in sorted(expected - found)] + [
         f"changed or added {one}" for one in sorted(found - expected) if "schema_versions" not in one
     ]
 
 
-async def _shape(unit: Unit, schema: str) -> set[str]:
-    return {text.replace(f"'{schema}'", "''") for (text,) in await unit.connection.fetch(_SHAPE, schema)}
+async def _shape(unit: Unit, schema: str, shown: str) -> set[str]:
+    return {text for (text,) in await unit.connection.fetch(_SHAPE, schema, shown)}

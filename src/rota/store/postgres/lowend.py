@@ -16,7 +16,8 @@ from collections.abc import Hashable
 
 from rota.clock import Clock
 
-BEGINNING = -(1 << 62)
+Place = tuple[int, str]  # a rank or time, and the id that tells those of one rank apart
+BEGINNING: Place = (-(1 << 63), "00000000-0000-0000-0000-000000000000")
 # Seconds that a read may take, and so much more for each row that it brings. One that takes longer may be somebody
 # else's fault; two in a row are the index's,
 QUICK = 0.003
@@ -28,7 +29,7 @@ REST = 10
 class LowEnd:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._floors: dict[Hashable, int] = {}
+        self._floors: dict[Hashable, Place] = {}
         self._full_again_at = 0.0
         self._slow = 0  # full reads in a row
 
@@ -36,15 +37,15 @@ class LowEnd:
     def full(self) -> bool:
         return self._clock.monotonic() >= self._full_again_at
 
-    def floor(self, lane: Hashable) -> int:
+    def floor(self, lane: Hashable) -> Place:
         return BEGINNING if self.full else self._floors.get(lane, BEGINNING)
 
     @property
-    def lowest(self) -> int:
+    def lowest(self) -> Place:
         """Of all lanes."""
         return BEGINNING if self.full else min(self._floors.values(), default=BEGINNING)
 
-    def read(self, full: bool, took: float, rows: int, lowest: dict[Hashable, int]) -> None:
+    def read(self, full: bool, took: float, rows: int, lowest: dict[Hashable, Place]) -> None:
         """A read has taken so many seconds, brought so many rows and met these lowest values."""
         self._floors.update(lowest)
         if not full:

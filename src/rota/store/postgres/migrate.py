@@ -32,9 +32,9 @@ async def versions(unit: Unit) -> tuple[int, int]:
     if await unit.connection.fetchval("SELECT to_regclass($1) IS NULL", f"{schema}.schema_versions"):
         return 0, 0
     row = await unit.connection.fetchrow(
-        f"SELECT version, works_with FROM {schema}.schema_versions ORDER BY version DESC LIMIT 1"  # noqa: S608
+        f"SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM {schema}.schema_versions"  # noqa: S608
     )
-    return (0, 0) if row is None else (row[0], row[1])
+    return row[0], row[1]
 
 
 async def check(unit: Unit) -> None:
@@ -58,12 +58,14 @@ async def migrate(unit: Unit, steps: Migrations, now: Instant) -> tuple[int, int
         return found, found
     await unit.begin()
     await unit.connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(unit.database.schema, "migrate"))
-    before, _ = await versions_in_transaction(unit)
+    before, works_with = await versions_in_transaction(unit)
+    if before > newest and works_with > newest:
+        raise errors.SchemaTooNew(before, newest)
     for number, text in steps:
         if number > before:
             await _apply(unit, number, text)
     await partitions.make(unit, now)
-    return before, newest
+    return before, max(before, newest)
 
 
 async def versions_in_transaction(unit: Unit) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
 from rota.store.postgres import orders, partitions, work
 from rota.store.postgres.database import Unit, encode
-from rota.store.postgres.lowend import LowEnd
+from rota.store.postgres.lowend import BEGINNING, LowEnd
 from rota.store.postgres.session import GRACE, lock_number
 from rota.store.rows import NodeRow, node_info
 
@@ -53,7 +53,7 @@ async def renew(unit: Unit, incarnation: str, stopping: bool, server: str | None
     asked = unit.database.clock.monotonic()
     row = await unit.row(
         "renew", incarnation=incarnation, stopping=stopping, server=server, now=unit.now, kinds=_KINDS,
-        floor=claims.lowest, due_floor=due.lowest,
+        floor=claims.lowest[0], floor_id=claims.lowest[1], due_floor=due.lowest[0],
     )  # fmt: skip
     assert row is not None
     unit.database.server_clock.heard(row["now"], asked)
@@ -129,11 +129,11 @@ async def nodes(unit: Unit, past: bool, own: Sequence[str]) -> list[NodeInfo]:
 async def promote(unit: Unit, limit: int, late: Duration, due: LowEnd) -> tuple[int, Instant | None]:
     clock, full = unit.database.clock, due.full
     asked = clock.monotonic()
-    row = await unit.row("promote", now=unit.now, late=late, limit=limit, floor=due.floor("due"))
+    row = await unit.row("promote", now=unit.now, late=late, limit=limit, floor=due.floor("due")[0])
     assert row is not None
     now, moved, earliest, expired, next_due, next_expiry = row
     unit.database.server_clock.heard(now, asked)
-    due.read(full, clock.monotonic() - asked, moved, {} if earliest is None else {"due": earliest})
+    due.read(full, clock.monotonic() - asked, moved, {} if earliest is None else {"due": (earliest, BEGINNING[1])})
     if moved:
         unit.topics.add(Topic.READY)
     if expired:
@@ -148,8 +148,8 @@ async def prune(unit: Unit, retention: Retention, limit: int) -> int:
     """Row by row. What lies in partitions and is old as a whole has been dropped before (`partitions.sweep`)."""
     await unit.begin()
     ids: list[str] = []
-    if retention.ended < partitions.WORTH_WAITING:
-        ids += [job for (job,) in await unit.rows("old_ended", now=unit.now, age=retention.ended, limit=limit)]
+    old = "old_ended" if retention.ended < partitions.WORTH_WAITING else "old_strays"
+    ids += [job for (job,) in await unit.rows(old, now=unit.now, age=retention.ended, limit=limit)]
     ids += [job for (job,) in await unit.rows("old_dead", now=unit.now, age=retention.dead, limit=limit)]
     trimmed = 0
     if ids:

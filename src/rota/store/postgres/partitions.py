@@ -15,13 +15,14 @@ import asyncpg
 
 from rota.model.times import DAY, Duration, Instant
 from rota.store.postgres.database import Unit
+from rota.store.postgres.session import lock_number
 
 TABLES = {"history": "finished_at", "attempts": "finished_at", "output": "kept_at"}
 AHEAD = 3  # days
 # Kept for at least this long, and days are dropped whole (so the last of it is kept a day longer); for less, rows are
 # deleted one by one.
 WORTH_WAITING: Duration = 2 * DAY
-LOCK_LIMIT = "2s"
+LOCK_LIMIT = "150ms"
 # What must outlive its day is copied with these.
 _LASTING_COLUMNS = {
     "attempts": "job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result",
@@ -61,7 +62,9 @@ async def make(unit: Unit, now: Instant) -> int:
     if not wanted:
         return 0
     await unit.begin()
-    await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
+    if not await _alone(unit):
+        return 0
+    wanted = missing(await existing(unit), now)
     made = 0
     for table, day in wanted:
         made += await _make_one(unit, table, day)
@@ -94,29 +97,39 @@ def old(found: dict[str, set[str]], now: Instant, keep: Duration) -> list[tuple[
     ]
 
 
-async def needs(unit: Unit, now: Instant, keep: Duration) -> set[str]:
-    """Whether there are `new` ones to make, and `old` ones to drop."""
+async def needs(unit: Unit, now: Instant, keep: Duration) -> tuple[bool, list[tuple[str, str]]]:
+    """Whether there are new ones to make, and the old ones to drop."""
     found = await existing(unit)
-    return {word for word, any_ in (("new", missing(found, now)), ("old", old(found, now, keep))) if any_}
+    return bool(missing(found, now)), old(found, now, keep)
 
 
-async def sweep(unit: Unit, now: Instant, keep: Duration) -> int:
-    """Drops the days that are wholly older than that; returns how many partitions went."""
+async def drop(unit: Unit, table: str, partition: str) -> int:
+    """One day of one table, with a lock on all of the table for a moment. Returns whether it went."""
+    schema, connection = unit.database.schema, unit.connection
     await unit.begin()
-    await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
-    gone = old(await existing(unit), now, keep)
-    for table, partition in gone:
-        await _drop(unit, table, partition)
-    return len(gone)
-
-
-async def _drop(unit: Unit, table: str, partition: str) -> None:
-    schema = unit.database.schema
+    if not await _alone(unit) or not await connection.fetchval("SELECT to_regclass($1)::text", f"{schema}.{partition}"):
+        return 0
+    # Nobody adds to it from here on (a replay might): what is not copied now would be lost.
+    await connection.execute(f"LOCK TABLE {schema}.{partition} IN SHARE ROW EXCLUSIVE MODE")
     if columns := _LASTING_COLUMNS.get(table):
-        await unit.connection.execute(
+        await connection.execute(
             f"INSERT INTO {schema}.{table} ({columns}, lasting) "  # noqa: S608
             f"SELECT {columns}, true FROM {schema}.{partition} p "
             f"WHERE EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = p.job) "
             f"OR EXISTS (SELECT FROM {schema}.history h WHERE h.id = p.job)"
         )
-    await unit.connection.execute(f"DROP TABLE {schema}.{partition}")
+    else:
+        for kept in (f"{other}_{where}" for other in _LASTING_COLUMNS for where in ("lasting", "other")):
+            await connection.execute(  # what had to outlive its own day goes with its job
+                f"DELETE FROM {schema}.{kept} o USING {schema}.{partition} p WHERE p.id = o.job"  # noqa: S608
+            )
+    await connection.execute(f"DROP TABLE {schema}.{partition}")
+    return 1
+
+
+async def _alone(unit: Unit) -> bool:
+    """Two at once would stand in each other's way. And whoever waits for the lock on a whole table has everyone else
+    wait behind: so that must be short, and is tried again next time."""
+    await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
+    number = lock_number(unit.database.schema, "partitions")
+    return bool(await unit.connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", number))

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rota.clock import Chance, Clock
-from rota.errors import InvalidInput, KeyConflict, StoreError
+from rota.errors import InvalidInput, KeyConflict, StoreError, StoreUnavailable
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
 from rota.model.lifecycle import State
 from rota.model.node import News, Node, NodeInfo
@@ -60,7 +60,8 @@ class PostgresStore(base.Store):
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self) -> tuple[int, int]:
-        return await self._write(migrate.migrate, self._steps, self._database.now())
+        async with self._database.unhurried() as unit:
+            return await migrate.migrate(unit, self._steps, self._database.now())
 
     async def open(self) -> None:
         await self._read(migrate.check)
@@ -75,7 +76,7 @@ class PostgresStore(base.Store):
         await self._database.close()
 
     async def examine(self) -> list[base.Finding]:
-        with suppress(StoreError):
+        with suppress(StoreError), translated(self._database.place):
             await self._session.open()
         return await self._read(doctor.examine, self._session, self._clock)
 
@@ -211,13 +212,15 @@ class PostgresStore(base.Store):
     async def prune(self, who: Principal, retention: base.Retention, limit: int) -> int:
         base.require_system(who, "prune")
         now = self._database.now()
-        needs = await self._read(partitions.needs, now, retention.ended)
-        if "new" in needs:
-            await self._write(partitions.make, now)
+        lacking, gone = await self._read(partitions.needs, now, retention.ended)
+        if lacking:
+            with suppress(StoreUnavailable):
+                await self._write(partitions.make, now)
         swept = 0
-        if "old" in needs:
-            async with self._database.unhurried() as unit:
-                swept = await partitions.sweep(unit, now, retention.ended)
+        for table, partition in gone:
+            with suppress(StoreUnavailable):  # someone reads it, and must not be waited for: the next time will do
+                async with self._database.unhurried() as unit:
+                    swept += await partitions.drop(unit, table, partition)
         return swept + await self._write(nodes.prune, retention, limit)
 
     # -- reads -------------------------------------------------------------------------------------------------------

@@ -58,7 +58,24 @@ def _end_of_set(pattern: str, place: int) -> int | None:
 
 
 def _set(members: str) -> str:
+    """A range needs something before it that is not itself the end of one, and has nothing in it if it runs
+    backwards."""
     negated = members.startswith("^")
-    inner = members[1:] if negated else members
-    escaped = "".join(f"\\{c}" if c in "\\]^[" else c for c in inner)
-    return f"[{'^' if negated else ''}{escaped}]"
+    rest = iter(enumerate(inner := members[1:] if negated else members))
+    chosen: list[str] = []
+    before = ""
+    for place, character in rest:
+        if character == "-" and before and place + 1 < len(inner):
+            _, last = next(rest)
+            chosen += [f"{_member(before)}-{_member(last)}"] if before <= last else []
+            before = ""
+        else:
+            chosen.append(_member(character))
+            before = "" if place == 0 and character == "]" else character
+    if not chosen:
+        return "." if negated else "(?!)"
+    return f"[{'^' if negated else ''}{''.join(chosen)}]"
+
+
+def _member(character: str) -> str:
+    return f"\\{character}" if character in "\\]^[-" else character

@@ -10,7 +10,7 @@ from rota.model.outcome import Ending, Settlement
 from rota.store.base import Chunk, Start, Topic
 from rota.store.moves import Move, move
 from rota.store.postgres.database import Unit
-from rota.store.postgres.lowend import LowEnd
+from rota.store.postgres.lowend import LowEnd, Place
 from rota.store.postgres.texts import clean, ids_only, is_id
 
 _NO_JOB = "00000000-0000-0000-0000-000000000000"
@@ -31,13 +31,15 @@ async def claim(
         return []
     clock, full = unit.database.clock, low_end.full
     begun = clock.monotonic()
+    floors = [low_end.floor(lane) for lane in lanes]
     rows = await unit.rows(
         "claim", incarnation=incarnation, now=unit.now, queues=[queue for queue, _ in lanes],
         kinds=[kind for _, kind in lanes], wants=[min(wants[queue], MOST) for queue, _ in lanes],
-        starts=[min(start.get(queue, 0), MOST) for queue, _ in lanes], floors=[low_end.floor(lane) for lane in lanes],
+        starts=[min(start.get(queue, 0), MOST) for queue, _ in lanes], floors=[rank for rank, _ in floors],
+        floor_ids=[job for _, job in floors],
     )  # fmt: skip
     claimed = sorted((Claimed(*row) for row in rows), key=lambda one: (one.rank, one.job_id))
-    lowest: dict[Hashable, int] = {(one.queue, one.kind): one.rank for one in reversed(claimed)}
+    lowest: dict[Hashable, Place] = {(one.queue, one.kind): (one.rank, one.job_id) for one in reversed(claimed)}
     low_end.read(full, clock.monotonic() - begun, len(claimed), lowest)
     return claimed
 

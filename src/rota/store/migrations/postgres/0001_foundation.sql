@@ -26,12 +26,12 @@ CREATE TABLE rota.jobs (
     created_at    bigint   NOT NULL,
     claimed_at    bigint,                         -- by the node that holds it
     started_at    bigint,                         -- of the latest attempt; NULL while claimed ahead
-    fence         bigint   NOT NULL DEFAULT 0,    -- rises at every claim, never resets
-    tries         bigint   NOT NULL DEFAULT 0,    -- attempts started so far
-    failures      bigint   NOT NULL DEFAULT 0,
-    crashes       bigint   NOT NULL DEFAULT 0,
-    interruptions bigint   NOT NULL DEFAULT 0,
-    replays       bigint   NOT NULL DEFAULT 0,
+    fence         bigint   NOT NULL DEFAULT 0 CHECK (fence BETWEEN 0 AND 1::bigint << 50),    -- rises at every claim, never resets
+    tries         bigint   NOT NULL DEFAULT 0 CHECK (tries BETWEEN 0 AND 1::bigint << 50),    -- attempts started so far
+    failures      bigint   NOT NULL DEFAULT 0 CHECK (failures BETWEEN 0 AND 1::bigint << 50),
+    crashes       bigint   NOT NULL DEFAULT 0 CHECK (crashes BETWEEN 0 AND 1::bigint << 50),
+    interruptions bigint   NOT NULL DEFAULT 0 CHECK (interruptions BETWEEN 0 AND 1::bigint << 50),
+    replays       bigint   NOT NULL DEFAULT 0 CHECK (replays BETWEEN 0 AND 1::bigint << 50),
     node          text     CHECK ((node IS NOT NULL) = (state = 'running')),   -- the incarnation that holds it
     cancel        text,                           -- running, and asked to stop, for this reason
     reason        text,                           -- why it is where it is

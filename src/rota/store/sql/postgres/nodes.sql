@@ -49,7 +49,8 @@ SELECT moment.now, EXISTS (SELECT FROM me) AS known,
         WHERE j.node = :incarnation AND j.claimed_at >= (SELECT busy_since FROM me)) AS holds,
        EXISTS (SELECT FROM me, jsonb_object_keys(me.queues::jsonb) AS mine(queue), unnest(:kinds::text[]) AS known(kind),
                            LATERAL (SELECT 1 FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = mine.queue
-                                    AND j.kind = known.kind AND j.rank >= :floor::bigint LIMIT 1) AS work) AS ready,
+                                    AND j.kind = known.kind AND (j.rank, j.id) >= (:floor::bigint, :floor_id::uuid)
+                                    LIMIT 1) AS work) AS ready,
        coalesce((SELECT j.run_at <= moment.now FROM rota.jobs j
                  WHERE j.state = 'scheduled' AND j.run_at >= :due_floor::bigint ORDER BY j.run_at LIMIT 1), false)
        OR coalesce((SELECT j.expires_at <= moment.now FROM rota.jobs j

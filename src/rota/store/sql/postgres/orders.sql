@@ -50,8 +50,8 @@ WITH back AS (
     DELETE FROM rota.history WHERE id = ANY (:ids::uuid[]) RETURNING *
 ), kept AS (
     INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
-    SELECT id, fence, tries, node, started_at, finished_at, outcome, exit_code, error, result
-    FROM back WHERE outcome IS NOT NULL
+    SELECT id, fence, tries, coalesce(node, ''), started_at, finished_at, outcome, exit_code, error, result
+    FROM back WHERE outcome IS NOT NULL AND started_at IS NOT NULL
 )
 INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence, tries,
                        replays, spec, digest, args, retry, timeout, key)
@@ -63,7 +63,7 @@ FROM back
 -- What is due already keeps its place.
 UPDATE rota.jobs SET run_at = least(run_at, rota.clock(:now)),
                      rank = least(run_at, rota.clock(:now)) + priority * :step::bigint
-WHERE id = ANY (:ids::uuid[]) AND state = 'scheduled'
+WHERE id = ANY (:ids::uuid[])
 
 -- name: delete_output
 DELETE FROM rota.output WHERE job = ANY (:ids::uuid[])

@@ -2,6 +2,11 @@
 SELECT id::text FROM rota.history WHERE NOT lasting AND finished_at < rota.clock(:now) - :age::bigint
 ORDER BY finished_at, id LIMIT :limit
 
+-- name: old_strays
+-- For which there was no day.
+SELECT id::text FROM rota.history_other WHERE finished_at < rota.clock(:now) - :age::bigint
+ORDER BY finished_at, id LIMIT :limit
+
 -- name: old_dead
 SELECT id::text FROM rota.history WHERE lasting AND finished_at < rota.clock(:now) - :age::bigint
 ORDER BY finished_at, id LIMIT :limit

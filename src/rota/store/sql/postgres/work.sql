@@ -10,11 +10,11 @@ WITH me AS MATERIALIZED (
 ), heads AS MATERIALIZED (
     SELECT lane.queue, lane.want, lane.start, head.place, head.rank, head.id
     FROM me, moment,
-         unnest(:queues::text[], :kinds::text[], :wants::integer[], :starts::integer[], :floors::bigint[])
-             AS lane(queue, kind, want, start, floor)
+         unnest(:queues::text[], :kinds::text[], :wants::integer[], :starts::integer[], :floors::bigint[], :floor_ids::uuid[])
+             AS lane(queue, kind, want, start, floor, floor_id)
     CROSS JOIN LATERAL (
         SELECT j.ctid AS place, j.rank, j.id FROM rota.jobs j
-        WHERE j.state = 'ready' AND j.queue = lane.queue AND j.kind = lane.kind AND j.rank >= lane.floor
+        WHERE j.state = 'ready' AND j.queue = lane.queue AND j.kind = lane.kind AND (j.rank, j.id) >= (lane.floor, lane.floor_id)
           AND (j.expires_at IS NULL OR j.expires_at > moment.now)
           AND (j.kind <> 'function' OR j.task = ANY (me.tasks)
                OR NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = j.task))
@@ -110,10 +110,10 @@ WITH wanted AS MATERIALIZED (
 ), ended AS (
     DELETE FROM rota.jobs j USING wanted WHERE j.id = wanted.id RETURNING j.*
 )
-INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence,
+INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                           tries, failures, crashes, interruptions, replays, node, reason, spec, digest, args, retry, timeout,
                           key, finished_at, outcome, exit_code, error, result, lasting)
-SELECT e.id, e.owner, w.state, e.queue, e.kind, e.task, e.priority, e.rank, e.run_at, e.created_at, e.started_at, e.fence,
+SELECT e.id, e.owner, w.state, e.queue, e.kind, e.task, e.priority, e.rank, e.run_at, e.expires_at, e.created_at, e.started_at, e.fence,
        e.tries, e.failures + w.failures, e.crashes + w.crashes, e.interruptions + w.interruptions, e.replays,
        CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, w.reason, e.spec, e.digest, e.args,
        e.retry, e.timeout, e.key, rota.clock(:now), CASE WHEN e.started_at IS NULL THEN NULL ELSE w.outcome END,
@@ -172,8 +172,8 @@ FROM wanted w
 WITH moment AS MATERIALIZED (
     SELECT rota.clock(:now) AS now, rota.clock(:now) - :late::bigint AS before
 ), late AS MATERIALIZED (
-    SELECT j.ctid AS place FROM rota.jobs j, moment
-    WHERE j.expires_at IS NOT NULL AND j.expires_at <= moment.before AND j.node IS NULL
+    SELECT j.ctid AS place FROM rota.jobs j
+    WHERE j.expires_at IS NOT NULL AND j.expires_at <= (SELECT before FROM moment) AND j.node IS NULL
     ORDER BY j.expires_at LIMIT :limit::integer FOR UPDATE OF j SKIP LOCKED
 ), expired AS (
     DELETE FROM rota.jobs j USING late WHERE j.ctid = late.place RETURNING j.*
@@ -186,9 +186,9 @@ WITH moment AS MATERIALIZED (
            timeout, key, moment.now, false
     FROM expired, moment RETURNING 1
 ), due AS MATERIALIZED (
-    SELECT j.ctid AS place FROM rota.jobs j, moment
-    WHERE j.state = 'scheduled' AND j.run_at >= :floor::bigint AND j.run_at <= moment.before
-      AND (j.expires_at IS NULL OR j.expires_at > moment.before)
+    SELECT j.ctid AS place FROM rota.jobs j
+    WHERE j.state = 'scheduled' AND j.run_at >= :floor::bigint AND j.run_at <= (SELECT before FROM moment)
+      AND (j.expires_at IS NULL OR j.expires_at > (SELECT before FROM moment))
     ORDER BY j.run_at LIMIT :limit::integer FOR UPDATE OF j SKIP LOCKED
 ), moved AS (
     UPDATE rota.jobs j SET state = 'ready' FROM due WHERE j.ctid = due.place RETURNING j.run_at

@@ -1,0 +1,51 @@
+"""What a migration must not do while nodes of the version before are at work."""
+
+from __future__ import annotations
+
+import re
+
+_WORKS_WITH = re.compile(r"-- works with: (\d+)")
+_QUOTED = re.compile(r"\$(\w*)\$.*?\$\1\$|'(?:[^']|'')*'", re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+BREAKING = {
+    "drops something": re.compile(r"\bDROP\b(?!\s+(?:NOT\s+NULL|DEFAULT)\b)", re.IGNORECASE),
+    "renames something": re.compile(r"\bRENAME\b", re.IGNORECASE),
+    "changes a type": re.compile(r"\bALTER\s+(?:COLUMN\s+)?\w+\s+(?:SET\s+DATA\s+)?TYPE\b", re.IGNORECASE),
+    "forbids NULL": re.compile(r"\bSET\s+NOT\s+NULL\b", re.IGNORECASE),
+    "moves a table": re.compile(r"\bSET\s+SCHEMA\b", re.IGNORECASE),
+    "empties a table": re.compile(r"\bTRUNCATE\b", re.IGNORECASE),
+}
+_ADDED = re.compile(
+    r"\bADD\s+(?:COLUMN\s+)?(?:IF\s+NOT\s+EXISTS\s+)?(?!CONSTRAINT\b|CHECK\b|PRIMARY\b|UNIQUE\b|FOREIGN\b)", re.I
+)
+
+
+def works_with(number: int, text: str) -> int:
+    """The oldest code that can go on working beside it. It stands in the first line, or it is the migration's own."""
+    found = _WORKS_WITH.fullmatch(text.partition("\n")[0].strip())
+    return int(found[1]) if found else number
+
+
+def complaints(number: int, text: str) -> list[str]:
+    """Why the code of the version before could not go on, although the migration says that it can."""
+    if works_with(number, text) >= number:
+        return []
+    found: list[str] = []
+    for statement in _COMMENT.sub("", _QUOTED.sub("''", text)).split(";"):
+        short = " ".join(statement.split())[:60]
+        found += [f"it {what}: {short}" for what, pattern in BREAKING.items() if pattern.search(statement)]
+        found += [f"it adds what old code does not fill in: {short}" for part in _columns(statement) if _needed(part)]
+    return found
+
+
+def _columns(statement: str) -> list[str]:
+    """What `ALTER TABLE ... ADD COLUMN` adds, one by one."""
+    if not re.match(r"\s*ALTER\s+TABLE\b", statement, re.IGNORECASE):
+        return []
+    return _ADDED.split(statement)[1:]
+
+
+def _needed(column: str) -> bool:
+    return bool(re.search(r"\bNOT\s+NULL\b", column, re.I)) and not re.search(
+        r"\bDEFAULT\b|\bGENERATED\b", column, re.IGNORECASE
+    )

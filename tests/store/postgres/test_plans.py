@@ -1,0 +1,533 @@
+"""The plans of all queries on a table of a million jobs, and what they cost in rows and pages.
+
+A plan says which index is used; the rows and pages say that it helps. Both are the same on every machine, and times are
+not. They are looked at under whatever the server may believe about the tables: the truth, nothing, that they are
+empty, or that all jobs run on one node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from rota.clock import Chance, ManualClock
+from rota.model.job import Kind, NewJob, Ref, Spec
+from rota.model.lifecycle import TERMINAL, Event, State
+from rota.model.order import AGEING_STEP
+from rota.model.outcome import CrashRule, Ending, Problem, Settlement
+from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.times import DAY, HOUR, MINUTE
+from rota.store import named
+from rota.store.base import Chunk, JobFilter, Position, Retention
+from rota.store.postgres import PostgresStore, nodes, orders, reads, work
+from rota.store.postgres.address import STEADY_PLANS
+from rota.store.postgres.database import Unit
+from rota.store.postgres.lowend import LowEnd
+from rota.store.postgres.pool import Pool
+from tests.servers.postgres import database, shared_server
+from tests.store.postgres.plans import Seen, observe
+
+ROWS = 1_000_000
+NOW = 1_800_000_000_000_000
+QUERIES = named.load("postgres")
+CLOCK = ManualClock(NOW)
+
+# Of each sort so many, with ids of a range of their own.
+SCHEDULED, READY, RUNNING, AHEAD, DUE, EXPIRED, ENDED, DEAD = range(1, 9)
+COUNTS = dict(zip(range(1, 9), (ROWS, 7_000, 2_000, 100, 1_000, 300, ROWS, 20_000), strict=True))
+
+
+def uid(sort: int, number: int) -> str:
+    return f"{sort:08x}-0000-7000-8000-{number:012x}"
+
+
+def uids(sort: int, *numbers: int) -> list[str]:
+    return [uid(sort, number) for number in numbers]
+
+
+def sql_id(sort: int) -> str:
+    return f"('{sort:08x}-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid"
+
+
+SHARED = (
+    "id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, spec, digest, args, retry"
+)
+
+
+def live(sort: int, state: str, run_at: str, more: str = "", values: str = "", expires: str = "NULL") -> str:
+    return f"""
+INSERT INTO rota.jobs ({SHARED}{more})
+SELECT {sql_id(sort)}, CASE WHEN i % 1000 = 0 THEN 'alice' ELSE 'local' END, '{state}', 'q' || i % 7,
+       CASE WHEN i % 2 = 0 THEN 'function' ELSE 'command' END, 't' || i % 20, i % 10, {run_at} + i % 10 * 60000000,
+       {run_at}, {expires}, {NOW}, '{{}}', 'd', '{{}}', '{{}}'{values}
+FROM generate_series(1, {COUNTS[sort]}) AS i"""
+
+
+def ended(sort: int, state: str, first: int = 1, step: int = 1) -> str:
+    return f"""
+INSERT INTO rota.history ({SHARED}, fence, tries, node, started_at, outcome, finished_at, lasting, reason)
+SELECT {sql_id(sort)}, CASE WHEN i % 1000 = 0 THEN 'alice' ELSE 'local' END, '{state}', 'q' || i % 7, 'command',
+       't' || i % 20, 5, {NOW} + i, {NOW} + i, NULL, {NOW}, '{{}}', 'd', '{{}}', '{{}}', 1, 1, 'n', {NOW}, '{state}',
+       {NOW} + i % 3 * {DAY} + i, {state == "failed"}, 'boom'
+FROM generate_series({first}, {COUNTS[sort]}, {step}) AS i"""
+
+
+HELD = ", fence, tries, node, claimed_at, started_at"
+FIRST = [
+    live(SCHEDULED, "scheduled", f"{NOW} + {HOUR} + i", expires=f"CASE WHEN i % 100 = 0 THEN {NOW} + {DAY} + i END"),
+    live(READY, "ready", f"{NOW} - {HOUR} + i", expires=f"CASE WHEN i % 50 = 0 THEN {NOW} + {HOUR} + i END"),
+    live(RUNNING, "running", f"{NOW} - {HOUR} + i", HELD, f", 1, 1, 'inc' || i % 20, {NOW} - {MINUTE} + i, {NOW}"),
+    live(AHEAD, "running", f"{NOW} - {HOUR} + i", HELD, f", 1, 0, 'inc0', {NOW} - {MINUTE} + i, NULL"),
+    live(DUE, "scheduled", f"{NOW} - {HOUR} + i"),
+    live(EXPIRED, "ready", f"{NOW} - {HOUR} + i", expires=f"{NOW} - {MINUTE} + i"),
+    f"""INSERT INTO rota.keys SELECT 'local', 'k' || i, 'c', {sql_id(ENDED)}, {NOW} - 50000 + i
+        FROM generate_series(1, 100000) AS i""",
+    f"""INSERT INTO rota.outbox (seq, at, kind, owner, subject, data)
+        SELECT CASE WHEN i <= 49900 THEN i END, {NOW} - 25000 + i, 'job.failed', 'local', 'x', '{{}}'
+        FROM generate_series(1, 50000) AS i""",
+    "SELECT setval('rota.outbox_positions', 50000)",
+    f"""INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock)
+        SELECT 'inc' || i, 'box' || i, '["worker","control"]', '{{"q0":4,"q1":4,"none":1}}',
+               array(SELECT 't' || t FROM generate_series(0, 19) AS t), '1', 'live', {NOW}, {NOW}, 1, i
+        FROM generate_series(0, 19) AS i""",
+    f"INSERT INTO rota.tasks SELECT 't' || i, '{{}}', {NOW} FROM generate_series(0, 19) AS i",
+]
+SECOND = [
+    ended(ENDED, "succeeded", 1, 1),
+    ended(DEAD, "failed"),
+    *(
+        f"INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome) "
+        f"SELECT {sql_id(sort)}, 0, 1, 'n', {NOW}, {NOW} + i % 3 * {DAY}, 'failed' "
+        f"FROM generate_series(1, {count}) AS i"
+        for sort, count in ((ENDED, 50_000), (DEAD, 2_000), (RUNNING, 2_000))
+    ),
+    *(
+        f"INSERT INTO rota.output (job, fence, number, at, kept_at, stream, body) "
+        f"SELECT {sql_id(sort)}, 1, n, {NOW}, {NOW} + i % 3 * {DAY}, 'stdout', 'x' "
+        f"FROM generate_series(1, {count}) AS i, generate_series(0, 1) AS n"
+        for sort, count in ((ENDED, 25_000), (DEAD, 2_000), (RUNNING, 2_000))
+    ),
+]
+
+
+class Large(NamedTuple):
+    url: str
+    sizes: dict[str, int]  # in pages
+
+
+def migrated(url: str) -> None:
+    async def migrate() -> None:
+        store = PostgresStore(url, CLOCK, Chance(1), server_time=False)
+        await store.migrate()
+        await store.close()
+
+    asyncio.run(migrate())
+
+
+def run_all(url: str, statements: list[str]) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        for statement in statements:
+            db.execute(statement.encode())
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[Large]:
+    with database(shared_server()) as url:
+        thread = threading.Thread(target=migrated, args=[url])  # this one may have a running loop
+        thread.start()
+        thread.join()
+        # The server must not find out by itself how large they are.
+        leaves = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'rota'::regnamespace AND relkind = 'r'"
+        with psycopg.connect(url, autocommit=True) as db:
+            for (table,) in db.execute(leaves.encode()).fetchall():
+                db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
+        both = [threading.Thread(target=run_all, args=[url, part]) for part in (FIRST, SECOND)]
+        for one in both:
+            one.start()
+        for one in both:
+            one.join()
+        with psycopg.connect(url, autocommit=True) as db:
+            mislead(db)
+            sizes = db.execute(
+                "SELECT relname, pg_relation_size(oid) / 8192 FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
+            )
+            yield Large(url, dict(sizes.fetchall()))
+
+
+def mislead(db: psycopg.Connection[Any]) -> None:
+    """Makes tables of which the server knows something that is not true of ours."""
+    for table, source in (("jobs", "rota.jobs"), ("history", "rota.history")):
+        db.execute(f"CREATE TABLE public.{table} (LIKE {source})".encode())
+    db.execute("INSERT INTO public.jobs SELECT * FROM rota.jobs WHERE node = 'inc3' AND state = 'running'")
+    db.execute("INSERT INTO public.history SELECT * FROM rota.history WHERE lasting LIMIT 50")
+    db.execute("ANALYZE public.jobs, public.history")
+
+
+OURS = "SELECT oid FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
+FORGET = f"DELETE FROM pg_statistic WHERE starelid IN ({OURS})"
+# What the server knows about the tables.
+BELIEFS: dict[str, list[str]] = {
+    "never analysed": [FORGET, f"UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid IN ({OURS})"],
+    "analysed when empty": [FORGET, f"UPDATE pg_class SET reltuples = 0, relpages = 0 WHERE oid IN ({OURS})"],
+    "analysed when few jobs ran": [
+        FORGET,
+        f"UPDATE pg_class SET reltuples = 100, relpages = 5 WHERE oid IN ({OURS}) AND relname ~ '^(jobs|history)'",
+    ],
+    "the truth": ["ANALYZE rota.jobs, rota.history, rota.attempts, rota.output, rota.keys, rota.outbox"],
+}
+
+
+def believe(url: str, belief: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("SET allow_system_table_mods = on")
+        for statement in BELIEFS[belief]:
+            db.execute(statement.encode())
+        if belief == "analysed when few jobs ran":
+            columns = [name for (name,) in db.execute(
+                "SELECT attname FROM pg_attribute WHERE attrelid = 'pg_statistic'::regclass AND attnum > 1 ORDER BY 1"
+            )]  # fmt: skip
+            db.execute(
+                f"INSERT INTO pg_statistic (starelid, {', '.join(columns)}) SELECT c.oid, {', '.join(columns)} "
+                f"FROM pg_statistic s JOIN pg_class f ON f.oid = s.starelid "
+                f"JOIN pg_class c ON c.relnamespace = 'rota'::regnamespace AND c.relkind = 'r' "
+                f"AND regexp_replace(c.relname, '_.*', '') = f.relname "
+                f"WHERE f.relnamespace = 'public'::regnamespace".encode()
+            )
+
+
+@pytest.fixture(scope="module", params=list(BELIEFS))
+def believing(request: pytest.FixtureRequest, large: Large) -> Large:
+    believe(large.url, request.param)
+    return large
+
+
+@pytest.fixture
+async def store(believing: Large) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(believing.url, CLOCK, Chance(1), server_time=False)
+    yield store
+    await store.close()
+
+
+# -- what is done -----------------------------------------------------------------------------------------------------
+
+BATCH = 100
+KINDS = tuple(Kind)
+RETENTION = Retention(DAY, DAY, MINUTE, DAY)
+
+
+def new(number: int, **changes: Any) -> NewJob:
+    return NewJob(uid(99, number), "t1", Spec.function("t1"), **changes)
+
+
+def settlement(sort: int, number: int, event: Event, ending: Ending, **more: Any) -> Settlement:
+    problem = Problem("E", "boom")
+    return Settlement(uid(sort, number), 1, event, ending, error=problem, reason="boom", **more)
+
+
+def batch(event: Event, ending: Ending, **more: Any) -> list[Settlement]:
+    return [settlement(RUNNING, number, event, ending, **more) for number in range(1, BATCH + 1)]
+
+
+def refs(sort: int, fence: int = 1) -> list[Ref]:
+    return [Ref(job, fence) for job in uids(sort, *range(1, BATCH + 1))]
+
+
+async def claim(unit: Unit) -> None:
+    wants = {f"q{n}": BATCH for n in range(7)}
+    assert len(await work.claim(unit, "inc1", wants, KINDS, wants, LowEnd(CLOCK))) == 7 * BATCH
+
+
+async def claim_one(unit: Unit) -> None:
+    assert len(await work.claim(unit, "inc1", {"q3": 1}, KINDS, {"q3": 1}, LowEnd(CLOCK))) == 1
+
+
+async def claim_nothing(unit: Unit) -> None:
+    assert await work.claim(unit, "inc1", {"none": 500}, KINDS, {"none": 500}, LowEnd(CLOCK)) == []
+
+
+async def succeed(unit: Unit) -> None:
+    verdicts = await work.finish(unit, [
+        Settlement(job, 1, Event.SUCCEED, Ending.SUCCEEDED, result="1") for job in uids(RUNNING, *range(1, BATCH + 1))
+    ])  # fmt: skip
+    assert set(verdicts) == {"applied"}
+
+
+async def finish_again(unit: Unit) -> None:
+    again = [
+        Settlement(job, 1, Event.SUCCEED, Ending.SUCCEEDED, result="1") for job in uids(ENDED, *range(1, BATCH + 1))
+    ]
+    assert set(await work.finish(unit, again)) == {"already"}
+
+
+async def fail(unit: Unit) -> None:
+    assert set(await work.finish(unit, batch(Event.FAIL, Ending.FAILED, failures=1))) == {"applied"}
+
+
+async def retry(unit: Unit) -> None:
+    assert set(await work.finish(unit, batch(Event.RETRY, Ending.FAILED, failures=1, delay=5))) == {"applied"}
+
+
+async def renew(unit: Unit) -> None:
+    news = await nodes.renew(unit, "inc1", False, None, LowEnd(CLOCK), LowEnd(CLOCK))
+    assert len(news.holds) == COUNTS[RUNNING] // 20
+
+
+async def promote(unit: Unit) -> None:
+    moved, _ = await nodes.promote(unit, BATCH, 0, LowEnd(CLOCK))
+    assert moved == 2 * BATCH
+
+
+async def promote_all(unit: Unit) -> None:
+    """So that there is nothing left to do, and the next instant has to be found."""
+    moved, upcoming = await nodes.promote(unit, 2_000, 0, LowEnd(CLOCK))
+    assert moved == COUNTS[DUE] + COUNTS[EXPIRED]
+    assert upcoming is not None
+
+
+async def take_over(unit: Unit) -> None:
+    moved = await nodes.take_over(unit, "inc0", 0, CrashRule())
+    assert moved is not None
+    assert len(moved) == COUNTS[RUNNING] // 20 + COUNTS[AHEAD]
+
+
+async def list_nodes(unit: Unit) -> None:
+    assert len(await nodes.nodes(unit, True, ())) == 20
+
+
+async def say(unit: Unit) -> None:
+    chunks = [Chunk(job, 1, n, NOW, "stdout", b"x") for job in uids(RUNNING, *range(1, 11)) for n in range(10)]
+    verdicts = await work.append_output(unit, chunks)
+    assert (verdicts.count("applied"), verdicts.count("already")) == (80, 20)  # type: ignore[arg-type]
+
+
+async def start(unit: Unit) -> None:
+    assert {one.verdict for one in await work.start(unit, refs(AHEAD))} == {"applied"}
+
+
+async def hand_back(unit: Unit) -> None:
+    assert set(await work.hand_back(unit, refs(AHEAD))) == {"applied"}
+
+
+async def hand_back_cancelled(unit: Unit) -> None:
+    await orders.cancel(unit, SYSTEM, uids(AHEAD, *range(1, 11)), "no")
+    await work.hand_back(unit, refs(AHEAD)[:10])
+
+
+async def submit(unit: Unit) -> None:
+    await orders.submit(unit, LOCAL, [[new(n) for n in range(20)]], DAY)
+
+
+async def submit_keyed(unit: Unit) -> None:
+    jobs = [new(n, key=f"new{n}") for n in range(10)]
+    await orders.submit(unit, LOCAL, [jobs, jobs], DAY)
+
+
+async def cancel(unit: Unit) -> None:
+    some = range(1, 21)
+    chosen = [*uids(SCHEDULED, *some), *uids(READY, *some), *uids(RUNNING, *some), *uids(ENDED, *some)]
+    answers = await orders.cancel(unit, SYSTEM, chosen, "no")
+    assert [answers.count(kind) for kind in ("cancelled", "requested", "ended")] == [40, 20, 20]  # type: ignore[arg-type]
+
+
+async def replay(unit: Unit) -> None:
+    assert all(await orders.replay(unit, SYSTEM, uids(DEAD, *range(1, 51))))
+
+
+async def hurry(unit: Unit) -> None:
+    assert all(await orders.hurry(unit, SYSTEM, uids(SCHEDULED, *range(1, 51))))
+
+
+async def purge(unit: Unit) -> None:
+    assert all(await orders.purge(unit, SYSTEM, uids(ENDED, *range(1, 51))))
+
+
+async def prune(unit: Unit) -> None:
+    """Row by row. The clock is moved on, so that all of it is old."""
+    CLOCK.jump(30 * DAY // 1_000_000)
+    try:
+        assert await nodes.prune(unit, RETENTION, 50) >= 200
+    finally:
+        CLOCK.jump(-30 * DAY // 1_000_000)
+
+
+async def trim(unit: Unit) -> None:
+    await unit.run("trim_output", id=uid(ENDED, 7), limit=300)
+
+
+async def rescue(unit: Unit) -> None:
+    assert await nodes.rescue(unit, CrashRule()) == []
+
+
+async def events(unit: Unit) -> None:
+    assert len(await reads.events(unit, SYSTEM, 49_000, 100)) == 100
+
+
+async def get(unit: Unit) -> None:
+    for job in (uid(SCHEDULED, 5), uid(RUNNING, 5), uid(ENDED, 5), uid(DEAD, 5)):
+        assert await reads.get(unit, SYSTEM, job) is not None
+
+
+async def output(unit: Unit) -> None:
+    assert len(await reads.output(unit, SYSTEM, uid(ENDED, 5), Position(), 100)) == 2
+
+
+async def resolve(unit: Unit) -> None:
+    assert await reads.resolve(unit, LOCAL, uid(ENDED, 5)[:-1]) == uids(ENDED, 1, 2, 3)
+
+
+def looking(who: Principal, found: int, **query: Any) -> Callable[[Unit], Awaitable[None]]:
+    async def look(unit: Unit) -> None:
+        assert len(await reads.find(unit, who, JobFilter(**query))) == found
+
+    return look
+
+
+class Deed(NamedTuple):
+    do: Callable[[Unit], Awaitable[None]]
+    reading: bool  # on the connections for reads, where the server plans as it likes
+    rows: int  # at most, of all statements together
+    pages: int
+    expected: dict[str, set[str]]  # which query goes by which indexes
+    also: frozenset[str] = frozenset()  # as good, if the server likes them better
+
+
+PKEY, HISTORY, ATTEMPTS, OUTPUT = "jobs_pkey", "history_id_idx", "attempts_job_fence_idx", "output_job_fence_number_idx"
+FINISHED = "history_finished_at_idx"
+SETTLED = {"lock_jobs": {PKEY}, "standing": {PKEY, ATTEMPTS, HISTORY}}
+MOVED = {"record_attempts": {PKEY}, "move_jobs": {PKEY}}
+# What comes of looking for jobs by their ids, on the way to showing them.
+SHOWN = {"job_rows": {PKEY}, "history_rows": {HISTORY}, "attempt_rows": {ATTEMPTS}}
+
+DEEDS = {
+    "claim 700": Deed(claim, False, 3_000, 45_000, {"claim": {"jobs_ready"}}),
+    "claim 1": Deed(claim_one, False, 10, 200, {"claim": {"jobs_ready"}}),
+    "claim nothing": Deed(claim_nothing, False, 0, 50, {"claim": {"jobs_ready"}}),
+    "succeed": Deed(succeed, False, 100, 4_000, {"succeed": {PKEY}}),
+    "succeed again": Deed(finish_again, False, 400, 9_000, {"succeed": {PKEY}, **SETTLED}),
+    "fail": Deed(fail, False, 700, 9_000, {**SETTLED, "end_jobs": {PKEY}}),
+    "retry": Deed(retry, False, 900, 9_000, {**SETTLED, **MOVED}),
+    "renew": Deed(renew, False, 300, 700, {"renew": {"jobs_running", "jobs_ready", "jobs_due", "jobs_expiring"}}),
+    "promote": Deed(promote, False, 700, 9_000, {"promote": {"jobs_expiring", "jobs_due"}}),
+    "promote all": Deed(promote_all, False, 4_500, 80_000, {"promote": {"jobs_expiring", "jobs_due"}}),
+    "take over": Deed(take_over, False, 2_500, 20_000, {
+        "held_by": {"jobs_running"}, "hand_back_states": {PKEY, ATTEMPTS}, "hand_back_jobs": {PKEY}, **SETTLED, **MOVED,
+    }),
+    "nodes": Deed(list_nodes, True, 2_500, 9_000, {"node_rows": {"jobs_running"}}),
+    "output": Deed(say, False, 400, 4_000, {"append_output": {PKEY, OUTPUT}}),
+    "start": Deed(start, False, 300, 4_000, {"start_states": {PKEY}, "start_jobs": {PKEY}}),
+    "hand back": Deed(hand_back, False, 400, 9_000, {
+        "hand_back_states": {PKEY, ATTEMPTS}, "handed_back_before": {HISTORY, ATTEMPTS}, "hand_back_jobs": {PKEY},
+    }),
+    "hand back cancelled": Deed(hand_back_cancelled, False, 100, 3_000, {
+        "cancel_running": {PKEY}, "end_unstarted": {PKEY},
+    }),
+    "submit": Deed(submit, False, 0, 1_000, {"insert_jobs": set()}),
+    "submit with keys": Deed(submit_keyed, False, 200, 3_000, {"accept": set()}),
+    "cancel": Deed(cancel, False, 300, 6_000, {
+        "lock_jobs": {PKEY}, "lock_history": {HISTORY}, "end_waiting": {PKEY}, "cancel_running": {PKEY},
+    }),
+    "replay": Deed(replay, False, 300, 6_000, {"lock_history": {HISTORY}, "replay_jobs": {HISTORY}}),
+    "hurry": Deed(hurry, False, 200, 4_000, {"lock_jobs": {PKEY}, "hurry_jobs": {PKEY}}),
+    "purge": Deed(purge, False, 500, 6_000, {
+        "lock_history": {HISTORY}, "delete_output": {OUTPUT}, "delete_attempts": {ATTEMPTS},
+        "delete_history": {HISTORY},
+    }),
+    "prune": Deed(prune, False, 3_000, 20_000, {
+        "old_ended": {FINISHED}, "old_dead": {FINISHED}, "output_counts": {OUTPUT},
+        "delete_old_keys": {"keys_expiring", "keys_pkey", PKEY},
+        "delete_old_events": {"outbox_at", "outbox_pkey"},
+    }),
+    "trim": Deed(trim, False, 10, 300, {"trim_output": {OUTPUT}}),
+    "rescue": Deed(rescue, False, 2_500, 9_000, {"stray_holders": {"jobs_running"}}),
+    "events": Deed(events, True, 500, 4_000, {
+        "any_unread": {"outbox_unread"}, "number_events": {"outbox_unread", "outbox_pkey"},
+        "event_rows": {"outbox_seq_key"},
+    }, frozenset({"outbox_seq_key"})),
+    "get": Deed(get, True, 20, 600, SHOWN),
+    "output of a job": Deed(output, True, 20, 100, {"owns_job": {PKEY, HISTORY}, "output_rows": {OUTPUT}}),
+    "resolve": Deed(resolve, True, 30, 200, {"ids_beginning": {PKEY, HISTORY}}),
+    "the newest": Deed(looking(SYSTEM, 100, limit=100), True, 1_500, 6_000, SHOWN),
+    "one's own newest": Deed(looking(LOCAL, 100, limit=100), True, 1_500, 6_000, SHOWN),
+    "those someone waits for": Deed(
+        looking(LOCAL, 199, ids=tuple(uids(ENDED, *range(900, 1100))), states=tuple(TERMINAL), limit=200),
+        True, 1_500, 12_000, SHOWN,
+    ),
+    "dead letters": Deed(looking(SYSTEM, 100, states=(State.FAILED,), limit=100), True, 1_500, 6_000, SHOWN),
+}  # fmt: skip
+
+# They look at every row: one counts them all, the other looks at the ends of ids (asked by hand, now and then).
+WHOLE = {"state_counts", "ids_ending"}
+# They look at tables that stay small, or only write.
+SMALL = {
+    "insert_node", "lock_number", "living_with_id", "upsert_tasks", "end_node", "really_gone", "delete_old_nodes",
+    "partitions", "task_rows", "append_event", "append_events", "server_now",
+    "old_strays",
+}  # fmt: skip
+
+
+def test_every_query_is_looked_at() -> None:
+    covered = {name for deed in DEEDS.values() for name in deed.expected}
+    assert covered | WHOLE | SMALL == set(QUERIES), "a new query needs a deed here, an old one is gone"
+    growing = re.compile(r"\brota\.(jobs|history|attempts|output|keys)\b")
+    assert [name for name in SMALL if growing.search(QUERIES[name])] == []
+
+
+async def ways(pool: Pool) -> list[str]:
+    """How the server may plan a statement of ours: with its values or without, unless the store has decided that."""
+    connection = await pool.take()
+    chosen: str = await connection.fetchval("SHOW plan_cache_mode")
+    pool.give(connection, True)
+    return ["force_generic_plan", "force_custom_plan"] if chosen == "auto" else [chosen]
+
+
+def fits(used: set[str] | None, indexes: set[str], also: frozenset[str]) -> bool:
+    """Empty partitions need no index."""
+    return used is not None and (used == indexes or (bool(used) and used <= indexes | also))
+
+
+def complaints(deed: Deed, seen: list[Seen], sizes: dict[str, int]) -> list[str]:
+    used: dict[str, set[str]] = {}
+    for one in seen:
+        used.setdefault(one.name, set()).update(one.indexes)
+    rows, pages = sum(one.visited for one in seen), sum(one.pages for one in seen)
+    found = [f"{one.name} reads all of {whole}" for one in seen if (whole := one.whole(sizes))]
+    found += [
+        f"{query} goes by {used.get(query)} instead of {indexes}"
+        for query, indexes in deed.expected.items()
+        if not fits(used.get(query), indexes, deed.also)
+    ]
+    found += [f"{rows} rows were visited, {deed.rows} would do"] if rows > deed.rows else []
+    found += [f"{pages} pages were visited, {deed.pages} would do"] if pages > deed.pages else []
+    return [*found, *map(str, seen)] if found else []
+
+
+async def test_all_go_by_their_indexes_and_cost_what_they_move(believing: Large, store: PostgresStore) -> None:
+    """Each is carried out, looked at and taken back. All that is wrong is told at once."""
+    pools = store._database.pools()
+    wrong: dict[str, list[str]] = {}
+    for name, deed in DEEDS.items():
+        pool = pools.reads if deed.reading else pools.work
+        for way in await ways(pool):
+            seen = await observe(store._database, pool, deed.do, {"plan_cache_mode": way})
+            if found := complaints(deed, seen, believing.sizes):
+                wrong[f"{name} ({way})"] = found
+    assert not wrong, "\n\n".join("\n".join((name, *lines)) for name, lines in wrong.items())
+
+
+async def test_all_that_write_have_steady_plans(believing: Large, store: PostgresStore) -> None:
+    pools = store._database.pools()
+    for pool in (pools.work, pools.vital):
+        connection = await pool.take()
+        for name, value in STEADY_PLANS.items():
+            assert await connection.fetchval("SELECT current_setting($1)", name) == value
+        pool.give(connection, True)
+
+
+def test_the_rank_is_counted_with_the_step_of_the_store() -> None:
+    assert AGEING_STEP == 60_000_000, "the rows above are filled with it"
