@@ -34,7 +34,7 @@ class Client:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self.store, self.who, self._chance = store, who, chance
         self._batchers: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, Batcher[Sequence[NewJob], list[Submitted] | KeyConflict]
+            asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], list[Submitted] | KeyConflict]]
         ] = weakref.WeakKeyDictionary()
         self._waits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waits] = weakref.WeakKeyDictionary()
 
@@ -56,13 +56,12 @@ class Client:
         return answers
 
     async def _submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        loop = asyncio.get_running_loop()
-        batcher = self._batchers.get(loop)
-        if batcher is None:
-            batcher = self._batchers[loop] = Batcher(
-                lambda orders: self.store.submit(self.who, orders), LARGEST_ORDER, _weight
-            )
-        answer = await batcher.put(jobs)
+        # Orders with keys ride apart: a key may have to wait for whoever uses it just now, and the others need not.
+        keyed = any(job.key is not None for job in jobs)
+        batchers = self._batchers.setdefault(asyncio.get_running_loop(), {})
+        if keyed not in batchers:
+            batchers[keyed] = Batcher(lambda orders: self.store.submit(self.who, orders), LARGEST_ORDER, _weight)
+        answer = await batchers[keyed].put(jobs)
         if isinstance(answer, KeyConflict):
             raise answer
         return answer

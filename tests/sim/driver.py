@@ -116,7 +116,7 @@ class Line:
             return self._server.unlock(self, args[0])
         if "pg_notify" in text:
             return self._server.notify(*args[-2:])
-        assert "server()" in text or text == "SELECT 1", text
+        assert "server()" in text or ".boot " in text or text == "SELECT 1", text
         return self._server.identity
 
     async def add_listener(self, channel: str, listener: Callable[..., None]) -> None:

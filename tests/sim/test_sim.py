@@ -15,7 +15,7 @@ from tests.sim.world import Report, run
 
 CHUNK = 5
 SEEDS = 25
-BUSY = 10
+BUSY = 14
 HUNT = 100
 
 

@@ -87,7 +87,8 @@ class Keeper:
     """
 
     def __init__(self, guards: Sequence[int] = ()) -> None:
-        self._guards = tuple(guards)
+        # Copies: the caller may close its own, and the number of a closed one soon belongs to something else.
+        self._guards = tuple(os.dup(guard) for guard in guards)
         self._deadline: float | None = None
         self._names = itertools.count(1)
         self._gate = asyncio.Semaphore(STARTS_IN_FLIGHT)
@@ -149,6 +150,9 @@ class Keeper:
         """Kill what is left, and wait until it and the keeper are gone."""
         self._closed = True
         await asyncio.gather(*(link.close() for link in self._links))
+        guards, self._guards = self._guards, ()
+        for guard in guards:
+            os.close(guard)
 
     def _open(self) -> Link:
         if self._closed:

@@ -109,7 +109,7 @@ def test_full_reads_take_a_small_part_of_the_time(low: LowEnd, clock: ManualCloc
     spent, begun = 0.0, clock.monotonic()
     for _ in range(20_000):
         full = low.full
-        took = 3.0 if full else 0.1
+        took = 0.9 if full else 0.1
         spent += took if full else 0.0
         clock.advance(took)
         low.read(full, took, 1, {"a": at(1)})

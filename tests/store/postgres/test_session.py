@@ -15,6 +15,7 @@ import pytest
 
 from rota.clock import Chance, ManualClock
 from rota.errors import InvalidInput
+from rota.model.node import Node
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Duration
@@ -400,3 +401,16 @@ async def test_a_promoted_standby_is_another_server(
         standby.kill()
         if not created.running:
             created.start()
+
+
+async def test_a_crash_of_the_server_within_is_another_server(created: Server, own: Place) -> None:
+    """When one backend is killed, the server starts anew in place: all locks are gone, and its start says nothing of
+    it."""
+    store = await own.store()
+    await store.register(SYSTEM, Node("box", "inc", ("worker",), {}, "1", 10 * SECOND), [])
+    before = store._session.server_of("inc")
+    assert before is not None
+    victim = own.connect()
+    os.kill(victim.info.backend_pid, signal.SIGKILL)
+    await until(lambda: store._session.server_of("inc") not in (None, before))
+    victim.close()

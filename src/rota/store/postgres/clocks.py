@@ -25,9 +25,12 @@ class ServerClock:
     def heard(self, server: Instant, sent: float) -> None:
         """The server said this in answer to a question that was sent at that moment of the monotonic clock."""
         received = self._clock.monotonic()
-        error = (received - sent) / 2
-        if error <= self._doubt(received):
-            self._base, self._at, self._error = server, sent + error, error
+        error, doubt = (received - sent) / 2, self._doubt(received)
+        middle = sent + error
+        # A better measurement; or one that proves the old one wrong: the clock was set, or it is another server's.
+        wrong = self.known and abs(server - self._base - (middle - self._at) * SECOND) > (error + doubt) * SECOND
+        if error <= doubt or wrong:
+            self._base, self._at, self._error = server, middle, error
 
     def now(self) -> Instant:
         if not self.known:

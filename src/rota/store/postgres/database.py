@@ -171,6 +171,19 @@ class Database:
                     raise
         raise AssertionError("unreachable")
 
+    async def patiently(
+        self, deed: Callable[Concatenate[Unit, P], Awaitable[T]], *args: P.args, **named: P.kwargs
+    ) -> T:
+        """Unhurried, and again if others stood in its way."""
+        for tries_left in range(TRIES - 1, -1, -1):
+            try:
+                async with self.unhurried() as unit:
+                    return await deed(unit, *args, **named)
+            except _LockedUp:
+                if not tries_left:
+                    raise
+        raise AssertionError("unreachable")
+
     @asynccontextmanager
     async def unhurried(self) -> AsyncIterator[Unit]:
         """For what is done once a day: it may take its time, and any plan that is good."""

@@ -24,6 +24,7 @@ QUICK = 0.003
 PER_ROW = 0.00003
 # and are followed by so many times their length without another.
 REST = 10
+LONGEST_REST = 10.0
 
 
 class LowEnd:
@@ -52,4 +53,4 @@ class LowEnd:
             return
         self._slow = self._slow + 1 if took > QUICK + PER_ROW * rows else 0
         if self._slow >= 2:
-            self._full_again_at = self._clock.monotonic() + REST * took
+            self._full_again_at = self._clock.monotonic() + min(REST * took, LONGEST_REST)

@@ -70,6 +70,7 @@ async def renew(unit: Unit, incarnation: str, stopping: bool, server: str | None
 
 async def leave(unit: Unit, incarnation: str) -> None:
     await unit.begin()
+    await unit.rows("lock_node", incarnation=incarnation)
     node_id = await unit.value(
         "end_node", incarnation=incarnation, state=NodeState.LEFT.value, now=unit.now, beats=None
     )
@@ -82,6 +83,7 @@ async def take_over(unit: Unit, incarnation: str, beats: int | None, rule: Crash
     await unit.begin()
     if beats is None and not await unit.value("really_gone", incarnation=incarnation, now=unit.now, grace=GRACE):
         return None
+    await unit.rows("lock_node", incarnation=incarnation)
     node_id = await unit.value(
         "end_node", incarnation=incarnation, state=NodeState.DEAD.value, now=unit.now, beats=beats
     )

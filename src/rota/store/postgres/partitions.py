@@ -115,8 +115,7 @@ async def drop(unit: Unit, table: str, partition: str) -> int:
         await connection.execute(
             f"INSERT INTO {schema}.{table} ({columns}, lasting) "  # noqa: S608
             f"SELECT {columns}, true FROM {schema}.{partition} p "
-            f"WHERE EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = p.job) "
-            f"OR EXISTS (SELECT FROM {schema}.history h WHERE h.id = p.job)"
+            f"WHERE p.job IN (SELECT id FROM {schema}.jobs UNION ALL SELECT id FROM {schema}.history)"
         )
     else:
         for kept in (f"{other}_{where}" for other in _LASTING_COLUMNS for where in ("lasting", "other")):

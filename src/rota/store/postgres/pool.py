@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import asyncpg
 
@@ -49,8 +50,9 @@ class Pool:
         try:
             return await waiting
         except asyncio.CancelledError:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
+            if waiting.cancelled():
+                with suppress(ValueError):
+                    self._waiting.remove(waiting)
             elif handed := waiting.result():
                 self.give(handed, True)
             else:
@@ -82,15 +84,22 @@ class Pool:
         if not sound or self._closed or connection.is_closed():
             connection.terminate()
             self._wake()
-        elif self._waiting:
+        elif (waiting := self._next()) is not None:
             self._out.add(connection)
-            self._waiting.popleft().set_result(connection)
+            waiting.set_result(connection)
         else:
             self._idle.append(connection)
 
     def _wake(self) -> None:
-        if self._waiting:
-            self._waiting.popleft().set_result(None)
+        if (waiting := self._next()) is not None:
+            waiting.set_result(None)
+
+    def _next(self) -> asyncio.Future[asyncpg.Connection | None] | None:
+        """The first who still waits: one that was cancelled stays in the line until its task runs."""
+        while self._waiting:
+            if not (waiting := self._waiting.popleft()).done():
+                return waiting
+        return None
 
     def clear(self) -> None:
         """Drops the idle ones: they may lead to a server that is no more."""

@@ -95,8 +95,8 @@ class Session:
         try:
             async with asyncio.timeout(CONNECT_LIMIT):
                 await connection.add_listener(self._database.schema, self._on_notice)
-                # Before the locks: whoever renews in between must not name the server of before.
-                self._server = await connection.fetchval(f"SELECT {self._database.schema}.server()")
+                if self._locks:
+                    await self._identify(connection)
                 await self._take_locks(connection)
         except BaseException:
             connection.terminate()
@@ -104,6 +104,8 @@ class Session:
             raise
         connection.add_termination_listener(self._on_end)
         self._connection, self._nobody_home = connection, False
+        if connection.is_closed():
+            self._on_end(connection)
 
     def _on_notice(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         letters, _, origin = payload.partition("/")
@@ -175,7 +177,16 @@ class Session:
         connection = self._connection
         if connection is not None and not connection.is_closed():
             async with asyncio.timeout(CONNECT_LIMIT), self._using:
+                await self._identify(connection)
                 await self._take_locks(connection)
+
+    async def _identify(self, connection: asyncpg.Connection) -> None:
+        """Which server it is. Before the locks: whoever renews in between must not name the server of before."""
+        schema = self._database.schema
+        await connection.execute(
+            f"INSERT INTO {schema}.boot VALUES (true, gen_random_uuid()) ON CONFLICT DO NOTHING"  # noqa: S608
+        )
+        self._server = await connection.fetchval(f"SELECT {schema}.server()")
 
     async def _take_locks(self, connection: asyncpg.Connection) -> None:
         """All that are not held. One may be taken: for a moment, by those who try it; or for longer, by an earlier

@@ -60,8 +60,7 @@ class PostgresStore(base.Store):
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self) -> tuple[int, int]:
-        async with self._database.unhurried() as unit:
-            return await migrate.migrate(unit, self._steps, self._database.now())
+        return await self._database.patiently(migrate.migrate, self._steps, self._database.now())
 
     async def open(self) -> None:
         await self._read(migrate.check)

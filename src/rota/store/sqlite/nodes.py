@@ -25,12 +25,10 @@ Gone = Callable[[str], bool]
 def register(db: Database, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str], gone: Gone) -> None:
     for incarnation in replaces:
         leave(db, incarnation)
-    now = db.now()
     for row in map(NodeRow._make, db.rows("living_nodes")):
-        # One that was silent for its lease does not keep its id: there may be nobody to say that it is dead.
-        silent = now - row.seen_at > row.lease
-        if row.id == node.id and row.incarnation != node.incarnation and not (silent or gone(row.incarnation)):
+        if row.id == node.id and row.incarnation != node.incarnation and not gone(row.incarnation):
             raise InvalidInput("node id", node.id, "an id that no living node uses")
+    now = db.now()
     db.run(
         "insert_node", incarnation=node.incarnation, id=node.id, roles=encode(node.roles).decode(),
         queues=encode(node.queues).decode(), tasks=encode([task.name for task in tasks]).decode(),

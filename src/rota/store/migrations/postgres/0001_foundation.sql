@@ -5,10 +5,21 @@
 CREATE FUNCTION rota.clock(given bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS
 $$ SELECT coalesce(given, (extract(epoch FROM statement_timestamp()) * 1000000)::bigint) $$;
 
+-- Emptied by every crash recovery and never replicated, because it is unlogged: whoever connects first puts a new token
+-- into it. (When one backend crashes, the server starts anew without its start time telling so.)
+CREATE UNLOGGED TABLE rota.boot (single boolean NOT NULL PRIMARY KEY CHECK (single), token uuid NOT NULL);
+
 -- Which server this is, and since when it runs: advisory locks live and die with it.
-CREATE FUNCTION rota.server() RETURNS text LANGUAGE sql STABLE AS
-$$ SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-          || '/' || CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END $$;
+CREATE FUNCTION rota.server() RETURNS text LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    start bigint := (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint;
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RETURN start;
+    END IF;
+    RETURN start || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+                 || '/' || coalesce((SELECT token::text FROM rota.boot), '');
+END $$;
 
 -- Jobs that live; those that ended move to `history`. Order and payload stand in one row: a job is written three times
 -- (ordered, claimed, ended), and large payloads are kept out of line by themselves (docs/measurements.md).

@@ -6,23 +6,36 @@ CREATE FUNCTION rota.accept(by text, jobs jsonb, key_life bigint, step bigint, g
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     moment   bigint := rota.clock(given);
-    fresh    text[];
+    names    text[];
+    fresh    text[] := '{}';
+    got      text[];
+    held     bigint;
     conflict jsonb;
     answer   jsonb;
     rings    text;
 BEGIN
-    -- The keys come first, in their order: two callers with the same keys wait for each other and don't lock up.
-    WITH wanted AS (
-        SELECT DISTINCT ON (job ->> 'key') job ->> 'key' AS key, job ->> 'content' AS content, (job ->> 'id')::uuid AS id
-        FROM jsonb_array_elements(jobs) WITH ORDINALITY AS one(job, place)
-        WHERE job ->> 'key' IS NOT NULL
-        ORDER BY job ->> 'key', place
-    ), taken AS (
-        INSERT INTO rota.keys (owner, key, content, job_id, expires_at)
-        SELECT by, wanted.key, content, id, moment + key_life FROM wanted ORDER BY wanted.key
-        ON CONFLICT (owner, key) DO NOTHING RETURNING keys.key
-    )
-    SELECT coalesce(array_agg(taken.key), '{}') INTO fresh FROM taken;
+    -- The keys come first, in their order: two callers with the same keys wait for each other and don't lock up. Those that
+    -- were there before are held too; one that is pruned in between is taken anew.
+    SELECT coalesce(array_agg(DISTINCT job ->> 'key'), '{}') INTO names
+    FROM jsonb_array_elements(jobs) AS one(job) WHERE job ->> 'key' IS NOT NULL;
+    LOOP
+        WITH wanted AS (
+            SELECT DISTINCT ON (job ->> 'key')
+                   job ->> 'key' AS key, job ->> 'content' AS content, (job ->> 'id')::uuid AS id
+            FROM jsonb_array_elements(jobs) WITH ORDINALITY AS one(job, place)
+            WHERE job ->> 'key' IS NOT NULL
+            ORDER BY job ->> 'key', place
+        ), taken AS (
+            INSERT INTO rota.keys (owner, key, content, job_id, expires_at)
+            SELECT by, wanted.key, content, id, moment + key_life FROM wanted ORDER BY wanted.key
+            ON CONFLICT (owner, key) DO NOTHING RETURNING keys.key
+        )
+        SELECT coalesce(array_agg(taken.key), '{}') INTO got FROM taken;
+        fresh := fresh || got;
+        PERFORM FROM rota.keys k WHERE k.owner = by AND k.key = ANY (names) ORDER BY k.key FOR KEY SHARE;
+        GET DIAGNOSTICS held = ROW_COUNT;
+        EXIT WHEN held = cardinality(names);
+    END LOOP;
 
     SELECT jsonb_build_object('key', k.key, 'job', k.job_id) INTO conflict
     FROM jsonb_array_elements(jobs) WITH ORDINALITY AS one(job, place)

@@ -59,6 +59,10 @@ SELECT moment.now, EXISTS (SELECT FROM me) AS known,
                 (SELECT l.term FROM rota.leader l JOIN me ON me.state = 'live' WHERE l.incarnation = :incarnation)) AS term
 FROM moment
 
+-- name: lock_node
+-- Until no claim of it is under way.
+SELECT FROM rota.nodes WHERE incarnation = :incarnation FOR UPDATE
+
 -- name: end_node
 UPDATE rota.nodes SET state = :state::text, seen_at = CASE WHEN :state::text = 'left' THEN rota.clock(:now) ELSE seen_at END
 WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND (:beats::bigint IS NULL OR beats = :beats)

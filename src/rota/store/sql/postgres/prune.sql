@@ -1,15 +1,16 @@
 -- name: old_ended
+-- Locked: whoever wants to replay one of them is too late.
 SELECT id::text FROM rota.history WHERE NOT lasting AND finished_at < rota.clock(:now) - :age::bigint
-ORDER BY finished_at, id LIMIT :limit
+ORDER BY finished_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: old_strays
 -- For which there was no day.
 SELECT id::text FROM rota.history_other WHERE finished_at < rota.clock(:now) - :age::bigint
-ORDER BY finished_at, id LIMIT :limit
+ORDER BY finished_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: old_dead
 SELECT id::text FROM rota.history WHERE lasting AND finished_at < rota.clock(:now) - :age::bigint
-ORDER BY finished_at, id LIMIT :limit
+ORDER BY finished_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: output_counts
 SELECT job::text, count(*) FROM rota.output WHERE job = ANY (:ids::uuid[]) GROUP BY job

@@ -34,7 +34,8 @@ SELECT EXISTS (SELECT FROM rota.jobs WHERE id = :id AND (:sees::text IS NULL OR 
     OR EXISTS (SELECT FROM rota.history WHERE id = :id AND (:sees::text IS NULL OR owner = :sees))
 
 -- name: output_rows
-SELECT fence, number, at, stream, body FROM rota.output
+-- A repeat that crossed the first on its way may be kept twice; it is shown once.
+SELECT DISTINCT ON (fence, number) fence, number, at, stream, body FROM rota.output
 WHERE job = :id AND (fence, number) > (:fence::bigint, :number::bigint) ORDER BY fence, number LIMIT :limit
 
 -- name: state_counts
@@ -58,7 +59,7 @@ SELECT EXISTS (SELECT FROM rota.outbox WHERE seq IS NULL)
 
 -- name: number_events
 WITH unread AS MATERIALIZED (
-    SELECT id FROM rota.outbox WHERE seq IS NULL ORDER BY id
+    SELECT id FROM rota.outbox WHERE seq IS NULL ORDER BY id LIMIT 10000
 ), placed AS MATERIALIZED (
     SELECT id, nextval('rota.outbox_positions') AS seq FROM unread
 )

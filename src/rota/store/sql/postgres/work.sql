@@ -3,8 +3,8 @@
 -- each queue. What has expired is not to be started; the promoter will clear it away. Functions that another app offers are
 -- left to its nodes; those that nobody has ever offered are taken, to be set aside.
 WITH me AS MATERIALIZED (
-    -- Shared: a take-over of this node waits until the claim is over, and then sees what was claimed.
-    SELECT tasks FROM rota.nodes WHERE incarnation = :incarnation AND state IN ('live', 'stopping') FOR SHARE
+    -- Held, but not against renewals: a take-over of this node waits until the claim is over, and sees what was claimed.
+    SELECT tasks FROM rota.nodes WHERE incarnation = :incarnation AND state IN ('live', 'stopping') FOR KEY SHARE
 ), moment AS MATERIALIZED (
     SELECT rota.clock(:now) AS now
 ), heads AS MATERIALIZED (
