@@ -45,15 +45,35 @@ class Client:
     async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         """Accepts up to LARGEST_ORDER jobs all together; more go in steps of that many. Concurrent calls share
         commits."""
-        answers: list[Submitted] = []
-        for part in _orders(jobs):
-            try:
-                answers += await self._submit(part)
-            except (StoreError, KeyConflict) as error:
-                if answers:
-                    error.args = (f"{error} (the first {len(answers)} of {len(jobs)} jobs were accepted)",)
-                raise
-        return answers
+        parts = list(_orders(jobs))
+        if len(parts) > 1:
+            return await self._submit_in_steps(parts, len(jobs))
+        return await self._submit(parts[0]) if parts else []
+
+    async def _submit_in_steps(self, parts: Sequence[Sequence[NewJob]], total: int) -> list[Submitted]:
+        """Two at a time: while the store writes one, the next is made ready. After an error no more are begun."""
+        answers: list[list[Submitted]] = [[] for _ in parts]
+        failures: list[StoreError | KeyConflict] = []
+        waiting = iter(enumerate(parts))
+
+        async def carry() -> None:
+            for place, part in waiting:
+                try:
+                    (answer,) = await self.store.submit(self.who, [part])
+                    if isinstance(answer, KeyConflict):
+                        raise answer
+                    answers[place] = answer
+                except (StoreError, KeyConflict) as error:
+                    failures.append(error)
+                if failures:
+                    return
+
+        await asyncio.gather(carry(), carry())
+        if failures:
+            if accepted := sum(map(len, answers)):
+                failures[0].args = (f"{failures[0]} ({accepted} of {total} jobs were accepted)",)
+            raise failures[0]
+        return [one for answer in answers for one in answer]
 
     async def _submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         # Orders with keys ride apart: a key may have to wait for whoever uses it just now, and the others need not.

@@ -1,0 +1,18 @@
+"""When schedules fire: rules, zones, calendars, and the decisions around a fire. Pure: values in, values out.
+
+    rules        what a schedule may say: cron, every, RRULE, single times
+    cron         the five or six fields, as sets;  spread: what `H` becomes
+    recurrence   RRULE, entered near the time that is asked for
+    zones        a time zone as stretches of constant offset
+    wall         local readings to instants: gaps, folds, elapsed time
+    calendars    dates to leave out or to keep to;  ics: read out of an .ics text
+    schedule     a rule with its zone, bounds and policies
+    fires        the instants a schedule fires at
+    catchup      what to make and what to skip after downtime
+    overlap      what to do while the previous fire still lives
+    identity     ids of fires;  arguments: `{fire_time}` filled in
+
+Two notions of time meet here. An *instant* is what the rest of rota uses: microseconds since 1970 in UTC. A *reading*
+is what a clock on a wall shows, as whole seconds since 1970-01-01T00:00 of that very wall: it knows no zone, may happen
+twice or never, and is plain arithmetic.
+"""

@@ -1,0 +1,77 @@
+"""Calendars: named sets of local dates that schedules leave out, or keep to."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
+
+import msgspec
+
+from rota.errors import InvalidInput
+
+LAST_YEAR = 9000
+MOST_DATES = 40_000  # a hundred years of days
+_ONE_DAY = timedelta(days=1)
+
+
+class Calendar(msgspec.Struct, frozen=True):
+    """Its dates in order, each once."""
+
+    name: str
+    dates: tuple[date, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise InvalidInput("calendar", self.name, "a name")
+        if len(self.dates) > MOST_DATES:
+            raise InvalidInput(f"calendar {self.name}", f"{len(self.dates)} dates", f"at most {MOST_DATES:,} dates")
+        wrong = next((day for day in self.dates if not 1970 <= day.year <= LAST_YEAR), None)
+        if wrong is not None:
+            raise InvalidInput(f"calendar {self.name}", str(wrong), f"dates from 1970 to {LAST_YEAR}")
+        msgspec.structs.force_setattr(self, "dates", tuple(sorted(set(self.dates))))
+
+
+Calendars = Mapping[str, Calendar]
+
+
+class Days:
+    """The days on which a schedule may fire."""
+
+    def __init__(self, excluded: Sequence[Calendar], only: Sequence[Calendar]) -> None:
+        self._excluded = [calendar.dates for calendar in excluded]
+        self._only = [calendar.dates for calendar in only]
+
+    def next(self, day: date) -> date | None:
+        """The first allowed day from this one on. Each step uses up a date of some calendar, so it ends."""
+        while True:
+            later = day
+            for dates in self._only:
+                place = bisect_left(dates, later)
+                if place == len(dates):
+                    return None
+                later = dates[place]
+            if any(_holds(dates, later) for dates in self._excluded):
+                later += _ONE_DAY
+            if later == day:
+                return day
+            day = later
+
+
+def _holds(dates: Sequence[date], day: date) -> bool:
+    place = bisect_left(dates, day)
+    return place < len(dates) and dates[place] == day
+
+
+def allowed(exclude: Sequence[str], only: Sequence[str], calendars: Calendars) -> Days | None:
+    """None: all days are allowed."""
+    if not exclude and not only:
+        return None
+    return Days([_known(name, calendars) for name in exclude], [_known(name, calendars) for name in only])
+
+
+def _known(name: str, calendars: Calendars) -> Calendar:
+    found = calendars.get(name)
+    if found is None:
+        raise InvalidInput("calendar", name, "the name of a calendar that exists")
+    return found

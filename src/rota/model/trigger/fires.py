@@ -1,0 +1,108 @@
+"""The instants at which a schedule fires.
+
+The identity of a fire is the instant its rule names. With jitter it runs somewhat later, always by the same amount.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import count, islice
+
+from rota.model.times import LATEST, MINUTE, SECOND, Instant
+from rota.model.trigger.calendars import Calendar, Days, allowed
+from rota.model.trigger.rules import Every, Times
+from rota.model.trigger.schedule import Schedule, readings
+from rota.model.trigger.spread import spread
+from rota.model.trigger.wall import instants
+from rota.model.trigger.zones import zone
+
+NO_CALENDARS: Mapping[str, Calendar] = {}
+_MOST_AT_ONCE = 10_000
+
+
+def fires(
+    schedule: Schedule,
+    after: Instant,
+    until: Instant | None = None,
+    *,
+    limit: int | None = None,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> Iterator[Instant]:
+    """All fires later than `after` and not later than `until`, in order, at most `limit`. Worked out one by one."""
+    first = max(after, (schedule.start or 0) - 1)
+    last = min(LATEST if moment is None else moment for moment in (until, schedule.end, LATEST))
+    days = allowed(schedule.exclude, schedule.only, calendars)
+    found = _named(schedule, first) if days is None else _on_days(schedule, first, last, days)
+    return islice(_up_to(found, last), limit)
+
+
+def next_fire(schedule: Schedule, after: Instant, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Instant | None:
+    return next(fires(schedule, after, calendars=calendars), None)
+
+
+def newest(
+    schedule: Schedule,
+    after: Instant,
+    until: Instant,
+    limit: int,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> list[Instant]:
+    """The last `limit` fires later than `after` and not later than `until`, in order.
+
+    Looks back in spans that double while there is little in them, so years without a fire cost as little as a second
+    full of them.
+    """
+    found: list[Instant] = []
+    span, high = MINUTE, until
+    while len(found) < limit and high > after:
+        low = max(after, high - span)
+        block = list(fires(schedule, low, high, limit=_MOST_AT_ONCE + 1, calendars=calendars))
+        if len(block) > _MOST_AT_ONCE and span > SECOND:
+            span = max(SECOND, span // 16)
+            continue
+        found = block + found
+        high, span = low, span * 2
+    return found[-limit:] if limit else []
+
+
+def run_time(schedule: Schedule, fire: Instant) -> Instant:
+    """When the fire is to run: with its jitter, which is the same on every node and at every try."""
+    if not schedule.jitter:
+        return fire
+    return fire + spread("jitter", schedule.name, fire) % (schedule.jitter + 1)
+
+
+def _named(schedule: Schedule, after: Instant) -> Iterator[Instant]:
+    """What the rule alone names."""
+    match schedule.rule:
+        case Every(period, anchor):
+            return count(anchor + ((after - anchor) // period + 1) * period, period)
+        case Times(moments):
+            return iter(moments[bisect_right(moments, after) :])
+    rule = readings(schedule)
+    assert rule is not None
+    return instants(rule, zone(schedule.zone), schedule.gap, schedule.fold, after)
+
+
+def _on_days(schedule: Schedule, after: Instant, last: Instant, days: Days) -> Iterator[Instant]:
+    """What the rule names on allowed days. From any other day it goes straight to the next allowed one."""
+    where = zone(schedule.zone)
+    found = _named(schedule, after)
+    while (fire := next(found, None)) is not None and fire <= last:
+        today = where.local(fire).date()
+        day = days.next(today)
+        if day is None:
+            return
+        if day == today:
+            yield fire
+        else:
+            # Where clocks go back over midnight, a date begins twice: never go back with them.
+            found = _named(schedule, max(fire, where.midnight(day) - 1))
+
+
+def _up_to(found: Iterator[Instant], last: Instant) -> Iterator[Instant]:
+    for fire in found:
+        if fire > last:
+            return
+        yield fire

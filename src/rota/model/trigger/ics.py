@@ -1,0 +1,154 @@
+"""Dates out of an `.ics` text: public holidays, shutdowns, anything that marks days.
+
+A day counts if an event touches it: all-day events with all their days (the end is not part of them), timed events with
+every local date they reach into. Recurring events count within the span that is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from rota.errors import InvalidInput
+from rota.model.trigger.recurrence import recurrence_plan
+from rota.model.trigger.recurrence_text import read_parts
+from rota.model.trigger.zones import DAY_SECONDS, Zone, zone
+
+LONGEST_TEXT = 5_000_000
+MOST_EVENTS = 20_000
+LONGEST_SPAN = timedelta(days=40_000)
+_Event = Mapping[str, Any]
+_EPOCH = date(1970, 1, 1)
+_ONE_DAY = timedelta(days=1)
+# The library reads a damaged property as text, or as a value of another type, and leaves the rest to its user.
+_LET_THROUGH = (ValueError, TypeError, AttributeError, LookupError, OverflowError)
+_BY_DAY = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY")
+
+
+def dates_from_ics(text: str, first: date, last: date, zone_name: str = "UTC") -> tuple[date, ...]:
+    """The days from `first` to `last` that events touch, in order. Times with a zone are seen from `zone_name`."""
+    if not timedelta(0) <= last - first <= LONGEST_SPAN:
+        raise InvalidInput("calendar span", f"{first} to {last}", "a last day not before the first, within 100 years")
+    events = _events(text)
+    try:
+        found = _days(events, first, last, zone(zone_name))
+    except InvalidInput:
+        raise
+    except _LET_THROUGH as problem:
+        raise InvalidInput("calendar", text, f"events of RFC 5545 ({problem})") from None
+    return tuple(sorted(day for day in found if first <= day <= last))
+
+
+def _days(events: list[_Event], first: date, last: date, where: Zone) -> set[date]:
+    moved = _moved(events, where)
+    found: set[date] = set()
+    for event in events:
+        found.update(_touched(event, moved.get(_series(event), set()), first, last, where))
+    return found
+
+
+def _events(text: str) -> list[_Event]:
+    if len(text) > LONGEST_TEXT:
+        raise InvalidInput("calendar", f"{len(text):,} characters", f"at most {LONGEST_TEXT:,} characters")
+    events = [event for calendar in _parse(text) for event in calendar.walk("VEVENT") if _counts(event)]
+    if len(events) > MOST_EVENTS:
+        raise InvalidInput("calendar", f"{len(events):,} events", f"at most {MOST_EVENTS:,} events")
+    return events
+
+
+def _parse(text: str) -> list[Any]:
+    import icalendar  # a quarter of a second, and hardly anybody needs it
+
+    try:
+        calendars = icalendar.Calendar.from_ical(text, multiple=True)
+    except _LET_THROUGH as problem:
+        raise InvalidInput("calendar", text, f"the text of an .ics file ({problem})") from None
+    if not calendars or not all(isinstance(calendar, icalendar.Calendar) for calendar in calendars):
+        raise InvalidInput("calendar", text, "the text of an .ics file, which begins with BEGIN:VCALENDAR")
+    return calendars
+
+
+def _counts(event: _Event) -> bool:
+    return "DTSTART" in event and str(event.get("STATUS", "")).upper() != "CANCELLED"
+
+
+def _series(event: _Event) -> str:
+    """The event whose occurrences this one belongs to; none of them if it replaces a single one."""
+    return "" if "RECURRENCE-ID" in event else str(event.get("UID", ""))
+
+
+def _moved(events: list[_Event], where: Zone) -> dict[str, set[date]]:
+    """Single occurrences that have an event of their own, by the series they were part of."""
+    moved: dict[str, set[date]] = {}
+    for event in events:
+        if "RECURRENCE-ID" in event:
+            day = _day(_time(event, "RECURRENCE-ID"), where)
+            moved.setdefault(str(event.get("UID", "")), set()).add(day)
+    moved.pop("", None)
+    return moved
+
+
+def _touched(event: _Event, moved: set[date], first: date, last: date, where: Zone) -> Iterator[date]:
+    start = _local(_time(event, "DTSTART"), where)
+    length = max(1, (_end(event, start, where) - start.date()).days)
+    excluded = moved | set(_listed(event, "EXDATE", where))
+    for day in (*_starts(event, start, first - timedelta(days=length), last, where), *_listed(event, "RDATE", where)):
+        if day not in excluded:
+            for number in range(max(0, (first - day).days), min(length, (last - day).days + 1)):
+                yield day + timedelta(days=number)
+
+
+def _starts(event: _Event, start: datetime, first: date, last: date, where: Zone) -> Iterator[date]:
+    rule = event.get("RRULE")
+    if rule is None:
+        yield start.date()
+        return
+    text = rule.to_ical().decode()
+    frequency = read_parts(text)["FREQ"]
+    if frequency not in _BY_DAY:
+        raise InvalidInput("calendar RRULE", text, f"one of {', '.join(_BY_DAY)}")
+    plan = recurrence_plan(text, start.replace(microsecond=0).isoformat(), where.name)
+    for reading in plan.since((first - _EPOCH).days * DAY_SECONDS):
+        day = _EPOCH + timedelta(days=reading // DAY_SECONDS)
+        if day > last:
+            return
+        yield day
+
+
+def _time(event: _Event, name: str) -> Any:
+    try:
+        return event[name].dt
+    except (AttributeError, ValueError):  # given twice, or kept as it stood because it makes no sense
+        raise InvalidInput(f"calendar {name}", str(event[name]), "one date or time of RFC 5545") from None
+
+
+def _end(event: _Event, start: datetime, where: Zone) -> date:
+    """The first day that is no longer part of the event."""
+    if "DTEND" in event:
+        end = _time(event, "DTEND")
+    elif "DURATION" in event:
+        end = _time(event, "DTSTART") + _time(event, "DURATION")
+    else:
+        return start.date() + _ONE_DAY
+    local = _local(end, where)
+    whole = local.time() == datetime.min.time() and local > start
+    return local.date() if whole else local.date() + _ONE_DAY
+
+
+def _listed(event: _Event, name: str, where: Zone) -> Iterator[date]:
+    given = event.get(name, [])
+    for entry in given if isinstance(given, list) else [given]:
+        for item in entry.dts:
+            # RDATE may hold periods, of which the beginning counts.
+            yield _day(item.dt[0] if isinstance(item.dt, tuple) else item.dt, where)
+
+
+def _day(given: Any, where: Zone) -> date:
+    return _local(given, where).date()
+
+
+def _local(given: Any, where: Zone) -> datetime:
+    if not isinstance(given, datetime):
+        return datetime(given.year, given.month, given.day)
+    return given if given.tzinfo is None else given.astimezone(where.info).replace(tzinfo=None)

@@ -1,0 +1,148 @@
+"""What is made and what is skipped after downtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, instant
+from rota.model.trigger.catchup import EXAMINED, Due, Reason, Skipped, due, passed_over
+from rota.model.trigger.fires import fires
+from rota.model.trigger.policies import CatchUp, Missed
+from rota.model.trigger.rules import Cron, Every, read_rule
+from rota.model.trigger.schedule import Schedule
+
+NOON = instant("2027-01-01T12:00:00+00:00")
+HOURLY = [NOON + n * HOUR for n in range(1, 6)]
+
+
+def hourly(missed: str, limit: int | None = None, **policy: int) -> Schedule:
+    return Schedule(name="a", rule=Cron("0 * * * *"), limit=limit, catch_up=CatchUp(Missed(missed), **policy))
+
+
+def after_five_hours(schedule: Schedule, fired: int = 0, late: int = 30 * MINUTE) -> Due:
+    return due(schedule, NOON, NOON + 5 * HOUR + late, fired)
+
+
+def run(first: int, last: int, reason: Reason) -> Skipped:
+    return Skipped(HOURLY[first], HOURLY[last], last - first + 1, reason)
+
+
+def test_in_time_everything_is_made_whatever_the_policy() -> None:
+    for missed in Missed:
+        found = due(hourly(missed), NOON, HOURLY[0] + SECOND)
+        assert (found.make, found.skip) == ([HOURLY[0]], [])
+        assert found.handled == HOURLY[0] + SECOND
+
+
+def test_nothing_is_due_before_its_time() -> None:
+    assert due(hourly("all"), NOON, NOON + HOUR - 1) == Due([], [], NOON + HOUR - 1, False, False)
+    assert due(hourly("all"), NOON, NOON - HOUR).handled == NOON, "a clock that went back undoes nothing"
+
+
+def test_none() -> None:
+    found = after_five_hours(hourly("none"))
+    assert (found.make, found.skip) == ([], [run(0, 4, Reason.MISSED)])
+    found = after_five_hours(hourly("none"), late=SECOND)
+    assert (found.make, found.skip) == (HOURLY[4:], [run(0, 3, Reason.MISSED)])
+
+
+def test_latest() -> None:
+    found = after_five_hours(hourly("latest"))
+    assert (found.make, found.skip) == (HOURLY[4:], [run(0, 3, Reason.NEWER)])
+    assert after_five_hours(hourly("latest"), late=SECOND) == Due(
+        HOURLY[4:], [run(0, 3, Reason.NEWER)], NOON + 5 * HOUR + SECOND, False, False
+    )
+
+
+def test_latest_outside_its_window() -> None:
+    found = after_five_hours(hourly("latest", window=10 * MINUTE))
+    assert (found.make, found.skip) == ([], [run(0, 4, Reason.WINDOW)])
+
+
+def test_all() -> None:
+    found = after_five_hours(hourly("all"))
+    assert (found.make, found.skip) == (HOURLY, [])
+    found = after_five_hours(hourly("all", window=3 * HOUR))
+    assert (found.make, found.skip) == (HOURLY[2:], [run(0, 1, Reason.WINDOW)])
+    found = after_five_hours(hourly("all", most=2))
+    assert (found.make, found.skip) == (HOURLY[3:], [run(0, 2, Reason.MAXIMUM)])
+    found = after_five_hours(hourly("all", most=2, window=4 * HOUR))
+    assert (found.make, found.skip) == (HOURLY[3:], [run(0, 0, Reason.WINDOW), run(1, 2, Reason.MAXIMUM)])
+
+
+def test_the_maximum_does_not_count_what_is_in_time() -> None:
+    found = after_five_hours(hourly("all", most=2), late=SECOND)
+    assert (found.make, found.skip) == (HOURLY[2:], [run(0, 1, Reason.MAXIMUM)])
+
+
+def test_the_edge_of_the_window_is_inside() -> None:
+    found = after_five_hours(hourly("all", window=4 * HOUR + 30 * MINUTE))
+    assert (found.make, found.skip) == (HOURLY, [])
+
+
+def test_the_limit_ends_a_schedule() -> None:
+    found = after_five_hours(hourly("all", limit=10), fired=8)
+    assert (found.make, found.ended, found.handled) == (HOURLY[:2], True, HOURLY[1])
+    assert after_five_hours(hourly("all", limit=10), fired=10).make == []
+    assert after_five_hours(hourly("all", limit=10), fired=10).ended
+    assert not after_five_hours(hourly("all", limit=10), fired=4).ended
+    assert after_five_hours(hourly("all", limit=10), fired=5).ended, "the last one was just made"
+
+
+def test_pauses_are_told_as_runs() -> None:
+    found = passed_over(hourly("all"), NOON, NOON + 5 * HOUR, Reason.PAUSED)
+    assert (found.make, found.skip) == ([], [run(0, 4, Reason.PAUSED)])
+
+
+def steps(schedule: Schedule, handled: int, now: int) -> Iterator[Due]:
+    while True:
+        found = due(schedule, handled, now)
+        yield found
+        if not found.more:
+            return
+        assert found.handled > handled, "each step comes nearer"
+        handled = found.handled
+
+
+def test_a_month_of_seconds_is_taken_in_steps() -> None:
+    schedule = Schedule(name="a", rule=Cron("* * * * * *"), catch_up=CatchUp(Missed.ALL, most=100, grace=SECOND))
+    now = NOON + 25_000 * SECOND
+    found = list(steps(schedule, NOON, now))
+    assert [step.more for step in found] == [True, True, False]
+    assert all(len(step.make) + sum(run.count for run in step.skip) <= EXAMINED for step in found)
+    made = [fire for step in found for fire in step.make]
+    assert made == [now - n * SECOND for n in range(101, -1, -1)]
+    assert sum(run.count for step in found for run in step.skip) == 25_000 - 102
+    paused = passed_over(schedule, NOON, now, Reason.PAUSED)
+    assert paused.more
+    assert paused.handled == NOON + EXAMINED * SECOND
+
+
+policies = st.builds(
+    CatchUp, st.sampled_from(Missed), st.none() | st.integers(1, 3 * DAY), st.integers(1, 30), st.integers(0, DAY)
+)
+some_rules = st.sampled_from(["*/7 * * * *", "0 3 * * *", "every 11m", "30 2 * * MON", "0 0 29 2 *"]).map(read_rule)
+
+
+@given(some_rules, policies, st.integers(0, 3 * DAY))
+def test_each_fire_is_made_or_skipped_exactly_once(rule: Cron | Every, policy: CatchUp, down: int) -> None:
+    schedule = Schedule(name="a", rule=rule, zone="Europe/Berlin", catch_up=policy)
+    now = NOON + down
+    found = due(schedule, NOON, now)
+    everything = list(fires(schedule, NOON, now))
+    skipped = [fire for fire in everything if any(run.first <= fire <= run.last for run in found.skip)]
+    assert sorted(chain(found.make, skipped)) == everything
+    assert sum(run.count for run in found.skip) == len(skipped)
+    late = [fire for fire in found.make if fire < now - policy.grace]
+    assert len(late) <= {Missed.NONE: 0, Missed.LATEST: 1, Missed.ALL: policy.most}[policy.missed]
+    assert all(fire >= now - (policy.window or now) for fire in late)
+    assert set(found.make) >= {fire for fire in everything if fire >= now - policy.grace}
+
+
+def test_asking_twice_gives_the_same_answer() -> None:
+    assert after_five_hours(hourly("all")) == after_five_hours(hourly("all"))
+    assert due(hourly("all"), after_five_hours(hourly("all")).handled, NOON + 5 * HOUR + 30 * MINUTE).make == []
