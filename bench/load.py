@@ -15,8 +15,9 @@ from datetime import UTC, datetime, timedelta
 import rota
 from bench.payload import TEXT
 
-# Between two orders of a trickle, on average: long enough for the one to be over before the next comes.
-SPACING = 0.03
+# Between two orders of a trickle, on average: long enough for the one to be over before the next comes, and for
+# wake-ups on PostgreSQL to be within their budget of 20 a second.
+SPACING = 0.1
 # From the order of timers to the first of them: all must be in the store by then.
 AHEAD = 3.0
 

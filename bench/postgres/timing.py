@@ -11,7 +11,7 @@ from bench.postgres.server import nodes, server, store, until_no
 from rota.model.times import MILLISECOND
 from tests.servers.postgres import Server
 
-SLOTS = 200
+SLOTS = 1_000
 LIVE = "SELECT EXISTS (SELECT FROM rota.jobs)"
 
 
