@@ -82,11 +82,14 @@ async def test_a_restart_during_a_call(created: Server, own: Place, away: World,
         await until(blocked(own))
         await asyncio.to_thread(created.restart, mode)
         raise RuntimeError  # so that the lost connection is not spoken to
-    with pytest.raises(StoreUnavailable) as caught:
-        await finishing
-    assert caught.value.passing
-    assert await settled(lambda: actor.finish(claimed)) is Verdict.APPLIED
-    assert (await away.info(job)).state is State.SUCCEEDED
+    # Whoever is ended first: if it is the one that blocks, the call may be carried out in the server's last moments.
+    (first,) = await asyncio.gather(finishing, return_exceptions=True)
+    refused = isinstance(first, StoreUnavailable) and first.passing
+    assert refused or first is Verdict.APPLIED
+    again = await settled(lambda: actor.finish(claimed))
+    assert again is Verdict.ALREADY or (refused and again is Verdict.APPLIED)
+    info = await away.info(job)
+    assert (info.state, len(info.attempts)) == (State.SUCCEEDED, 1)
 
 
 async def test_a_server_that_is_down(created: Server, away: World) -> None:
