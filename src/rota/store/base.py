@@ -26,7 +26,7 @@ import msgspec
 
 from rota.errors import KeyConflict, NotAllowed
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
-from rota.model.lifecycle import State
+from rota.model.lifecycle import TERMINAL, State
 from rota.model.node import News, Node, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
@@ -74,6 +74,15 @@ class Cancelling(StrEnum):
     REQUESTED = "requested"  # it runs; its node was told
     ENDED = "ended"  # it had ended before
     UNKNOWN = "unknown"
+
+    @classmethod
+    def of(cls, state: State | None) -> Cancelling:
+        """What becomes of a wish to cancel a job that stands there; None: there is none that the principal may see."""
+        if state is None:
+            return cls.UNKNOWN
+        if state in TERMINAL:
+            return cls.ENDED
+        return cls.REQUESTED if state is State.RUNNING else cls.CANCELLED
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 import re
 
+from rota.store.postgres import migrate
+
+KNOWN = migrate.known()
+NEWEST = KNOWN[-1][0]
+# What the next version may well look like: it adds, and does not take away.
+NEXT = f"""-- works with: {NEWEST}
+ALTER TABLE rota.jobs ADD COLUMN colour text;
+ALTER TABLE rota.history ADD COLUMN colour text;
+ALTER TABLE rota.nodes ADD COLUMN shoe_size integer NOT NULL DEFAULT 42;
+CREATE TABLE rota.colours (name text PRIMARY KEY);
+CREATE INDEX jobs_colour ON rota.jobs (colour) WHERE colour IS NOT NULL;
+"""
+
 _WORKS_WITH = re.compile(r"-- works with: (\d+)")
 _QUOTED = re.compile(r"\$(\w*)\$.*?\$\1\$|'(?:[^']|'')*'", re.DOTALL)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)

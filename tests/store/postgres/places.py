@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 
 from rota.clock import Chance, Clock, ManualClock, SystemClock
+from rota.errors import StoreError, StoreUnavailable
 from rota.store.postgres import PostgresStore
 from rota.store.postgres.session import lock_number
 
+T = TypeVar("T")
 LIMIT = 20.0  # seconds until a test that waits for an event gives up
 Value = Any
 
@@ -99,3 +101,15 @@ async def until_so(condition: Callable[[], Awaitable[object]], limit: float = LI
     async with asyncio.timeout(limit):
         while not await condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def settled(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeats the call until it succeeds; whatever it says until then must be worth a repeat."""
+    async with asyncio.timeout(LIMIT):
+        while True:
+            try:
+                return await call()
+            except StoreError as error:
+                if not isinstance(error, StoreUnavailable):
+                    raise
+                await asyncio.sleep(0.01)

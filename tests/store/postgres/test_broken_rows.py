@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +24,6 @@ from tests.store.postgres.backends import Postgres
 
 Db = psycopg.Connection[tuple[Any, ...]]
 Row = dict[str, Any]
-WORDS = re.compile(r"'(\w+)'")
 LARGEST = 2**63 - 1
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TypeVar
 
 import asyncpg
 import pytest
@@ -24,22 +23,9 @@ from tests.servers.ports import bound_socket
 from tests.servers.postgres import Mode, Server, shared_server
 from tests.servers.proxy import Proxy
 from tests.store.postgres.backends import Postgres
-from tests.store.postgres.places import LIMIT, Place, until
+from tests.store.postgres.places import LIMIT, Place, settled, until
 
-T = TypeVar("T")
 MODES: list[Mode] = ["fast", "immediate"]
-
-
-async def settled(call: Callable[[], Awaitable[T]]) -> T:
-    """Repeats the call until it succeeds; whatever it says until then must be worth a repeat."""
-    async with asyncio.timeout(LIMIT):
-        while True:
-            try:
-                return await call()
-            except StoreError as error:
-                if not isinstance(error, StoreUnavailable):
-                    raise
-                await asyncio.sleep(0.01)
 
 
 @pytest.fixture

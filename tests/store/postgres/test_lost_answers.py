@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable
 
 import pytest
 
-from rota.clock import Chance, ManualClock
-from rota.errors import StoreError, StoreUnavailable
+from rota.clock import ManualClock
+from rota.errors import StoreUnavailable
 from rota.model.job import Claimed, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import Succeeded
 from rota.model.principal import SYSTEM
 from tests.contracts.world import BOOM, Actor, World
-from tests.servers.postgres import Mode, shared_server
+from tests.servers.postgres import shared_server
 from tests.servers.proxy import Proxy
-from tests.store.postgres.backends import Postgres
-from tests.store.postgres.places import LIMIT, Place, until, until_so
-
-T = TypeVar("T")
-MODES: list[Mode] = ["fast", "immediate"]
-
-
-async def settled(call: Callable[[], Awaitable[T]]) -> T:
-    """Repeats the call until it succeeds; whatever it says until then must be worth a repeat."""
-    async with asyncio.timeout(LIMIT):
-        while True:
-            try:
-                return await call()
-            except StoreError as error:
-                if not isinstance(error, StoreUnavailable):
-                    raise
-                await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-async def away(own: Place, tmp_path: Path, clock: ManualClock) -> World:
-    """A store on the server that may fail."""
-    return World(await own.store(clock=clock), Postgres(tmp_path, clock), clock, Chance())
-
-
-def blocked(place: Place) -> Callable[[], object]:
-    """Whether a call of the store waits for someone else's lock."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rota' AND wait_event_type = 'Lock'"
-    return lambda: place.value(query) == 1
-
+from tests.store.postgres.places import LIMIT, Place, settled, until, until_so
 
 # -- the answer is lost -----------------------------------------------------------------------------------------------
 

@@ -4,23 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rota.model.times import DAY
-from rota.store.base import Retention
 from rota.store.postgres import migrate
 from tests.store.postgres import migration_lint
-
-KNOWN = migrate.known()
-NEWEST = KNOWN[-1][0]
-WEEK = Retention(7 * DAY, 7 * DAY, 7 * DAY, 7 * DAY)
-# What the next version may well look like: it adds, and does not take away.
-NEXT = f"""-- works with: {NEWEST}
-ALTER TABLE rota.jobs ADD COLUMN colour text;
-ALTER TABLE rota.history ADD COLUMN colour text;
-ALTER TABLE rota.nodes ADD COLUMN shoe_size integer NOT NULL DEFAULT 42;
-CREATE TABLE rota.colours (name text PRIMARY KEY);
-CREATE INDEX jobs_colour ON rota.jobs (colour) WHERE colour IS NOT NULL;
-"""
-
+from tests.store.postgres.migration_lint import KNOWN, NEWEST, NEXT
 
 # -- the files --------------------------------------------------------------------------------------------------------
 

@@ -24,19 +24,10 @@ from rota.store.postgres.session import lock_number
 from tests.contracts.world import BOOM, DONE, World
 from tests.servers.postgres import database, shared_server, unique_name
 from tests.store.postgres.backends import Postgres
+from tests.store.postgres.migration_lint import KNOWN, NEWEST, NEXT
 from tests.store.postgres.places import Place, until
 
-KNOWN = migrate.known()
-NEWEST = KNOWN[-1][0]
 WEEK = Retention(7 * DAY, 7 * DAY, 7 * DAY, 7 * DAY)
-# What the next version may well look like: it adds, and does not take away.
-NEXT = f"""-- works with: {NEWEST}
-ALTER TABLE rota.jobs ADD COLUMN colour text;
-ALTER TABLE rota.history ADD COLUMN colour text;
-ALTER TABLE rota.nodes ADD COLUMN shoe_size integer NOT NULL DEFAULT 42;
-CREATE TABLE rota.colours (name text PRIMARY KEY);
-CREATE INDEX jobs_colour ON rota.jobs (colour) WHERE colour IS NOT NULL;
-"""
 
 
 @pytest.fixture

@@ -40,7 +40,6 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^:/@\[\]\s]*)" + _PORT, re.ASCII)
 class Address(msgspec.Struct, frozen=True):
     url: str  # as the driver takes it
     schema: str = SCHEMA
-    several: bool = False  # more than one host: look for the one that can be written
 
     @property
     def place(self) -> str:
@@ -74,8 +73,7 @@ def address(url: str) -> Address:
     schema = query.pop("schema", SCHEMA)
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", schema) or schema.startswith("pg_") or _RESERVED.fullmatch(schema):
         raise InvalidInput("schema", schema, "a name of small letters, digits and _, at most 48, and no word of SQL")
-    several = "," in parts.netloc.rpartition("@")[2]
-    if several:
+    if "," in parts.netloc.rpartition("@")[2]:  # several hosts: look for the one that can be written
         query.setdefault("target_session_attrs", "read-write")
     bare = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(query, quote_via=quote), ""))
-    return Address(bare, schema, several)
+    return Address(bare, schema)

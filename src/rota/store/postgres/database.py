@@ -166,7 +166,7 @@ class Database:
             try:
                 async with self.unit(pool) as unit:
                     return await work(unit, *args, **named), unit.topics
-            except _LockedUp:
+            except LockedUp:
                 if not tries_left:
                     raise
         raise AssertionError("unreachable")
@@ -179,7 +179,7 @@ class Database:
             try:
                 async with self.unhurried() as unit:
                     return await deed(unit, *args, **named)
-            except _LockedUp:
+            except LockedUp:
                 if not tries_left:
                     raise
         raise AssertionError("unreachable")
@@ -217,7 +217,7 @@ class Database:
                 if broken(error):
                     pool.clear()
                 if error.sqlstate in _LOCKED_UP:
-                    raise _LockedUp(f"{self.place}: {error}") from None
+                    raise LockedUp(f"{self.place}: {error}") from None
                 raise
             except (asyncpg.InterfaceError, OSError, EOFError, asyncio.CancelledError):
                 raise  # whatever state it is in, nobody should wait for it to come back
@@ -228,7 +228,7 @@ class Database:
                 pool.give(connection, sound)
 
 
-class _LockedUp(StoreUnavailable):
+class LockedUp(StoreUnavailable):
     """Two transactions stood in each other's way, and this one was ended."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.model.job import NewJob, Submitted
-from rota.model.lifecycle import TERMINAL, Event, State, sources
+from rota.model.lifecycle import Event, State, sources
 from rota.model.order import rank
 from rota.model.principal import Principal
 from rota.model.times import LATEST, Duration, Instant
@@ -105,15 +105,7 @@ async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) ->
     if running:
         await unit.run("cancel_running", ids=running, reason=reason)
         unit.topics.add(Topic.CANCEL)
-    return [_cancelling(states.get(job)) for job in ids]
-
-
-def _cancelling(state: State | None) -> Cancelling:
-    if state is None:
-        return Cancelling.UNKNOWN
-    if state in TERMINAL:
-        return Cancelling.ENDED
-    return Cancelling.REQUESTED if state is State.RUNNING else Cancelling.CANCELLED
+    return [Cancelling.of(states.get(job)) for job in ids]
 
 
 async def replay(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:

@@ -21,7 +21,7 @@ from rota.store import base
 from rota.store.postgres import doctor, migrate, nodes, orders, partitions, reads, work
 from rota.store.postgres.address import address
 from rota.store.postgres.bell import Bell
-from rota.store.postgres.database import Database, Unit
+from rota.store.postgres.database import Database, LockedUp, Unit
 from rota.store.postgres.errors import translated
 from rota.store.postgres.lowend import LowEnd
 from rota.store.postgres.pool import Pool
@@ -176,11 +176,17 @@ class PostgresStore(base.Store):
         server = self._session.server_of(incarnation)
         if server is not None:
             self._session.told(incarnation, server)  # the answer may get lost: count on the worse of the two
-        async with self._database.unit(self._database.pools().vital, RENEWAL_LIMIT) as unit:
-            news = await nodes.renew(unit, incarnation, stopping, server, self._claims, self._due)
+        try:
+            news, topics = await self._renew(incarnation, stopping, server)
+        except LockedUp:  # a migration stood in the way; that is soon over
+            news, topics = await self._renew(incarnation, stopping, server)
         self._session.told(incarnation, server)
-        self._wake(unit.topics)
+        self._wake(topics)
         return news
+
+    async def _renew(self, incarnation: str, stopping: bool, server: str | None) -> tuple[News, set[base.Topic]]:
+        async with self._database.unit(self._database.pools().vital, RENEWAL_LIMIT) as unit:
+            return await nodes.renew(unit, incarnation, stopping, server, self._claims, self._due), unit.topics
 
     async def leave(self, who: Principal, incarnation: str) -> None:
         base.require_system(who, "leave")

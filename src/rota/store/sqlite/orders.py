@@ -116,15 +116,7 @@ def cancel(db: Database, who: Principal, ids: Sequence[str], reason: str) -> lis
     if running:
         db.run("cancel_running", ids=encode(running).decode(), reason=reason)
         db.topics.add(Topic.CANCEL)
-    return [_cancelling(states.get(job)) for job in ids]
-
-
-def _cancelling(state: State | None) -> Cancelling:
-    if state is None:
-        return Cancelling.UNKNOWN
-    if state in TERMINAL:
-        return Cancelling.ENDED
-    return Cancelling.REQUESTED if state is State.RUNNING else Cancelling.CANCELLED
+    return [Cancelling.of(states.get(job)) for job in ids]
 
 
 def replay(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
