@@ -14,10 +14,11 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from bench import claims, quiet, throughput
+from bench import claims, quiet, schedules, throughput
 from bench.figure import QUICK, Figure, Measure, Size
 from bench.postgres import against_peers, horizon, timing
 from bench.postgres import quiet as pg_quiet
+from bench.postgres import schedules as pg_schedules
 from bench.postgres import throughput as pg_throughput
 
 ON_SQLITE: dict[str, Measure] = {
@@ -27,6 +28,7 @@ ON_SQLITE: dict[str, Measure] = {
     "claim": claims.claim,
     "idle": quiet.idle,
     "latency": quiet.latency,
+    "schedules": schedules.schedules,
 }
 ON_POSTGRES: dict[str, Measure] = {
     "pg-submit": pg_throughput.submit_many,
@@ -37,6 +39,7 @@ ON_POSTGRES: dict[str, Measure] = {
     "pg-timers": timing.timers,
     "pg-idle": pg_quiet.idle,
     "pg-horizon": horizon.horizon,
+    "pg-schedules": pg_schedules.schedules,
 }
 MEASURES = ON_SQLITE | ON_POSTGRES
 GROUPS = {"sqlite": list(ON_SQLITE), "pg": list(ON_POSTGRES)}

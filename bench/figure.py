@@ -18,6 +18,9 @@ class Size(msgspec.Struct, frozen=True):
     claims: int = 200
     idle: float = 30.0  # seconds
     submissions: int = 500
+    schedules: int = 100_000  # in the store; a hundredth of them fires in one instant
+    punctual: int = 200  # fire every second,
+    ticking: int = 20  # for so many seconds
     # on PostgreSQL
     drained: int = 50_000
     # A node begins its housekeeping 5 s after it came to lead, and then does it every minute. What is seen in a minute
@@ -32,7 +35,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 QUICK = Size(
-    runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, submissions=50,
+    runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, submissions=50, schedules=5_000, punctual=50, ticking=4,
     drained=2_000, settling=1.0, watched=3.0, peers=300, timers=200, spread=2.0, pinned=5_000,
 )  # fmt: skip
 

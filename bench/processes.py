@@ -113,3 +113,9 @@ def pss_bytes(pid: int) -> int:
     """Its memory; what it shares with others counts by its share."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that it ever had at once."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))

@@ -15,6 +15,7 @@ if typing.TYPE_CHECKING:
     from rota.errors import Snooze as Snooze
     from rota.job import Job as Job
     from rota.model.retry import Retry as Retry
+    from rota.schedule import Schedule as Schedule
     from rota.tasks import Task as Task
     from rota.work.context import Context as Context
 
@@ -28,10 +29,11 @@ _HOMES = {
     "Retry": "rota.model.retry",
     "RetryAfter": "rota.errors",
     "RotaError": "rota.errors",
+    "Schedule": "rota.schedule",
     "Snooze": "rota.errors",
     "Task": "rota.tasks",
 }
-__all__ = ["App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Snooze", "Task"]
+__all__ = ["App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Schedule", "Snooze", "Task"]
 
 
 def __getattr__(name: str) -> typing.Any:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rota import config
+from rota import config, scheduling
 from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
 from rota.errors import InvalidInput, SchemaMissing, StoreError, TooLarge
@@ -19,9 +19,14 @@ from rota.job import Job
 from rota.model.job import NewJob, Spec
 from rota.model.principal import Principal
 from rota.model.retry import Retry
+from rota.model.trigger.reading import read_schedule
+from rota.model.trigger.schedule import Schedule as Timing
+from rota.model.trigger.template import Template
 from rota.node import Node
 from rota.options import LONGEST_NAME, Options, read_options, task_name
+from rota.planning import Planning
 from rota.portal import Portal
+from rota.schedule import Schedule
 from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
@@ -56,6 +61,7 @@ class App:
         self.catalogue = Catalogue()
         self.who = Principal(self.settings.user)
         self._inline = inline
+        self._declared: dict[str, scheduling.Words] = {}
         self._client: Client | None = None
         self._opening = threading.Lock()
         self._portal: Portal | None = None
@@ -74,7 +80,7 @@ class App:
         saved = self.__dict__.copy()
         self.clock, self.chance, self.bus, self._inline, self._client = clock, chance, Bus(), True, None
         self._given = {}
-        self.settings = config.load(settings, environment={})
+        self.settings = config.load({"name": self.settings.name or None, **settings}, environment={})
         self.who = Principal(self.settings.user)
         try:
             yield
@@ -138,7 +144,7 @@ class App:
     ) -> Job:
         """Orders a command: a list of arguments, never a shell line. `within`: in the caller's own transaction on this
         connection, as `Task.within` does."""
-        spec, task = self._command(argv, cwd, env, fatal_exit_codes, name)
+        spec, task = self.command(argv, cwd, env, fatal_exit_codes, name)
         chosen = read_options(Options(), options)
         if within is not None:
             return (await self.submit_within(within, spec, task, ["{}"], chosen))[0]
@@ -148,10 +154,10 @@ class App:
         if within is None:
             return self.sync(self.submit_command(argv, **options))
         given = {part: options.pop(part, None) for part in ("cwd", "env", "name")}
-        spec, task = self._command(argv, fatal_exit_codes=options.pop("fatal_exit_codes", ()), **given)
+        spec, task = self.command(argv, fatal_exit_codes=options.pop("fatal_exit_codes", ()), **given)
         return self.submit_within_sync(within, spec, task, ["{}"], read_options(Options(), options))[0]
 
-    def _command(
+    def command(
         self,
         argv: Sequence[str],
         cwd: str | None,
@@ -159,6 +165,7 @@ class App:
         fatal_exit_codes: Sequence[int],
         name: str | None,
     ) -> tuple[Spec, str]:
+        """A command as what to run, and the name of its task."""
         spec = Spec.command(argv, cwd, env, fatal_exit_codes)
         if (size := len(spec.body.encode())) > self.settings.max_args:
             raise TooLarge("command", size, self.settings.max_args)
@@ -166,11 +173,15 @@ class App:
 
     async def submit_named(self, info: TaskInfo, arguments: Mapping[str, Any], **options: Any) -> Job:
         """Orders a function that is known by its description only, as the command line does."""
-        body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
-        _check_arguments(info, arguments)
-        defaults = Options(queue=info.queue, priority=info.priority, retry=info.retry, timeout=info.timeout)
+        body, defaults = self.named(info, arguments)
         chosen = read_options(defaults, options)
         return (await self.submit_orders(Spec.function(info.name), info.name, [body], chosen))[0]
+
+    def named(self, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
+        """Arguments as JSON, held against the description of a function, and the options that it has by itself."""
+        body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
+        _check_arguments(info, arguments)
+        return body, Options(queue=info.queue, priority=info.priority, retry=info.retry, timeout=info.timeout)
 
     async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
         client = await self.client()
@@ -203,6 +214,78 @@ class App:
     async def job(self, job_id: str) -> Job:
         """A handle for a job by its id (or a beginning of it that fits no other)."""
         return Job(self, await (await self.client()).resolve(str(job_id)))
+
+    # -- schedules ---------------------------------------------------------------------------------------------------
+    async def schedule(
+        self, name: str, task: Task | Sequence[str], *, args: Mapping[str, Any] | None = None, **options: Any
+    ) -> Schedule:
+        """Keeps a schedule under a name: `cron=`, `every=`, `rrule=` or `at=` says when; `tz`, `overlap` and
+        so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing."""
+        planning = await self.planning()
+        if isinstance(task, Task):
+            await planning.save(*self._times_of(scheduling.Words(name, task, args or {}, options)))
+        else:
+            await planning.save(*self._times_of_command(name, task, args, options))
+        return Schedule(self, name)
+
+    def schedule_sync(self, name: str, task: Task | Sequence[str], **options: Any) -> Schedule:
+        return self.sync(self.schedule(name, task, **options))
+
+    def cron(
+        self, expression: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, **options: Any
+    ) -> Callable[[Callable[..., Any]], Task]:
+        """Declares a schedule for a task, or for a function that it makes one. It is kept when a node of this app
+        starts, and removed when the app no longer declares it. The app needs a name: `App(name="billing")`."""
+        return self._declaring(name, args, {"cron": expression, **options})
+
+    def every(
+        self, period: str | float | timedelta, *, name: str | None = None, args: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Callable[[Callable[..., Any]], Task]:  # fmt: skip
+        """Like `cron`, each time a period has passed: `@app.every("90s")`."""
+        return self._declaring(name, args, {"every": period, **options})
+
+    def _declaring(
+        self, name: str | None, args: Mapping[str, Any] | None, options: Mapping[str, Any]
+    ) -> Callable[[Callable[..., Any]], Task]:
+        if not self.settings.name:
+            expected = 'App(name="billing"): what is declared in code is removed by the app that declared it'
+            raise InvalidInput("app name", self.settings.name, expected)
+
+        def declare(function: Callable[..., Any]) -> Task:
+            task = function if isinstance(function, Task) else self.task(function)
+            words = scheduling.Words(task.name if name is None else name, task, args or {}, options)
+            self._times_of(words)  # what is wrong with it should show here
+            if words.name in self._declared:
+                raise InvalidInput("schedule", words.name, "a name that no other schedule of this app has")
+            self._declared[words.name] = words
+            return task
+
+        return declare
+
+    async def declare(self) -> None:
+        """Keeps the schedules that are declared in code, and removes those of this app that no longer are."""
+        if self.settings.name:
+            wanted = [self._times_of(words) for words in self._declared.values()]
+            await (await self.planning()).declare(self.settings.name, wanted)
+
+    def _times_of(self, words: scheduling.Words) -> tuple[Timing, Template]:
+        return scheduling.of_task(self.who.user, words, self.settings.max_args, self.clock.now())
+
+    def _times_of_command(
+        self, name: str, argv: Sequence[str], args: object, options: Mapping[str, Any]
+    ) -> tuple[Timing, Template]:
+        if args is not None:
+            raise InvalidInput("args", args, "none: a command has its arguments in its list")
+        times, rest = scheduling.split(options, also=("cwd", "env", "fatal_exit_codes"))
+        command = {part: rest.pop(part, None) for part in ("cwd", "env")}
+        spec, task = self.command(argv, fatal_exit_codes=rest.pop("fatal_exit_codes", None) or (), name=None, **command)
+        timing = read_schedule(self.who.user, name, times, self.clock.now())
+        return timing, scheduling.order(spec, task, "{}", read_options(Options(), rest, scheduling.JOB_OPTIONS))
+
+    async def planning(self) -> Planning:
+        """What people do with schedules, with the store open."""
+        return Planning((await self.client()).store, self.who, self.chance)
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def make_store(self) -> Store:
@@ -242,6 +325,7 @@ class App:
     async def node(self, make_crew: MakeCrew | None = None) -> Node:
         """This app as a node, ready to `run()`."""
         store = (await self.client()).store
+        await self.declare()
         crew = make_crew or (lambda guards: ProcessCrew(self.catalogue, self.settings, guards))
         return Node(store, self.clock, self.chance, self.bus, self.settings, self.catalogue.infos(), crew)
 

@@ -26,6 +26,7 @@ ROLES = ("control", "worker")
 
 class Settings(msgspec.Struct, frozen=True):
     store: str = "sqlite:///rota.db"
+    name: str = ""  # of the app; "": it has none, and can't declare schedules
     node: str = ""  # "": made up by chance
     user: str = "local"
     roles: tuple[str, ...] = ROLES
@@ -187,6 +188,7 @@ def _switch(name: str, value: Any) -> bool:
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "store": _store,
+    "name": _node,
     "node": _node,
     "user": _word,
     "roles": _roles,

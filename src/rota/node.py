@@ -17,6 +17,8 @@ from rota.config import Settings
 from rota.control.janitor import Janitor
 from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
+from rota.control.resolver import Resolver
+from rota.control.scheduler import Scheduler
 from rota.errors import RotaError, StoreError
 from rota.lease import WARNING, Lease
 from rota.logs.shipper import Shipper
@@ -116,6 +118,7 @@ class Session:
         self._lease = Lease(node.clock, node.settings.lease / SECOND, lambda: node.store.exposed(incarnation))
         self._stop_asked, self._hurried, self._killed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._lost: str | None = None
+        self._end = float("inf")  # when the keeper ends what still runs
         self._crew: Crew | None = None
         self.worker: Worker | None = None
         self._loops: list[tuple[Loop, asyncio.Task[None]]] = []
@@ -168,11 +171,20 @@ class Session:
         if "control" in settings.roles:
             rule = CrashRule(limit=settings.crash_limit)
             self._serve(Promoter(node.store, self._leads), Topic.DUE)
+            self._serve_schedules()
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
             self._serve(Janitor(node.store, retention, self._leads))
         if self.worker:
             self.worker.wake = self._serve(self.worker, Topic.READY).wake
+
+    def _serve_schedules(self) -> None:
+        store, listen = self._node.store, self._listen
+        scheduler = Scheduler(store, self._node.bus, self._leads)
+        listen(Topic.SCHEDULE, scheduler.when_changed(self._serve(scheduler).wake))
+        resolver = Resolver(store, self._node.clock)
+        wake = self._serve(resolver, Topic.SCHEDULE).wake
+        listen(Topic.NEWS, resolver.when_some_wait(wake))
 
     def _leads(self) -> bool:
         return self._heartbeat.term is not None
@@ -180,9 +192,12 @@ class Session:
     def _serve(self, service: Service, topic: Topic | None = None) -> Loop:
         loop = Loop(service, self._node.chance, self._failed)
         if topic:
-            self._unlisten.append(self._node.store.listen(frozenset({topic}), loop.wake))
+            self._listen(topic, loop.wake)
         self._loops.append((loop, asyncio.create_task(loop.run(), name=service.name)))
         return loop
+
+    def _listen(self, topic: Topic, wake: Callable[[], None]) -> None:
+        self._unlisten.append(self._node.store.listen(frozenset({topic}), wake))
 
     def _failed(self, service: str, error: Exception) -> None:
         self._node.bus.emit(events.ServiceFailed(service, f"{type(error).__name__}: {error}"))
@@ -198,7 +213,9 @@ class Session:
         await self._shut_down()
 
     def _extend(self, deadline: float) -> None:
-        if self._crew and self._lost is None:
+        """Once the lease is lost, its end comes no later than was said; but sooner if the node is exposed as well."""
+        if self._crew and (self._lost is None or (self._lease.exposed and deadline < self._end)):
+            self._end = deadline
             self._crew.extend(deadline)
 
     def _lose(self, why: str) -> None:
@@ -237,7 +254,8 @@ class Session:
         will end together with this process."""
         self._node.bus.emit(events.LeaseLost(self._node.id, self._lost or ""))
         if self.worker and self._crew:
-            self._crew.extend(min(self._lease.deadline, self._node.clock.monotonic() + WARNING))
+            self._end = min(self._lease.deadline, self._node.clock.monotonic() + WARNING)
+            self._crew.extend(self._end)
             self.worker.abandon_all()
             finished = await self.worker.finished(self._lease.length)
             if self.worker.stuck or not finished:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from rota.errors import InvalidInput
 from rota.job import Job
+from rota.model.job import Spec
 from rota.options import NAMES, Options, read_options
-from rota.work.catalogue import TaskDef
+from rota.work.catalogue import TaskDef, to_json
 
 if TYPE_CHECKING:
     from rota.app import App
@@ -41,6 +42,15 @@ class Task:
         exists if and when that commits. Of asyncpg, psycopg 3 or SQLAlchemy, with `submit` for async ones and
         `submit_sync` for the others."""
         return Task(self._app, self._definition, self._options, connection)
+
+    def encode(self, arguments: Mapping[str, Any], limit: int) -> str:
+        """Arguments as JSON; raises InvalidInput if the function would not take them."""
+        return self._definition.encode((), arguments, limit)
+
+    def order(self, arguments: Mapping[str, Any], limit: int) -> tuple[Spec, str, Options]:
+        """What an order of it is made of. Arguments are not held against the signature: see `encode`."""
+        body = to_json(arguments, limit, f"arguments of task {self.name!r}")
+        return self._definition.spec, body, self._options
 
     async def submit(self, *args: Any, **kwargs: Any) -> Job:
         body, options = self._read(args, kwargs)

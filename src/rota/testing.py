@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.batching import Batcher
 from rota.clock import Chance, ManualClock
+from rota.control.scheduler import Scheduler
 from rota.errors import RotaError
 from rota.logs.capture import captured
 from rota.logs.shipper import Shipper
@@ -30,6 +31,7 @@ from rota.model.outcome import Settlement
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Instant, duration
 from rota.store.base import JobFilter, Store
+from rota.telemetry.events import Bus
 from rota.work.attempt import Executor, Pipeline, weight
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
@@ -52,11 +54,13 @@ __all__ = ["Harness", "ManualClock", "harness", "run"]
 class Harness:
     def __init__(self, store: Store, clock: ManualClock, worker: Worker) -> None:
         self._store, self.clock, self._worker = store, clock, worker
+        self._scheduler = Scheduler(store, Bus(), lambda: True)
+        self._look_again = self._scheduler.when_changed(lambda: None)
 
     async def run_due(self) -> None:
         """Runs what is due now, and what becomes due by that; the clock stands still."""
         for _ in range(MOST_ROUNDS):
-            promoted, _upcoming = await self._store.promote(SYSTEM, BATCH)
+            promoted = await self._move_on()
             for job in await self._store.find(SYSTEM, JobFilter(states=(State.READY,), limit=BATCH)):
                 self._worker.serve(job.queue, SLOTS)
             await self._worker.tick()
@@ -66,8 +70,20 @@ class Harness:
                 pass
         raise RotaError(f"jobs keep coming back: gave up after {MOST_ROUNDS} rounds")
 
+    async def _move_on(self) -> int:
+        """What is due becomes jobs, or ready; returns how much of it there was."""
+        fired = len((await self._store.coming_schedules(SYSTEM, self.clock.now(), BATCH))[0])
+        if fired:
+            self._look_again()
+            for _ in range(2):  # it looks, and then it acts
+                await self._scheduler.tick()
+        released, _waiting = await self._store.release(SYSTEM, BATCH)
+        promoted, _upcoming = await self._store.promote(SYSTEM, BATCH)
+        return fired + released + promoted
+
     async def drain(self) -> None:
-        """Runs everything, moving the clock from one due time to the next, until no job is left that could run."""
+        """Runs everything, moving the clock from one due time to the next, until no job is left that could run.
+        Schedules make new ones only in `advance()`: they would never come to an end."""
         for _ in range(MOST_ROUNDS):
             await self.run_due()
             upcoming = await self._upcoming()
@@ -80,13 +96,16 @@ class Harness:
         """Moves the clock and runs what became due on the way, each at its time."""
         end = self.clock.now() + duration(span)
         await self.run_due()
-        while (upcoming := await self._upcoming()) is not None and upcoming <= end:
+        while (upcoming := await self._upcoming(schedules=True)) is not None and upcoming <= end:
             self.clock.advance(max(0, upcoming - self.clock.now()) / SECOND)
             await self.run_due()
         self.clock.advance((end - self.clock.now()) / SECOND)
 
-    async def _upcoming(self) -> Instant | None:
-        return (await self._store.promote(SYSTEM, BATCH))[1]
+    async def _upcoming(self, schedules: bool = False) -> Instant | None:
+        instants = [(await self._store.promote(SYSTEM, BATCH))[1]]
+        if schedules:
+            instants.append((await self._store.coming_schedules(SYSTEM, self.clock.now(), BATCH))[1])
+        return min((instant for instant in instants if instant is not None), default=None)
 
 
 @asynccontextmanager
@@ -99,6 +118,7 @@ async def harness(app: App, *, seed: int = 0, now: Instant | None = None, **sett
         keeper = Keeper()
         try:
             await store.register(SYSTEM, Node(NODE, NODE, ("worker",), {}, "", 10 * SECOND), app.catalogue.infos())
+            await app.declare()
             yield Harness(store, clock, _worker(app, store, clock, keeper))
         finally:
             await keeper.close()

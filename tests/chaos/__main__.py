@@ -18,6 +18,7 @@ from tests.chaos.scenarios import (
     pool_full,
     restart,
     rolling,
+    schedules,
     session_lost,
     worker_kill,
 )
@@ -35,16 +36,17 @@ SCENARIOS = {
         failover,
         session_lost,
         rolling,
+        schedules,
     )
 }
 # What `make chaos` plays unless it is told otherwise.
-USUAL = ("worker-kill", "pause", "leader-kill", "restart", "backend-kills")
+USUAL = ("worker-kill", "pause", "leader-kill", "restart", "backend-kills", "schedules")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="scenario", help=f"of {', '.join(SCENARIOS)}")
-    parser.add_argument("--all", action="store_true", help="all of them; without names the first five")
+    parser.add_argument("--all", action="store_true", help="all of them; without names those of `make chaos`")
     parser.add_argument("--quick", action="store_true", help="fewer faults each")
     parser.add_argument("--seconds", type=float, help="how long faults go on in each")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")

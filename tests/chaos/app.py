@@ -1,4 +1,7 @@
-"""The tasks that the nodes run: each says when it starts, that it is alive, and when it ends."""
+"""The tasks that the nodes run: each says when it starts, that it is alive, and when it ends.
+
+Witnesses look at the machine's clock. What rota takes for the wall clock of a node may be wrong by CHAOS_SKEW seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,18 @@ import os
 import time
 
 import rota
-from tests.chaos.witness import ALIVE, END, START, STOPPED, Pen, slices
+from rota.clock import SystemClock
+from tests.chaos.witness import ALIVE, END, START, STOPPED, Pen, note_fire, slices
 
-app = rota.App()
+SKEW = float(os.environ.get("CHAOS_SKEW", "0"))
+
+
+class Skewed(SystemClock):
+    def now(self) -> int:
+        return super().now() + round(SKEW * 1_000_000)
+
+
+app = rota.App(clock=Skewed())
 
 
 def pen(ctx: rota.Context, number: int) -> Pen:
@@ -39,5 +51,17 @@ def block(number: int, seconds: float, ctx: rota.Context) -> int:
     for slice in slices(seconds):
         time.sleep(slice)
         witness.note(ALIVE)
+    witness.note(END)
+    return ctx.fence
+
+
+@app.task
+async def tick(number: int, schedule: str, fire: str, seconds: float, ctx: rota.Context) -> int:
+    """What schedules make."""
+    witness = pen(ctx, number)
+    witness.note(START)
+    note_fire(ctx.job.id, ctx.fence, schedule, fire, os.environ["CHAOS_NODE"])
+    if seconds:
+        await asyncio.sleep(seconds)
     witness.note(END)
     return ctx.fence

@@ -55,15 +55,22 @@ def check(evidence: Evidence, excused: Callable[[Span, Span], bool] = lambda old
     rows: dict[int, list[Row]] = defaultdict(list)
     for row in evidence.rows:
         rows[row.number].append(row)
+    return [
+        *_orders(evidence, rows),
+        *_numbers(evidence, rows),
+        *attempts(evidence, excused),
+        *_starts(evidence),
+    ]
+
+
+def attempts(evidence: Evidence, excused: Callable[[Span, Span], bool]) -> list[Finding]:
+    """What holds for all jobs and nodes, whoever wanted them."""
     lines: dict[str, list[Line]] = defaultdict(list)
     for line in evidence.lines:
         lines[line.job].append(line)
     return [
-        *_orders(evidence, rows),
-        *_numbers(evidence, rows),
         *_completions(evidence, lines),
         *_overlaps(lines, excused),
-        *_starts(evidence),
         *(Finding(EXIT, 0, f"{exit.node} ended by itself with {exit.code}") for exit in evidence.exits),
         *(Finding(LEFTOVER, 0, text) for text in evidence.leftovers),
     ]

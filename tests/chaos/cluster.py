@@ -9,16 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from tests.chaos import told
+from tests.chaos import fires, told
 from tests.chaos.evidence import Evidence, Exit, Fault, read_rows
-from tests.chaos.witness import Reader
+from tests.chaos.witness import FIRES, Reader
 from tests.servers.postgres import Server
 
 ROOT = Path(__file__).parents[2]
@@ -31,11 +31,20 @@ STOPPED = 45.0  # the grace is 30 s
 
 
 class Cluster:
+    """`load`: the module of the client and what it is to do. `skews`: by how many seconds clocks of nodes are wrong."""
+
     def __init__(
-        self, folder: Path, url: str, server: Server, standby: Server | None, profile: str, slots: int
+        self,
+        folder: Path,
+        url: str,
+        server: Server,
+        standby: Server | None,
+        load: Sequence[str],
+        slots: int,
+        skews: Mapping[str, float],
     ) -> None:
         self.folder, self.url, self.server, self.standby = folder, url, server, standby
-        self.profile, self.slots = profile, slots
+        self.load, self.slots, self.skews = load, slots, skews
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.client: subprocess.Popen[bytes] | None = None
         self.witness = Reader(folder / "witness")
@@ -65,6 +74,7 @@ class Cluster:
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
             "CHAOS_WITNESS": str(self.folder / "witness"),
             "CHAOS_NODE": name,
+            "CHAOS_SKEW": str(self.skews.get(name, 0.0)),
             "PGSSLMODE": "disable",
         }
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -76,7 +86,8 @@ class Cluster:
         await self.until(lambda: self.living() >= set(NODES), UP, "the nodes to come up")
         self._watching = asyncio.create_task(self._watch())
         if load:
-            command = [sys.executable, "-m", "tests.chaos.load", str(self.folder), self.profile]
+            module, *arguments = self.load
+            command = [sys.executable, "-m", module, str(self.folder), *arguments]
             self.client = self._start("client", command)
             await self.until(lambda: len(self.witness.read()) > 20, UP, "the first jobs")
             await asyncio.sleep(WARM_UP)
@@ -181,6 +192,8 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 evidence.notes.append("the client did not end")
                 self.client.kill()
+            if code := self.client.poll():
+                evidence.exits.append(Exit("client", code, time.monotonic()))
         try:
             await self.until(lambda: not self._left(), SETTLED, "all jobs to end")
         except TimeoutError:
@@ -198,12 +211,16 @@ class Cluster:
         assert server
         events = [*map(asdict, evidence.faults), *map(asdict, evidence.exits)]
         (self.folder / "faults.json").write_text(json.dumps(events, indent=1))
-        evidence.rows, evidence.tries = read_rows(server.url(self.url.rpartition("/")[2]))
+        url = server.url(self.url.rpartition("/")[2])
+        evidence.rows, evidence.tries = read_rows(url)
+        if (deeds := self.folder / "deeds").exists():
+            evidence.fires = fires.read(url, deeds, self.folder / f"witness{FIRES}")
         return evidence
 
     def _left(self) -> int:
         try:
-            return int(self.ask("SELECT count(*) FROM rota.jobs")[0][0])
+            due = "(SELECT count(*) FROM rota.schedules WHERE next_at <= rota.clock(NULL))"
+            return int(self.ask(f"SELECT count(*) + {due} FROM rota.jobs")[0][0])
         except psycopg.Error:
             return -1
 

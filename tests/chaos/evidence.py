@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
+from tests.chaos.fires import Fires
 from tests.chaos.told import Order
 from tests.chaos.witness import Line
 
@@ -60,6 +61,7 @@ class Evidence:
     faults: list[Fault] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  # processes that outlived their nodes
+    fires: Fires = field(default_factory=Fires)  # of runs with schedules
     notes: list[str] = field(default_factory=list)  # what a person should know
 
     def of(self, *kinds: str) -> list[Fault]:

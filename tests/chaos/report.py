@@ -7,12 +7,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos.checker import BAD, DOUBLE, EXCUSED, LOST, OVERLAP, Finding, accepted, check, ended
+from tests.chaos import checker, fire_checker
+from tests.chaos.checker import DOUBLE, EXCUSED, LOST, OVERLAP, Finding, accepted, ended
 from tests.chaos.evidence import Evidence
 from tests.chaos.figures import percentile
 from tests.chaos.scenario import Scenario
 
 COLUMNS = ("scenario", "accepted", "ended", "lost", "double", "overlaps", "n", "p50", "p99", "max", "goal", "verdict")
+BAD = checker.BAD + fire_checker.BAD
 WIDTHS = (13, 8, 7, 4, 6, 8, 4, 6, 6, 6, 52, 7)
 
 
@@ -22,6 +24,7 @@ class Report:
     evidence: Evidence
     findings: list[Finding]
     figures: list[float]
+    missed: list[str]
     took: float
 
     @property
@@ -37,15 +40,16 @@ class Report:
             found.append("nothing was measured")
         elif not percentile(self.figures, self.scenario.part) <= self.scenario.limit:
             found.append("goal missed")
-        return found
+        return found + self.missed
 
     def cells(self) -> list[str]:
         counts, figures = self.counts, self.figures
         overlaps = f"{counts[OVERLAP]}" + (f"+{counts[EXCUSED]}" if counts[EXCUSED] else "")
         goal = f"{self.scenario.goal} <= {self.scenario.limit:g} s"
         return [
-            self.scenario.name, str(accepted(self.evidence)), str(ended(self.evidence)), str(counts[LOST]),
-            str(counts[DOUBLE]), overlaps, str(len(figures)), _seconds(percentile(figures, 0.5)),
+            self.scenario.name, str(_wanted(self.evidence)), str(ended(self.evidence)),
+            str(counts[LOST] + counts[fire_checker.MISSED]), str(counts[DOUBLE] + counts[fire_checker.DOUBLED]),
+            overlaps, str(len(figures)), _seconds(percentile(figures, 0.5)),
             _seconds(percentile(figures, 0.99)), _seconds(percentile(figures, 1.0)), goal,
             "ok" if not self.faults else "FAILED",
         ]  # fmt: skip
@@ -53,7 +57,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         return {
             "scenario": self.scenario.name,
-            "accepted": accepted(self.evidence),
+            "accepted": _wanted(self.evidence),
             "ended": ended(self.evidence),
             "findings": dict(self.counts),
             "figures": [round(figure, 3) if math.isfinite(figure) else None for figure in self.figures],
@@ -67,8 +71,12 @@ class Report:
 
 def make(scenario: Scenario, evidence: Evidence, took: float) -> Report:
     evidence.exits = [exit for exit in evidence.exits if not scenario.may_exit(evidence, exit)]
-    findings = check(evidence, lambda old, new: scenario.excused(evidence, old, new))
-    return Report(scenario, evidence, findings, scenario.measure(evidence), took)
+    findings = scenario.check(evidence, lambda old, new: scenario.excused(evidence, old, new))
+    return Report(scenario, evidence, findings, scenario.measure(evidence), scenario.missed(evidence), took)
+
+
+def _wanted(evidence: Evidence) -> int:
+    return accepted(evidence) + fire_checker.fires_due(evidence.fires)
 
 
 def line(cells: list[str] | tuple[str, ...]) -> str:

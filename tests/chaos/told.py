@@ -43,7 +43,7 @@ class Book:
 
 def read(path: Path) -> dict[int, Order]:
     orders: dict[int, Order] = {}
-    for text in path.read_text().splitlines():
+    for text in path.read_text().splitlines() if path.exists() else ():
         entry = json.loads(text)
         number = entry["number"]
         if entry["word"] == ASKED:

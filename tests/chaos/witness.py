@@ -14,6 +14,7 @@ from pathlib import Path
 
 TICK = 0.1
 START, ALIVE, STOPPED, END = "start", "alive", "stopped", "end"
+FIRES = ".fires"
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,19 @@ class Pen:
         os.write(self._file, f"{time.monotonic()} {time.time()} {word} {self._who}\n".encode())
 
 
-_files: list[int] = []
+def note_fire(job: str, fence: int, schedule: str, fire: str, node: str) -> None:
+    """In a file of its own, for jobs that know which fire they are."""
+    os.write(_file(FIRES), f"{job} {fence} {schedule} {fire} {node}\n".encode())
 
 
-def _file() -> int:
-    if not _files:
-        _files.append(os.open(os.environ["CHAOS_WITNESS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666))
-    return _files[0]
+_files: dict[str, int] = {}
+
+
+def _file(suffix: str = "") -> int:
+    if suffix not in _files:
+        path = os.environ["CHAOS_WITNESS"] + suffix
+        _files[suffix] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    return _files[suffix]
 
 
 def slices(seconds: float) -> list[float]:

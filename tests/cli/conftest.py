@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import APP, Rota
+from tests.cli.program import APP, LATER, Rota
 
 
 @pytest.fixture
@@ -31,3 +31,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rota]:
         assert node.end() == 0, node.err
     finally:
         node.kill()
+
+
+@pytest.fixture
+def kept(rota: Rota) -> Rota:
+    """A store without a node, with one schedule: nothing happens but what a test does."""
+    rota.ok("schedule", "add", "nightly", LATER, "--tz", "Europe/Berlin", "--", "echo", "at {fire_time}")
+    return rota

@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import apsw
+import pytest
+
 from rota.cli.main import main
 
+LATER = "0 3 * * *"  # a rule that does not fire while a test looks at it, but for once a day
 LONG = 30.0  # seconds until a test that waits for an event gives up
 
 APP = """
@@ -173,3 +177,27 @@ def on_terminal(
             act(shown.decode("utf-8", "replace"), process.pid)
     os.close(screen)
     return process.wait(LONG), shown.decode("utf-8", "replace")
+
+
+def refused(rota: Rota, capsys: pytest.CaptureFixture[str], *words: str, code: int = 2) -> str:
+    """Runs a verb in this process that must say one line on stderr, nothing else, and end with this code."""
+    capsys.readouterr()
+    try:
+        ended, said = rota.here(*words)
+    except SystemExit as leaving:
+        ended, said = leaving.code, ""  # type: ignore[assignment]
+    err = capsys.readouterr().err
+    assert (ended, said) == (code, ""), err
+    assert err.startswith("rota: ")
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    return err
+
+
+def sql(rota: Rota, statement: str, *values: object) -> list[tuple[Any, ...]]:
+    connection = apsw.Connection(str(rota.folder / "rota.db"))
+    connection.set_busy_timeout(10_000)
+    try:
+        return list(connection.execute(statement, values))
+    finally:
+        connection.close()

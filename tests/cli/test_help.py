@@ -19,12 +19,19 @@ VERBS = {verb.prog: verb for verb in verbs(build())}
 
 def test_the_verbs_are_those_of_the_design() -> None:
     jobs = ("list", "show", "logs", "cancel", "retry", "wait")
+    changing = ("pause", "resume", "fire", "backfill")
+    schedules = ("add", "list", "show", "next", *changing, "history", "import crontab", "remove")
+    calendars = ("add", "list", "show", "remove")
     dead = ("list", "show", "replay", "purge")
-    expected = ["up", "run", "submit", *(f"job {verb}" for verb in jobs), *(f"dead {verb}" for verb in dead)]
+    nouns = {"job": jobs, "schedule": schedules, "calendar": calendars, "dead": dead}
+    expected = ["up", "run", "submit", *(f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs)]
     assert list(VERBS) == [f"rota {verb}" for verb in [*expected, "node list", "migrate", "doctor"]]
 
 
-@pytest.mark.parametrize("words", [*VERBS, "rota", "rota job", "rota dead", "rota node"])
+NOUNS = ["job", "schedule", "schedule import", "calendar", "dead", "node"]
+
+
+@pytest.mark.parametrize("words", [*VERBS, "rota", *(f"rota {noun}" for noun in NOUNS)])
 def test_every_verb_has_help(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*words.split()[1:], "--help"])
@@ -78,7 +85,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["job", "show"], "required: ID (see `rota job show --help`)"),
         (["job", "list", "--limit", "0"], "--limit: '0' is not a number from 1 to 1000000"),
         (["job", "list", "surplus"], "unrecognized arguments: surplus"),
-        (["job", "list", "--", "ls"], "only `rota run` and `rota submit` take a command"),
+        (["job", "list", "--", "ls"], "only `rota run`, `rota submit` and `rota schedule add` take a"),
         (["job", "list", "--lim", "3"], "unrecognized arguments: --lim 3"),
         (["run"], "give a command after `--`, as in: rota run -- echo hello"),
         (["run", "echo", "hi"], "the command goes after `--`, as in: rota run -- echo hi"),
@@ -94,6 +101,22 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["dead", "replay"], "say which: `rota dead replay ID...`, or --all with filters"),
         (["dead", "purge", "abc", "--all"], "say which: `rota dead purge ID...`, or --all"),
         (["dead", "purge", "abc", "--task", "x"], "filters go with --all, not with ids"),
+        (["schedule"], "required: VERB (see `rota schedule --help`)"),
+        (["schedule", "import", "crontab"], "required: FILE (see `rota schedule import crontab --help`)"),
+        (["schedule", "add", "n"], "required: RULE (see `rota schedule add --help`)"),
+        (["schedule", "add", "n", "@daily"], "give a TASK, or a command after `--`"),
+        (["schedule", "add", "n", "@daily", "hello", "--", "ls"], "not both ('hello' and 'ls')"),
+        (["schedule", "add", "n", "@daily", "--tz", "UTC", "hello", "{}", "surplus"], "arguments: surplus"),
+        (["schedule", "add", "n", "@daily", "--note", "x", "--", "ls"], "--note says why it is paused; give --paused"),
+        (["schedule", "add", "n", "@daily", "--key", "x", "--", "ls"], "unrecognized arguments: --key x"),
+        (["schedule", "add", "n", "@daily", "--limit", "0", "--", "ls"], "--limit: '0' is not a number from 1"),
+        (["schedule", "next"], "give the NAME of a schedule, or a --rule to try out"),
+        (["schedule", "next", "n", "--tz", "UTC"], "--tz goes with --rule, not with a schedule"),
+        (["schedule", "next", "n", "-n", "0"], "-n: '0' is not a number from 1 to 1000000"),
+        (["schedule", "pause"], "required: NAME (see `rota schedule pause --help`)"),
+        (["schedule", "backfill", "n"], "required: --from, --to"),
+        (["calendar", "add", "c"], "one of the arguments --dates --ics is required"),
+        (["calendar", "add", "c", "--dates", "2027-01-01", "--tz", "UTC"], "--tz goes with --ics, not with --dates"),
         (["job", "\x1b[31mx"], "invalid choice: '\\x1b[31mx'"),
     ],
 )

@@ -151,8 +151,18 @@ DEEDS: dict[str, Deed] = {
     "take_over": lambda h, s: s.take_over(BOB, h.actor.incarnation, 0, CrashRule()),
     "rescue": lambda h, s: s.rescue(BOB, CrashRule()),
     "promote": lambda h, s: s.promote(BOB, PLENTY),
+    "coming_schedules": lambda h, s: s.coming_schedules(BOB, h.world.clock.now(), PLENTY),
+    "set_aside_schedule": lambda h, s: s.set_aside_schedule(BOB, "alice", "nightly", 1, "sabotage"),
+    "release": lambda h, s: s.release(BOB, PLENTY),
     "prune": lambda h, s: s.prune(BOB, Retention(0, 0, 0, 0), PLENTY),
 }
+
+
+# Whose schedules and calendars: tests/contracts/test_schedules.py, test_fires.py and test_calendars.py.
+SCHEDULES = {
+    "put_schedule", "pause_schedule", "resume_schedule", "remove_schedule", "make_fires", "advance", "schedules",
+    "fires", "put_calendar", "remove_calendar", "calendars",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("verb", DEEDS)
@@ -179,4 +189,4 @@ def test_every_verb_takes_a_principal_and_is_looked_at_here() -> None:
     }
     people = {"submit", "cancel", "replay", "hurry", "purge", "get", "find", "resolve", "output", "counts", "events"}
     not_owned = {"tasks", "nodes"}  # they belong to the cluster
-    assert verbs == people | not_owned | set(DEEDS)
+    assert verbs == people | not_owned | set(DEEDS) | SCHEDULES

@@ -14,7 +14,7 @@ from rota.model.times import HOUR, SECOND
 from rota.store.base import Store, Topic
 from tests.contracts.world import ALICE, BOOM, DONE, FATAL, NAP, STOPPED, World
 
-READY, DUE, CANCEL, NEWS = Topic
+READY, DUE, CANCEL, NEWS = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS
 LIMIT = 20.0  # seconds for what should happen at once
 
 

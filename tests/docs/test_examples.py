@@ -7,12 +7,15 @@ import re
 import shlex
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import asyncpg
 import pytest
 
+import rota
 from rota.cli.main import parse
 from rota.testing import harness
 from tests.node.running import LONG, running
@@ -56,6 +59,31 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
         assert "working month=5 attempt=1" in await job.logs()
 
 
+async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/schedules.md", "python"):
+        exec(compile(code, "docs/schedules.md", "exec"), space)
+    async with harness(space["app"]) as rota_test:
+        nightly = await space["plan"]()
+        await space["watch"](nightly)
+        await rota_test.advance("1d")
+        last = (await nightly.history())[0]
+        job = await space["app"].job(last.job_id)
+        at_three = nightly_time(last.fire)
+        assert await job.result() == f"invoices of {at_three.isoformat()}"
+        assert (at_three.hour, at_three.minute) == (3, 0)
+        assert {info.name async for info in (await space["app"].planning()).all()} == {
+            "cleanup", "monthly", "nightly", "remind", "sweep",
+        }  # fmt: skip
+        for name in ("remind", "sweep"):
+            assert {fire.state for fire in await rota.Schedule(space["app"], name).history()} == {"succeeded"}
+
+
+def nightly_time(moment: int) -> datetime:
+    return datetime.fromtimestamp(moment / 1_000_000, ZoneInfo("Europe/Berlin"))
+
+
 async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with database(shared_server()) as url:
@@ -75,10 +103,11 @@ async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch:
         await space["app"].close()
 
 
-def test_the_commands_of_the_readme_are_understood() -> None:
-    lines = [shlex.split(line, comments=True) for block in blocks("README.md", "") for line in block.splitlines()]
+@pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/schedules.md", 7)])
+def test_the_commands_of_the_pages_are_understood(page: str, least: int) -> None:
+    lines = [shlex.split(line, comments=True) for block in blocks(page, "") for line in block.splitlines()]
     commands = [words[1:] for words in lines if words[:1] == ["rota"]]
-    assert len(commands) >= 10
+    assert len(commands) >= least
     for words in commands:
         assert parse(words).module
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.sim.fires import FireBook
 from tests.sim.leases import LeaderBook, LeaseBook, TimeBook
+from tests.sim.overlaps import OverlapBook
 from tests.sim.plan import Plan
+from tests.sim.promises import PromiseBook
 from tests.sim.rules import Book, OrderBook, RowBook, Violation
 from tests.sim.runs import FaultBook, RunBook
 from tests.sim.witness import Note, Row
 
 STRIKING = (
     "paused", "resumed", "died", "outage", "jump", "healed", "sigterm", "broken", "cut", "mended", "down", "up",
-    "unlocked", "unleased", "declared", "finale",
+    "unlocked", "unleased", "declared", "finale", "wish", "granted", "schedule", "skip",
 )  # fmt: skip
 
 
@@ -20,6 +23,7 @@ def check(
     notes: Sequence[Note], rows: dict[str, Row], output: dict[tuple[str, int], str], crashed: Sequence[str]
 ) -> list[Violation]:
     books: list[Book] = [RowBook(), RunBook(), OrderBook(), FaultBook(), LeaseBook(), LeaderBook(), TimeBook()]
+    books += [FireBook(), OverlapBook(), PromiseBook()]
     for note in notes:
         for book in books:
             book.read(note)

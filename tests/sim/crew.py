@@ -19,7 +19,7 @@ from rota.work.attempt import Attempt, Executor, Stop
 from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import Call
 from tests.sim.driver import SimStore
-from tests.sim.jobs import Work, write_script
+from tests.sim.jobs import Work, write_routine, write_script
 from tests.sim.mutants import KEEPER_OFF
 
 if TYPE_CHECKING:
@@ -104,8 +104,9 @@ class SimCrew:
     # -- works -------------------------------------------------------------------------------------------------------
     def begin(self, ref: Ref, sink: Sink, kind: str) -> Work:
         plan, rng = self.world.plan, self.world.rng
-        may_hang = self.world.customer.has_timeout(ref.job_id)
-        script = write_script(rng, kind, may_hang, 0 if self.world.healed else plan.rude_rate)
+        order = self.world.customer.orders.get(ref.job_id)
+        rude = 0 if self.world.healed else plan.rude_rate
+        script = write_script(rng, kind, order.timeout is not None, rude) if order else write_routine(rng, rude)
         work = Work(self, ref, sink, script, kind)
         self.works.append(work)
         return work

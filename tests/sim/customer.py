@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 TRIES = 4
 
 
+async def open_store(store: SimStore) -> None:
+    while True:
+        with suppress(StoreError):
+            return await store.open()
+        await asyncio.sleep(0.5)
+
+
 class Customer:
     def __init__(self, world: World) -> None:
         self._world, self._note = world, world.witness.note
@@ -41,13 +48,10 @@ class Customer:
         self._keys = itertools.count()
         self._visits: list[asyncio.Task[None]] = []
 
-    def has_timeout(self, job_id: str) -> bool:
-        return self.orders[job_id].timeout is not None
-
     async def run(self) -> None:
         plan = self._world.plan
         if isinstance(self._store, SimStore):
-            await self._open(self._store)
+            await open_store(self._store)
         kinds = (self._order, self._order_again, self._order_otherwise, self._cancel, self._replay)
         for _ in range(plan.visits):
             await asyncio.sleep(self._rng.expovariate(plan.visits / plan.length))
@@ -55,12 +59,6 @@ class Customer:
             self._visits.append(asyncio.create_task(visit()))
         for task in self._visits:
             await task
-
-    async def _open(self, store: SimStore) -> None:
-        while True:
-            with suppress(StoreError):
-                return await store.open()
-            await asyncio.sleep(0.5)
 
     async def order_timers(self) -> None:
         """Quick ones, due within the next seconds."""

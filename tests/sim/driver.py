@@ -20,7 +20,8 @@ from rota.store.postgres import PostgresStore
 from rota.store.postgres.database import CONNECT_LIMIT, Database, Unit
 from tests.sim.loop import Process, SimClock
 from tests.sim.network import Port
-from tests.sim.server import Answer, Server
+from tests.sim.server import Answer, Server, named
+from tests.sim.witness import SENT, cause
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -206,7 +207,8 @@ async def statement(unit: Unit, verb: str, args: Sequence[Any]) -> Answer:
     asked = database.clock.monotonic()
     server = database.world.server
     assert server is not None
-    answer: Answer = await line.ask(verb, partial(server.carry_out, database.port.name, verb, args))
+    work = partial(server.carry_out, database.port.name, verb, args, cause(asked))
+    answer: Answer = await line.ask(named(verb), work)
     if verb in ("renew", "promote"):
         database.server_clock.heard(answer.now, asked)
     return answer
@@ -237,6 +239,13 @@ class SimStore(PostgresStore):
         line: Any = self._session._connection
         if isinstance(line, Line) and self._session.server_of(self.incarnation):
             line.keepers.append(keeper)
+
+    async def advance(self, who: Any, steps: Any) -> Any:
+        mark = SENT.set(self._world.loop.time())
+        try:
+            return await super().advance(who, steps)
+        finally:
+            SENT.reset(mark)
 
     async def renew(self, who: Any, incarnation: str, stopping: bool = False) -> Any:
         asked = self._world.loop.time()

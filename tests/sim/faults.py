@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LONGEST_FUSE = 60
 AIMS = {"finish": 6, "claim": 3, "renew": 2, "append_output": 1, "start": 1, "hand_back": 1, "take_over": 1, "leave": 1}
 
+AIMS_AT_SCHEDULES = {"advance": 6, "release": 3, "coming_schedules": 2}
+
 
 class Faults:
     def __init__(self, world: World) -> None:
@@ -69,14 +71,16 @@ class Faults:
         """On a server's machine seldom: see `LeaseBook`."""
         seconds = self._rng.uniform(-30, 30)
         clock = self._world.clock if self._rng.random() < 0.2 else machine.clock
+        before = self._world.clock.now()
         clock.jump(seconds)
-        self._world.witness.note("faults", "jump", seconds=seconds, store=clock is self._world.clock)
+        wall = max(before, self._world.clock.now())
+        self._world.witness.note("faults", "jump", seconds=seconds, store=clock is self._world.clock, wall=wall)
         self.counts["jump"] += 1
 
     # -- of servers --------------------------------------------------------------------------------------------------
     def _partition(self, machine: Machine) -> None:
         """Nothing gets through, in one direction or both, and nobody is told."""
-        link = self._world.customer.link if self._rng.random() < 0.1 else machine.link
+        link = self._rng.choice(self._world.customer_links) if self._rng.random() < 0.1 else machine.link
         up, down = self._rng.choice([(True, False), (False, True), (True, True)])
         link.cut(up, down, self._rng.choice([self._rng.uniform(0, 3), self._rng.uniform(3, 20)]))
         self.counts["partition"] += 1
@@ -110,7 +114,8 @@ class Faults:
     def _aim(self) -> tuple[str, str] | None:
         if self._rng.random() < 0.5:
             return None
-        (verb,) = self._rng.choices(list(AIMS), list(AIMS.values()))
+        aims = AIMS | AIMS_AT_SCHEDULES if self._world.planner else AIMS
+        (verb,) = self._rng.choices(list(aims), list(aims.values()))
         return verb, self._rng.choice(("sent", "applied"))
 
     def _strike(self, machine: Machine, kind: str, act: Callable[[], None], aim: tuple[str, str] | None) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # How jobs end, and how many of a hundred; the last three only functions can.
 ENDINGS = {"succeeded": 63, "failed": 20, "fatal": 5, "snoozed": 5, "retry_after": 4, "cancelled": 3}
+ROUTINE = {"succeeded": 85, "failed": 10, "fatal": 5}
 FOREVER = 10_000.0
 
 
@@ -39,6 +40,13 @@ def write_script(rng: Random, kind: str, may_hang: bool, rude_rate: float) -> Sc
     obeys = None if rng.random() < rude_rate else rng.choice([0.0, rng.uniform(0, 1), rng.uniform(0, 4)])
     endings = list(ENDINGS)[:3] if kind == "command" else list(ENDINGS)
     return Script(tuple(pauses), rng.choices(endings, [ENDINGS[ending] for ending in endings])[0], obeys)
+
+
+def write_routine(rng: Random, rude_rate: float) -> Script:
+    """What schedules order: mostly short, as it comes again and again."""
+    pauses = [rng.expovariate(1.0) * rng.choice([0.02, 0.3, 0.3, 1.5]) for _ in range(rng.randint(1, 2))]
+    obeys = None if rng.random() < rude_rate else rng.choice([0.0, rng.uniform(0, 1)])
+    return Script(tuple(pauses), rng.choices(list(ROUTINE), list(ROUTINE.values()))[0], obeys)
 
 
 class Work:

@@ -131,7 +131,8 @@ class TimeBook(Book):
         super().__init__()
         self._jumped = False
         self._bound: float | None = None
-        self._looks: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
+        self._finale: int | None = None
+        self._looks: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     def on_jump(self, note: Note, store: bool, **_: Any) -> None:
         self._jumped |= store
@@ -140,14 +141,20 @@ class TimeBook(Book):
         if ahead > ERROR and not self._jumped:
             self.found("clock", f"{thing} is dated {ahead:.1f} s in the future", note)
 
-    def on_look(self, note: Note) -> None:
-        looks = self._looks[note.who]
+    def on_look(self, note: Note, shelf: str) -> None:
+        looks = self._looks[note.who, shelf]
         if len(looks) == LOOKS and note.at - looks[0] < 1:
-            self.found("broken", f"{note.who} looked for due jobs more than {LOOKS} times in a second", note)
+            self.found("broken", f"{note.who} did {shelf} more than {LOOKS} times in a second", note)
         looks.append(note.at)
 
-    def on_finale(self, note: Note, bound: float) -> None:
-        self._bound = bound
+    def on_finale(self, note: Note, bound: float, wall: int) -> None:
+        self._bound, self._finale = bound, wall
+
+    def on_fire(self, note: Note, kind: str, fire: int, wall: int, **_: Any) -> None:
+        if self._finale is not None and self._bound is not None and kind == "rule" and fire >= self._finale:
+            late = (wall - fire) / SECOND
+            if late > self._bound:
+                self.found("late", f"all was well, and the fire was made {late:.2f} s after its time", note)
 
     def on_row(self, note: Note, verb: str, wall: int, before: Row | None, **_: Any) -> None:
         if self._bound is not None and verb == "promote" and before and before["state"] == "scheduled":

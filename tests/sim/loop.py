@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -82,6 +83,13 @@ class SimLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Time goes on with every wait, be it shorter than what a float can add: nobody's clock stands still."""
+        when = max(self._now + delay, math.nextafter(self._now, math.inf)) if delay > 0 else self._now
+        return self.call_at(when, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None

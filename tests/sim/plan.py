@@ -8,6 +8,9 @@ from random import Random
 from rota.config import Settings
 from rota.model.times import SECOND
 
+# The queue of what schedules make.
+CRON = "cron"
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -30,11 +33,12 @@ class Plan:
     slots: int
     server: bool  # PostgreSQL, played; else an SQLite file
     hang_rate: float  # of calls to a server: half of them never arrive, half are never answered, without a word
+    schedules: int  # names under which schedules come and go
 
     def settings(self, name: str) -> Settings:
         return Settings(
             node=name if self.named else "",
-            queues={"default": self.slots, "mail": 1},
+            queues={"default": self.slots, "mail": 1, **({CRON: self.slots + 2} if self.schedules else {})},
             grace=self.grace * SECOND,
             kill_grace=self.kill_grace * SECOND,
             lease=self.lease * SECOND,
@@ -64,4 +68,5 @@ def make(seed: int, nodes: int = 2) -> Plan:
         slots=rng.randint(1, 3),
         server=rng.random() < 0.5,
         hang_rate=rng.choice([0, 0.002, 0.01]),
+        schedules=rng.choice([0, 0, 2, 4]),
     )

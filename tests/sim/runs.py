@@ -8,33 +8,27 @@ from tests.sim.rules import Book
 from tests.sim.witness import Note, Row
 
 
-class RunBook(Book):
-    """I4 holds for attempts inside a valid lease. A keeper kills what is outside, unless its whole machine slept past
-    the end of the lease: then only fences protect, and two attempts may overlap until it has come round.
+class Excuses(Book):
+    """When a node could not guard itself against two things that run at once.
+
+    A keeper kills what is outside of a valid lease, unless its whole machine slept past the end of the lease: then only
+    fences protect, and two attempts may overlap until it has come round.
 
     Nor can a node guard itself that is stopped while its session is lost on the server: for others it is gone after the
-    grace, and its keeper knows of its lease alone. (Nor if the server's clock jumps while a session is lost.)
-
-    One more overlap is excused: a person replays a job that was cancelled or timed out while its function, deaf to all,
-    goes on. The job has ended, its function has not, and only the person can know whether that matters."""
+    grace, and its keeper knows of its lease alone. Nor one that is cut off when the server ends its session, and so
+    can't be told. (Nor if the server's clock jumps while a session is lost.)
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._rows: dict[str, Row] = {}
-        self._running: dict[str, list[Note]] = {}
-        self._began: set[tuple[str, int]] = set()
-        self._endings: dict[tuple[str, int], str] = {}
-        self._said: dict[tuple[str, int], str] = {}
-        self._unheard: set[tuple[str, int]] = set()
-        self._kept: dict[tuple[str, int], str] = {}  # what an attempt had said when its end was written down
         self._leases: dict[str, float] = {}  # incarnation -> until when
         self._homes: dict[str, str] = {}  # incarnation -> the life it belongs to
-        self._abandoned: set[tuple[str, int]] = set()
         self._asleep: set[str] = set()
         self._overslept: set[str] = set()
         self._stopped: set[str] = set()
         self._bare: dict[str, float] = {}  # life -> since when its session is lost, and it has not renewed
-        self._helpless: set[str] = set()  # those of them that were stopped meanwhile
+        self._helpless: set[str] = set()  # those of them that were stopped meanwhile, or could not be told
+        self._deaf: set[str] = set()  # machines that hear nothing of the server
 
     # -- leases and machines -----------------------------------------------------------------------------------------
     def on_lease(self, note: Note, incarnation: str, until: float) -> None:
@@ -58,6 +52,15 @@ class RunBook(Book):
     def on_unlocked(self, note: Note, why: str) -> None:
         if why != "restart":
             self._bare[note.who] = note.at
+        if why not in ("restart", "closed") and note.who.partition(".")[0] in self._deaf:
+            self._helpless.add(note.who)
+
+    def on_cut(self, note: Note, down: bool, **_: Any) -> None:
+        if down:
+            self._deaf.add(note.who)
+
+    def on_mended(self, note: Note) -> None:
+        self._deaf.discard(note.who)
 
     def on_renewed(self, note: Note, asked: float, **_: Any) -> None:
         if asked >= self._bare.get(note.who, float("inf")):
@@ -74,7 +77,28 @@ class RunBook(Book):
             self._helpless.add(attempt.who)
             return True
         asleep = attempt.who in self._asleep and now >= self._leases[incarnation]
-        return asleep or incarnation in self._overslept or (attempt.job, attempt.fence) in self._abandoned
+        return asleep or incarnation in self._overslept
+
+
+class RunBook(Excuses):
+    """I4 holds for attempts inside a valid lease; for what is outside see `Excuses`.
+
+    One more overlap is excused: a person replays a job that was cancelled or timed out while its function, deaf to all,
+    goes on. The job has ended, its function has not, and only the person can know whether that matters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: dict[str, Row] = {}
+        self._running: dict[str, list[Note]] = {}
+        self._began: set[tuple[str, int]] = set()
+        self._endings: dict[tuple[str, int], str] = {}
+        self._said: dict[tuple[str, int], str] = {}
+        self._unheard: set[tuple[str, int]] = set()
+        self._kept: dict[tuple[str, int], str] = {}  # what an attempt had said when its end was written down
+        self._abandoned: set[tuple[str, int]] = set()
+
+    def _excused(self, attempt: Note, now: float) -> bool:
+        return (attempt.job, attempt.fence) in self._abandoned or super()._excused(attempt, now)
 
     # -- attempts ----------------------------------------------------------------------------------------------------
     def on_started(self, note: Note, **_: Any) -> None:

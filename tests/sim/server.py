@@ -20,6 +20,7 @@ from rota.store.sqlite import SqliteStore
 from tests.sim.mutants import GRACE_IGNORED, IDENTITY_IGNORED
 from tests.sim.network import Link
 from tests.sim.wire import finish
+from tests.sim.witness import Cause
 
 if TYPE_CHECKING:
     from tests.sim.driver import Line
@@ -39,6 +40,13 @@ OF_USERS = {
 }
 OF_NODES = {"claim": 4, "start": 1, "hand_back": 1, "finish": 1, "append_output": 1, "leave": 1, "take_over": 3,
             "rescue": 1, "promote": 2, "prune": 2}  # fmt: skip
+# Deeds about schedules have shorter names than the verbs of the store; those of rota's own services name no user.
+OF_SCHEDULES = {
+    "put": "put_schedule", "pause": "pause_schedule", "resume": "resume_schedule", "remove": "remove_schedule",
+    "make_fires": "make_fires", "advance": "advance", "schedules": "schedules", "fires": "fires",
+}  # fmt: skip
+OF_SCHEDULERS = {"coming": "coming_schedules", "set_aside": "set_aside_schedule", "release": "release",
+                 "calendars": "calendars"}  # fmt: skip
 # Of schemas and partitions there are none.
 NOTHING: dict[str, Any] = {"check": None, "needs": (False, [])}
 
@@ -47,6 +55,11 @@ class Answer(NamedTuple):
     value: Any
     topics: set[Topic]
     now: int
+
+
+def named(deed: str) -> str:
+    """The verb of the store that this deed belongs to."""
+    return OF_SCHEDULES.get(deed) or OF_SCHEDULERS.get(deed) or deed
 
 
 class Server:
@@ -139,7 +152,7 @@ class Server:
     drop = forget = hold
 
     # -- statements --------------------------------------------------------------------------------------------------
-    def carry_out(self, who: str, verb: str, args: Sequence[Any]) -> Answer:
+    def carry_out(self, who: str, verb: str, args: Sequence[Any], cause: Cause) -> Answer:
         self._topics.clear()
         if verb in NOTHING:
             return Answer(NOTHING[verb], set(), self._store.now())
@@ -149,7 +162,7 @@ class Server:
         except Exception:
             self._world.witness.rolled_back()
             raise
-        self._world.witness.applied(who, verb, given, value)
+        self._world.witness.applied(who, named(verb), given, value, cause)
         return Answer(value, set(self._topics), self._store.now())
 
     def _call(self, verb: str, args: Sequence[Any]) -> tuple[Callable[..., Any], Sequence[Any]]:
@@ -157,6 +170,10 @@ class Server:
             return getattr(self, f"_{verb}"), (SYSTEM, *args)
         if verb in OF_USERS:
             return getattr(self._store, verb), args[: OF_USERS[verb]]
+        if verb in OF_SCHEDULES:
+            return getattr(self._store, OF_SCHEDULES[verb]), args
+        if verb in OF_SCHEDULERS:
+            return getattr(self._store, OF_SCHEDULERS[verb]), (SYSTEM, *args)
         return getattr(self._store, verb), (SYSTEM, *args[: OF_NODES[verb]])
 
     async def _register(self, who: Any, node: Any, tasks: Any, replaces: Any, server: str | None) -> None:

@@ -78,4 +78,7 @@ def test_a_run_has_work_and_faults() -> None:
     assert {"lost", "stuck", "paused", "died", "mended", "unlocked", "unleased", "declared", "finale"} <= {
         note.what for note in notes
     }
+    assert {"rule", "manual", "backfill"} <= {note.data["kind"] for note in notes if note.what == "fire"}
+    assert {"missed", "newer", "paused", "overlap"} <= {note.data["reason"] for note in notes if note.what == "skip"}
+    assert {"ok", "not found", "unknown"} <= {note.data["answer"] for note in notes if note.what == "granted"}
     assert {"hang", "reset"} <= {note.data["how"] for note in notes if note.what == "lost" and "how" in note.data}

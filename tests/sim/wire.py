@@ -18,7 +18,7 @@ from rota.store.base import Topic
 from rota.store.sqlite import SqliteStore
 from tests.sim.loop import SimLoop
 from tests.sim.plan import Plan
-from tests.sim.witness import Witness
+from tests.sim.witness import Cause, Witness, cause
 
 # Neither reach the store: nothing can go wrong.
 LOCAL = {"now", "guards", "exposed"}
@@ -59,11 +59,11 @@ class Wire:
     async def _call(self, verb: str, *args: Any) -> Any:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._free_at = max(self._loop.time() + self._latency(), self._free_at)
-        self._loop.call_at(self._free_at, self._arrive, verb, args, answer)
+        self._loop.call_at(self._free_at, self._arrive, verb, args, answer, cause(self._loop.time()))
         self._pass(verb, "sent")
         return await answer
 
-    def _arrive(self, verb: str, args: tuple[Any, ...], answer: asyncio.Future[Any]) -> None:
+    def _arrive(self, verb: str, args: tuple[Any, ...], answer: asyncio.Future[Any], why: Cause) -> None:
         if self._loop.time() < self.down_until or self._goes_wrong():
             return self._reply(answer, StoreUnavailable("simulated: the store can't be reached"))
         try:
@@ -71,7 +71,7 @@ class Wire:
         except Exception as error:
             self._witness.rolled_back()
             return self._reply(answer, error)
-        self._witness.applied(self._name, verb, args, result)
+        self._witness.applied(self._name, verb, args, result, why)
         self._pass(verb, "applied")
         if self._goes_wrong():
             self._witness.note(self._name, "lost", verb=verb)

@@ -1,11 +1,12 @@
 """What is known about a run without asking rota: one log, written by those who were there.
 
-The customer notes what it was told, the jobs note when they run and what they do, and triggers in the database note
-every change of a job's row in the transaction that made it.
+The customers note what they were told, the jobs note when they run and what they do, and triggers in the database note
+every change of a job's row, of a schedule's, and every fire and skip, in the transaction that made it.
 """
 
 from __future__ import annotations
 
+import contextvars
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +20,16 @@ COLUMNS = (
     "state", "fence", "tries", "failures", "crashes", "interruptions", "replays", "run_at", "expires_at", "started_at",
     "node", "cancel",
 )  # fmt: skip
+# Of the tables of schedules: what of a row is noted.
+TABLES = {
+    "schedules": ("name", "revision", "timing", "overlap", "handled", "next_at", "fired", "paused_at", "broken"),
+    "fires": ("name", "fire", "job_id", "kind", "at", "waiting"),
+    "skips": ("name", "first", "last", "count", "reason", "at"),
+}
 Row = dict[str, Any]
+# Which wish of a customer a call is made for; and when a step of schedules was handed to the store.
+WISH: contextvars.ContextVar[int] = contextvars.ContextVar("wish", default=0)
+SENT: contextvars.ContextVar[float | None] = contextvars.ContextVar("sent", default=None)
 _TRIGGER = "CREATE TEMP TRIGGER witness_{event} AFTER {event} ON main.jobs BEGIN SELECT witness({values}); END"
 
 
@@ -39,14 +49,28 @@ class Note(NamedTuple):
         return f"{self.at:11.6f} {self.who:<12} {self.what:<10} {attempt}{rest}"
 
 
+class Cause(NamedTuple):
+    """Why a call was made."""
+
+    wish: int
+    sent: float
+
+
+def cause(now: float) -> Cause:
+    sent = SENT.get()
+    return Cause(WISH.get(), now if sent is None else sent)
+
+
 class Witness:
     def __init__(self, clock: SimClock) -> None:
         self._clock = clock
         self.notes: list[Note] = []
         self._moves: list[tuple[str, Row | None, Row | None]] = []
+        self._deeds: dict[str, list[tuple[Row | None, Row | None]]] = {table: [] for table in TABLES}
         self._leases: dict[str, float] = {}
         self._homes: dict[str, str] = {}
         self.gone: Callable[[str], bool] = lambda life: False
+        self.error: Callable[[], float] = lambda: 0.0  # of the clock of those who plan, in seconds
 
     def note(self, who: str, what: str, job: str = "", fence: int = 0, **data: Any) -> None:
         self.notes.append(Note(self._clock.monotonic(), who, what, job, fence, data))
@@ -62,6 +86,27 @@ class Witness:
         nothing = ", ".join(["NULL"] * (len(COLUMNS) + 1))
         for event, values in (("INSERT", (nothing, new)), ("UPDATE", (old, new)), ("DELETE", (old, nothing))):
             db.connection.execute(_TRIGGER.format(event=event, values=", ".join(values))).fetchall()
+        self._watch(db, "schedules", "INSERT", "UPDATE", "DELETE")
+        self._watch(db, "fires", "INSERT")
+        self._watch(db, "skips", "INSERT")
+
+    def _watch(self, db: Database, table: str, *events: str) -> None:
+        columns = TABLES[table]
+
+        def happened(*values: Any) -> None:
+            half = len(columns)
+            sides = (dict(zip(columns, side, strict=True)) for side in (values[:half], values[half:]))
+            before, after = (row if row["name"] is not None else None for row in sides)
+            self._deeds[table].append((before, after))
+
+        db.connection.create_scalar_function(f"witness_{table}", happened, len(columns) * 2)
+        for event in events:
+            sides = ("NULL" if event == "INSERT" else "old.{}", "NULL" if event == "DELETE" else "new.{}")
+            values = ", ".join(side.format(name) for side in sides for name in columns)
+            db.connection.execute(
+                f"CREATE TEMP TRIGGER witness_{table}_{event} AFTER {event} ON main.{table} "
+                f"BEGIN SELECT witness_{table}({values}); END"
+            ).fetchall()
 
     def _changed(self, *values: Any) -> None:
         half = len(COLUMNS) + 1
@@ -71,8 +116,10 @@ class Witness:
     # -- calls of the store ------------------------------------------------------------------------------------------
     def rolled_back(self) -> None:
         self._moves.clear()
+        for deeds in self._deeds.values():
+            deeds.clear()
 
-    def applied(self, who: str, verb: str, args: Sequence[Any], answer: Any) -> None:
+    def applied(self, who: str, verb: str, args: Sequence[Any], answer: Any, why: Cause) -> None:
         """A call was carried out and committed, whether or not its caller will hear of it."""
         named: dict[str, list[int]] = {}
         if verb == "finish":
@@ -82,17 +129,32 @@ class Witness:
         moves, self._moves = self._moves, []
         wall = self._clock.now()
         self._nodes_and_times(who, verb, args, answer, wall)
+        self._schedules(who, verb, why, wall)
         for job, before, after in moves:
             fence = (before or after or {})["fence"]
             self.note(who, "row", job, fence, verb=verb, wall=wall, named=named.get(job), before=before, after=after)
+
+    def _schedules(self, who: str, verb: str, why: Cause, wall: int) -> None:
+        """Fires and skips before the change of the schedule: they are judged by how it stood."""
+        deeds, self._deeds = self._deeds, {table: [] for table in TABLES}
+        rest: dict[str, Any] = {"verb": verb, "wall": wall, "wish": why.wish, "sent": why.sent}
+        for _, fire in deeds["fires"]:
+            assert fire is not None
+            self.note(who, "fire", fire.pop("job_id"), 0, **fire, **rest)
+        for _, skip in deeds["skips"]:
+            assert skip is not None
+            self.note(who, "skip", **skip, **rest)
+        for before, after in deeds["schedules"]:
+            name = (before or after or {})["name"]
+            self.note(who, "schedule", name=name, before=before, after=after, error=self.error(), **rest)
 
     def _nodes_and_times(self, who: str, verb: str, args: Sequence[Any], answer: Any, wall: int) -> None:
         if verb == "take_over" and answer is not None:
             self.note(who, "declared", incarnation=args[1], gone=self.gone(self._homes.get(args[1], "")))
         elif verb == "renew" and answer.term is not None:
             self.note(who, "term", incarnation=args[1], term=answer.term)
-        elif verb == "promote":
-            self.note(who, "look")
+        elif verb in ("promote", "coming_schedules", "release"):
+            self.note(who, "look", shelf=verb)
         elif verb == "append_output":
             self.note(who, "stamp", thing="output", ahead=(max(chunk.at for chunk in args[1]) - wall) / SECOND)
         elif verb == "submit":
@@ -122,6 +184,9 @@ def _row(values: Sequence[Any]) -> Row | None:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict) and "revision" in value:
+        paused = " paused" if value["paused_at"] else ""
+        return f"<r{value['revision'] % 1000} handled {value['handled']} next {value['next_at']}{paused}>"
     if isinstance(value, dict):
         return f"{value['state']}/{value['fence']}"
     return f"{value:.3f}" if isinstance(value, float) else str(value)

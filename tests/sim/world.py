@@ -28,6 +28,7 @@ from tests.sim.loop import Process, SimClock, SimLoop, Stalled
 from tests.sim.machine import Life, Machine, SimLocks
 from tests.sim.network import Link, Port
 from tests.sim.plan import Plan
+from tests.sim.planner import Planner
 from tests.sim.rules import Violation
 from tests.sim.server import Server
 from tests.sim.wire import Wire
@@ -68,6 +69,7 @@ class World:
         self.stage = Stage()
         self.catalogue = _catalogue(self.stage)
         self.customer = Customer(self)
+        self.planner = Planner(self) if plan.schedules else None
         self.machines: list[Machine] = []
         self.faults = Faults(self)
 
@@ -79,6 +81,10 @@ class World:
         wire = Wire(name, self.store, self.loop, self.plan, self.witness)
         wire.healed = self.healed
         return wire, cast(Store, wire)
+
+    @property
+    def customer_links(self) -> list[Link]:
+        return [self.customer.link, *([self.planner.link] if self.planner else [])]
 
     def later(self, seconds: float, act: Callable[..., Any], *args: Any) -> None:
         """By nobody's hand: it happens whatever becomes of the process that asked for it."""
@@ -119,11 +125,15 @@ class World:
             self.server.listen()
         self.machines += [Machine(self, f"n{number}") for number in range(1, self.plan.nodes + 1)]
         customer = asyncio.create_task(self.customer.run())
+        plans = asyncio.create_task(self.planner.run()) if self.planner else None
         faults = asyncio.create_task(self.faults.run())
         await asyncio.sleep(self.plan.length)
         faults.cancel()
         self._heal()
         await customer
+        if self.planner and plans:
+            await plans
+            await self.planner.finish()
         await self._settle()
         await self._finale()
         await self._stop()
@@ -134,6 +144,8 @@ class World:
         if self.server:
             self.server.start()
         self.customer.wire.heal()
+        if self.planner:
+            self.planner.wire.heal()
         for machine in self.machines:
             machine.heal()
 
@@ -150,11 +162,16 @@ class World:
         leaders = [machine for machine in self.machines if machine.life.leads]
         self.witness.note("world", "leaders", names=[machine.life.name for machine in leaders])
         alone = len(self.machines) == 1
-        self.witness.note("world", "finale", bound=PROMPT if alone else PROMPT + FOLLOWERS_WAIT / SECOND + BEAT)
+        bound = PROMPT if alone else PROMPT + FOLLOWERS_WAIT / SECOND + BEAT
+        if self.planner:
+            await self.planner.begin_finale()
+        self.witness.note("world", "finale", bound=bound, wall=self.store.now())
         if leaders and not alone:
             self.later(1, leaders[0].pause, 3, False)
         await self.customer.order_timers()
         await asyncio.sleep(5)
+        if self.planner:
+            await self.planner.end_finale()
         await self._settle()
 
     async def _stop(self) -> None:

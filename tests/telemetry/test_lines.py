@@ -18,6 +18,7 @@ SAMPLES: list[events.Event] = [
     events.LeaseLost("anna", "it was declared dead"),
     events.NodeDied("bert", "its process is gone", 2),
     events.JobsRescued(1),
+    events.ScheduleSetAside("alice", "nightly", "no such zone"),
     events.AttemptStarted("01", "hello", 1),
     events.AttemptEnded("01", "hello", 1, "failed", "no answer", True),
     events.AttemptStale("01", 4),
@@ -34,7 +35,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 12), ("info", 11), ("warning", 7), ("error", 3)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 13), ("info", 12), ("warning", 8), ("error", 4)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -103,19 +104,21 @@ def _identity(job: JobInfo) -> Iterator[tuple[str, Cell]]:
 
 def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
     if job.kind is Kind.COMMAND:
-        yield "command", _brief(_command(job))
+        yield "command", brief(command_text(job.spec))
         yield "folder", str(job.spec.get("cwd") or "")
         # Values may be secrets; whoever needs them asks for --json.
         yield "environment", ", ".join(job.spec.get("env") or {})
     else:
-        yield "arguments", _brief(_json(job.args))
+        yield "arguments", brief(_json(job.args))
     yield "queue", f"{job.queue}, priority {job.priority}, owner {job.owner}"
     yield "retries", f"{job.retry.retries}, backoff {job.retry.backoff}" if job.retry.retries else "none"
     yield "timeout", short(job.timeout) if job.timeout is not None else ""
     yield "key", job.key or ""
+    yield "schedule", job.schedule or ""
 
 
 def _course(job: JobInfo, now: Instant) -> Iterator[tuple[str, Cell]]:
+    yield "fire time", when(job.fire_time, now)
     yield "created", when(job.created_at, now)
     yield "due", when(job.run_at, now)
     yield "expires", when(job.expires_at, now) if job.started_at is None else ""
@@ -123,20 +126,20 @@ def _course(job: JobInfo, now: Instant) -> Iterator[tuple[str, Cell]]:
     yield "finished", when(job.finished_at, now)
     counts = {"failures": job.failures, "crashes": job.crashes, "interruptions": job.interruptions}
     yield "so far", ", ".join(f"{count} {name}" for name, count in (counts | {"replays": job.replays}).items() if count)
-    yield "result", _brief(_json(job.result)) if job.result is not None else ""
-    yield "error", _brief(f"{job.error.type}: {job.error.message}") if job.error else ""
+    yield "result", brief(_json(job.result)) if job.result is not None else ""
+    yield "error", brief(f"{job.error.type}: {job.error.message}") if job.error else ""
 
 
-def _command(job: JobInfo) -> str:
-    argv = job.spec.get("argv")
-    return shlex.join(argv) if isinstance(argv, list) else _json(job.spec)
+def command_text(spec: Mapping[str, Any]) -> str:
+    argv = spec.get("argv")
+    return shlex.join(argv) if isinstance(argv, list) else _json(spec)
 
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _brief(text: str) -> str:
+def brief(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}... ({len(text)} characters; see --json)"
 
 

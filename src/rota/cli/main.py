@@ -47,19 +47,19 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         own, command = own[:cut], own[cut + 1 :]
     args, extras = parser.parse_known_args(own)
     args.command = command
-    takes_command = args.module in ("run", "submit")
-    # argparse gives up on a JSON that stands after an option; it is as clear there as anywhere.
     unknown = [extra for extra in extras if extra.startswith("-") and extra != "-"]
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(extras)}")
-    if args.module == "submit" and len(extras) == 1 and args.task and args.json_arguments is None:
-        args.json_arguments = extras.pop()
+    # argparse gives up on a TASK or JSON that stands after an option; it is as clear there as anywhere.
+    for name in args.late:
+        if extras and getattr(args, name) is None:
+            setattr(args, name, extras.pop(0))
     if extras and args.module == "run" and command is None:
         args.parser.error(f"the command goes after `--`, as in: rota run -- {' '.join(extras)}")
     if extras:
         args.parser.error(f"unrecognized arguments: {' '.join(extras)}")
-    if command is not None and not takes_command:
-        args.parser.error("only `rota run` and `rota submit` take a command after `--`")
+    if command is not None and not args.takes_command:
+        args.parser.error("only `rota run`, `rota submit` and `rota schedule add` take a command after `--`")
     return args
 
 

@@ -14,7 +14,9 @@ from typing import Any
 
 from rota.app import App
 from rota.client import Client
+from rota.clock import Chance
 from rota.errors import InvalidInput, StoreError
+from rota.planning import Planning
 from rota.store.base import Store
 
 
@@ -97,6 +99,19 @@ async def existing(args: argparse.Namespace) -> AsyncIterator[Client]:
         yield Client(store, app.who, app.chance)
     finally:
         await store.close()
+
+
+def planning_of(client: Client) -> Planning:
+    return Planning(client.store, client.who, Chance())
+
+
+def utf8(given: str, what: str) -> str:
+    """Words of a shell may be any bytes; a store keeps texts."""
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(what, given, "a text in UTF-8") from None
+    return given
 
 
 @asynccontextmanager

@@ -18,11 +18,15 @@ Cell = str | tuple[str, str]
 STATE_STYLES = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "live": "green", "dead": "red",
     "timed_out": "red", "crashed": "red", "interrupted": "yellow", "stopping": "yellow", "gone": "red", "silent": "red",
+    "active": "green", "paused": "yellow", "broken": "red",
 }  # fmt: skip
-# On a terminal: the columns that give way if it is narrow, first to last; the most a column may take (an id, whole);
-# what is enough of the last one, which takes what is left.
-SPARE = ("PRI", "TRIES", "TOOK", "QUEUE", "STARTED", "VERSION", "ROLES", "NODE")
+# On a terminal: the columns that give way if it is narrow, first to last, and those that become narrower; the most a
+# column may take (an id, whole), but for times, of which a part says nothing; what is enough of the last one, which
+# takes what is left.
+SPARE = ("PRI", "TRIES", "TOOK", "QUEUE", "STARTED", "VERSION", "ROLES", "NODE", "LAST", "ZONE", "UTC")
+SHRINKING = ("TASK", "RULE", "JOB")
 WIDEST = 36
+TIMES = ("FIRE TIME", "UTC")
 ENOUGH = 20
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -114,7 +118,8 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[tuple[str, str]
 
 def _fit(headers: Sequence[str], widths: list[int], room: int) -> list[int]:
     """Which columns to show in so much room. Those that are too wide for it become narrower."""
-    widths[:-1] = [min(width, WIDEST) for width in widths[:-1]]
+    narrowed = [name not in TIMES for name in headers[:-1]]
+    widths[:-1] = [min(width, WIDEST) if cut else width for width, cut in zip(widths, narrowed, strict=False)]
     kept = list(range(len(headers)))
 
     def excess() -> int:
@@ -123,9 +128,10 @@ def _fit(headers: Sequence[str], widths: list[int], room: int) -> list[int]:
     for name in SPARE:
         if excess() > 0 and name in headers:
             kept.remove(headers.index(name))
-    if "TASK" in headers:
-        task = headers.index("TASK")
-        widths[task] = max(widths[task] - max(excess(), 0), min(widths[task], ENOUGH // 2))
+    for name in SHRINKING:
+        if name in headers:
+            column = headers.index(name)
+            widths[column] = max(widths[column] - max(excess(), 0), min(widths[column], ENOUGH // 2))
     widths[-1] = max(1, min(widths[-1], room - sum(widths[n] + 2 for n in kept[:-1])))
     return kept
 

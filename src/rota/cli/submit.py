@@ -27,7 +27,7 @@ _EXPECTED_JSON = """a JSON object such as '{"name": "you"}'"""
 
 
 async def submit_(args: argparse.Namespace) -> int:
-    _check_form(args)
+    check_form(args)
     async with make_app(args) as app:
         if args.command is not None:
             job = await order_command(app, args, Retry())
@@ -42,10 +42,10 @@ async def submit_(args: argparse.Namespace) -> int:
             info = await job.info()
         if args.json:
             document(info.as_json())
-        return _verdict(info) if args.wait else 0
+        return verdict(info) if args.wait else 0
 
 
-def _check_form(args: argparse.Namespace) -> None:
+def check_form(args: argparse.Namespace) -> None:
     if args.command is None and args.task is None:
         args.parser.error("give a TASK, or a command after `--`")
     if args.command is not None and args.task is not None:
@@ -58,7 +58,7 @@ def _check_form(args: argparse.Namespace) -> None:
                 args.parser.error(f"--{name.replace('_', '-')} is for commands, not for the task {args.task!r}")
 
 
-def _verdict(info: JobInfo) -> int:
+def verdict(info: JobInfo) -> int:
     if info.state == "succeeded":
         return 0
     complain(f"job {info.id} {info.state}" + (f": {info.reason}" if info.reason else ""))
@@ -66,14 +66,17 @@ def _verdict(info: JobInfo) -> int:
 
 
 async def order_command(app: App, args: argparse.Namespace, retry: Retry) -> Job:
-    return await app.submit_command(
-        args.command,
-        cwd=_folder(args.cwd),
-        env=_variables(args.env or []),
-        fatal_exit_codes=_codes(args.fatal_exit_codes),
-        name=args.name,
-        **_options(args, retry),
-    )
+    return await app.submit_command(args.command, **about_command(args), **_options(args, retry))
+
+
+def about_command(args: argparse.Namespace) -> dict[str, Any]:
+    """What is said of a command beside its words."""
+    return {
+        "cwd": _folder(args.cwd),
+        "env": _variables(args.env or []),
+        "fatal_exit_codes": _codes(args.fatal_exit_codes),
+        "name": args.name,
+    }
 
 
 def _folder(given: str | None) -> str:
@@ -101,13 +104,18 @@ def _codes(given: str | None) -> list[int]:
 
 
 def _options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
+    return order_options(args, retry) | {name: getattr(args, name) for name in ("at", "delay", "key")}
+
+
+def order_options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
+    """How the job is to run; `retry` is what was not said of its retries."""
     changes = {name: getattr(args, name) for name in ("retries", "backoff") if getattr(args, name) is not None}
-    names = ("at", "delay", "priority", "queue", "timeout", "expires", "key")
-    return {name: getattr(args, name) for name in names} | {"retry": Retry(**(retry.parts() | changes))}
+    given = {name: getattr(args, name) for name in ("priority", "queue", "timeout", "expires")}
+    return given | {"retry": Retry(**(retry.parts() | changes))}
 
 
 async def _order_task(app: App, args: argparse.Namespace) -> Job:
-    info = await _find_task(app, args)
+    info = await find_task(app, args)
     arguments = read_arguments(args.json_arguments)
     if args.app:
         app.catalogue.get(info.name).encode(
@@ -116,7 +124,7 @@ async def _order_task(app: App, args: argparse.Namespace) -> Job:
     return await app.submit_named(info, arguments, **_options(args, info.retry))
 
 
-async def _find_task(app: App, args: argparse.Namespace) -> TaskInfo:
+async def find_task(app: App, args: argparse.Namespace) -> TaskInfo:
     if args.app:
         known, place = app.catalogue.infos(), f"{args.app} has"
     else:

@@ -11,6 +11,7 @@ from rota.cli.show import age
 from rota.client import Client
 from rota.errors import RotaError
 from rota.model.job import JobInfo
+from rota.model.lifecycle import State
 from rota.model.node import NodeState
 
 PATIENCE = 2.0
@@ -36,6 +37,8 @@ async def _hint(client: Client, job_id: str) -> None:
 
 async def _why_waiting(client: Client, info: JobInfo) -> str:
     now = client.store.now()
+    if info.state is State.BLOCKED:
+        return f"waiting until the jobs before it have ended, as the overlap of schedule {info.schedule!r} says"
     if info.run_at > now:
         return f"waiting for its time, in {age(info.run_at - now)}"
     nodes = [node for node in await client.store.nodes(client.who) if node.state is NodeState.LIVE and not node.gone]

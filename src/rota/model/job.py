@@ -217,6 +217,8 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None = None
     cancelling: bool = False  # running, and asked to stop
     key: str | None = None
+    schedule: str | None = None  # the schedule that made it,
+    fire_time: Instant | None = None  # and for which time
     attempts: list[AttemptInfo] = []
     result: Any = None
     error: Problem | None = None
@@ -228,7 +230,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     def as_json(self) -> dict[str, Any]:
         """The job as the command line's `--json` and the HTTP interface show it: instants as ISO 8601."""
         wire: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
-        wire |= {name: _iso(wire[name]) for name in wire if name.endswith("_at")}
+        wire |= {name: _iso(wire[name]) for name in wire if name.endswith(("_at", "_time"))}
         wire["timeout"] = None if self.timeout is None else short(self.timeout)
         wire["retry"] = self.retry.parts()
         wire["error"] = msgspec.to_builtins(self.error) if self.error else None

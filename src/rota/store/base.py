@@ -32,6 +32,7 @@ from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.model.times import Duration, Instant
+from rota.store.timetable import Timetable
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -55,6 +56,7 @@ class Topic(StrEnum):
     DUE = "d"  # a due time or expiry appeared that may be earlier than the known ones
     CANCEL = "c"  # a running attempt should stop
     NEWS = "n"  # something that people watch has changed: a job ended, output arrived
+    SCHEDULE = "s"  # a schedule was changed, or is due; or a fire waits for those before it
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +149,7 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
 
 
-class Store(ABC):
+class Store(Timetable, ABC):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self) -> tuple[int, int]:

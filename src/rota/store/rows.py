@@ -16,6 +16,8 @@ from rota.model.lifecycle import State
 from rota.model.node import NodeInfo, NodeState
 from rota.model.outcome import Ending, Problem
 from rota.model.retry import Retry
+from rota.model.trigger.skipped import Reason
+from rota.model.trigger.standing import FireInfo, FireKind, ScheduledFire, ScheduleInfo
 from rota.store.base import TaskInfo
 
 T = TypeVar("T")
@@ -72,7 +74,7 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def job_info(row: JobRow, past: Sequence[AttemptRow]) -> JobInfo:
+def job_info(row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None) -> JobInfo:
     state = State(row.state)
     attempts = [_attempt(one) for one in past]
     if state is State.RUNNING and row.started_at is not None:
@@ -88,6 +90,8 @@ def job_info(row: JobRow, past: Sequence[AttemptRow]) -> JobInfo:
         attempts=attempts,
         result=_json(past[-1].result) if past and state is State.SUCCEEDED else None,
         error=_error(state, attempts, row.reason),
+        schedule=fire.schedule if fire else None,
+        fire_time=fire.fire if fire else None,
     )
 
 
@@ -144,6 +148,27 @@ def task_infos(texts: Iterable[str]) -> list[TaskInfo]:
         with suppress(msgspec.MsgspecError):  # written by hand, or by a newer version
             found.append(msgspec.json.decode(text, type=TaskInfo))
     return found
+
+
+def schedule_info(row: Sequence[Any]) -> ScheduleInfo:
+    return ScheduleInfo(**dict(zip(ScheduleInfo.__struct_fields__, row, strict=True)))
+
+
+def fire_infos(rows: Iterable[Sequence[Any]], limit: int) -> list[FireInfo]:
+    """Fires that were made and runs of skipped ones, put together in one line, latest first; what was decided later
+    comes before what it made good."""
+    latest = sorted(rows, key=lambda row: (row[0], row[3]), reverse=True)[:limit]
+    return [
+        FireInfo(
+            fire=fire, last=last, count=count, at=at, kind=FireKind(kind) if kind else None,
+            reason=_reason(reason), job_id=job_id, state=State(state) if state else None,
+        )
+        for fire, last, count, at, kind, reason, job_id, state in latest
+    ]  # fmt: skip
+
+
+def _reason(text: str | None) -> Reason | None:
+    return Reason(text) if text is not None and text in Reason._value2member_map_ else None
 
 
 class NodeRow(NamedTuple):

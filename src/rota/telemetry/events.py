@@ -50,6 +50,14 @@ class JobsRescued(Event, frozen=True):
     jobs: int
 
 
+class ScheduleSetAside(Event, frozen=True):
+    """It makes no sense; until someone changes it, it won't fire."""
+
+    owner: str
+    name: str
+    why: str
+
+
 class AttemptStarted(Event, frozen=True):
     job_id: str
     task: str

@@ -32,6 +32,8 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "warning", f"node {id} is dead ({why}); {jobs} jobs were taken over"
         case events.JobsRescued(jobs):
             return "warning", f"{jobs} running jobs had no living node and were moved on"
+        case events.ScheduleSetAside(owner, name, why):
+            return "error", f"schedule {name} of {owner} was set aside and won't fire: {why}"
         case events.AttemptStarted(job, task, number):
             return "debug", f"job {job} {task}: attempt {number} started"
         case events.AttemptEnded(job, task, number, outcome, reason, goes_on):

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.times import DAY, HOUR, MINUTE, SECOND, instant
-from rota.model.trigger.catchup import EXAMINED, Due, Reason, Skipped, due, passed_over
+from rota.model.trigger.catchup import AT_ONCE, COUNTED, Due, due, passed_over
 from rota.model.trigger.fires import fires
 from rota.model.trigger.policies import CatchUp, Missed
 from rota.model.trigger.rules import Cron, Every, read_rule
 from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.skipped import Reason, Skipped
 
 NOON = instant("2027-01-01T12:00:00+00:00")
 HOURLY = [NOON + n * HOUR for n in range(1, 6)]
@@ -79,6 +80,14 @@ def test_the_maximum_does_not_count_what_is_in_time() -> None:
     assert (found.make, found.skip) == (HOURLY[2:], [run(0, 1, Reason.MAXIMUM)])
 
 
+def test_of_many_that_are_late_only_the_newest_is_in_time() -> None:
+    now = NOON + 10 * SECOND
+    for missed, reason in (("none", Reason.MISSED), ("latest", Reason.NEWER)):
+        each_second = Schedule(name="a", rule=Cron("* * * * * *"), catch_up=CatchUp(Missed(missed)))
+        found = due(each_second, NOON, now)
+        assert (found.make, found.skip) == ([now], [Skipped(NOON + SECOND, now - SECOND, 9, reason)])
+
+
 def test_the_edge_of_the_window_is_inside() -> None:
     found = after_five_hours(hourly("all", window=4 * HOUR + 30 * MINUTE))
     assert (found.make, found.skip) == (HOURLY, [])
@@ -108,18 +117,40 @@ def steps(schedule: Schedule, handled: int, now: int) -> Iterator[Due]:
         handled = found.handled
 
 
-def test_a_month_of_seconds_is_taken_in_steps() -> None:
-    schedule = Schedule(name="a", rule=Cron("* * * * * *"), catch_up=CatchUp(Missed.ALL, most=100, grace=SECOND))
+def test_many_are_made_in_steps() -> None:
+    schedule = Schedule(name="a", rule=Cron("* * * * * *"), catch_up=CatchUp(Missed.ALL, most=1_200, grace=SECOND))
     now = NOON + 25_000 * SECOND
     found = list(steps(schedule, NOON, now))
-    assert [step.more for step in found] == [True, True, False]
-    assert all(len(step.make) + sum(run.count for run in step.skip) <= EXAMINED for step in found)
-    made = [fire for step in found for fire in step.make]
-    assert made == [now - n * SECOND for n in range(101, -1, -1)]
-    assert sum(run.count for step in found for run in step.skip) == 25_000 - 102
+    assert [(len(step.make), step.more) for step in found] == [(AT_ONCE, True), (AT_ONCE, True), (201, False)]
+    assert [fire for step in found for fire in step.make] == [now - n * SECOND for n in range(1_200, -1, -1)]
+    (run,) = [run for step in found for run in step.skip]
+    assert (run.first, run.last, run.count) == (NOON + SECOND, now - 1_201 * SECOND, None)
+
+
+def test_the_limit_counts_through_the_steps() -> None:
+    policy = CatchUp(Missed.ALL, most=10_000)
+    schedule = Schedule(name="a", rule=Cron("* * * * * *"), limit=AT_ONCE + 1, catch_up=policy)
+    now = NOON + 2_000 * SECOND
+    first = due(schedule, NOON, now)
+    assert (len(first.make), first.more, first.ended) == (AT_ONCE, True, False)
+    second = due(schedule, first.handled, now, fired=AT_ONCE)
+    assert (second.make, second.more, second.ended) == ([NOON + (AT_ONCE + 1) * SECOND], False, True)
+
+
+def test_years_of_seconds_are_skipped_at_once() -> None:
+    schedule = Schedule(name="a", rule=Cron("* * * * * *"))
+    found = due(schedule, 0, NOON)
+    assert (found.make, found.more, found.handled) == ([NOON], False, NOON)
+    assert found.skip == [Skipped(SECOND, NOON - SECOND, None, Reason.NEWER)]
+
+
+def test_more_than_can_be_counted_are_passed_over_at_once() -> None:
+    schedule = Schedule(name="a", rule=Cron("* * * * * *"))
+    now = NOON + (COUNTED + 1) * SECOND
     paused = passed_over(schedule, NOON, now, Reason.PAUSED)
-    assert paused.more
-    assert paused.handled == NOON + EXAMINED * SECOND
+    assert paused == Due([], [Skipped(NOON + SECOND, now, None, Reason.PAUSED)], now, False, False)
+    counted = passed_over(schedule, NOON, now - SECOND, Reason.PAUSED)
+    assert counted.skip == [Skipped(NOON + SECOND, now - SECOND, COUNTED, Reason.PAUSED)]
 
 
 policies = st.builds(
@@ -136,11 +167,12 @@ def test_each_fire_is_made_or_skipped_exactly_once(rule: Cron | Every, policy: C
     everything = list(fires(schedule, NOON, now))
     skipped = [fire for fire in everything if any(run.first <= fire <= run.last for run in found.skip)]
     assert sorted(chain(found.make, skipped)) == everything
-    assert sum(run.count for run in found.skip) == len(skipped)
-    late = [fire for fire in found.make if fire < now - policy.grace]
-    assert len(late) <= {Missed.NONE: 0, Missed.LATEST: 1, Missed.ALL: policy.most}[policy.missed]
-    assert all(fire >= now - (policy.window or now) for fire in late)
-    assert set(found.make) >= {fire for fire in everything if fire >= now - policy.grace}
+    assert sum(run.count or 0 for run in found.skip) == len(skipped)
+    in_time = [fire for fire in everything[-1:] if fire >= now - policy.grace]
+    made_up_for = [fire for fire in found.make if fire not in in_time]
+    assert len(made_up_for) <= {Missed.NONE: 0, Missed.LATEST: 1, Missed.ALL: policy.most}[policy.missed]
+    assert all(fire >= now - (policy.window or now) for fire in made_up_for)
+    assert set(found.make) >= set(in_time)
 
 
 def test_asking_twice_gives_the_same_answer() -> None:

@@ -22,7 +22,7 @@ from tests.servers.postgres import shared_server
 from tests.servers.proxy import Connection, Proxy
 from tests.store.postgres.places import LIMIT, Place
 
-READY, DUE, CANCEL, NEWS = Topic
+READY, DUE, CANCEL, NEWS = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS
 
 
 class Ear:

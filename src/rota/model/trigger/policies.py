@@ -45,7 +45,8 @@ class Missed(StrEnum):
 
 
 class CatchUp(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fire that is late by up to `grace` is no missed one: a node that takes over a second later must not skip.
+    """The newest of the fires that are due is no missed one as long as it is late by no more than `grace`: a node that
+    takes over a second later must not skip it.
 
     `window`: what is older is never made up for. `most`: no more than this many, the newest, are made up for.
     """

@@ -12,8 +12,6 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from dateutil.rrule import rrulestr  # type: ignore[import-untyped]
-
 from rota.errors import InvalidInput
 from rota.model.trigger.recurrence_text import (
     DATE_PARTS,
@@ -34,6 +32,12 @@ _LATE = datetime(9600, 1, 1)  # a year 2000, of the calendar's last 400 years
 _FAR_SECONDS = 100 * 366 * DAY_SECONDS
 
 
+def _rrule(text: str, dtstart: datetime) -> Any:
+    from dateutil.rrule import rrulestr  # type: ignore[import-untyped]  # hardly anybody needs it
+
+    return rrulestr(text, dtstart=dtstart)
+
+
 class RecurrencePlan:
     """The rule, ready to be entered anywhere."""
 
@@ -42,7 +46,7 @@ class RecurrencePlan:
         self._frequency = parts["FREQ"]
         self._week_start = WEEKDAYS.index(parts.get("WKST", "MO"))
         self._begin = begin
-        self._rule: Any = rrulestr(_text(_explicit(parts, begin)), dtstart=begin)
+        self._rule: Any = _rrule(_text(_explicit(parts, begin)), dtstart=begin)
         self._last = last
         self.elapsed = _keeps_pace(parts)
 
@@ -142,7 +146,7 @@ def _check_possible(text: str, parts: Parts, begin: datetime) -> None:
     dates = {key: whole[key] for key in ("BYMONTH", *DATE_PARTS) if key in whole}
     if dates and parts["FREQ"] != "YEARLY":
         dates["BYDAY"] = DAY_TERM.sub(r"\2", dates["BYDAY"]) if "BYDAY" in dates else ",".join(WEEKDAYS)
-    by_year = rrulestr(_text({"FREQ": "YEARLY", **dates}), dtstart=_LATE)
+    by_year = _rrule(_text({"FREQ": "YEARLY", **dates}), dtstart=_LATE)
     if next(iter(by_year), None) is None:
         raise InvalidInput("rrule", text, f"{EXPECTED}; there is no such date")
     if "BYSETPOS" in whole and min(abs(int(n)) for n in whole["BYSETPOS"].split(",")) > _largest_set(whole):

@@ -37,11 +37,13 @@ class Every(msgspec.Struct, frozen=True, tag="every", tag_field="kind", omit_def
             raise InvalidInput("anchor", self.anchor, "an instant from 1970 to 9892")
 
 
-class Recurrence(msgspec.Struct, frozen=True, tag="rrule", tag_field="kind"):
-    """An RRULE and its DTSTART (`begin`), which is local time as ISO 8601 without offset."""
+class Recurrence(msgspec.Struct, frozen=True, tag="rrule", tag_field="kind", omit_defaults=True):
+    """An RRULE and its DTSTART (`begin`), which is local time as ISO 8601 without offset. `implied`: nobody said when
+    it begins, so it began when it was first made."""
 
     text: str
     begin: str
+    implied: bool = False
 
     def __post_init__(self) -> None:
         read_parts(self.text)
@@ -83,11 +85,11 @@ def read_rule(given: object, begin: str | None = None) -> Rule:
     return Cron(" ".join(text.split()))
 
 
-def every(text: str) -> Every:
+def every(text: str, what: str = "rule") -> Every:
     """Reads `every 90s` and `every 90s from 2027-01-01T00:00:00+00:00`."""
     found = _EVERY.fullmatch(text.strip())
     if found is None:
-        raise InvalidInput("rule", text, "'every 90s' or 'every 90s from <time>'")
+        raise InvalidInput(what, text, "'every 90s' or 'every 90s from <time>'")
     period = duration(found[1], "every")
     if period < SECOND:
         raise InvalidInput("every", found[1], "a period of at least 1s")

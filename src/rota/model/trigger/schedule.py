@@ -13,6 +13,8 @@ from rota.model.trigger.rules import Cron, Every, Recurrence, Rule
 from rota.model.trigger.wall import Readings
 from rota.model.trigger.zones import zone
 
+MOST_FIRES = 1_000_000_000
+
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Checked as a whole when it is made: what exists can be asked for its fires.
@@ -45,8 +47,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         readings(self)
         _check_bounds(self)
         _check_jitter(self)
-        if self.limit is not None and self.limit < 1:
-            raise InvalidInput("limit", self.limit, "a whole number, 1 or more")
+        if self.limit is not None and not 1 <= self.limit <= MOST_FIRES:
+            raise InvalidInput("limit", self.limit, f"a whole number from 1 to {MOST_FIRES:,}")
 
 
 def readings(schedule: Schedule) -> Readings | None:

@@ -14,6 +14,8 @@ _PASSING = ("08", "40", "53", "55P03", "57014", "57P01", "57P02", "57P03", "57P0
 _FULL = ("53100",)
 _READ_ONLY = ("25006",)
 _BAD_TEXT = ("22000", "22021", "22P05")
+# The values of a row are to blame: beyond a limit or a rule of the tables.
+_BAD_ROW = ("22001", "22003", "23", "54")
 _SET_UP = ("28", "3D000", "42501", "3F000")
 
 
@@ -42,6 +44,8 @@ def _of_server(place: str, error: asyncpg.PostgresError) -> errors.RotaError:
         return errors.StoreReadOnly(f"{place} can't be written at present: {text}")
     if code.startswith(_BAD_TEXT):
         return errors.InvalidInput("text", text, "text that UTF-8 can carry, without NUL characters")
+    if code.startswith(_BAD_ROW):
+        return errors.InvalidInput("row", text, "values that the tables allow")
     if code.startswith(_PASSING):
         return errors.StoreUnavailable(f"{place}: {text}")
     if code.startswith(_SET_UP):

@@ -63,6 +63,8 @@ async def renew(unit: Unit, incarnation: str, stopping: bool, server: str | None
         unit.topics.add(Topic.READY)
     if row["due"]:
         unit.topics.add(Topic.DUE)
+    if row["fires"]:
+        unit.topics.add(Topic.SCHEDULE)
     holds = tuple((Ref(job, fence), reason) for job, fence, reason in _holds.decode(row["holds"]))
     cancels = tuple((ref, reason) for ref, reason in holds if reason is not None)
     return News(True, tuple(ref for ref, _ in holds), cancels, row["term"])
@@ -164,6 +166,8 @@ async def prune(unit: Unit, retention: Retention, limit: int) -> int:
         + await unit.run("delete_old_keys", now=unit.now, limit=limit)
         + await unit.run("delete_old_events", now=unit.now, age=retention.events, limit=limit)
         + await unit.run("delete_old_nodes", now=unit.now, age=retention.nodes, limit=limit)
+        + await unit.run("delete_old_fires", now=unit.now, age=retention.ended, limit=limit)
+        + await unit.run("delete_old_skips", now=unit.now, age=retention.ended, limit=limit)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rota.model.job import NewJob, Submitted
@@ -15,7 +15,7 @@ from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.texts import ids_only
 from rota.store.postgres.wire import Answer, read_answer, wire
 
-_READY, _SCHEDULED = State.READY.value, State.SCHEDULED.value
+_READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 # So many jobs are worth the two round trips more that COPY takes.
 MANY = 50
 _COLUMNS = (
@@ -30,7 +30,7 @@ async def submit(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]],
     if plain and keyed:
         await unit.begin()
     if plain:
-        await _insert(unit, who, plain)
+        await insert(unit, who.user, plain)
     answers = iter(await _accept(unit, who, keyed, key_life) if keyed else ())
     return [next(answers) if _keyed(order) else [Submitted(job.id, True) for job in order] for order in orders]
 
@@ -39,7 +39,8 @@ def _keyed(order: Sequence[NewJob]) -> bool:
     return any(job.key is not None for job in order)
 
 
-async def _insert(unit: Unit, who: Principal, jobs: Sequence[NewJob]) -> None:
+async def insert(unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collection[str] = ()) -> None:
+    """`blocked`: ids of those that wait for something else first."""
     database = unit.database
     await unit.look_at_the_clock()
     now = database.now()
@@ -47,15 +48,16 @@ async def _insert(unit: Unit, who: Principal, jobs: Sequence[NewJob]) -> None:
     surely = now - (database.server_clock.doubt if database.server_time else 0)
     retries: dict[int, str] = {}  # jobs of one call mostly share their policy object: encode it once
     rows: list[tuple[Any, ...]] = []
-    step, owner = database.ageing_step, who.user
+    step = database.ageing_step
     for job in jobs:
         spec = job.spec
         at_once = job.at <= surely if job.at is not None else not job.delay
         run_at = now if at_once else due(job, now)
         expires_at = None if job.expires is None else run_at + job.expires
         retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), encode(job.retry).decode())
+        state = _BLOCKED if job.id in blocked else _READY if at_once else _SCHEDULED
         rows.append((
-            job.id, owner, _READY if at_once else _SCHEDULED, job.queue, spec.kind.value, job.task, job.priority,
+            job.id, owner, state, job.queue, spec.kind.value, job.task, job.priority,
             rank(run_at, job.priority, step), run_at, expires_at, now, spec.body, spec.digest, job.args, retry,
             job.timeout,
         ))  # fmt: skip
@@ -114,6 +116,7 @@ async def replay(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
     chosen = {job: owner for job, state, owner in found if State(state) in sources(Event.REPLAY)}
     if chosen:
         await unit.run("replay_jobs", ids=list(chosen), now=unit.now, step=unit.database.ageing_step)
+        await unit.run("reopen_replayed", ids=list(chosen))
         await unit.emit_for_jobs("job.replayed", [(job, owner, {"by": who.user}) for job, owner in chosen.items()])
         unit.topics.add(Topic.DUE)
     return [job in chosen for job in ids]

@@ -110,8 +110,8 @@ class Session:
     def _on_notice(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         letters, _, origin = payload.partition("/")
         if origin != self.name:  # its own listeners have been woken already
-            with suppress(ValueError):
-                self._heard({Topic(letter) for letter in letters})
+            # Nodes of a later version may have topics that we don't know.
+            self._heard({Topic(letter) for letter in letters if letter in Topic._value2member_map_})
 
     def _on_end(self, connection: object) -> None:
         if connection is self._connection:

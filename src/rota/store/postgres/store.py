@@ -17,8 +17,20 @@ from rota.model.order import AGEING_STEP
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.times import DAY, SECOND, Duration, Instant
+from rota.model.trigger.calendars import Calendar
+from rota.model.trigger.skipped import Skipped
+from rota.model.trigger.standing import (
+    Advance,
+    Fate,
+    FireInfo,
+    FireKind,
+    NewFire,
+    NewSchedule,
+    ScheduleFilter,
+    ScheduleInfo,
+)
 from rota.store import base
-from rota.store.postgres import doctor, migrate, nodes, orders, partitions, reads, work
+from rota.store.postgres import doctor, migrate, nodes, orders, partitions, reads, schedules, work
 from rota.store.postgres.address import address
 from rota.store.postgres.bell import Bell
 from rota.store.postgres.database import Database, LockedUp, Unit
@@ -208,6 +220,59 @@ class PostgresStore(base.Store):
 
     def exposed(self, incarnation: str) -> Duration | None:
         return self._session.exposed(incarnation)
+
+    # -- schedules ---------------------------------------------------------------------------------------------------
+    async def put_schedule(self, who: Principal, new: NewSchedule, revision: int | None) -> bool:
+        return await self._write(schedules.put, who, new, revision)
+
+    async def pause_schedule(self, who: Principal, name: str, note: str) -> bool:
+        return await self._write(schedules.pause, who, name, note)
+
+    async def resume_schedule(self, who: Principal, name: str, revision: int, since: Instant) -> bool:
+        return await self._write(schedules.resume, who, name, revision, since)
+
+    async def remove_schedule(
+        self, who: Principal, name: str, revision: int, before: Instant, skips: Sequence[Skipped]
+    ) -> bool:
+        return await self._write(schedules.remove, who, name, revision, before, skips)
+
+    async def make_fires(
+        self, who: Principal, name: str, kind: FireKind, fires: Sequence[NewFire]
+    ) -> list[Fate] | None:
+        return await self._write(schedules.make_fires, who, name, kind, fires)
+
+    async def coming_schedules(
+        self, who: Principal, until: Instant, limit: int
+    ) -> tuple[list[ScheduleInfo], Instant | None]:
+        base.require_system(who, "look after")
+        return await self._read(schedules.coming, until, limit)
+
+    async def advance(self, who: Principal, steps: Sequence[Advance]) -> list[list[Fate] | None]:
+        return await self._write(schedules.advance, who, steps)
+
+    async def set_aside_schedule(self, who: Principal, owner: str, name: str, revision: int, why: str) -> bool:
+        if who.sees not in (None, owner):
+            return False
+        return await self._write(schedules.set_aside, owner, name, revision, why)
+
+    async def release(self, who: Principal, limit: int) -> tuple[int, int]:
+        base.require_system(who, "release")
+        return await self._write(schedules.release, limit)
+
+    async def put_calendar(self, who: Principal, calendar: Calendar) -> None:
+        await self._write(schedules.put_calendar, who, calendar)
+
+    async def remove_calendar(self, who: Principal, name: str) -> list[str] | None:
+        return await self._write(schedules.remove_calendar, who, name)
+
+    async def calendars(self, who: Principal, owner: str, names: Sequence[str] | None = None) -> list[Calendar]:
+        return await self._read(schedules.calendars, owner, names) if who.sees in (None, owner) else []
+
+    async def schedules(self, who: Principal, query: ScheduleFilter) -> list[ScheduleInfo]:
+        return await self._read(schedules.schedules, who, query)
+
+    async def fires(self, who: Principal, owner: str, name: str, before: Instant, limit: int) -> list[FireInfo]:
+        return await self._read(schedules.fires, who, owner, name, before, limit)
 
     # -- shelves -----------------------------------------------------------------------------------------------------
     async def promote(self, who: Principal, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:

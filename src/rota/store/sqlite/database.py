@@ -201,6 +201,8 @@ def translated(path: str) -> Iterator[None]:
         if shutil.disk_usage(Path(path).resolve().parent).free < SCARCE:
             raise errors.StoreFull(f"no space left for {path}; nothing was written") from None
         raise errors.StoreUnavailable(f"{path} can't be read or written: {error}") from None
+    except (apsw.ConstraintError, apsw.TooBigError) as error:
+        raise errors.InvalidInput("row", str(error), "values that the tables allow") from None
     except apsw.Error as error:
         raise errors.StoreError(f"{path} refused a call: {error}") from error
 

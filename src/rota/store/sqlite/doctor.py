@@ -8,6 +8,7 @@ from pathlib import Path
 from rota import errors
 from rota.model.job import Kind
 from rota.store.base import Finding
+from rota.store.firing import examined
 from rota.store.sqlite import migrate
 from rota.store.sqlite.database import MEMORY, Database
 
@@ -18,7 +19,7 @@ LARGE_WAL = 256 << 20
 def examine(db: Database) -> list[Finding]:
     findings = [_schema(db)]
     if findings[0].ok:
-        findings += [_integrity(db), _strays(db), _unknown_kinds(db)]
+        findings += [_integrity(db), _strays(db), _unknown_kinds(db), _schedules(db)]
     if db.path != MEMORY:
         findings += [_space(db), _log(db)]
     return findings
@@ -49,6 +50,11 @@ def _unknown_kinds(db: Database) -> Finding:
     unknown = sorted({kind for (kind,) in db.rows("ready_kinds")} - set(Kind))
     text = f"ready jobs of kinds that no node runs: {', '.join(unknown)}" if unknown else "all known"
     return Finding("kinds", not unknown, text)
+
+
+def _schedules(db: Database) -> Finding:
+    broken = [name for (name,) in db.rows("broken_schedules")]
+    return examined(broken, db.value("next_schedule"), db.now())
 
 
 def _space(db: Database) -> Finding:

@@ -47,6 +47,8 @@ def renew(db: Database, incarnation: str, stopping: bool) -> News:
         db.topics.add(Topic.READY)
     if (due := db.value("next_instant")) is not None and due <= db.now():
         db.topics.add(Topic.DUE)
+    if ((fires := db.value("next_schedule")) is not None and fires <= db.now()) or db.value("any_waiting"):
+        db.topics.add(Topic.SCHEDULE)
     holds = tuple((Ref(job, fence), reason) for job, fence, reason in rows)
     cancels = tuple((ref, reason) for ref, reason in holds if reason is not None)
     db.run("lead", incarnation=incarnation, now=db.now())
@@ -145,4 +147,6 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
         + db.run("delete_old_keys", now=now, limit=limit)
         + db.run("delete_old_events", before=now - retention.events, limit=limit)
         + db.run("delete_old_nodes", before=now - retention.nodes, limit=limit)
+        + db.run("delete_old_fires", before=now - retention.ended, limit=limit)
+        + db.run("delete_old_skips", before=now - retention.ended, limit=limit)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from rota.store.base import Cancelling, Topic
 from rota.store.sqlite.database import Database, encode
 
 Answer = list[Submitted] | KeyConflict
-_READY, _SCHEDULED = State.READY.value, State.SCHEDULED.value
+_READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 
 
 def submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
@@ -33,7 +33,7 @@ def submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key
         if submitted.created
     ]
     if fresh:
-        _insert(db, who, fresh, now)
+        insert(db, who.user, fresh, now)
         db.many(
             "insert_key",
             [(who.user, job.key, job.content(), job.id, now + key_life) for job in fresh if job.key is not None],
@@ -69,21 +69,22 @@ class _Keys:
         return answer
 
 
-def _insert(db: Database, who: Principal, jobs: Sequence[NewJob], now: Instant) -> None:
+def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, blocked: Collection[str] = ()) -> None:
+    """`blocked`: ids of those that wait for something else first."""
     first: int = db.value("next_seq")
     retries: dict[int, str] = {}  # jobs of one call mostly share their policy object: encode it once
     rows: list[tuple[Any, ...]] = []
     payloads: list[tuple[Any, ...]] = []
-    owner, step = who.user, db.ageing_step
+    step = db.ageing_step
     due_later = False
     for seq, job in enumerate(jobs, first):
         spec = job.spec
         run_at = now if job.at is None and not job.delay else _due(job, now)
-        ready = run_at <= now
-        due_later = due_later or not ready or job.expires is not None
+        state = _BLOCKED if job.id in blocked else _READY if run_at <= now else _SCHEDULED
+        due_later = due_later or state is _SCHEDULED or job.expires is not None
         expires_at = None if job.expires is None else run_at + job.expires
         rows.append((
-            seq, job.id, owner, _READY if ready else _SCHEDULED, job.queue, spec.kind.value, job.task, job.priority,
+            seq, job.id, owner, state, job.queue, spec.kind.value, job.task, job.priority,
             rank(run_at, job.priority, step), run_at, expires_at, now,
         ))  # fmt: skip
         retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), _text(job.retry))
@@ -124,6 +125,7 @@ def replay(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
     chosen = _in_states(db, who, ids, sources(Event.REPLAY))
     if chosen:
         db.run("replay_jobs", ids=encode(list(chosen)).decode(), now=now, step=db.ageing_step)
+        db.run("reopen_replayed", ids=encode(list(chosen)).decode())
         db.emit_for_jobs("job.replayed", [(job, {"by": who.user}) for job in chosen])
         db.topics.add(Topic.DUE)
     return [job in chosen for job in ids]

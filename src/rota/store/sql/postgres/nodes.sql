@@ -55,6 +55,8 @@ SELECT moment.now, EXISTS (SELECT FROM me) AS known,
                  WHERE j.state = 'scheduled' AND j.run_at >= :due_floor::bigint ORDER BY j.run_at LIMIT 1), false)
        OR coalesce((SELECT j.expires_at <= moment.now FROM rota.jobs j
                     WHERE j.expires_at IS NOT NULL AND j.node IS NULL ORDER BY j.expires_at LIMIT 1), false) AS due,
+       coalesce((SELECT s.next_at <= moment.now FROM rota.schedules s WHERE s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1), false)
+       OR EXISTS (SELECT FROM rota.fires f WHERE f.waiting) AS fires,
        coalesce((SELECT term FROM lead),
                 (SELECT l.term FROM rota.leader l JOIN me ON me.state = 'live' WHERE l.incarnation = :incarnation)) AS term
 FROM moment

@@ -1,0 +1,100 @@
+"""What the parsers of verbs are made of. Imports nothing but argparse: this is all that `--help` needs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, NoReturn
+
+from rota.cli.show import complain
+
+Verbs = Any  # argparse has no public name for what add_subparsers returns
+
+
+class Parser(argparse.ArgumentParser):
+    """A usage error is one line that says what was wrong, and where to read what is right."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
+        self.exit(2)
+
+
+def everywhere(store: object = argparse.SUPPRESS, json: object = argparse.SUPPRESS) -> argparse.ArgumentParser:
+    """What every verb takes, before or after its name. SUPPRESS: the verb's parser must not undo what came before."""
+    parent = argparse.ArgumentParser(add_help=False)
+    parent.add_argument("--store", metavar="URL", default=store, help="the store (ROTA_STORE; sqlite:///rota.db)")
+    parent.add_argument("--json", action="store_true", default=json, help="print JSON instead of text")
+    return parent
+
+
+def add_verbs(parser: argparse.ArgumentParser) -> Verbs:
+    return parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+
+def noun(verbs: Verbs, name: str, text: str) -> Verbs:
+    return add_verbs(verbs.add_parser(name, help=text, description=_sentence(text), parents=[everywhere()]))
+
+
+def verb(verbs: Verbs, name: str, module: str, text: str, usage: str | None = None) -> Parser:
+    """`takes_command`: words after `--` are for it; `late`: its positional words that may stand after options."""
+    parser: Parser = verbs.add_parser(name, help=text, description=_sentence(text), parents=[everywhere()])
+    if usage:
+        parser.usage = f"{parser.prog} {usage}"
+    parser.set_defaults(module=module, function=f"{name}_", parser=parser, takes_command=False, late=())
+    return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def count(text: str) -> int:
+    number = whole(text)
+    if not 1 <= number <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000000")
+    return number
+
+
+def order(parser: Parser, retries: str) -> None:
+    """How a job is to run."""
+    parser.add_argument("--priority", metavar="N", type=whole, help="0 (most urgent) to 9 (5)")
+    parser.add_argument("--queue", metavar="QUEUE", help="the queue (default)")
+    parser.add_argument(
+        "--retries", metavar="N", type=whole, help=f"more attempts after a failed first one ({retries})"
+    )
+    parser.add_argument(
+        "--backoff", metavar="TEXT", help="waits between attempts: 30s, 2s..10m, linear 5s..1m (2s..10m)"
+    )
+    parser.add_argument("--timeout", metavar="DURATION", help="stop an attempt that runs longer")
+    parser.add_argument(
+        "--expires", metavar="DURATION", help="cancel it if it has not started this long after it is due"
+    )
+
+
+def function(parser: Parser) -> None:
+    """The function that a job is."""
+    parser.add_argument("task", metavar="TASK", nargs="?", help="the name of a function that a node or --app offers")
+    parser.add_argument(
+        "json_arguments", metavar="JSON", nargs="?", help="its arguments as a JSON object; @FILE reads a file, - stdin"
+    )
+    parser.add_argument("--app", metavar="MODULE:APP", help="take TASK from this rota.App")
+    parser.set_defaults(late=("task", "json_arguments"))
+
+
+def command(parser: Parser) -> None:
+    """The command that a job is."""
+    group = parser.add_argument_group("for commands")
+    group.add_argument("--cwd", metavar="DIR", help="the folder to run it in (the current one)")
+    group.add_argument("--env", metavar="NAME=VALUE", action="append", help="a variable for it; repeat for more")
+    group.add_argument("--name", metavar="NAME", help="a name to find it by (that of the program)")
+    group.add_argument("--fatal-exit-codes", metavar="N,...", help="exit codes after which it is not tried again")
+    parser.set_defaults(takes_command=True)

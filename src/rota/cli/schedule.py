@@ -1,0 +1,204 @@
+"""`rota schedule add`, `pause`, `resume`, `fire`, `backfill` and `remove`: what changes schedules, or makes their
+jobs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable
+
+from rota.app import App
+from rota.cli.sayings import as_json, in_zone, look, next_text, utc
+from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
+from rota.cli.show import complain, document, safe
+from rota.cli.submit import about_command, check_form, find_task, order_options, read_arguments, verdict
+from rota.cli.waiting import hinting
+from rota.errors import InvalidInput, NotFound
+from rota.model.job import Spec
+from rota.model.retry import Retry
+from rota.model.times import Instant, instant
+from rota.model.trigger.arguments import fill
+from rota.model.trigger.plan import named_calendars
+from rota.model.trigger.reading import NAMES, read_schedule
+from rota.model.trigger.standing import Fate, ScheduleInfo
+from rota.model.trigger.template import Template
+from rota.options import Options, read_options
+from rota.planning import Planning, Progress, Saved
+from rota.scheduling import JOB_OPTIONS, order
+
+
+# -- add -------------------------------------------------------------------------------------------------------------
+async def add_(args: argparse.Namespace) -> int:
+    check_form(args)
+    if args.note is not None and not args.paused:
+        args.parser.error("--note says why it is paused; give --paused too")
+    note = utf8(args.note or "", "--note")
+    async with make_app(args) as app:
+        given = {name: getattr(args, name, None) for name in NAMES}
+        schedule = read_schedule(app.who.user, args.schedule, given, app.clock.now())
+        template = await _order(app, args, schedule.zone)
+        if named_calendars(schedule):
+            check_exists(app)  # a store that is made for this has none
+        planning = await app.planning()
+        saved = await planning.save(schedule, template, replace=args.replace, note=note if args.paused else None)
+        info = saved.info
+        if args.paused and not saved.created and not (info.paused and args.note is None):
+            info = await planning.pause(schedule.name, note)
+        if args.json:
+            document(as_json(info) | {"saved": how(saved)})
+        else:
+            print(f"{safe(info.name)} {how(saved)}; {next_text(info, app.clock.now())}")
+    return 0
+
+
+def how(saved: Saved) -> str:
+    return "added" if saved.created else "replaced" if saved.changed else "unchanged"
+
+
+async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
+    if args.command is not None:
+        spec, task = app.command(args.command, **about_command(args))
+        return order(spec, task, "{}", read_options(Options(), order_options(args, Retry()), JOB_OPTIONS))
+    info = await find_task(app, args)
+    arguments = read_arguments(args.json_arguments)
+    if args.app:  # types are known here: whether the arguments fit shows when the times are filled in
+        now = app.clock.now()
+        app.catalogue.get(info.name).encode((), fill(arguments, where, now, now), app.settings.max_args)
+    body, defaults = app.named(info, arguments)
+    options = read_options(defaults, order_options(args, info.retry), JOB_OPTIONS)
+    return order(Spec.function(info.name), info.name, body, options)
+
+
+# -- pause, resume, remove -------------------------------------------------------------------------------------------
+Step = Callable[[Planning, str, Instant], Awaitable[str]]
+
+
+async def pause_(args: argparse.Namespace) -> int:
+    note = utf8(args.note or "", "--note")
+
+    async def pause(planning: Planning, name: str, _: Instant) -> str:
+        if args.note is None and (await planning.get(name)).paused:  # what was noted then still holds
+            return "was paused before"
+        await planning.pause(name, note)
+        return "paused"
+
+    return await _each(args, pause)
+
+
+async def resume_(args: argparse.Namespace) -> int:
+    async def resume(planning: Planning, name: str, now: Instant) -> str:
+        before = await planning.get(name)
+        info = await planning.resume(name)
+        word = "resumed" if before.revision != info.revision else "was not paused"
+        return f"{word}; {next_text(info, now)}"
+
+    return await _each(args, resume)
+
+
+async def remove_(args: argparse.Namespace) -> int:
+    async def remove(planning: Planning, name: str, _: Instant) -> str:
+        _note_declared(await planning.remove(name))
+        return "removed"
+
+    return await _each(args, remove)
+
+
+def _note_declared(info: ScheduleInfo) -> None:
+    if info.app:
+        complain(f"app {info.app!r} declares schedule {info.name!r}: it comes back when a node of that app starts")
+
+
+async def _each(args: argparse.Namespace, step: Step) -> int:
+    """One line per schedule; what could not be done goes to stderr and does not keep the others from being done."""
+    names = [utf8(name, "NAME") for name in dict.fromkeys(args.schedules)]
+    answers: list[tuple[str, bool, str]] = []
+    async with existing(args) as client:
+        planning = planning_of(client)
+        for name in names:
+            try:
+                answers.append((name, True, await step(planning, name, client.store.now())))
+            except (NotFound, InvalidInput) as problem:
+                answers.append((name, False, str(problem)))
+    if args.json:
+        document([{"name": name, "done": done, "answer": answer} for name, done, answer in answers])
+    else:
+        for name, done, answer in answers:
+            if done:
+                print(f"{safe(name)} {answer}")
+            else:
+                complain(answer)
+    return 0 if all(done for _, done, _ in answers) else 1
+
+
+# -- fire ------------------------------------------------------------------------------------------------------------
+async def fire_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        fate, job_id = await planning_of(client).fire(utf8(args.schedule, "NAME"))
+        if fate is Fate.SKIPPED:
+            complain(
+                f"schedule {args.schedule!r} was not fired: an earlier job of it still lives, and its overlap is skip"
+            )
+            return 1
+        if not args.json:
+            print(job_id, flush=True)
+        if args.wait:
+            with hinting(client, job_id):
+                info = await client.wait(job_id)
+        else:
+            info = await client.get(job_id)
+        if args.json:
+            document(info.as_json())
+        return verdict(info) if args.wait else 0
+
+
+# -- backfill --------------------------------------------------------------------------------------------------------
+async def backfill_(args: argparse.Namespace) -> int:
+    start, end = instant(args.from_, "--from"), instant(args.to, "--to")
+    progress = Progress(0)
+    async with existing(args) as client:
+        planning = planning_of(client)
+        info = await planning.get(utf8(args.schedule, "NAME"))
+        try:
+            async for progress in planning.backfill(info.name, start, end, dry_run=args.dry_run, many=args.yes):
+                _tell(args, progress)
+        finally:
+            if _telling(args):
+                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    _result(args, info, progress)
+    return 0
+
+
+def _telling(args: argparse.Namespace) -> bool:
+    return sys.stderr.isatty() and not args.dry_run
+
+
+def _tell(args: argparse.Namespace, progress: Progress) -> None:
+    if _telling(args):
+        part = 100 * progress.done // max(progress.total, 1)
+        print(f"\r{progress.done:,} of {progress.total:,} ({part} %)", end="", file=sys.stderr, flush=True)
+
+
+def _result(args: argparse.Namespace, info: ScheduleInfo, progress: Progress) -> None:
+    parsed, _ = look(info)
+    where = parsed.schedule.zone if parsed else "UTC"
+    if args.json:
+        moments = {name: getattr(progress, name) for name in ("first", "last")}
+        shown = {name: None if moment is None else utc(moment).replace(" ", "T") for name, moment in moments.items()}
+        counts = {name: getattr(progress, name) for name in ("total", "made", "queued", "already")}
+        document({"name": info.name, **counts, **shown, "dry_run": args.dry_run})
+        return
+    if progress.first is None or progress.last is None:
+        print("it has no fires in that time")
+        return
+    span = f"from {in_zone(progress.first, where)} to {in_zone(progress.last, where)}"
+    if args.dry_run:
+        print(f"{_fires(progress.total)}, {span}; those that were made before would not be made again")
+    else:
+        print(
+            f"{_fires(progress.total)}, {span}: {progress.made:,} made, {progress.queued:,} queued, "
+            f"{progress.already:,} made before"
+        )
+
+
+def _fires(count: int) -> str:
+    return "1 fire" if count == 1 else f"{count:,} fires"

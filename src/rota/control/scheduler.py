@@ -1,0 +1,221 @@
+"""Makes the fires of schedules, each at its instant.
+
+Any number of these may run: a step of a schedule counts only if the schedule still stands as it did when the step was
+worked out, so who carries it out does not matter. The leader acts at once; the others only on what it has left lying
+for a while.
+
+Working out steps takes longer than carrying them out. So the leader reads what is due within the next second ahead of
+time, works out each step, and sleeps to the exact instant. Nothing of that is a promise: whoever edits or pauses a
+schedule meanwhile makes the prepared step void. Only the near future is ever held in memory: a hundred thousand
+schedules that wait cost nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from rota.errors import InvalidInput, RotaError, StoreError
+from rota.model.principal import SYSTEM
+from rota.model.times import MILLISECOND, SECOND, Duration, Instant
+from rota.model.trigger.plan import Parsed, advance, named_calendars, parse
+from rota.model.trigger.standing import Advance, Fate, ScheduleInfo
+from rota.store.base import Store
+from rota.telemetry.events import Bus, ScheduleSetAside
+
+# How far the leader looks ahead, and how long before the instant it does so at the latest.
+AHEAD: Duration = SECOND
+LEAD: Duration = 500 * MILLISECOND
+# Followers let the leader go first.
+FOLLOWERS_WAIT: Duration = 300 * MILLISECOND
+# Schedules read in one look, and steps carried out in one write: that stays well under 50 ms.
+LOOKED_AT = 1_000
+BATCH = 250
+# The renewal of the node's lease is the backstop for lost wake-ups; this only bounds a single sleep.
+LONGEST_SLEEP = 60.0
+# After a step that was refused: someone else was quicker, or our clock is a little fast.
+SOON = 0.01
+# A step that was worked out for an instant longer ago counts no more.
+FRESH: Duration = SECOND
+# Others on this loop get their turn after so many steps were worked out.
+A_FEW = 20
+PARSED_KEPT = 5_000
+
+Name = tuple[str, str]
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    at: Instant
+    info: ScheduleInfo
+    step: Advance
+    now: Instant  # for which the step was worked out
+
+
+class Scheduler:
+    name = "scheduler"
+
+    def __init__(self, store: Store, bus: Bus, leads: Callable[[], bool]) -> None:
+        self._store, self._bus, self._leads = store, bus, leads
+        self._prepared: dict[Name, Prepared] = {}
+        self._parsed: dict[Name, tuple[int, Parsed]] = {}
+        self._seen_until: Instant = 0  # all that is due until then is prepared
+        self._look_at: Instant | None = 0  # when to read again; None: nothing is to come
+        self._failure: StoreError | None = None  # of one step, to be told when the others are done
+
+    def when_changed(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """For news of schedules: something may be due earlier than was known."""
+
+        def changed() -> None:
+            self._look_at = 0
+            wake()
+
+        return changed
+
+    async def tick(self) -> float:
+        late = 0 if self._leads() else FOLLOWERS_WAIT
+        behind = late and late + LEAD  # in looking
+        try:
+            refused = await self._carry_out(late)
+            if self._look_at is not None and self._look_at + behind <= self._store.now():
+                refused |= await self._look(late)
+            if self._failure is not None:
+                raise self._failure
+        except BaseException:
+            self._look_at, self._failure = 0, None  # whatever was lost on the way is found again
+            raise
+        instants = [one.at + late for one in self._prepared.values()]
+        if self._look_at is not None:
+            # Followers too wake up when the leader looks: by then they may lead.
+            instants.append(self._look_at if self._look_at > self._store.now() else self._look_at + behind)
+        wait = max(0.0, (min(instants) - self._store.now()) / SECOND) if instants else LONGEST_SLEEP
+        return min(max(wait, SOON) if refused else wait, LONGEST_SLEEP)
+
+    # -- at the instant ----------------------------------------------------------------------------------------------
+    async def _carry_out(self, late: Duration) -> bool:
+        """Makes what is due; tells whether some of it was refused. What has more to do then waits for the next turn:
+        others may be due by now that have not been seen."""
+        refused = False
+        now = self._store.now()
+        due = sorted((one for one in self._prepared.values() if one.at + late <= now), key=lambda one: one.at)
+        for start in range(0, len(due), BATCH):
+            batch = [await self._renewed(one) for one in due[start : start + BATCH]]
+            steps = [one for one in batch if one is not None]
+            for one, fates in zip(steps, await self._advance(steps), strict=True):
+                self._prepared.pop(_name(one), None)
+                if fates is None:
+                    refused, self._look_at = True, 0
+                else:
+                    await self._go_on(one, fates)
+        return refused
+
+    async def _renewed(self, one: Prepared) -> Prepared | None:
+        """A step that has waited for too long (the machine was asleep, say) is worked out anew: what was to be made
+        may have been missed by now."""
+        if self._store.now() <= one.now + FRESH:
+            return one
+        del self._prepared[_name(one)]
+        await self._prepare(one.info)
+        return self._prepared.get(_name(one))
+
+    async def _advance(self, steps: Sequence[Prepared]) -> Sequence[list[Fate] | None]:
+        """One that the store can't take must not keep the others from their turn. If its values are to blame it is set
+        aside; otherwise something is wrong with the store, and it is tried again."""
+        if not steps:
+            return []
+        try:
+            return await self._store.advance(SYSTEM, [one.step for one in steps])
+        except (InvalidInput, OverflowError, StoreError) as error:
+            if isinstance(error, StoreError) and error.passing:
+                raise
+            if len(steps) > 1:
+                return [fates for one in steps for fates in await self._advance([one])]
+            if isinstance(error, StoreError):
+                self._failure = StoreError(f"firing {steps[0].info.name}: {error}")
+            else:
+                await self._set_aside(steps[0].info, error)
+            return [None]
+
+    async def _go_on(self, one: Prepared, fates: list[Fate]) -> None:
+        """The schedule stands as its step left it: if it is due again soon, that need not be read."""
+        made = sum(fate is not Fate.SKIPPED for fate in fates)
+        step, fired = one.step, one.info.fired + made
+        if step.next_at is None or (step.limit is not None and step.limit <= fired):
+            return
+        if step.next_at <= self._seen_until:
+            after = {"handled": step.handled, "next_at": step.next_at, "fired": fired}
+            await self._prepare(msgspec.structs.replace(one.info, **after))
+        else:
+            self._look_before(step.next_at)
+
+    def _look_before(self, instant: Instant) -> None:
+        look = instant - LEAD
+        self._look_at = look if self._look_at is None else min(self._look_at, look)
+
+    # -- ahead of it -------------------------------------------------------------------------------------------------
+    async def _look(self, late: Duration) -> bool:
+        """Works out what is due soon; tells whether something that came due meanwhile was refused."""
+        now = self._store.now()
+        until = now - late if late else now + AHEAD
+        self._look_at = None  # before reading: news that come meanwhile count
+        found, upcoming = await self._store.coming_schedules(SYSTEM, until, LOOKED_AT)
+        if len(found) == LOOKED_AT:  # when these are made there is room for the others
+            self._seen_until = found[-1].next_at or until
+            self._look_before(self._seen_until + LEAD)
+        else:
+            self._seen_until = until
+            if upcoming is not None:
+                self._look_before(upcoming)
+        return await self._prepare_all(found, late)
+
+    async def _prepare_all(self, found: Sequence[ScheduleInfo], late: Duration) -> bool:
+        """Earliest first; and whatever comes due meanwhile is not kept waiting."""
+        refused = False
+        before, self._prepared = self._prepared, {}
+        for number, info in enumerate(found, 1):
+            name = (info.owner, info.name)
+            kept = before.get(name)
+            if kept is not None and (kept.info.revision, kept.info.handled) == (info.revision, info.handled):
+                self._prepared[name] = kept
+            else:
+                await self._prepare(info)
+            if number % A_FEW == 0:
+                await asyncio.sleep(0)
+                refused |= await self._carry_out(late)
+        return refused
+
+    async def _prepare(self, info: ScheduleInfo) -> None:
+        """One that makes no sense is set aside; the others go on."""
+        assert info.next_at is not None
+        now = max(info.next_at, self._store.now())
+        try:
+            step = advance(info, await self._read(info), now)
+        except (InvalidInput, ArithmeticError, LookupError, TypeError, RecursionError, ValueError) as error:
+            await self._set_aside(info, error)
+        else:
+            self._prepared[info.owner, info.name] = Prepared(info.next_at, info, step, now)
+
+    async def _set_aside(self, info: ScheduleInfo, error: Exception) -> None:
+        self._parsed.pop((info.owner, info.name), None)
+        why = str(error) if isinstance(error, RotaError) else f"{type(error).__name__}: {error}"
+        if await self._store.set_aside_schedule(SYSTEM, info.owner, info.name, info.revision, why):
+            self._bus.emit(ScheduleSetAside(info.owner, info.name, why))
+
+    async def _read(self, info: ScheduleInfo) -> Parsed:
+        name = (info.owner, info.name)
+        kept = self._parsed.get(name)
+        if kept is not None and kept[0] == info.revision:
+            return kept[1]
+        parsed = parse(info)
+        if names := named_calendars(parsed.schedule):
+            calendars = await self._store.calendars(SYSTEM, info.owner, names)
+            parsed = msgspec.structs.replace(parsed, calendars={one.name: one for one in calendars})
+        while len(self._parsed) >= PARSED_KEPT:
+            del self._parsed[next(iter(self._parsed))]
+        self._parsed[name] = (info.revision, parsed)
+        return parsed
+
+
+def _name(one: Prepared) -> Name:
+    return one.info.owner, one.info.name

@@ -1,0 +1,76 @@
+"""The next step of a schedule, as one value that a store can carry out or refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.times import Instant
+from rota.model.trigger import schedule as timing
+from rota.model.trigger import template as work
+from rota.model.trigger.calendars import Calendar
+from rota.model.trigger.catchup import due, passed_over
+from rota.model.trigger.fires import NO_CALENDARS, next_fire, run_time
+from rota.model.trigger.identity import fire_id
+from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.skipped import Reason, Skipped
+from rota.model.trigger.standing import Advance, NewFire, ScheduleInfo
+from rota.model.trigger.template import Template
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """What the texts of a schedule say, with the calendars that it names."""
+
+    schedule: Schedule
+    template: Template
+    calendars: Mapping[str, Calendar] = NO_CALENDARS
+
+
+def parse(info: ScheduleInfo) -> Parsed:
+    """Raises InvalidInput if the texts make no sense, or are about another schedule. Calendars are left out."""
+    schedule = timing.from_json(info.timing)
+    if (schedule.owner, schedule.name) != (info.owner, info.name):
+        raise InvalidInput("schedule", schedule.name, f"the name it stands under, {info.name!r}")
+    return Parsed(schedule, work.from_json(info.work))
+
+
+def named_calendars(schedule: Schedule) -> tuple[str, ...]:
+    return tuple(sorted({*schedule.exclude, *schedule.only}))
+
+
+def advance(info: ScheduleInfo, parsed: Parsed, now: Instant) -> Advance:
+    """All that is due by now, made or skipped as its policies say; all of it skipped while it is paused."""
+    schedule, calendars = parsed.schedule, parsed.calendars
+    if info.paused:
+        found = passed_over(schedule, info.handled, now, Reason.PAUSED, calendars)
+    else:
+        found = due(schedule, info.handled, now, info.fired, calendars)
+    over = found.ended and not found.make
+    # The cursor stands on the last fire that was decided, never on "now": whose clock is fast must not skip anything.
+    decided = max([info.handled, *found.make[-1:], *(run.last for run in found.skip[-1:])])
+    return Advance(
+        owner=info.owner, name=info.name, revision=info.revision, before=info.handled,
+        fires=new_fires(parsed, found.make), skips=found.skip, handled=decided,
+        next_at=None if over else next_fire(schedule, found.handled, calendars),
+        limit=schedule.limit, overlap=schedule.overlap,
+    )  # fmt: skip
+
+
+def new_fires(parsed: Parsed, fires: Iterable[Instant], now: Instant | None = None) -> list[NewFire]:
+    """The jobs of these fires, to run at their times; with `now`, at once."""
+    schedule, template = parsed.schedule, parsed.template
+    made: list[NewFire] = []
+    for fire in fires:
+        scheduled_for = run_time(schedule, fire) if now is None else now
+        at = scheduled_for if now is None and scheduled_for > fire else None
+        job_id = fire_id(schedule.owner, schedule.name, fire)
+        made.append(NewFire(fire, template.job(job_id, at, schedule.zone, fire, scheduled_for)))
+    return made
+
+
+def left_behind(info: ScheduleInfo, parsed: Parsed, now: Instant) -> list[Skipped]:
+    """What was due and has not been handled when the schedule is taken away."""
+    reason = Reason.PAUSED if info.paused else Reason.REMOVED
+    return passed_over(parsed.schedule, info.handled, now, reason, parsed.calendars).skip

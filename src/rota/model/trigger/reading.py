@@ -1,0 +1,141 @@
+"""What people say of a schedule's times, read once and checked: the same words in Python and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from rota.errors import InvalidInput
+from rota.model.times import Instant, duration, instant, short
+from rota.model.trigger.arguments import local_iso
+from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
+from rota.model.trigger.recurrence_text import split
+from rota.model.trigger.rules import Cron, Every, Recurrence, Rule, Times, every, read_rule, recurrence
+from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.zones import zone
+
+E = TypeVar("E", bound=StrEnum)
+LONGEST_NAME = 200
+KINDS = ("rule", "cron", "every", "rrule", "at")
+NAMES = (
+    *KINDS, "tz", "gap", "fold", "start", "end", "jitter", "limit", "exclude", "only", "overlap", "catch_up",
+    "catch_up_window", "catch_up_max",
+)  # fmt: skip
+
+
+def schedule_name(given: Any) -> str:
+    fits = isinstance(given, str) and 0 < len(given) <= LONGEST_NAME and given.isprintable() and given == given.strip()
+    if not fits:
+        raise InvalidInput("schedule name", given, f"a name of up to {LONGEST_NAME} printable characters")
+    return str(given)
+
+
+def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant) -> Schedule:
+    """`given` by the names in `NAMES`; None counts as not given. An RRULE without DTSTART begins at `start`, or now."""
+    options = {key: value for key, value in given.items() if value is not None}
+    for key in options:
+        if key not in NAMES:
+            raise InvalidInput("option", key, f"one of {', '.join(NAMES)}")
+    zone_name = options.get("tz", "UTC")
+    start = _if(options, "start", instant)
+    schedule_name(name)
+    # The zone is looked at first: what is wrong with it is said of it, not of the rule.
+    where = zone(zone_name) if isinstance(zone_name, str) else None
+    if where is None:
+        raise InvalidInput("tz", zone_name, "the name of a time zone such as Europe/Berlin or UTC")
+    begin = where.local(start or now).replace(microsecond=0, tzinfo=None).isoformat()
+    rule = _rule(options, begin)
+    if isinstance(rule, Recurrence) and start is None:
+        given_rule = options.get("rrule", options.get("rule"))
+        rule = Recurrence(rule.text, rule.begin, implied=split(str(given_rule))[1] is None)
+    return Schedule(
+        name=name, owner=owner, rule=rule, zone=zone_name,
+        gap=_one_of(Gap, options, "gap", Gap.SHIFT), fold=_one_of(Fold, options, "fold", Fold.FIRST),
+        start=start, end=_if(options, "end", instant), jitter=_if(options, "jitter", duration) or 0,
+        limit=_if(options, "limit", _whole), exclude=_names(options, "exclude"), only=_names(options, "only"),
+        overlap=_one_of(Overlap, options, "overlap", Overlap.ALLOW), catch_up=_catch_up(options),
+    )  # fmt: skip
+
+
+def _rule(options: Mapping[str, Any], begin: str) -> Rule:
+    chosen = [kind for kind in KINDS if kind in options]
+    if len(chosen) != 1:
+        raise InvalidInput("rule", " and ".join(chosen) or None, f"one of {', '.join(KINDS[1:])}")
+    given = options[chosen[0]]
+    match chosen[0]:
+        case "rule":
+            return read_rule(given, begin)
+        case "cron":
+            if not isinstance(given, str) or not given.strip():
+                raise InvalidInput("cron", given, "a cron expression such as '0 3 * * *'")
+            return Cron(" ".join(given.split()))
+        case "every":
+            return _every(given)
+        case "rrule":
+            if not isinstance(given, str):
+                raise InvalidInput("rrule", given, "an RRULE such as 'FREQ=WEEKLY;BYDAY=MO'")
+            return recurrence(given, begin)
+        case _:
+            moments = given if isinstance(given, list | tuple | set | frozenset) else [given]
+            return Times(tuple(instant(moment, "at") for moment in moments))
+
+
+def _every(given: Any) -> Every:
+    """`90s`, `90s from 2027-01-01T00:00:00Z`, a number of seconds, or a timedelta."""
+    if isinstance(given, str):
+        return every(f"every {given}", "every")
+    return Every(duration(given, "every"))
+
+
+def _catch_up(options: Mapping[str, Any]) -> CatchUp:
+    standard = CatchUp()
+    given = options.get("catch_up")
+    if isinstance(given, CatchUp):
+        return given
+    most = _if(options, "catch_up_max", _whole)
+    return CatchUp(
+        _one_of(Missed, options, "catch_up", standard.missed),
+        _if(options, "catch_up_window", duration),
+        standard.most if most is None else most,
+        standard.grace,
+    )
+
+
+def _if(options: Mapping[str, Any], key: str, read: Callable[[Any, str], Any]) -> Any:
+    return read(options[key], key.replace("_", " ")) if key in options else None
+
+
+def _whole(given: Any, what: str) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise InvalidInput(what, given, "a whole number")
+    return given
+
+
+def _one_of(kind: type[E], options: Mapping[str, Any], key: str, otherwise: E) -> E:
+    given = options.get(key, otherwise)
+    try:
+        return kind(given)
+    except ValueError:
+        raise InvalidInput(key.replace("_", " "), given, f"one of {', '.join(kind)}") from None
+
+
+def _names(options: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    given = options.get(key, ())
+    names = given.split(",") if isinstance(given, str) else list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(one, str) and one.strip() for one in names):
+        raise InvalidInput(key, given, "names of calendars")
+    return tuple(one.strip() for one in names)
+
+
+def rule_text(rule: Rule) -> str:
+    """A rule as people write it: what reads rules reads it back."""
+    match rule:
+        case Cron(text):
+            return text
+        case Every(period, anchor):
+            return f"every {short(period)}" + (f" from {local_iso(anchor, 'UTC')}" if anchor else "")
+        case Recurrence(text, begin):
+            return f"DTSTART:{begin.replace('-', '').replace(':', '')}\nRRULE:{text}"
+        case _:
+            return "at " + ", ".join(local_iso(moment, "UTC") for moment in rule.instants)

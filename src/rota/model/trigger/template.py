@@ -1,0 +1,91 @@
+"""What a schedule orders each time it fires."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.job import DEFAULT_QUEUE, CommandSpec, Kind, NewJob, Spec
+from rota.model.order import DEFAULT_PRIORITY, priority
+from rota.model.retry import Retry
+from rota.model.times import LONGEST, Duration, Instant
+from rota.model.trigger.arguments import FIRE_TIME, SCHEDULED_FOR, fill
+
+LONGEST_NAME = 200
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An order without its time. Texts in its arguments, and in those of a command, may name the times of the fire."""
+
+    task: str
+    spec: Spec
+    args: str = "{}"  # JSON
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    retry: Retry = Retry()
+    timeout: Duration | None = None
+    expires: Duration | None = None
+
+    def job(
+        self, job_id: str, at: Instant | None, zone_name: str, fire_time: Instant, scheduled_for: Instant
+    ) -> NewJob:
+        """`at`: when to run it; None: at once."""
+
+        def filled(value: Any) -> Any:
+            return fill(value, zone_name, fire_time, scheduled_for)
+
+        return NewJob(
+            job_id, self.task, _with_times(self.spec, filled), _arguments(self.args, filled), self.queue, self.priority,
+            at, 0, self.retry, self.timeout, self.expires,
+        )  # fmt: skip
+
+
+def _arguments(text: str, filled: Any) -> str:
+    if not _names_times(text):
+        return text
+    return msgspec.json.encode(filled(msgspec.json.decode(text))).decode()
+
+
+def _with_times(spec: Spec, filled: Any) -> Spec:
+    if spec.kind is not Kind.COMMAND or not _names_times(spec.body):
+        return spec
+    command = msgspec.json.decode(spec.body, type=CommandSpec)
+    return Spec.of(spec.kind, msgspec.structs.replace(command, argv=filled(command.argv), env=filled(command.env)))
+
+
+def _names_times(text: str) -> bool:
+    return FIRE_TIME in text or SCHEDULED_FOR in text
+
+
+_decoder = msgspec.json.Decoder(Template)
+
+
+def to_json(template: Template) -> str:
+    return msgspec.json.encode(template).decode()
+
+
+def from_json(text: str) -> Template:
+    """Reads a template back. It may have been written by anyone: what can't be ordered is refused here."""
+    try:
+        template = _decoder.decode(text)
+        _check(template)
+    except (msgspec.MsgspecError, RecursionError, InvalidInput) as problem:
+        raise InvalidInput("order of the schedule", text, f"an order as JSON ({problem})") from None
+    return template
+
+
+def _check(template: Template) -> None:
+    msgspec.json.decode(template.args, type=dict[str, Any])
+    if template.spec.kind is Kind.COMMAND:
+        command = msgspec.json.decode(template.spec.body, type=CommandSpec)
+        Spec.command(command.argv, command.cwd, command.env, command.fatal_exit_codes)
+    priority(template.priority)
+    for what in ("task", "queue"):
+        name = getattr(template, what)
+        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
+            raise InvalidInput(what, name, f"a name of up to {LONGEST_NAME} printable characters")
+    for what in ("timeout", "expires"):
+        if not 0 <= (getattr(template, what) or 0) <= LONGEST:
+            raise InvalidInput(what, getattr(template, what), "a duration of up to 100 years")

@@ -1,0 +1,59 @@
+"""What an app makes of the words about a schedule: its times, and the order that each fire is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.job import Spec
+from rota.model.times import Instant
+from rota.model.trigger.arguments import fill
+from rota.model.trigger.reading import NAMES, read_schedule
+from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.template import Template
+from rota.options import Options, read_options
+from rota.tasks import Task
+
+JOB_OPTIONS = ("queue", "priority", "retry", "timeout", "expires")
+
+
+class Words(msgspec.Struct, frozen=True):
+    """About one schedule: what it is called, what it runs, and all that was said besides."""
+
+    name: str
+    task: Task
+    args: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+
+def split(options: Mapping[str, Any], also: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options about the times, and those about the job."""
+    for name in options:
+        if name not in (*NAMES, *JOB_OPTIONS, *also):
+            raise InvalidInput("option", name, f"one of {', '.join((*NAMES[1:], *JOB_OPTIONS, *also))}")
+    times = {name: value for name, value in options.items() if name in NAMES}
+    return times, {name: value for name, value in options.items() if name not in NAMES}
+
+
+def of_task(owner: str, words: Words, limit: int, now: Instant) -> tuple[Schedule, Template]:
+    """`limit`: the largest arguments, in bytes."""
+    times, rest = split(words.options)
+    schedule = read_schedule(owner, words.name, times, now)
+    if not isinstance(words.args, Mapping):
+        raise InvalidInput("args", words.args, "a mapping of names to values")
+    # Whether they fit shows when the times are filled in; what is kept has them still open.
+    words.task.encode(fill(dict(words.args), schedule.zone, now, now), limit)
+    spec, body, defaults = words.task.order(words.args, limit)
+    return schedule, order(spec, words.task.name, body, read_options(defaults, rest, JOB_OPTIONS))
+
+
+def order(spec: Spec, task: str, body: str, options: Options) -> Template:
+    if options.at is not None or options.delay or options.key is not None:
+        raise InvalidInput("at, delay and key", "given", "none of them: the schedule says when, and each fire is a job")
+    return Template(
+        task=task, spec=spec, args=body, queue=options.queue, priority=options.priority, retry=options.retry,
+        timeout=options.timeout, expires=options.expires,
+    )  # fmt: skip

@@ -1,0 +1,228 @@
+-- name: insert_schedule
+INSERT INTO rota.schedules (owner, name, revision, timing, work, overlap, calendars, app, created_at, changed_at, handled, next_at,
+                            paused_at, paused_by, note)
+VALUES (:owner, :name, rota.clock(:now), :timing, :work, :overlap, :calendars::text[], :app, rota.clock(:now), rota.clock(:now),
+        least(:since::bigint, rota.clock(:now)),
+        CASE WHEN :since::bigint > rota.clock(:now) + 1000000 THEN rota.clock(:now) ELSE :next_at END,   -- by a clock that is far ahead
+        CASE WHEN :note::text IS NOT NULL THEN rota.clock(:now) END,
+        CASE WHEN :note::text IS NOT NULL THEN :owner END, :note)
+ON CONFLICT (owner, name) DO NOTHING
+
+-- name: replace_schedule
+-- The cursor never moves back; what was due before the change must have been handled before it.
+UPDATE rota.schedules
+SET revision = revision + 1, timing = :timing, work = :work, overlap = :overlap, calendars = :calendars::text[], app = :app,
+    changed_at = rota.clock(:now), handled = greatest(handled, least(:since::bigint, rota.clock(:now))), broken = NULL,
+    next_at = CASE WHEN :since::bigint > greatest(handled, rota.clock(:now) + 1000000) THEN rota.clock(:now) ELSE :next_at END
+WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS NULL OR next_at > :since)
+
+-- name: reopen_fires
+-- Under the new policy it may matter which of its jobs live.
+UPDATE rota.fires f SET open = true FROM rota.jobs j
+WHERE f.owner = :owner AND f.name = :name AND NOT f.open AND j.id = f.job_id
+
+-- name: pause_schedule
+UPDATE rota.schedules
+SET revision = revision + 1, paused_at = coalesce(paused_at, rota.clock(:now)), paused_by = :by, note = :note,
+    changed_at = rota.clock(:now)
+WHERE owner = :owner AND name = :name
+
+-- name: resume_schedule
+-- One that was set aside goes on where it stood; what fell into a pause is then skipped before the pause can end.
+UPDATE rota.schedules
+SET revision = revision + 1, changed_at = rota.clock(:now), paused_at = CASE WHEN broken IS NOT NULL THEN paused_at END,
+    paused_by = CASE WHEN broken IS NOT NULL THEN paused_by END, note = CASE WHEN broken IS NOT NULL THEN note END,
+    next_at = CASE WHEN broken IS NULL THEN next_at ELSE rota.clock(:now) END, broken = NULL
+WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS NULL OR next_at > :since)
+
+-- name: remove_schedule
+DELETE FROM rota.schedules WHERE owner = :owner AND name = :name AND revision = :revision AND handled = :before
+
+-- name: set_aside_schedule
+UPDATE rota.schedules SET broken = :why, next_at = NULL
+WHERE owner = :owner AND name = :name AND revision = :revision AND broken IS NULL
+
+-- name: coming_schedules
+SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
+       paused_at, paused_by, note, broken
+FROM rota.schedules WHERE next_at <= :until::bigint ORDER BY next_at LIMIT :limit::integer
+
+-- name: next_schedule_after
+SELECT next_at FROM rota.schedules WHERE next_at > :until::bigint ORDER BY next_at LIMIT 1
+
+-- name: standing_schedules
+-- Which of these steps still fit, and are due; held until the end of the transaction. What is locked is in someone else's
+-- hands. Whoever waits for nobody can come in any order.
+SELECT wanted.place - 1
+FROM unnest(:owners::text[], :names::text[], :revisions::bigint[], :cursors::bigint[], :reaches::bigint[])
+     WITH ORDINALITY AS wanted(owner, name, revision, handled, reach, place)
+JOIN rota.schedules s ON s.owner = wanted.owner AND s.name = wanted.name
+WHERE s.revision = wanted.revision AND s.handled = wanted.handled
+  AND s.next_at + 0 <= rota.clock(:now)   -- not by the index on next_at: these are looked for by their names
+  AND wanted.reach <= rota.clock(:now)    -- a clock that is fast must not decide about what is still to come
+FOR UPDATE OF s SKIP LOCKED
+
+-- name: hold_schedule
+SELECT overlap FROM rota.schedules WHERE owner = :owner AND name = :name FOR UPDATE
+
+-- name: open_fires
+SELECT f.owner, f.name, f.job_id::text, f.kind, f.waiting, j.id IS NOT NULL
+FROM unnest(:owners::text[], :names::text[]) AS wanted(owner, name)
+JOIN rota.fires f ON f.owner = wanted.owner AND f.name = wanted.name AND f.open
+LEFT JOIN rota.jobs j ON j.id = f.job_id
+
+-- name: close_fires
+UPDATE rota.fires SET open = false, waiting = false WHERE job_id = ANY (:ids::uuid[])
+
+-- name: known_jobs
+-- Ids of fires whose job is still there, though their own row may be gone.
+SELECT id::text FROM rota.jobs WHERE id = ANY (:ids::uuid[])
+UNION ALL
+SELECT id::text FROM rota.history WHERE id = ANY (:ids::uuid[])
+
+-- name: insert_fires
+INSERT INTO rota.fires (owner, name, fire, job_id, kind, at, open, waiting)
+SELECT owner, name, fire, job_id, :kind, rota.clock(:now), open, false
+FROM unnest(:owners::text[], :names::text[], :fires::bigint[], :ids::uuid[], :open::boolean[])
+     AS new(owner, name, fire, job_id, open)
+ORDER BY owner, name, fire
+ON CONFLICT (owner, name, fire) DO NOTHING RETURNING job_id::text
+
+-- name: wait_for_others
+UPDATE rota.fires SET waiting = true WHERE job_id = ANY (:ids::uuid[])
+
+-- name: withdraw_fires
+DELETE FROM rota.fires WHERE job_id = ANY (:ids::uuid[])
+
+-- name: insert_skips
+-- A run that begins with the same fire was recorded before: that one stays.
+INSERT INTO rota.skips (owner, name, first, last, count, reason, at)
+SELECT owner, name, first, last, count, reason, rota.clock(:now)
+FROM unnest(:owners::text[], :names::text[], :firsts::bigint[], :lasts::bigint[], :counts::bigint[], :reasons::text[])
+     AS new(owner, name, first, last, count, reason)
+ORDER BY owner, name, first
+ON CONFLICT DO NOTHING
+
+-- name: move_schedules
+UPDATE rota.schedules s
+SET handled = greatest(s.handled, w.handled), fired = s.fired + w.made,
+    next_at = CASE WHEN w.most <= s.fired + w.made THEN NULL ELSE w.next_at END,   -- no limit is NULL, which is not true
+    last_fire = coalesce(w.last_fire, s.last_fire), last_job = coalesce(w.last_job, s.last_job)
+FROM unnest(:owners::text[], :names::text[], :handled::bigint[], :made::bigint[], :limits::bigint[], :nexts::bigint[],
+            :last_fires::bigint[], :last_jobs::uuid[])
+     AS w(owner, name, handled, made, most, next_at, last_fire, last_job)
+WHERE s.owner = w.owner AND s.name = w.name
+
+-- name: note_last_fire
+UPDATE rota.schedules SET last_fire = :last_fire, last_job = :last_job::text::uuid WHERE owner = :owner AND name = :name
+
+-- name: release
+-- Of each schedule with fires that wait and none that runs or may run, the first. Whoever holds it is letting it go.
+WITH ready AS MATERIALIZED (
+    SELECT DISTINCT ON (f.owner, f.name) f.owner, f.name, f.fire FROM rota.fires f
+    WHERE f.waiting AND NOT EXISTS (SELECT FROM rota.fires o JOIN rota.jobs j ON j.id = o.job_id
+                                    WHERE o.owner = f.owner AND o.name = f.name AND o.open AND NOT o.waiting)
+      AND EXISTS (SELECT FROM rota.jobs j WHERE j.id = f.job_id)
+    ORDER BY f.owner, f.name, f.fire LIMIT :limit::integer
+), chosen AS MATERIALIZED (
+    SELECT f.job_id FROM rota.fires f JOIN ready USING (owner, name, fire)
+    WHERE f.waiting FOR UPDATE OF f SKIP LOCKED
+), unheld AS (
+    UPDATE rota.fires f SET waiting = false FROM chosen WHERE f.job_id = chosen.job_id
+)
+-- Its rank counts from now: this is the first instant at which it was due with those before it done.
+UPDATE rota.jobs j SET state = CASE WHEN j.run_at <= rota.clock(:now) THEN 'ready' ELSE 'scheduled' END,
+                       rank = greatest(j.run_at, rota.clock(:now)) + j.priority * :step::bigint
+FROM chosen WHERE j.id = chosen.job_id AND j.state = 'blocked'
+RETURNING j.state
+
+-- name: close_ended
+-- Of schedules with fires that wait: those whose jobs have ended.
+UPDATE rota.fires f SET open = false, waiting = false
+WHERE f.open AND (f.owner, f.name) IN (SELECT w.owner, w.name FROM rota.fires w WHERE w.waiting)
+  AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = f.job_id)
+
+-- name: count_waiting
+SELECT count(*) FROM (SELECT DISTINCT owner, name FROM rota.fires WHERE waiting) AS waiting
+
+-- name: put_calendar
+INSERT INTO rota.calendars (owner, name, body) VALUES (:owner, :name, :body)
+ON CONFLICT (owner, name) DO UPDATE SET body = excluded.body
+
+-- name: look_again
+-- At all schedules that need this calendar, also those that had come to their end. What was worked out for them before no longer counts.
+-- (Nothing was due between the last fire and now, and no other calendar may change that.)
+UPDATE rota.schedules
+SET revision = revision + 1, next_at = rota.clock(:now), broken = NULL,
+    handled = CASE WHEN broken IS NULL AND (next_at IS NULL OR next_at > rota.clock(:now))
+                   THEN greatest(handled, rota.clock(:now)) ELSE handled END
+WHERE owner = :owner AND :calendar = ANY (calendars)
+
+-- name: lock_calendars
+-- Whoever needs one of these must not lose it before he is done.
+SELECT name FROM rota.calendars WHERE owner = :owner AND name = ANY (:names::text[]) ORDER BY name FOR KEY SHARE
+
+-- name: hold_calendar
+SELECT 1 FROM rota.calendars WHERE owner = :owner AND name = :name FOR UPDATE
+
+-- name: schedules_needing
+SELECT name FROM rota.schedules WHERE owner = :owner AND :calendar = ANY (calendars) ORDER BY name LIMIT 3
+
+-- name: remove_calendar
+DELETE FROM rota.calendars WHERE owner = :owner AND name = :name
+
+-- name: calendar_rows
+SELECT name, body FROM rota.calendars
+WHERE owner = :owner AND (:names::text[] IS NULL OR name = ANY (:names)) ORDER BY name
+
+-- name: schedule_rows
+SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
+       paused_at, paused_by, note, broken
+FROM rota.schedules
+WHERE (owner, name) > (:after_owner, :after_name) AND (:names::text[] IS NULL OR name = ANY (:names))
+  AND (:app::text IS NULL OR app = :app)
+ORDER BY owner, name LIMIT :limit::integer
+
+-- name: schedule_rows_of
+SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
+       paused_at, paused_by, note, broken
+FROM rota.schedules WHERE owner = :owner AND name > :after_name AND (:app::text IS NULL OR app = :app)
+ORDER BY name LIMIT :limit::integer
+
+-- name: schedule_rows_named
+SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
+       paused_at, paused_by, note, broken
+FROM rota.schedules
+WHERE owner = :owner AND name = ANY (:names::text[]) AND name > :after_name AND (:app::text IS NULL OR app = :app)
+ORDER BY name LIMIT :limit::integer
+
+-- name: fire_rows
+SELECT f.fire, f.fire AS last, 1::bigint, f.at, f.kind, NULL::text, f.job_id::text, coalesce(j.state, h.state)
+FROM (SELECT * FROM rota.fires WHERE owner = :owner AND name = :name AND fire < :before::bigint
+      ORDER BY fire DESC LIMIT :limit::integer) AS f
+LEFT JOIN rota.jobs j ON j.id = f.job_id
+LEFT JOIN rota.history h ON h.id = f.job_id
+
+-- name: skip_rows
+SELECT first, last, count, at, NULL::text, reason, NULL::text, NULL::text FROM rota.skips
+WHERE owner = :owner AND name = :name AND first < :before::bigint ORDER BY first DESC LIMIT :limit::integer
+
+-- name: fires_of_jobs
+SELECT job_id::text, name, fire, kind FROM rota.fires WHERE job_id = ANY (:ids::uuid[])
+
+-- name: reopen_replayed
+-- A fire that is run again counts as living again.
+UPDATE rota.fires SET open = true WHERE job_id = ANY (:ids::uuid[])
+
+-- name: delete_old_fires
+DELETE FROM rota.fires WHERE (owner, name, fire) IN (
+    SELECT owner, name, fire FROM rota.fires f
+    WHERE at < rota.clock(:now) - :age::bigint AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = f.job_id)
+    ORDER BY at LIMIT :limit)
+
+-- name: delete_old_skips
+DELETE FROM rota.skips WHERE (owner, name, first) IN (
+    SELECT owner, name, first FROM rota.skips WHERE at < rota.clock(:now) - :age::bigint ORDER BY at LIMIT :limit)
+
+-- name: broken_schedules
+SELECT name FROM rota.schedules WHERE broken IS NOT NULL ORDER BY owner, name LIMIT 4
