@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -28,6 +29,9 @@ from rota.telemetry.events import Bus, ScheduleSetAside
 # How far the leader looks ahead, and how long before the instant it does so at the latest.
 AHEAD: Duration = SECOND
 LEAD: Duration = 500 * MILLISECOND
+KEPT_AHEAD: Duration = 2 * AHEAD
+# After the instant, others come first for so long.
+LATER: Duration = 100 * MILLISECOND
 # Followers let the leader go first.
 FOLLOWERS_WAIT: Duration = 300 * MILLISECOND
 # Schedules read in one look, and steps carried out in one write: that stays well under 50 ms.
@@ -40,7 +44,7 @@ SOON = 0.01
 # A step that was worked out for an instant longer ago counts no more.
 FRESH: Duration = SECOND
 # Others on this loop get their turn after so many steps were worked out.
-A_FEW = 20
+A_FEW = 8
 PARSED_KEPT = 5_000
 
 Name = tuple[str, str]
@@ -62,6 +66,8 @@ class Scheduler:
         self._parsed: dict[Name, tuple[int, Parsed]] = {}
         self._seen_until: Instant = 0  # all that is due until then is prepared
         self._look_at: Instant | None = 0  # when to read again; None: nothing is to come
+        self._pending: dict[Name, ScheduleInfo] = {}  # to be worked out,
+        self._pending_at: Instant = 0  # from then on
         self._failure: StoreError | None = None  # of one step, to be told when the others are done
 
     def when_changed(self, wake: Callable[[], None]) -> Callable[[], None]:
@@ -80,6 +86,8 @@ class Scheduler:
             refused = await self._carry_out(late)
             if self._look_at is not None and self._look_at + behind <= self._store.now():
                 refused |= await self._look(late)
+            if self._pending and self._pending_at <= self._store.now():
+                await self._prepare_pending()
             if self._failure is not None:
                 raise self._failure
         except BaseException:
@@ -89,6 +97,8 @@ class Scheduler:
         if self._look_at is not None:
             # Followers too wake up when the leader looks: by then they may lead.
             instants.append(self._look_at if self._look_at > self._store.now() else self._look_at + behind)
+        if self._pending:
+            instants.append(self._pending_at)
         wait = max(0.0, (min(instants) - self._store.now()) / SECOND) if instants else LONGEST_SLEEP
         return min(max(wait, SOON) if refused else wait, LONGEST_SLEEP)
 
@@ -138,15 +148,20 @@ class Scheduler:
             return [None]
 
     async def _go_on(self, one: Prepared, fates: list[Fate]) -> None:
-        """The schedule stands as its step left it: if it is due again soon, that need not be read."""
+        """The schedule stands as its step left it: if it is due again soon, that need not be read, only worked out. And
+        that can wait until those who were waiting for the jobs have had their turn."""
         made = sum(fate is not Fate.SKIPPED for fate in fates)
         step, fired = one.step, one.info.fired + made
         if step.next_at is None or (step.limit is not None and step.limit <= fired):
             return
-        if step.next_at <= self._seen_until:
-            after = {"handled": step.handled, "next_at": step.next_at, "fired": fired}
-            await self._prepare(msgspec.structs.replace(one.info, **after))
-        else:
+        if step.next_at <= max(self._seen_until, self._store.now() + KEPT_AHEAD):
+            info = msgspec.structs.replace(one.info, handled=step.handled, next_at=step.next_at, fired=fired)
+            if step.next_at < self._store.now() + 2 * LATER:
+                await self._prepare(info)
+            else:
+                self._pending_at = self._pending_at if self._pending else self._store.now() + LATER
+                self._pending[_name(one)] = info
+        if step.next_at > self._seen_until:
             self._look_before(step.next_at)
 
     def _look_before(self, instant: Instant) -> None:
@@ -172,9 +187,11 @@ class Scheduler:
     async def _prepare_all(self, found: Sequence[ScheduleInfo], late: Duration) -> bool:
         """Earliest first; and whatever comes due meanwhile is not kept waiting."""
         refused = False
-        before, self._prepared = self._prepared, {}
+        before = self._prepared
+        self._prepared = {name: one for name, one in before.items() if one.at > self._seen_until}
         for number, info in enumerate(found, 1):
             name = (info.owner, info.name)
+            self._pending.pop(name, None)
             kept = before.get(name)
             if kept is not None and (kept.info.revision, kept.info.handled) == (info.revision, info.handled):
                 self._prepared[name] = kept
@@ -184,6 +201,11 @@ class Scheduler:
                 await asyncio.sleep(0)
                 refused |= await self._carry_out(late)
         return refused
+
+    async def _prepare_pending(self) -> None:
+        """A few of them; the rest at the next turn."""
+        for name in list(islice(self._pending, A_FEW)):
+            await self._prepare(self._pending.pop(name))
 
     async def _prepare(self, info: ScheduleInfo) -> None:
         """One that makes no sense is set aside; the others go on."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from rota.clock import Chance
 from rota.model.job import NewJob, Spec
@@ -172,6 +173,11 @@ async def advance(unit: Unit) -> None:
     assert fates == [[Fate.QUEUED]] * 100 + [[Fate.MADE]] * 150
 
 
+async def fire_plainly(unit: Unit) -> None:
+    plain = [replace(step(number), skips=[], overlap=Overlap.ALLOW) for number in range(101, 351)]
+    assert await schedules.advance(unit, SYSTEM, plain) == [[Fate.MADE]] * 250
+
+
 async def advance_after_the_end(unit: Unit) -> None:
     """Of those whose jobs have ended some wait: they are the next."""
     assert await schedules.advance(unit, SYSTEM, [step(number) for number in range(1, 6)]) == [[Fate.QUEUED]] * 5
@@ -280,6 +286,7 @@ DEEDS = {
         "standing_schedules": {SCHEDULE}, "open_fires": {OPEN, JOB}, "wait_for_others": {OF_JOB},
         "move_schedules": {SCHEDULE}, "insert_fires": set(), "insert_skips": set(),
     }),
+    "fire plainly": Deed(fire_plainly, False, 3_000, 12_000, {"fire_plainly": {SCHEDULE}}),
     "advance after the end": Deed(advance_after_the_end, False, 100, 2_000, {"close_fires": {OF_JOB}}),
     "advance in vain": Deed(advance_in_vain, False, 200, 1_500, {"standing_schedules": {SCHEDULE}}),
     "backfill": Deed(backfill, False, 800, 9_000, {

@@ -40,6 +40,10 @@ def due(
     left = None if schedule.limit is None else max(0, schedule.limit - fired)
     if left == 0:
         return Due([], [], handled, False, True)
+    some = list(fires(schedule, handled, now, limit=2, calendars=calendars))
+    if len(some) < 2 and all(fire >= now - schedule.catch_up.grace for fire in some):  # as it nearly always is
+        ended = len(some) == left
+        return Due(some, [], some[0] if ended else max(handled, now), False, ended)
     floor = max(handled + 1, _floor(schedule, handled, now, calendars))
     most = AT_ONCE if left is None else min(left, AT_ONCE)
     found = list(fires(schedule, floor - 1, now, limit=most + 1, calendars=calendars))
@@ -77,9 +81,7 @@ def _run(
 def _floor(schedule: Schedule, handled: Instant, now: Instant, calendars: Mapping[str, Calendar]) -> Instant:
     """Fires from here on are made. The newest always is if it is within the grace: it is late, not missed."""
     policy = schedule.catch_up
-    last = _last(schedule, handled, now, calendars)
-    if last is None:
-        return now
+    last = newest(schedule, handled, now, 1, calendars)[0]
     on_time = last >= now - policy.grace
     oldest = max(handled, now - policy.window - 1) if policy.window is not None else handled
     match policy.missed:
@@ -90,11 +92,3 @@ def _floor(schedule: Schedule, handled: Instant, now: Instant, calendars: Mappin
         case Missed.ALL:
             kept = newest(schedule, oldest, last - 1 if on_time else now, policy.most, calendars)
     return kept[0] if kept else last if on_time else now + 1
-
-
-def _last(schedule: Schedule, handled: Instant, now: Instant, calendars: Mapping[str, Calendar]) -> Instant | None:
-    """The newest fire that is due; mostly there is but one, and that need not be looked for backwards."""
-    some = list(fires(schedule, handled, now, limit=2, calendars=calendars))
-    if len(some) < 2:
-        return some[0] if some else None
-    return newest(schedule, handled, now, 1, calendars)[0]

@@ -62,6 +62,44 @@ WHERE s.revision = wanted.revision AND s.handled = wanted.handled
   AND wanted.reach <= rota.clock(:now)    -- a clock that is fast must not decide about what is still to come
 FOR UPDATE OF s SKIP LOCKED
 
+-- name: fire_plainly
+-- What nearly all steps are: one fire, nothing skipped, no other fire of the schedule to be minded. All in one statement, so
+-- that nobody waits for the way to and fro, and a process that is stopped half-way holds no lock.
+WITH moment AS MATERIALIZED (
+    SELECT rota.clock(:now) AS now
+), standing AS MATERIALIZED (
+    SELECT wanted.*
+    FROM unnest(:owners::text[], :names::text[], :revisions::bigint[], :cursors::bigint[], :fires::bigint[], :limits::bigint[],
+                :nexts::bigint[], :ids::uuid[], :queues::text[], :kinds::text[], :tasks::text[], :priorities::smallint[],
+                :times::bigint[], :expiries::bigint[], :specs::text[], :digests::text[], :args::text[], :retries::text[],
+                :timeouts::bigint[])
+         WITH ORDINALITY AS wanted(owner, name, revision, handled, fire, most, next_at, id, queue, kind, task, priority, at, expires,
+                                   spec, digest, args, retry, timeout, place)
+    CROSS JOIN moment
+    JOIN rota.schedules s ON s.owner = wanted.owner AND s.name = wanted.name
+    WHERE s.revision = wanted.revision AND s.handled = wanted.handled AND s.next_at + 0 <= moment.now AND wanted.fire <= moment.now
+    FOR UPDATE OF s SKIP LOCKED
+), made AS (
+    INSERT INTO rota.fires (owner, name, fire, job_id, kind, at, open, waiting)
+    SELECT owner, name, fire, id, 'rule', moment.now, false, false FROM standing, moment
+    ON CONFLICT (owner, name, fire) DO NOTHING RETURNING job_id
+), ordered AS (
+    INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
+                           spec, digest, args, retry, timeout)
+    SELECT id, owner, CASE WHEN due <= moment.now THEN 'ready' ELSE 'scheduled' END, queue, kind, task, priority,
+           due + priority * :step::bigint, due, due + expires, moment.now, spec, digest, args, retry, timeout
+    FROM (SELECT *, greatest(coalesce(at, now), now) AS due FROM standing, moment) AS one, moment
+    WHERE CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false END   -- CASE: looked up, not joined
+), moved AS (
+    UPDATE rota.schedules s
+    SET handled = one.fire, fired = s.fired + 1, last_fire = one.fire, last_job = one.id,
+        next_at = CASE WHEN one.most <= s.fired + 1 THEN NULL ELSE one.next_at END
+    FROM standing one WHERE s.owner = one.owner AND s.name = one.name
+)
+SELECT place - 1, CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false END,
+       coalesce(at, 0) > moment.now OR expires IS NOT NULL
+FROM standing, moment
+
 -- name: hold_schedule
 SELECT overlap FROM rota.schedules WHERE owner = :owner AND name = :name FOR UPDATE
 
