@@ -23,6 +23,7 @@ up: $(READY) ## start rota with the example tasks (stop with Ctrl-C)
 	@echo 'rota starts. In a second terminal, try:'
 	@echo '  $(BIN)/rota run -- echo hello'
 	@echo "  $(BIN)/rota submit hello '{\"name\": \"you\"}'"
+	@echo "  $(BIN)/rota schedule add tick 'every 10s' -- date"
 	@echo '  $(BIN)/rota job list'
 	@echo 'Stop with Ctrl-C.'
 	@$(BIN)/rota up --app examples.hello:app

@@ -192,7 +192,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 evidence.notes.append("the client did not end")
                 self.client.kill()
-            if code := self.client.poll():
+            if (code := self.client.poll()) not in (None, 0, -signal.SIGTERM):  # that was us, on its last way
                 evidence.exits.append(Exit("client", code, time.monotonic()))
         try:
             await self.until(lambda: not self._left(), SETTLED, "all jobs to end")
