@@ -296,9 +296,9 @@ class Unit:
             table, schema_name=self.database.schema, columns=columns, records=records
         )
 
-    async def look_at_the_clock(self) -> None:
-        """The server's, if that was too long ago."""
-        if self.database.server_time and self.database.server_clock.stale:
+    async def look_at_the_clock(self, again: bool = False) -> None:
+        """The server's, if that was too long ago; or again, because ours seems to be wrong."""
+        if self.database.server_time and (again or self.database.server_clock.stale):
             sent = self.database.clock.monotonic()
             self.database.server_clock.heard(await self.value("server_now"), sent)
 

@@ -147,6 +147,8 @@ async def advance(unit: Unit, who: Principal, steps: Sequence[Advance]) -> list[
         if chosen:
             for place, fates in zip(chosen, await carry_out(unit, [steps[place] for place in chosen]), strict=True):
                 answers[place] = fates
+    if None in answers:  # for which it may have been too soon: the server's clock was set back, and we haven't heard
+        await unit.look_at_the_clock(again=True)
     return answers
 
 
