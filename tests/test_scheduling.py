@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -175,6 +176,36 @@ async def test_a_declared_function_becomes_a_task(app: rota.App) -> None:
         await rota_test.advance("1h")
         (fire,) = await rota.Schedule(app, "tidy").history()
         assert await (await app.job(str(fire.job_id))).result() == "tidied"
+
+
+async def test_they_are_listed_and_zones_may_be_zones(app: rota.App, note: rota.Task) -> None:
+    async with harness(app, now=NOON):
+        for name in ("b", "a"):
+            await app.schedule(name, note, cron="0 9 * * *", tz=ZoneInfo("Asia/Tokyo"), args={"when": "x"})
+        assert [info.name for info in await app.schedules()] == ["a", "b"]
+        assert [moment.hour for moment in await rota.Schedule(app, "a").next()] == [9]
+
+
+async def test_all_are_looked_at_before_the_first_is_kept(app: rota.App) -> None:
+    app.cron("@daily", name="good")(app.task(name="good")(lambda: None))
+    app.cron("@daily", name="bad", exclude="nowhere")(app.task(name="bad")(lambda: None))
+    with pytest.raises(InvalidInput, match="calendar: 'nowhere'"):
+        async with harness(app, now=NOON):
+            pass
+    app.configure(store="sqlite:///:memory:")
+    async with app:
+        with pytest.raises(InvalidInput):
+            await app.declare()
+        assert await names(app) == []
+
+
+@pytest.mark.parametrize("decorate", ["cron", "every", "task"])
+def test_decorators_that_are_put_wrongly_say_so(app: rota.App, decorate: str) -> None:
+    def work() -> None: ...
+
+    given: Any = app.cron("@daily")(work) if decorate == "task" else work
+    with pytest.raises(InvalidInput, match=decorate):
+        getattr(app, decorate)(given)
 
 
 def test_an_app_without_a_name_can_not_declare() -> None:

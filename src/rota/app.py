@@ -21,6 +21,7 @@ from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.model.trigger.reading import read_schedule
 from rota.model.trigger.schedule import Schedule as Timing
+from rota.model.trigger.standing import ScheduleInfo
 from rota.model.trigger.template import Template
 from rota.node import Node
 from rota.options import LONGEST_NAME, Options, read_options, task_name
@@ -112,7 +113,9 @@ class App:
         return lambda decorated: self._add(decorated, name, options)
 
     def _add(self, function: Callable[..., Any], name: str | None, options: Mapping[str, Any]) -> Task:
-        if not callable(function):
+        if isinstance(function, Task):
+            raise InvalidInput("task", function.name, "a function; @app.cron and @app.every stand above @app.task")
+        if isinstance(function, type) or not callable(function):
             raise InvalidInput("task", function, "a function")
         chosen = task_name(getattr(function, "__name__", "") if name is None else name)
         defaults = read_options(Options(), options, allowed=("queue", "priority", "retry", "timeout"))
@@ -231,11 +234,17 @@ class App:
     def schedule_sync(self, name: str, task: Task | Sequence[str], **options: Any) -> Schedule:
         return self.sync(self.schedule(name, task, **options))
 
+    async def schedules(self) -> list[ScheduleInfo]:
+        """All of this user's, in the order of their names. `rota.Schedule(app, name)` is a handle for one."""
+        return [info async for info in (await self.planning()).all()]
+
     def cron(
         self, expression: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, **options: Any
     ) -> Callable[[Callable[..., Any]], Task]:
         """Declares a schedule for a task, or for a function that it makes one. It is kept when a node of this app
         starts, and removed when the app no longer declares it. The app needs a name: `App(name="billing")`."""
+        if not isinstance(expression, str):
+            raise InvalidInput("cron", expression, """an expression, as in @app.cron("0 3 * * *")""")
         return self._declaring(name, args, {"cron": expression, **options})
 
     def every(
@@ -243,6 +252,8 @@ class App:
         **options: Any,
     ) -> Callable[[Callable[..., Any]], Task]:  # fmt: skip
         """Like `cron`, each time a period has passed: `@app.every("90s")`."""
+        if callable(period):
+            raise InvalidInput("every", period, """a period, as in @app.every("90s")""")
         return self._declaring(name, args, {"every": period, **options})
 
     def _declaring(

@@ -44,6 +44,7 @@ TRIES = 100
 A_MOMENT = 0.02
 # More than this many fires are made up for only if that is really meant.
 MANY = 10_000
+MOST = 1_000_000
 NEVER: Instant = LATEST + 1
 
 
@@ -167,18 +168,18 @@ class Planning:
         async for info in self._standing(name):
             if info is None:
                 raise NotFound("schedule", name)
+            await self.parsed(info)
             if not info.paused and info.broken is None:
                 return info
-            await self.parsed(info)
             since = self._store.now()
             if await self._up_to_date(info):
                 await self._store.resume_schedule(self._who, name, info.revision, since)
         raise _busy(name)
 
-    async def remove(self, name: str) -> ScheduleInfo:
-        """Jobs that it made stay as they are."""
+    async def remove(self, name: str, app: str | None = None) -> ScheduleInfo:
+        """Jobs that it made stay as they are. With `app`: only if that app declares it."""
         async for info in self._standing(name):
-            if info is None:
+            if info is None or (app is not None and info.app != app):
                 raise NotFound("schedule", name)
             if await self._store.remove_schedule(self._who, name, info.revision, info.handled, await self._left(info)):
                 return info
@@ -194,14 +195,20 @@ class Planning:
             return []
 
     async def declare(self, app: str, wanted: Sequence[tuple[Schedule, Template]]) -> None:
-        """These are all schedules that this app has in its code; those it had before and has no longer are removed."""
+        """These are all schedules that this app has in its code; those it had before and has no longer are removed. All
+        are looked at before the first is kept."""
+        for schedule, template in wanted:
+            parsed = await self._with_calendars(Parsed(schedule, template))
+            next_fire(schedule, self._store.now(), parsed.calendars)
+            if info := await self._find(schedule.name):
+                _check_place(info, app, replace=True)
         for schedule, template in wanted:
             await self.save(schedule, template, app=app)
         names = {schedule.name for schedule, _ in wanted}
         gone = [info.name async for info in self.all(app) if info.name not in names]
         for name in gone:
             try:
-                await self.remove(name)
+                await self.remove(name, app)
             except NotFound:  # another node of the app was quicker
                 continue
 
@@ -254,14 +261,19 @@ class Planning:
         if end > now:
             raise InvalidInput("to", iso(end), f"a time that has passed; it is {iso(now)}")
         instants = list(
-            fires(parsed.schedule, start - 1, end, limit=None if many else MANY + 1, calendars=parsed.calendars)
+            fires(parsed.schedule, start - 1, end, limit=(MOST if many else MANY) + 1, calendars=parsed.calendars)
         )
+        if len(instants) > MOST:
+            raise InvalidInput("backfill", f"more than {MOST:,} fires", f"at most {MOST:,} at a time")
         if len(instants) > MANY and not many:
             raise InvalidInput("backfill", f"more than {MANY:,} fires", f"at most {MANY:,}, or --yes for as many")
         progress = Progress(len(instants), 0, 0, 0, *((instants[0], instants[-1]) if instants else ()))
         yield progress
         for part in [] if dry_run else _pages(instants):
             wishes = new_fires(parsed, part, self._store.now())
+            now_stands = await self.get(name)
+            if (now_stands.timing, now_stands.work) != (info.timing, info.work):
+                raise InvalidInput("schedule", name, f"one that stays as it is meanwhile; {progress.done:,} are made")
             fates = await self._store.make_fires(self._who, name, FireKind.BACKFILL, wishes)
             if fates is None:
                 raise NotFound("schedule", name)
@@ -310,7 +322,8 @@ def _new(parsed: Parsed, app: str | None, since: Instant, note: str | None) -> N
 def _check_place(info: ScheduleInfo, app: str | None, replace: bool) -> None:
     if info.app != app:
         whose = f"app {info.app!r} declares it" if info.app else "it was not declared in code"
-        raise InvalidInput("schedule", info.name, f"a name that is free; {whose}")
+        cure = "remove it, or choose another name"
+        raise InvalidInput("schedule", info.name, f"a name that is free; {whose}: {cure}")
     if not replace:
         raise InvalidInput("schedule", info.name, "a name that is free, or --replace")
 

@@ -78,6 +78,11 @@ class Schedule:
     def fire_sync(self) -> Job | None:
         return self._app.sync(self.fire())
 
+    def backfill_sync(
+        self, start: datetime | str, end: datetime | str, *, dry_run: bool = False, many: bool = False
+    ) -> Progress:
+        return self._app.sync(self.backfill(start, end, dry_run=dry_run, many=many))
+
     def history_sync(self, limit: int = 100) -> list[FireInfo]:
         return self._app.sync(self.history(limit))
 

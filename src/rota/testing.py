@@ -83,7 +83,7 @@ class Harness:
 
     async def drain(self) -> None:
         """Runs everything, moving the clock from one due time to the next, until no job is left that could run.
-        Schedules make new ones only in `advance()`: they would never come to an end."""
+        For schedules the clock is not moved (they would never come to an end): that is what `advance()` is for."""
         for _ in range(MOST_ROUNDS):
             await self.run_due()
             upcoming = await self._upcoming()

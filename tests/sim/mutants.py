@@ -43,7 +43,7 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
 _OF_SCHEDULES: dict[str, list[tuple[str, str, str]]] = {
     "revision-ignored": [("standing_schedules", "s.revision = wanted.value ->> 2 AND ", "")],
     "pause-unfenced": [("pause_schedule", "revision = revision + 1, ", "")],
-    "released-too-soon": [("open_fires", "f.waiting, j.id", "1, j.id")],
+    "released-too-soon": [("going_fires", "f.open AND NOT f.waiting", "f.open AND NOT f.waiting AND false")],
     "fire-not-unique": [
         ("standing_schedules", "s.handled = wanted.value ->> 3", "true"),
         ("known_fires", "f.fire = wanted.value", "false"),

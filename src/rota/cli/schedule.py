@@ -117,8 +117,10 @@ async def _each(args: argparse.Namespace, step: Step) -> int:
         for name in names:
             try:
                 answers.append((name, True, await step(planning, name, client.store.now())))
-            except (NotFound, InvalidInput) as problem:
+            except NotFound as problem:
                 answers.append((name, False, str(problem)))
+            except InvalidInput as problem:
+                answers.append((name, False, f"schedule {name!r}: {problem}"))
     if args.json:
         document([{"name": name, "done": done, "answer": answer} for name, done, answer in answers])
     else:

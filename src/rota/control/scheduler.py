@@ -13,7 +13,7 @@ schedules that wait cost nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -34,13 +34,13 @@ KEPT_AHEAD: Duration = 2 * AHEAD
 LATER: Duration = 100 * MILLISECOND
 # Followers let the leader go first.
 FOLLOWERS_WAIT: Duration = 300 * MILLISECOND
-# Schedules read in one look, and steps carried out in one write: that stays well under 50 ms.
+# Schedules read in one look, and jobs made in one write (a step that makes up for more is a write of its own).
 LOOKED_AT = 1_000
 BATCH = 250
 # The renewal of the node's lease is the backstop for lost wake-ups; this only bounds a single sleep.
 LONGEST_SLEEP = 60.0
 # After a step that was refused: someone else was quicker, or our clock is a little fast.
-SOON = 0.01
+SOON, LONGEST_PAUSE = 0.005, 0.5
 # A step that was worked out for an instant longer ago counts no more.
 FRESH: Duration = SECOND
 # Others on this loop get their turn after so many steps were worked out.
@@ -63,11 +63,12 @@ class Scheduler:
     def __init__(self, store: Store, bus: Bus, leads: Callable[[], bool]) -> None:
         self._store, self._bus, self._leads = store, bus, leads
         self._prepared: dict[Name, Prepared] = {}
-        self._parsed: dict[Name, tuple[int, Parsed]] = {}
+        self._parsed: dict[Name, tuple[tuple[int, str, str], Parsed]] = {}
         self._seen_until: Instant = 0  # all that is due until then is prepared
         self._look_at: Instant | None = 0  # when to read again; None: nothing is to come
         self._pending: dict[Name, ScheduleInfo] = {}  # to be worked out,
         self._pending_at: Instant = 0  # from then on
+        self._refusals = 0  # in a row
         self._failure: StoreError | None = None  # of one step, to be told when the others are done
 
     def when_changed(self, wake: Callable[[], None]) -> Callable[[], None]:
@@ -100,7 +101,9 @@ class Scheduler:
         if self._pending:
             instants.append(self._pending_at)
         wait = max(0.0, (min(instants) - self._store.now()) / SECOND) if instants else LONGEST_SLEEP
-        return min(max(wait, SOON) if refused else wait, LONGEST_SLEEP)
+        self._refusals = self._refusals + 1 if refused else 0
+        pause = min(SOON * 2**self._refusals, LONGEST_PAUSE) if refused else 0.0
+        return min(max(wait, pause), LONGEST_SLEEP)
 
     # -- at the instant ----------------------------------------------------------------------------------------------
     async def _carry_out(self, late: Duration) -> bool:
@@ -109,9 +112,8 @@ class Scheduler:
         refused = False
         now = self._store.now()
         due = sorted((one for one in self._prepared.values() if one.at + late <= now), key=lambda one: one.at)
-        for start in range(0, len(due), BATCH):
-            batch = [await self._renewed(one) for one in due[start : start + BATCH]]
-            steps = [one for one in batch if one is not None]
+        for batch in _writes(due):
+            steps = [fresh for one in batch if (fresh := await self._renewed(one)) is not None]
             for one, fates in zip(steps, await self._advance(steps), strict=True):
                 self._prepared.pop(_name(one), None)
                 if fates is None:
@@ -126,6 +128,7 @@ class Scheduler:
         if self._store.now() <= one.now + FRESH:
             return one
         del self._prepared[_name(one)]
+        await asyncio.sleep(0)
         await self._prepare(one.info)
         return self._prepared.get(_name(one))
 
@@ -150,16 +153,18 @@ class Scheduler:
     async def _go_on(self, one: Prepared, fates: list[Fate]) -> None:
         """The schedule stands as its step left it: if it is due again soon, that need not be read, only worked out. And
         that can wait until those who were waiting for the jobs have had their turn."""
-        made = sum(fate is not Fate.SKIPPED for fate in fates)
+        made = sum(fate in (Fate.MADE, Fate.QUEUED) for fate in fates)
         step, fired = one.step, one.info.fired + made
         if step.next_at is None or (step.limit is not None and step.limit <= fired):
             return
         if step.next_at <= max(self._seen_until, self._store.now() + KEPT_AHEAD):
             info = msgspec.structs.replace(one.info, handled=step.handled, next_at=step.next_at, fired=fired)
-            if step.next_at < self._store.now() + 2 * LATER:
+            now = self._store.now()
+            if now < step.next_at < now + 2 * LATER:
                 await self._prepare(info)
-            else:
-                self._pending_at = self._pending_at if self._pending else self._store.now() + LATER
+            else:  # what is behind has its next turn after the others
+                begin = now if step.next_at <= now else now + LATER
+                self._pending_at = min(self._pending_at, begin) if self._pending else begin
                 self._pending[_name(one)] = info
         if step.next_at > self._seen_until:
             self._look_before(step.next_at)
@@ -193,7 +198,7 @@ class Scheduler:
             name = (info.owner, info.name)
             self._pending.pop(name, None)
             kept = before.get(name)
-            if kept is not None and (kept.info.revision, kept.info.handled) == (info.revision, info.handled):
+            if kept is not None and kept.info == info:
                 self._prepared[name] = kept
             else:
                 await self._prepare(info)
@@ -226,8 +231,9 @@ class Scheduler:
 
     async def _read(self, info: ScheduleInfo) -> Parsed:
         name = (info.owner, info.name)
+        texts = (info.revision, info.timing, info.work)
         kept = self._parsed.get(name)
-        if kept is not None and kept[0] == info.revision:
+        if kept is not None and kept[0] == texts:
             return kept[1]
         parsed = parse(info)
         if names := named_calendars(parsed.schedule):
@@ -235,8 +241,23 @@ class Scheduler:
             parsed = msgspec.structs.replace(parsed, calendars={one.name: one for one in calendars})
         while len(self._parsed) >= PARSED_KEPT:
             del self._parsed[next(iter(self._parsed))]
-        self._parsed[name] = (info.revision, parsed)
+        self._parsed[name] = (texts, parsed)
         return parsed
+
+
+def _writes(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:
+    """Cut by jobs, not by steps: a step may make up for hundreds."""
+    batch: list[Prepared] = []
+    jobs = 0
+    for one in due:
+        weight = max(1, len(one.step.fires))
+        if batch and jobs + weight > BATCH:
+            yield batch
+            batch, jobs = [], 0
+        batch.append(one)
+        jobs += weight
+    if batch:
+        yield batch
 
 
 def _name(one: Prepared) -> Name:

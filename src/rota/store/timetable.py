@@ -61,8 +61,7 @@ class Timetable(ABC):
         self, who: Principal, name: str, kind: FireKind, fires: Sequence[NewFire]
     ) -> list[Fate] | None:
         """Makes fires that a person wants, in the order given, whatever the cursor says; the schedule's overlap policy
-        counts. A fire that was made before
-        stays as it was. None: there is no such schedule."""
+        counts. A fire that was made before stays as it was. None: there is no such schedule."""
 
     # -- what schedulers do ------------------------------------------------------------------------------------------
     @abstractmethod

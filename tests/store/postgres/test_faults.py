@@ -212,7 +212,7 @@ async def test_two_units_that_lock_each_other_up_both_succeed(
             store._database.call(pool, lock, *jobs), store._database.call(pool, lock, *reversed(jobs))
         )
     assert [answer for answer, _ in answers] == jobs
-    assert len(tries) == 3
+    assert len(tries) in (3, 4), "if both look for the circle at the same moment, the server ends both"
 
 
 async def test_a_unit_that_is_locked_up_every_time_gives_up(store: PostgresStore) -> None:

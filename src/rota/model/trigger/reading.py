@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -37,14 +38,14 @@ def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant)
     for key in options:
         if key not in NAMES:
             raise InvalidInput("option", key, f"one of {', '.join(NAMES)}")
-    zone_name = options.get("tz", "UTC")
+    zone_name = getattr(options.get("tz", "UTC"), "key", options.get("tz", "UTC"))  # a ZoneInfo has its name there
     start = _if(options, "start", instant)
     schedule_name(name)
     # The zone is looked at first: what is wrong with it is said of it, not of the rule.
     where = zone(zone_name) if isinstance(zone_name, str) else None
     if where is None:
         raise InvalidInput("tz", zone_name, "the name of a time zone such as Europe/Berlin or UTC")
-    begin = where.local(start or now).replace(microsecond=0, tzinfo=None).isoformat()
+    begin = _begin(where.local(now if start is None else start), exact=start is not None)
     rule = _rule(options, begin)
     if isinstance(rule, Recurrence) and start is None:
         given_rule = options.get("rrule", options.get("rule"))
@@ -56,6 +57,11 @@ def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant)
         limit=_if(options, "limit", _whole), exclude=_names(options, "exclude"), only=_names(options, "only"),
         overlap=_one_of(Overlap, options, "overlap", Overlap.ALLOW), catch_up=_catch_up(options),
     )  # fmt: skip
+
+
+def _begin(moment: datetime, exact: bool) -> str:
+    """When nobody says when an RRULE begins, it begins at a full minute: nobody means the seconds of this moment."""
+    return moment.replace(microsecond=0, tzinfo=None, **({} if exact else {"second": 0})).isoformat()
 
 
 def _rule(options: Mapping[str, Any], begin: str) -> Rule:

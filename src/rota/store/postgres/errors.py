@@ -15,7 +15,7 @@ _FULL = ("53100",)
 _READ_ONLY = ("25006",)
 _BAD_TEXT = ("22000", "22021", "22P05")
 # The values of a row are to blame: beyond a limit or a rule of the tables.
-_BAD_ROW = ("22001", "22003", "23", "54")
+_BAD_ROW = ("22001", "22003", "23502", "23514", "54")
 _SET_UP = ("28", "3D000", "42501", "3F000")
 
 

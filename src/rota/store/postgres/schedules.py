@@ -54,13 +54,14 @@ async def put(unit: Unit, who: Principal, new: NewSchedule, revision: int | None
         "owner": who.user, "name": new.name, "timing": new.timing, "work": new.work, "overlap": new.overlap.value,
         "calendars": list(new.calendars), "app": new.app, "since": new.since, "next_at": new.next_at, "now": unit.now,
     }  # fmt: skip
+    before = await unit.value("hold_schedule", owner=who.user, name=new.name)
     if revision is None:
         done = await unit.run("insert_schedule", **values, note=clean(new.note))
     else:
         done = await unit.run("replace_schedule", **values, revision=revision)
     if not done:
         return False
-    if new.overlap is not Overlap.ALLOW:
+    if new.overlap is not Overlap.ALLOW and before in (None, Overlap.ALLOW):
         await unit.run("reopen_fires", owner=who.user, name=new.name)
     await _changed(unit, who, new.name, "saved")
     return True
@@ -196,7 +197,7 @@ async def _advance(unit: Unit, steps: Sequence[Advance]) -> list[list[Fate] | No
 
 async def _move(unit: Unit, steps: Sequence[Advance], fates: Sequence[Sequence[Fate]]) -> None:
     made = [
-        [fire for fire, fate in zip(one.fires, some, strict=True) if fate is not Fate.SKIPPED]
+        [fire for fire, fate in zip(one.fires, some, strict=True) if fate in (Fate.MADE, Fate.QUEUED)]
         for one, some in zip(steps, fates, strict=True)
     ]
     await unit.run(

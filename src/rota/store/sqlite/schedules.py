@@ -33,6 +33,9 @@ from rota.store.rows import fire_infos, schedule_info
 from rota.store.sqlite import orders
 from rota.store.sqlite.database import Database, encode
 
+# Of fires that wait, read at once: to know that there are some, and to replace them all.
+A_FEW, MANY = 20, 1_000_000
+
 
 # -- what people do --------------------------------------------------------------------------------------------------
 def put(db: Database, who: Principal, new: NewSchedule, revision: int | None) -> bool:
@@ -42,13 +45,14 @@ def put(db: Database, who: Principal, new: NewSchedule, revision: int | None) ->
         "owner": who.user, "name": new.name, "timing": new.timing, "work": new.work, "overlap": new.overlap.value,
         "calendars": encode(new.calendars).decode(), "app": new.app, "since": new.since, "next_at": new.next_at,
     }  # fmt: skip
+    before = db.value("overlap_of", owner=who.user, name=new.name)
     if revision is None:
         done = db.run("insert_schedule", **values, now=now, note=new.note)
     else:
         done = db.run("replace_schedule", **values, now=now, revision=revision)
     if not done:
         return False
-    if new.overlap is not Overlap.ALLOW:
+    if new.overlap is not Overlap.ALLOW and before in (None, Overlap.ALLOW):
         db.run("reopen_fires", owner=who.user, name=new.name)
     _changed(db, who, new.name, "saved")
     return True
@@ -125,7 +129,7 @@ def advance(db: Database, who: Principal, steps: Sequence[Advance]) -> list[list
 def _advance(db: Database, one: Advance) -> list[Fate]:
     fates = _make(db, one.owner, one.name, FireKind.RULE, one.overlap, one.fires)
     _record_skips(db, one.owner, one.name, one.skips)
-    made = [fire for fire, fate in zip(one.fires, fates, strict=True) if fate is not Fate.SKIPPED]
+    made = [fire for fire, fate in zip(one.fires, fates, strict=True) if fate in (Fate.MADE, Fate.QUEUED)]
     last = made[-1] if made else None
     db.run(
         "move_schedule", owner=one.owner, name=one.name, handled=one.handled, made=len(made), limit=one.limit,
@@ -139,7 +143,7 @@ def _make(
 ) -> list[Fate]:
     known = _known(db, owner, name, fires)
     fresh = [fire for fire in fires if fire.fire not in known]
-    alive = _alive(db, owner, name) if fresh and overlap is not Overlap.ALLOW else []
+    alive = _alive(db, owner, name, every=overlap is Overlap.REPLACE) if fresh and overlap is not Overlap.ALLOW else []
     decision = decide(overlap, kind, fresh, alive)
     if decision.cancel:
         orders.cancel(db, Principal(owner), decision.cancel, REPLACED)
@@ -160,12 +164,29 @@ def _known(db: Database, owner: str, name: str, fires: Sequence[NewFire]) -> set
     return known | {fire.fire for fire in fires if fire.job.id in there}
 
 
-def _alive(db: Database, owner: str, name: str) -> list[tuple[str, str]]:
-    found = db.rows("open_fires", owner=owner, name=name)
-    over = [job for job, _, _, lives in found if not lives]
+def _alive(db: Database, owner: str, name: str, every: bool) -> list[tuple[str, str]]:
+    """Fires of before that live, of those that wait only some unless `every` one is asked for."""
+    return _going(db, owner, name) + _waiting(db, owner, name, MANY if every else A_FEW)
+
+
+def _going(db: Database, owner: str, name: str) -> list[tuple[str, str]]:
+    return _living(db, db.rows("going_fires", owner=owner, name=name))
+
+
+def _waiting(db: Database, owner: str, name: str, limit: int) -> list[tuple[str, str]]:
+    """In order. Those that have ended meanwhile are not in the way of the others."""
+    while found := db.rows("waiting_fires", owner=owner, name=name, limit=limit):
+        if living := _living(db, found):
+            return living
+    return []
+
+
+def _living(db: Database, found: Sequence[tuple[Any, ...]]) -> list[tuple[str, str]]:
+    """Those whose jobs have ended are closed."""
+    over = [job for job, _, lives in found if not lives]
     if over:
         db.run("close_fires", ids=encode(over).decode())
-    return [(job, kind) for job, kind, _, lives in found if lives]
+    return [(job, kind) for job, kind, lives in found if lives]
 
 
 def _insert(
@@ -210,13 +231,11 @@ def release(db: Database, limit: int) -> tuple[int, int]:
     for owner, name in waiting:
         if released == limit:
             break
-        _alive(db, owner, name)  # closes what has ended, and with it what no longer waits
-        found = db.rows("open_fires", owner=owner, name=name)
-        first = db.value("first_waiting", owner=owner, name=name)
-        if first is None or any(not waits for _, _, waits, _ in found):
+        first = _waiting(db, owner, name, A_FEW)
+        if not first or _going(db, owner, name):
             continue
-        state = db.rows("release_job", id=first, now=db.now(), step=db.ageing_step)
-        db.run("stop_waiting", id=first)
+        state = db.rows("release_job", id=first[0][0], now=db.now(), step=db.ageing_step)
+        db.run("stop_waiting", id=first[0][0])
         released += len(state)
         db.topics |= {Topic.READY if became == State.READY else Topic.DUE for (became,) in state}
     return released, len(db.rows("waiting_schedules"))

@@ -38,7 +38,7 @@ CREATE TABLE fires (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX fires_job     ON fires (job_id);
 CREATE INDEX fires_at      ON fires (at);
-CREATE INDEX fires_open    ON fires (owner, name, fire) WHERE open;
+CREATE INDEX fires_going   ON fires (owner, name, fire) WHERE open AND NOT waiting;
 CREATE INDEX fires_waiting ON fires (owner, name, fire) WHERE waiting;
 
 -- Fires that were not made, in runs of neighbours.

@@ -92,9 +92,10 @@ WITH moment AS MATERIALIZED (
     WHERE CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false END   -- CASE: looked up, not joined
 ), moved AS (
     UPDATE rota.schedules s
-    SET handled = one.fire, fired = s.fired + 1, last_fire = one.fire, last_job = one.id,
-        next_at = CASE WHEN one.most <= s.fired + 1 THEN NULL ELSE one.next_at END
-    FROM standing one WHERE s.owner = one.owner AND s.name = one.name
+    SET handled = one.fire, fired = s.fired + one.counts, last_fire = one.fire, last_job = one.id,
+        next_at = CASE WHEN one.most <= s.fired + one.counts THEN NULL ELSE one.next_at END
+    FROM (SELECT *, CASE WHEN id IN (SELECT job_id FROM made) THEN 1 ELSE 0 END AS counts FROM standing) AS one
+    WHERE s.owner = one.owner AND s.name = one.name
 )
 SELECT place - 1, CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false END,
        coalesce(at, 0) > moment.now OR expires IS NOT NULL

@@ -58,19 +58,25 @@ WHERE s.revision = wanted.value ->> 2 AND s.handled = wanted.value ->> 3 AND s.n
 -- name: overlap_of
 SELECT overlap FROM schedules WHERE owner = :owner AND name = :name
 
--- name: open_fires
-SELECT f.job_id, f.kind, f.waiting, j.id IS NOT NULL
-FROM fires f LEFT JOIN jobs j ON j.id = f.job_id AND j.finished_at IS NULL
-WHERE f.owner = :owner AND f.name = :name AND f.open
+-- name: going_fires
+SELECT f.job_id, f.kind, j.id IS NOT NULL
+FROM fires f INDEXED BY fires_going LEFT JOIN jobs j ON j.id = f.job_id AND j.finished_at IS NULL
+WHERE f.owner = :owner AND f.name = :name AND f.open AND NOT f.waiting
+
+-- name: waiting_fires
+SELECT f.job_id, f.kind, j.id IS NOT NULL
+FROM fires f INDEXED BY fires_waiting LEFT JOIN jobs j ON j.id = f.job_id AND j.finished_at IS NULL
+WHERE f.owner = :owner AND f.name = :name AND f.waiting ORDER BY f.fire LIMIT :limit
 
 -- name: close_fires
 UPDATE fires SET open = 0, waiting = 0 WHERE job_id IN (SELECT value FROM json_each(:ids))
 
 -- name: known_fires
-SELECT f.fire FROM json_each(:fires) wanted JOIN fires f ON f.owner = :owner AND f.name = :name AND f.fire = wanted.value
+-- CROSS: a few look-ups, never a scan of all fires of the schedule.
+SELECT f.fire FROM json_each(:fires) wanted CROSS JOIN fires f ON f.owner = :owner AND f.name = :name AND f.fire = wanted.value
 
 -- name: known_jobs
-SELECT j.id FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
+SELECT j.id FROM json_each(:ids) wanted CROSS JOIN jobs j ON j.id = wanted.value
 
 -- name: insert_fire
 INSERT INTO fires (owner, name, fire, job_id, kind, at, open, waiting) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
@@ -93,9 +99,6 @@ SELECT DISTINCT owner, name FROM fires WHERE waiting
 
 -- name: any_waiting
 SELECT EXISTS (SELECT 1 FROM fires WHERE waiting)
-
--- name: first_waiting
-SELECT job_id FROM fires WHERE owner = :owner AND name = :name AND waiting ORDER BY fire LIMIT 1
 
 -- name: release_job
 -- Its rank counts from now: this is the first instant at which it was due with those before it done.
