@@ -198,7 +198,7 @@ class Scheduler:
             name = (info.owner, info.name)
             self._pending.pop(name, None)
             kept = before.get(name)
-            if kept is not None and kept.info == info:
+            if kept is not None and _stand(kept.info) == _stand(info):
                 self._prepared[name] = kept
             else:
                 await self._prepare(info)
@@ -258,6 +258,11 @@ def _writes(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:
         jobs += weight
     if batch:
         yield batch
+
+
+def _stand(info: ScheduleInfo) -> tuple[object, ...]:
+    """All that a step is worked out from; what stands beside it (the last job, say) is not followed here."""
+    return info.revision, info.handled, info.fired, info.timing, info.work
 
 
 def _name(one: Prepared) -> Name:
