@@ -68,8 +68,7 @@ class OnPostgres(Timetable):
 def schedules(folder: Path, size: Size) -> Iterator[Figure]:
     count = size.punctual
     with server(folder) as one:
-        # As for timers: those that come one by one must be punctual to 15 ms, a crowd to 200.
-        for how, apart, most in (("at one instant", 0, 200.0), ("spread over it", SECOND // count, 15.0)):
+        for how, apart, most in (("at one instant", 0, 15.0), ("spread over it", SECOND // count, 15.0)):
             runs = [_punctuality(one, folder, size, apart) for _ in range(size.runs)]
             yield shown(f"PostgreSQL: {count} schedules each second {how}: p99 late", runs, most)
         with store(one, folder) as place:
