@@ -72,10 +72,11 @@ async def bequeath(store: SqliteStore, name: str, fifo: str) -> None:
     """Registers, leaves a child behind that holds the guards until the pipe ends, and is killed."""
     me = node(name)
     await store.register(SYSTEM, me, [])
+    pipe = os.open(fifo, os.O_RDONLY)  # here, while its other end is open for certain: later this could wait for ever
     if os.fork() == 0:
         for descriptor in (0, 1, 2):
             os.close(descriptor)
-        Path(fifo).read_bytes()
+        os.read(pipe, 1)
         os._exit(0)
     say(me.incarnation)
     os.kill(os.getpid(), signal.SIGKILL)
