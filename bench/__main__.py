@@ -16,7 +16,7 @@ import msgspec
 
 from bench import claims, quiet, schedules, throughput
 from bench.figure import QUICK, Figure, Measure, Size
-from bench.postgres import against_peers, horizon, timing
+from bench.postgres import against_peers, horizon, order, sharing, timing
 from bench.postgres import quiet as pg_quiet
 from bench.postgres import schedules as pg_schedules
 from bench.postgres import throughput as pg_throughput
@@ -30,6 +30,14 @@ ON_SQLITE: dict[str, Measure] = {
     "latency": quiet.latency,
     "schedules": schedules.schedules,
 }
+ON_ORDER: dict[str, Measure] = {
+    "pg-behind": order.behind,
+    "pg-graphs": order.graphs,
+    "pg-keys": order.keys,
+    "pg-rates": sharing.rates,
+    "pg-flows": sharing.flows,
+    "pg-fairness": sharing.fairness,
+}
 ON_POSTGRES: dict[str, Measure] = {
     "pg-submit": pg_throughput.submit_many,
     "pg-drain": pg_throughput.drain,
@@ -40,9 +48,11 @@ ON_POSTGRES: dict[str, Measure] = {
     "pg-idle": pg_quiet.idle,
     "pg-horizon": horizon.horizon,
     "pg-schedules": pg_schedules.schedules,
+    **ON_ORDER,
 }
 MEASURES = ON_SQLITE | ON_POSTGRES
-GROUPS = {"sqlite": list(ON_SQLITE), "pg": list(ON_POSTGRES)}
+GROUPS = {"sqlite": list(ON_SQLITE), "pg": list(ON_POSTGRES), "pg-order": list(ON_ORDER)}
+EVERYTHING = ("sqlite", "pg")
 # How long a transaction stays open with --long.
 LONG = 300.0
 
@@ -52,9 +62,11 @@ def main() -> None:
     size = QUICK if given.quick else Size()
     if given.runs:
         size = msgspec.structs.replace(size, runs=given.runs)
+    if given.keyed:
+        size = msgspec.structs.replace(size, keyed=given.keyed)
     if given.long:
         size = msgspec.structs.replace(size, held=LONG)
-    names = [name for one in given.only or GROUPS for name in GROUPS.get(one, [one])]
+    names = [name for one in given.only or EVERYTHING for name in GROUPS.get(one, [one])]
     figures: list[Figure] = []
     if not given.json:
         print(_machine())
@@ -77,6 +89,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small and once: shows that it works, not how fast")
     parser.add_argument("--runs", type=int, help="how often rota and the floor take turns (5)")
     parser.add_argument("--long", action="store_true", help=f"pg-horizon: hold the transaction for {LONG:g} s")
+    parser.add_argument("--keyed", type=int, help="pg-keys: so many jobs with keys (50,000)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
         "--dir", type=Path, help="where the stores are made: their disk is measured too (a temporary folder)"

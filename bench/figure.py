@@ -32,11 +32,23 @@ class Size(msgspec.Struct, frozen=True):
     spread: float = 10.0  # seconds over which timers are due
     pinned: int = 200_000  # drained while a transaction is open elsewhere,
     held: float = 0.0  # or as many as take so many seconds
+    # order and admission
+    crowd: int = 100_000  # behind a key that is taken, and as many behind a gate
+    fan: int = 10_000
+    chain: int = 1_000
+    keyed: int = 50_000  # over so many mutex keys
+    keys: int = 1_000
+    rated: float = 60.0  # seconds
+    flows: int = 10_000
+    flood: int = 10_000  # jobs of one user,
+    guests: int = 20  # and of the other, who comes so many seconds later
+    flooded: float = 5.0
 
 
 QUICK = Size(
     runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, submissions=50, schedules=5_000, punctual=50, ticking=4,
     drained=2_000, settling=1.0, watched=3.0, peers=300, timers=200, spread=2.0, pinned=5_000,
+    crowd=5_000, fan=1_000, chain=100, keyed=2_000, keys=100, rated=20.0, flows=900, flood=1_000, flooded=3.0,
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ The store is the one that ROTA_STORE names.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 import time
@@ -27,6 +28,35 @@ app = rota.App()
 @app.task
 async def noop(text: str) -> None:
     pass
+
+
+@app.task
+async def numbered(number: int, text: str) -> None:
+    """For keys that depend on an argument."""
+
+
+@app.task
+async def gated(text: str) -> None:
+    """What a gate stands before."""
+
+
+@app.task
+async def hold() -> None:
+    """Has its slot, and its keys, until its node ends."""
+    await asyncio.Event().wait()
+
+
+@app.task
+async def nap(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@app.task
+async def tell(path: str) -> None:
+    """Notes in a file when it starts, by a clock that all processes of the machine share."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.write(file, f"{time.monotonic()}\n".encode())
+    os.close(file)
 
 
 @app.task

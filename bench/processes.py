@@ -16,6 +16,7 @@ import apsw
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 300.0
+UP = [sys.executable, "-m", "rota.cli.main", "up", "--app", "bench.load:app"]
 POLL = 0.1  # rarely: what is looked at is being measured
 
 
@@ -40,7 +41,7 @@ def node(store: Path, slots: int | None = None) -> Iterator[int]:
 @contextmanager
 def up(store: Path | str, log: Path, joined: Callable[[], bool], slots: int | None) -> Iterator[int]:
     queues = [] if slots is None else ["--queues", f"default:{slots}"]
-    command = [sys.executable, "-m", "rota.cli.main", "up", "--app", "bench.load:app", *queues]
+    command = [*UP, *queues]
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, env=environment(store), cwd=ROOT, stderr=stderr)
 
@@ -55,6 +56,18 @@ def up(store: Path | str, log: Path, joined: Callable[[], bool], slots: int | No
         process.send_signal(signal.SIGTERM)
         if process.wait(PATIENCE):
             raise RuntimeError(f"rota up has failed:\n{log.read_text()}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def killed_at_last(command: list[str], store: str, log: Path) -> Iterator[None]:
+    """A node whose work never ends: nobody waits for it."""
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, env=environment(store), cwd=ROOT, stderr=stderr)
+    try:
+        yield
     finally:
         process.kill()
         process.wait()

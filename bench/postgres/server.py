@@ -21,6 +21,9 @@ from tests.servers.postgres import Server, Setting, database
 SETTINGS: dict[str, Setting] = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
 
 
+AT_WORK = "SELECT EXISTS (SELECT FROM rota.jobs WHERE state IN ('ready', 'running'))"
+
+
 @contextmanager
 def server(folder: Path, **settings: Setting) -> Iterator[Server]:
     one = Server.create(folder / "postgres", durable=True, **{**SETTINGS, **settings})
@@ -37,6 +40,10 @@ class Store:
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
         self.connection = psycopg.connect(url, autocommit=True)
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
 
     def row(self, query: LiteralString, *values: object) -> tuple[Any, ...]:
         found = self.connection.execute(query, values or None).fetchone()
@@ -76,10 +83,10 @@ async def _migrate(url: str) -> None:
 
 
 @contextmanager
-def nodes(store: Store, count: int = 1, slots: int | None = None) -> Iterator[list[int]]:
-    """So many times `rota up`; gives their pids once they have all joined."""
+def nodes(store: Store, count: int = 1, slots: int | None = None, others: int = 0) -> Iterator[list[int]]:
+    """So many times `rota up`; gives their pids once they have all joined. `others` are there already."""
     with ExitStack() as stack:
-        yield [stack.enter_context(_node(store, number, slots)) for number in range(count)]
+        yield [stack.enter_context(_node(store, number, slots)) for number in range(others, others + count)]
 
 
 @contextmanager
@@ -91,15 +98,19 @@ def _node(store: Store, number: int, slots: int | None) -> Iterator[int]:
         yield pid
 
 
-def work_off(store: Store, patience: float = processes.PATIENCE) -> None:
-    """Waits until all that is ready has ended. Asks for one row by its key, of the job that comes last: to look for
-    any that is left would mean to read over all that are gone."""
-    last = "SELECT id FROM rota.jobs WHERE state = 'ready' ORDER BY rank DESC, id DESC LIMIT 1"
+def work_off(store: Store, patience: float = processes.PATIENCE, at_work: LiteralString = AT_WORK) -> None:
+    """Waits until all that is ready has ended, and `at_work` says no."""
+    until_gone(store, "SELECT id FROM rota.jobs WHERE state = 'ready' ORDER BY rank DESC, id DESC LIMIT 1", patience)
+    until_no(store, at_work)
+
+
+def until_gone(store: Store, last: LiteralString, patience: float = processes.PATIENCE) -> None:
+    """Asks for one row by its key, of the job that comes last: to look for any that is left would mean to read over all
+    that are gone."""
     found = store.connection.execute(last).fetchone()
     if found:
         last_lives: LiteralString = "SELECT EXISTS (SELECT FROM rota.jobs WHERE id = %s)"
         processes.until(lambda: not store.value(last_lives, found[0]), patience)
-    until_no(store, "SELECT EXISTS (SELECT FROM rota.jobs WHERE state IN ('ready', 'running'))")
 
 
 def until_no(store: Store, question: LiteralString) -> None:

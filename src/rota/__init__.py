@@ -18,6 +18,7 @@ if typing.TYPE_CHECKING:
     from rota.schedule import Schedule as Schedule
     from rota.tasks import Task as Task
     from rota.work.context import Context as Context
+    from rota.workflow import Workflow as Workflow
 
 # Loaded when first used: `rota --help` and programs that only submit must not wait for what they don't need.
 _HOMES = {
@@ -32,8 +33,12 @@ _HOMES = {
     "Schedule": "rota.schedule",
     "Snooze": "rota.errors",
     "Task": "rota.tasks",
+    "Workflow": "rota.workflow",
 }
-__all__ = ["App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Schedule", "Snooze", "Task"]
+__all__ = [
+    "App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Schedule", "Snooze", "Task",
+    "Workflow",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> typing.Any:

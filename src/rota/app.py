@@ -12,11 +12,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rota import config, scheduling
+from rota.admissions import Admissions
+from rota.building import Building
 from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
 from rota.errors import InvalidInput, SchemaMissing, StoreError, TooLarge
 from rota.job import Job
 from rota.model.job import NewJob, Spec
+from rota.model.limits import fields
 from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.model.trigger.reading import read_schedule
@@ -24,7 +27,7 @@ from rota.model.trigger.schedule import Schedule as Timing
 from rota.model.trigger.standing import ScheduleInfo
 from rota.model.trigger.template import Template
 from rota.node import Node
-from rota.options import LONGEST_NAME, Options, read_options, task_name
+from rota.options import LONGEST_NAME, TASK_NAMES, Drained, Options, new_job, read_options, task_name
 from rota.planning import Planning
 from rota.portal import Portal
 from rota.schedule import Schedule
@@ -33,7 +36,9 @@ from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
 from rota.telemetry.events import Bus
 from rota.work.catalogue import Catalogue, InvalidArguments, TaskDef, fits, to_json
+from rota.work.context import Context
 from rota.work.crew import MakeCrew, ProcessCrew
+from rota.workflow import Workflow
 
 if TYPE_CHECKING:
     from rota.store.postgres import Order
@@ -103,6 +108,14 @@ class App:
         priority: int | None = None,
         retry: Retry | int | None = None,
         timeout: str | float | timedelta | None = None,
+        labels: Sequence[str] | None = None,
+        exclusive: str | None = None,
+        rate: str | None = None,
+        limits: Mapping[str, int | str | None] | None = None,
+        full: str | None = None,
+        alone: str | None = None,
+        drain: str | float | timedelta | None = None,
+        drained: str | None = None,
     ) -> Callable[[Callable[..., Any]], Task]: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
@@ -118,18 +131,13 @@ class App:
         if isinstance(function, type) or not callable(function):
             raise InvalidInput("task", function, "a function")
         chosen = task_name(getattr(function, "__name__", "") if name is None else name)
-        defaults = read_options(Options(), options, allowed=("queue", "priority", "retry", "timeout"))
+        defaults = read_options(Options(), options, allowed=TASK_NAMES)
 
         def info(**signature: Any) -> TaskInfo:
-            return TaskInfo(
-                queue=defaults.queue,
-                priority=defaults.priority,
-                retry=defaults.retry,
-                timeout=defaults.timeout,
-                **signature,
-            )
+            return TaskInfo(**{name: getattr(defaults, name) for name in TASK_NAMES}, **signature)
 
         definition = TaskDef(function, info, chosen)
+        _check_templates(definition.info, defaults)
         self.catalogue.add(definition)
         return Task(self, definition, defaults)
 
@@ -184,9 +192,12 @@ class App:
         """Arguments as JSON, held against the description of a function, and the options that it has by itself."""
         body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
         _check_arguments(info, arguments)
-        return body, Options(queue=info.queue, priority=info.priority, retry=info.retry, timeout=info.timeout)
+        defaults = {name: getattr(info, name) for name in TASK_NAMES}
+        return body, Options(**{**defaults, "drained": Drained(info.drained)})
 
     async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
+        if self._client is None:  # what is refused makes no store
+            _new_jobs([""] * len(bodies), spec, task, bodies, options)
         client = await self.client()
         jobs = _new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
         return [Job(self, answer.id) for answer in await client.submit(jobs)]
@@ -213,6 +224,11 @@ class App:
         schema = postgres.address(self.settings.store).schema
         order: Order = postgres.Order(schema, self.who, jobs, self.settings.key_retention, self.settings.notify)
         return order
+
+    def workflow(self, name: str = "", *, of: Workflow | Job | Context | str | None = None) -> Building:
+        """Jobs that are ordered together: `async with app.workflow() as flow: flow.add(...)`. `of`: adds to a workflow
+        that is there, as a task of it may do with `of=ctx`. `rota.Workflow(app, id)` is a handle for one."""
+        return Building(self, name, of)
 
     async def job(self, job_id: str) -> Job:
         """A handle for a job by its id (or a beginning of it that fits no other)."""
@@ -298,6 +314,10 @@ class App:
         """What people do with schedules, with the store open."""
         return Planning((await self.client()).store, self.who, self.chance)
 
+    async def admissions(self) -> Admissions:
+        """Gates, limits and queues: who may run."""
+        return Admissions((await self.client()).store, self.who, self.chance)
+
     # -- parts -------------------------------------------------------------------------------------------------------
     def make_store(self) -> Store:
         url, life = self.settings.store, self.settings.key_retention
@@ -381,13 +401,7 @@ def _postgres() -> ModuleType:
 
 
 def _new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[NewJob]:
-    return [
-        NewJob(
-            job_id, task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
-            options.timeout, options.expires, options.key,
-        )
-        for job_id, body in zip(ids, bodies, strict=True)
-    ]  # fmt: skip
+    return [new_job(job_id, spec, task, body, options) for job_id, body in zip(ids, bodies, strict=True)]
 
 
 async def _open(store: Store) -> None:
@@ -405,6 +419,14 @@ def _program(path: str) -> str:
     """A name for a command that was given none: its program's, made fit to be shown."""
     name = path.rsplit("/", 1)[-1] or path
     return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME]
+
+
+def _check_templates(info: TaskInfo, options: Options) -> None:
+    """A field that no argument can fill should show where the task is declared."""
+    for template in (key.name for key in options.templates):
+        for field in fields(template):
+            if field.partition(".")[0] not in info.parameters and not info.open:
+                raise InvalidInput("key", template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")
 
 
 def _check_arguments(info: TaskInfo, arguments: Mapping[str, Any]) -> None:

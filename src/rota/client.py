@@ -12,11 +12,14 @@ from typing import TypeVar
 from rota.batching import Batcher
 from rota.clock import Chance
 from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, StoreUnavailable, WaitTimeout
+from rota.explain import Explanation, explain
 from rota.model.job import JobInfo, NewJob, Submitted
-from rota.model.lifecycle import TERMINAL
+from rota.model.lifecycle import TERMINAL, State
+from rota.model.order import priority
 from rota.model.principal import Principal
 from rota.model.times import SECOND, Span, duration
-from rota.store.base import Cancelling, Chunk, JobFilter, Position, Store, Topic
+from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Store, Topic
+from rota.store.graph import WorkflowFilter
 
 T = TypeVar("T")
 # One order is one write, and a write stays short: so many jobs, so many bytes of arguments.
@@ -34,7 +37,7 @@ class Client:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self.store, self.who, self._chance = store, who, chance
         self._batchers: weakref.WeakKeyDictionary[
-            asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], list[Submitted] | KeyConflict]]
+            asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], Answer]]
         ] = weakref.WeakKeyDictionary()
         self._waits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waits] = weakref.WeakKeyDictionary()
 
@@ -53,17 +56,15 @@ class Client:
     async def _submit_in_steps(self, parts: Sequence[Sequence[NewJob]], total: int) -> list[Submitted]:
         """Two at a time: while the store writes one, the next is made ready. After an error no more are begun."""
         answers: list[list[Submitted]] = [[] for _ in parts]
-        failures: list[StoreError | KeyConflict] = []
+        failures: list[StoreError | KeyConflict | NotFound] = []
         waiting = iter(enumerate(parts))
 
         async def carry() -> None:
             for place, part in waiting:
                 try:
                     (answer,) = await self.store.submit(self.who, [part])
-                    if isinstance(answer, KeyConflict):
-                        raise answer
-                    answers[place] = answer
-                except (StoreError, KeyConflict) as error:
+                    answers[place] = _accepted(answer)
+                except (StoreError, KeyConflict, NotFound) as error:
                     failures.append(error)
                 if failures:
                     return
@@ -77,14 +78,16 @@ class Client:
 
     async def _submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         # Orders with keys ride apart: a key may have to wait for whoever uses it just now, and the others need not.
-        keyed = any(job.key is not None for job in jobs)
+        plain = all(job.plain for job in jobs)
         batchers = self._batchers.setdefault(asyncio.get_running_loop(), {})
-        if keyed not in batchers:
-            batchers[keyed] = Batcher(lambda orders: self.store.submit(self.who, orders), LARGEST_ORDER, _weight)
-        answer = await batchers[keyed].put(jobs)
-        if isinstance(answer, KeyConflict):
-            raise answer
-        return answer
+        if plain not in batchers:
+            batchers[plain] = Batcher(lambda orders: self.store.submit(self.who, orders), LARGEST_ORDER, _weight)
+        return _accepted(await batchers[plain].put(jobs))
+
+    async def submit_whole(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        """All of them or none, however many: jobs that belong together."""
+        (answer,) = await self.store.submit(self.who, [jobs])
+        return _accepted(answer)
 
     async def cancel(self, ids: Sequence[str], reason: str = "cancelled by its user") -> list[Cancelling]:
         return await self._in_steps(ids, lambda part: self.store.cancel(self.who, part, reason))
@@ -101,6 +104,10 @@ class Client:
 
     async def replay(self, ids: Sequence[str]) -> list[bool]:
         return await self._in_steps(ids, lambda part: self.store.replay(self.who, part))
+
+    async def rerun(self, ids: Sequence[str]) -> list[bool]:
+        """Runs ended jobs again whatever became of them, all together: those that wait for each other do so again."""
+        return await self.store.replay(self.who, ids, again=True)
 
     async def purge(self, ids: Sequence[str]) -> list[bool]:
         # With their output, jobs may be large: a few at a time.
@@ -133,6 +140,32 @@ class Client:
             raise NotFound("job", part)
         if len(found) > 1 and found[0] != part.lower():
             raise InvalidInput("job", part, f"an id that fits one job only; it fits {found[0]} and {found[1]}")
+        return found[0]
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Why the job is where it is."""
+        info = await self.get(job_id)
+        parents = await self.store.parents(self.who, job_id) if info.state is State.BLOCKED else []
+        return explain(info, parents, await self.store.waiting(self.who, job_id), self.store.now())
+
+    async def reprioritise(self, ids: Sequence[str], to: int) -> list[bool]:
+        chosen = priority(to)
+        return await self._in_steps(ids, lambda part: self.store.reprioritise(self.who, part, chosen))
+
+    async def workflow(self, part: str) -> str:
+        """The id of the one workflow that begins or ends with this text, or of the latest with this name."""
+        if not part:
+            raise NotFound("workflow", part)
+        for info in await self.store.workflows(self.who, WorkflowFilter(name=part, limit=1)):
+            return info.id  # a name may look like the end of an id: `feed`
+        low = part.lower()
+        found = [
+            one for one in await self.store.resolve_workflow(self.who, low) if one.startswith(low) or one.endswith(low)
+        ]
+        if not found:
+            raise NotFound("workflow", part)
+        if len(found) > 1:
+            raise InvalidInput("workflow", part, f"an id that fits one only; it fits {found[0]} and {found[1]}")
         return found[0]
 
     # -- waiting -----------------------------------------------------------------------------------------------------
@@ -173,6 +206,12 @@ class Client:
         finally:
             if news:
                 news.close()
+
+
+def _accepted(answer: Answer) -> list[Submitted]:
+    if isinstance(answer, list):
+        return answer
+    raise answer
 
 
 def _orders(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:

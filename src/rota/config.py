@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True):
     kill_grace: Duration = 5 * SECOND
     lease: Duration = 10 * SECOND
     prefetch: int = 0
+    lend: bool = True
     max_args: int = MIB
     max_result: int = MIB
     max_output: int = 16 * MIB
@@ -197,6 +198,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "kill_grace": _duration,
     "lease": _lease,
     "prefetch": _number(0, 10_000),
+    "lend": _switch,
     "max_args": _number(1, 256 * MIB),
     "max_result": _number(1, 256 * MIB),
     "max_output": _number(1024, 1024 * MIB),

@@ -86,9 +86,9 @@ class JobFailed(RotaError):
 
 
 class WaitTimeout(RotaError, TimeoutError):
-    def __init__(self, job_id: str, state: str) -> None:
+    def __init__(self, job_id: str, state: str, what: str = "job") -> None:
         self.job_id, self.state = job_id, state
-        super().__init__(f"job {job_id} is still {state}")
+        super().__init__(f"{what} {job_id} is still {state}")
 
 
 class NotAllowed(RotaError):

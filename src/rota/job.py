@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import JobFailed
+from rota.explain import Explanation
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import Span
@@ -44,6 +45,14 @@ class Job:
         """Runs it again if it failed or was cancelled, and at once if it waits for its time."""
         return (await (await self._app.client()).retry([self.id]))[0]
 
+    async def explain(self) -> Explanation:
+        """Why it is not running, or ended as it did: one sentence per reason, and the same as data."""
+        return await (await self._app.client()).explain(self.id)
+
+    async def reprioritise(self, priority: int) -> bool:
+        """Gives it another priority while it waits; False if it no longer does."""
+        return (await (await self._app.client()).reprioritise([self.id], priority))[0]
+
     async def output(self, follow: bool = False) -> AsyncIterator[Chunk]:
         """What its attempts said, in order; with `follow` until it has ended."""
         async for chunk in (await self._app.client()).output(self.id, follow):
@@ -69,6 +78,12 @@ class Job:
 
     def retry_sync(self) -> bool:
         return self._app.sync(self.retry())
+
+    def explain_sync(self) -> Explanation:
+        return self._app.sync(self.explain())
+
+    def reprioritise_sync(self, priority: int) -> bool:
+        return self._app.sync(self.reprioritise(priority))
 
     def logs_sync(self) -> str:
         return self._app.sync(self.logs())

@@ -14,6 +14,7 @@ from rota import __version__
 from rota.batching import Batcher
 from rota.clock import Chance, Clock
 from rota.config import Settings
+from rota.control.admission import Admission
 from rota.control.janitor import Janitor
 from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
@@ -33,6 +34,7 @@ from rota.telemetry import events
 from rota.work.attempt import Pipeline, Stop, weight
 from rota.work.crew import Crew, MakeCrew
 from rota.work.heartbeat import Heartbeat, LeaseGuard
+from rota.work.meter import Meter
 from rota.work.worker import Worker
 
 REJOIN_PAUSE = 1.0
@@ -159,6 +161,7 @@ class Session:
             pipeline,
             shipper,
             node.bus,
+            settings.lend,
         )
 
     def _start_services(self) -> None:
@@ -176,15 +179,20 @@ class Session:
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
             self._serve(Janitor(node.store, retention, self._leads))
         if self.worker:
-            self.worker.wake = self._serve(self.worker, Topic.READY).wake
+            self.worker.wake = self._serve(self.worker).wake
+            self._listen(Topic.READY, self.worker.when_ready)
+            self._serve(Meter(node.store, self.worker, lambda: self._heartbeat.feedback))
 
     def _serve_schedules(self) -> None:
         store, listen = self._node.store, self._listen
         scheduler = Scheduler(store, self._node.bus, self._leads)
         listen(Topic.SCHEDULE, scheduler.when_changed(self._serve(scheduler).wake))
         resolver = Resolver(store, self._node.clock)
-        wake = self._serve(resolver, Topic.SCHEDULE).wake
+        wake = self._serve(resolver).wake
+        listen(Topic.SCHEDULE, resolver.when_fires_wait(wake))
         listen(Topic.NEWS, resolver.when_some_wait(wake))
+        listen(Topic.TIES, resolver.when_tied(wake))
+        self._serve(Admission(store, self._node.clock, self._leads), Topic.GATE)
 
     def _leads(self) -> bool:
         return self._heartbeat.term is not None

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from rota.config import queue_name
 from rota.errors import InvalidInput
-from rota.model.job import DEFAULT_QUEUE
+from rota.model.gates import labels, scope
+from rota.model.graph import Edge, Need, edges, need
+from rota.model.job import DEFAULT_QUEUE, NewJob, Spec
+from rota.model.limits import Key, Policy, Rate, concurrency, fields, fill, keys, rate
 from rota.model.order import DEFAULT_PRIORITY, priority
 from rota.model.retry import Retry
-from rota.model.times import Duration, Instant, duration, instant
+from rota.model.times import MINUTE, Duration, Instant, duration, instant
+from rota.model.traits import NONE as NO_TRAITS
+from rota.model.traits import Alone, Traits
 
-NAMES = ("at", "delay", "priority", "queue", "key", "retry", "timeout", "expires")
+NAMES = (
+    "at", "delay", "priority", "queue", "key", "retry", "timeout", "expires", "after", "on", "labels", "exclusive",
+    "rate", "limits", "full", "alone", "drain", "drained",
+)  # fmt: skip
+# Those that a task may have by itself.
+TASK_NAMES = (
+    "queue", "priority", "retry", "timeout", "labels", "exclusive", "rate", "limits", "full", "alone", "drain",
+    "drained",
+)  # fmt: skip
 LONGEST_KEY = 255
 LONGEST_NAME = 200
+
+
+DRAIN: Duration = 10 * MINUTE
+
+
+class Drained(StrEnum):
+    """What becomes of others that have not ended when a job wants to be alone."""
+
+    YIELD = "yield"  # they go on, and it tries again later
+    CANCEL = "cancel"
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -28,6 +52,21 @@ class Options(msgspec.Struct, frozen=True):
     timeout: Duration | None = None
     expires: Duration | None = None
     key: str | None = None
+    after: tuple[Edge, ...] = ()
+    labels: tuple[str, ...] = ()
+    exclusive: str | None = None  # a template of a key
+    rate: Rate | None = None  # of the task's own key
+    limits: tuple[Key, ...] = ()  # with templates as names
+    full: Policy = Policy.WAIT
+    alone: str | None = None  # a scope such as queue:mail
+    drain: Duration = DRAIN
+    drained: Drained = Drained.YIELD
+
+    @property
+    def templates(self) -> list[Key]:
+        """The keys that a job needs, with fields for its arguments, but for the one of the task itself."""
+        first = [] if self.exclusive is None else [Key(self.exclusive, 1)]
+        return [Key(key.name, key.concurrency, key.rate, self.full) for key in (*first, *self.limits)]
 
 
 def read_options(defaults: Options, given: Mapping[str, Any], allowed: Sequence[str] = NAMES) -> Options:
@@ -36,11 +75,109 @@ def read_options(defaults: Options, given: Mapping[str, Any], allowed: Sequence[
     for name, value in given.items():
         if name not in allowed:
             raise InvalidInput("option", name, f"one of {', '.join(allowed)}")
-        if value is not None:
+        if value is not None and name not in ("after", "on"):
             changes[name] = _READERS[name](value)
+    if given.get("after") is not None:
+        changes["after"] = parents(given["after"], given.get("on"))
+    elif given.get("on") is not None:
+        raise InvalidInput("on", given["on"], "it together with after=, which says what to wait for")
     if changes.get("at") is not None and changes.get("delay") is not None:
         raise InvalidInput("at and delay", "both", "one of them")
     return msgspec.structs.replace(defaults, **changes) if changes else defaults
+
+
+def parents(given: Any, on: Any = None) -> tuple[Edge, ...]:
+    """Jobs to wait for: one or several, as handles or ids, or pairs with what each must have ended with."""
+    otherwise = Need.SUCCESS if on is None else need(on)
+    several = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(several, list | tuple | set | frozenset) or _is_pair(several):
+        several = [several]
+    return edges(_edge(one, otherwise) for one in several)
+
+
+def _is_pair(given: Any) -> bool:
+    """A handle is no text, so a text beside one can only be meant as its need."""
+    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], str):
+        return False
+    return given[1] in list(Need) or (not isinstance(given[0], str) and len(given[1]) < 32)
+
+
+def _edge(given: Any, otherwise: Need) -> Edge:
+    parent, chosen = (given[0], need(given[1])) if isinstance(given, tuple) and len(given) == 2 else (given, otherwise)
+    job_id = parent if isinstance(parent, str) else getattr(parent, "id", None)
+    if not isinstance(job_id, str) or not 0 < len(job_id) <= LONGEST_KEY or not job_id.isprintable():
+        raise InvalidInput("after", parent, "a job or its id, a list of them, or pairs such as (job, 'finish')")
+    return Edge(job_id.lower(), chosen)
+
+
+def new_job(job_id: str, spec: Spec, task: str, body: str, options: Options) -> NewJob:
+    return NewJob(
+        job_id, task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
+        options.timeout, options.expires, options.key, options.after, None, traits(task, body, options),
+    )  # fmt: skip
+
+
+def traits(task: str, body: str, options: Options) -> Traits:
+    """Labels, and keys with the arguments filled in."""
+    templates = options.templates
+    if not (options.labels or templates or options.rate or options.alone):
+        return NO_TRAITS
+    arguments = msgspec.json.decode(body) if any(fields(key.name) for key in templates) else {}
+    wanted = [msgspec.structs.replace(key, name=fill(key.name, arguments)) for key in templates]
+    if options.rate is not None:
+        wanted.append(Key(f"task:{task}", None, options.rate, options.full))
+    return Traits(options.labels, keys(wanted), _alone(options))
+
+
+def _alone(options: Options) -> Alone | None:
+    if options.alone is None:
+        return None
+    match = scope(options.alone)
+    return Alone(match, match.like, options.drain, options.drained is Drained.CANCEL)
+
+
+def _template(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidInput("exclusive", value, "a key such as user:{user_id}, with fields for arguments")
+    fields(value)
+    return value
+
+
+def _limits(value: Any) -> tuple[Key, ...]:
+    """Keys with how many may run at once (5), how many may start (`60/1m`), or None: as set at run time."""
+    expected = "keys and their bounds such as {'db': 5, 'api:{region}': '60/1m'}"
+    if isinstance(value, list | tuple) and all(isinstance(one, Key) for one in value):
+        return tuple(value)
+    if not isinstance(value, Mapping):
+        raise InvalidInput("limits", value, expected)
+    found: list[Key] = []
+    for template, bound in value.items():
+        if not isinstance(template, str) or not template:
+            raise InvalidInput("limits", template, expected)
+        fields(template)
+        count = concurrency(bound) if bound is not None and not isinstance(bound, str | Rate) else None
+        found.append(Key(template, count, rate(bound) if isinstance(bound, str | Rate) else None))
+    return tuple(found)
+
+
+def _drained(value: Any) -> Drained:
+    try:
+        return Drained(value)
+    except ValueError:
+        raise InvalidInput("drained", value, f"one of {', '.join(Drained)}") from None
+
+
+def _full(value: Any) -> Policy:
+    try:
+        return Policy(value)
+    except ValueError:
+        raise InvalidInput("full", value, f"one of {', '.join(Policy)}") from None
+
+
+def workflow_name(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > LONGEST_NAME or not value.isprintable():
+        raise InvalidInput("workflow name", value, f"up to {LONGEST_NAME} printable characters")
+    return value
 
 
 def task_name(value: Any) -> str:
@@ -79,4 +216,12 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "retry": _retry,
     "timeout": lambda value: _longer_than_nothing(value, "timeout"),
     "expires": lambda value: _longer_than_nothing(value, "expires"),
+    "labels": labels,
+    "exclusive": _template,
+    "rate": rate,
+    "limits": _limits,
+    "full": _full,
+    "alone": lambda value: scope(value).scope(),
+    "drain": lambda value: _longer_than_nothing(value, "drain"),
+    "drained": _drained,
 }

@@ -14,10 +14,13 @@ from rota.model.trigger.arguments import fill
 from rota.model.trigger.reading import NAMES, read_schedule
 from rota.model.trigger.schedule import Schedule
 from rota.model.trigger.template import Template
-from rota.options import Options, read_options
+from rota.options import Options, read_options, traits
 from rota.tasks import Task
 
-JOB_OPTIONS = ("queue", "priority", "retry", "timeout", "expires")
+JOB_OPTIONS = (
+    "queue", "priority", "retry", "timeout", "expires", "labels", "exclusive", "rate", "limits", "full", "alone",
+    "drain", "drained",
+)  # fmt: skip
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -55,5 +58,5 @@ def order(spec: Spec, task: str, body: str, options: Options) -> Template:
         raise InvalidInput("at, delay and key", "given", "none of them: the schedule says when, and each fire is a job")
     return Template(
         task=task, spec=spec, args=body, queue=options.queue, priority=options.priority, retry=options.retry,
-        timeout=options.timeout, expires=options.expires,
+        timeout=options.timeout, expires=options.expires, traits=traits(task, body, options),
     )  # fmt: skip

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 class Task:
     """What `@app.task` makes of a function. Options of an order (`at`, `delay`, `priority`, `queue`, `key`, `retry`,
-    `timeout`, `expires`) are given beside the function's own arguments; where a parameter has the same name as an
-    option, the function gets it, and the option is given with `.options(...)`."""
+    `timeout`, `expires`, `after`, `on`) are given beside the function's own arguments; where a parameter has the same
+    name as an option, the function gets it, and the option is given with `.options(...)`."""
 
     def __init__(self, app: App, definition: TaskDef, options: Options, within: Any = None) -> None:
         self._app, self._definition, self._options, self._within = app, definition, options, within
@@ -55,6 +55,10 @@ class Task:
     async def submit(self, *args: Any, **kwargs: Any) -> Job:
         body, options = self._read(args, kwargs)
         return (await self._order([body], options))[0]
+
+    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Spec, str, Options]:
+        """What an order is made of, from what `submit` takes."""
+        return self._definition.spec, *self._read(args, kwargs)
 
     def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Options]:
         given = {name: kwargs.pop(name) for name in self._option_names & kwargs.keys()}

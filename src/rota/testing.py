@@ -64,7 +64,7 @@ class Harness:
             for job in await self._store.find(SYSTEM, JobFilter(states=(State.READY,), limit=BATCH)):
                 self._worker.serve(job.queue, SLOTS)
             await self._worker.tick()
-            if not promoted and not self._worker.running:
+            if not promoted and not self._worker.running and not await self._move_on():
                 return
             while not await self._worker.finished(60.0):
                 pass
@@ -77,9 +77,11 @@ class Harness:
             self._look_again()
             for _ in range(2):  # it looks, and then it acts
                 await self._scheduler.tick()
+        settled = await self._store.settle(SYSTEM, BATCH)
         released, _waiting = await self._store.release(SYSTEM, BATCH)
         promoted, _upcoming = await self._store.promote(SYSTEM, BATCH)
-        return fired + released + promoted
+        admitted = await self._store.admit(SYSTEM, BATCH)
+        return fired + settled.moved + released + promoted + admitted.moved
 
     async def drain(self) -> None:
         """Runs everything, moving the clock from one due time to the next, until no job is left that could run.
@@ -103,6 +105,8 @@ class Harness:
 
     async def _upcoming(self, schedules: bool = False) -> Instant | None:
         instants = [(await self._store.promote(SYSTEM, BATCH))[1]]
+        if State.HELD in await self._store.counts(SYSTEM):  # by a rate, or a gate that opens by itself
+            instants.append((await self._store.admit(SYSTEM, BATCH)).next_at)
         if schedules:
             instants.append((await self._store.coming_schedules(SYSTEM, self.clock.now(), BATCH))[1])
         return min((instant for instant in instants if instant is not None), default=None)

@@ -14,13 +14,16 @@ from tests.chaos.scenarios import (
     backend_kills,
     failover,
     leader_kill,
+    limits,
     pause,
     pool_full,
+    rates,
     restart,
     rolling,
     schedules,
     session_lost,
     worker_kill,
+    workflows,
 )
 
 SCENARIOS = {
@@ -37,10 +40,13 @@ SCENARIOS = {
         session_lost,
         rolling,
         schedules,
+        limits,
+        rates,
+        workflows,
     )
 }
 # What `make chaos` plays unless it is told otherwise.
-USUAL = ("worker-kill", "pause", "leader-kill", "restart", "backend-kills", "schedules")
+USUAL = ("worker-kill", "pause", "leader-kill", "restart", "backend-kills", "schedules", "limits", "rates", "workflows")
 
 
 def _arguments() -> argparse.Namespace:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 
 import rota
 from rota.clock import SystemClock
-from tests.chaos.witness import ALIVE, END, START, STOPPED, Pen, note_fire, slices
+from tests.chaos.witness import ALIVE, END, START, STOPPED, Pen, note_fire, note_keys, slices
 
 SKEW = float(os.environ.get("CHAOS_SKEW", "0"))
 
@@ -28,9 +29,15 @@ def pen(ctx: rota.Context, number: int) -> Pen:
     return Pen(ctx.job.id, ctx.fence, number, os.environ["CHAOS_NODE"])
 
 
+class Broken(Exception):
+    """What fails on purpose."""
+
+
 @app.task
-async def linger(number: int, seconds: float, ctx: rota.Context) -> int:
+async def linger(number: int, seconds: float, ctx: rota.Context, keys: Sequence[str] = ()) -> int:
     witness = pen(ctx, number)
+    if keys:
+        note_keys(ctx.job.id, keys)
     witness.note(START)
     try:
         for slice in slices(seconds):
@@ -44,9 +51,11 @@ async def linger(number: int, seconds: float, ctx: rota.Context) -> int:
 
 
 @app.task
-def block(number: int, seconds: float, ctx: rota.Context) -> int:
+def block(number: int, seconds: float, ctx: rota.Context, keys: Sequence[str] = ()) -> int:
     """Does not listen to anybody who wants it to stop."""
     witness = pen(ctx, number)
+    if keys:
+        note_keys(ctx.job.id, keys)
     witness.note(START)
     for slice in slices(seconds):
         time.sleep(slice)
@@ -65,3 +74,12 @@ async def tick(number: int, schedule: str, fire: str, seconds: float, ctx: rota.
         await asyncio.sleep(seconds)
     witness.note(END)
     return ctx.fence
+
+
+@app.task
+async def step(number: int, seconds: float, fails: bool, ctx: rota.Context) -> int:
+    """Of a workflow."""
+    fence = await linger(number, seconds, ctx)
+    if fails:
+        raise Broken
+    return int(fence)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.chaos.evidence import Evidence, Row
 from tests.chaos.told import HUNG, OK
-from tests.chaos.witness import END, START, Line
+from tests.chaos.witness import END, START, STOPPED, Line
 
 LOST = "lost"  # accepted, and not there at the end, or not ended
 DOUBLE = "doubly effective"  # one order or one attempt that counts twice
@@ -29,6 +29,8 @@ POISON = "quarantined"  # as often there as its node died as the limit says
 
 BAD = (LOST, DOUBLE, OVERLAP, UNPROVEN, MADE_UP, FAILED, EARLY, STUCK, EXIT, LEFTOVER)
 CRASH_LIMIT = 3
+# The words with which an attempt takes its leave.
+OVER = (END, STOPPED)
 # Two processes look at the same clock one after the other.
 BLINK = 0.002
 
@@ -52,15 +54,20 @@ class Span:
 
 
 def check(evidence: Evidence, excused: Callable[[Span, Span], bool] = lambda old, new: False) -> list[Finding]:
-    rows: dict[int, list[Row]] = defaultdict(list)
-    for row in evidence.rows:
-        rows[row.number].append(row)
+    rows = by_number(evidence)
     return [
-        *_orders(evidence, rows),
+        *orders(evidence, rows),
         *_numbers(evidence, rows),
         *attempts(evidence, excused),
         *_starts(evidence),
     ]
+
+
+def by_number(evidence: Evidence) -> dict[int, list[Row]]:
+    rows: dict[int, list[Row]] = defaultdict(list)
+    for row in evidence.rows:
+        rows[row.number].append(row)
+    return rows
 
 
 def attempts(evidence: Evidence, excused: Callable[[Span, Span], bool]) -> list[Finding]:
@@ -76,7 +83,7 @@ def attempts(evidence: Evidence, excused: Callable[[Span, Span], bool]) -> list[
     ]
 
 
-def _orders(evidence: Evidence, rows: dict[int, list[Row]]) -> Iterator[Finding]:
+def orders(evidence: Evidence, rows: dict[int, list[Row]]) -> Iterator[Finding]:
     """Each answer that a client had, against what is there."""
     for number, order in evidence.told.items():
         there = rows.get(number, [])

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from tests.chaos import fires, told
+from tests.chaos import fires, graphs, keys, told
 from tests.chaos.evidence import Evidence, Exit, Fault, read_rows
 from tests.chaos.witness import FIRES, Reader
 from tests.servers.postgres import Server
@@ -42,9 +42,10 @@ class Cluster:
         load: Sequence[str],
         slots: int,
         skews: Mapping[str, float],
+        names: Sequence[str] = NODES,
     ) -> None:
         self.folder, self.url, self.server, self.standby = folder, url, server, standby
-        self.load, self.slots, self.skews = load, slots, skews
+        self.load, self.slots, self.skews, self.names = load, slots, skews, names
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.client: subprocess.Popen[bytes] | None = None
         self.witness = Reader(folder / "witness")
@@ -81,9 +82,9 @@ class Cluster:
             return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
 
     async def start(self, load: bool = True) -> None:
-        for name in NODES:
+        for name in self.names:
             self.launch(name)
-        await self.until(lambda: self.living() >= set(NODES), UP, "the nodes to come up")
+        await self.until(lambda: self.living() >= set(self.names), UP, "the nodes to come up")
         self._watching = asyncio.create_task(self._watch())
         if load:
             module, *arguments = self.load
@@ -215,6 +216,7 @@ class Cluster:
         evidence.rows, evidence.tries = read_rows(url)
         if (deeds := self.folder / "deeds").exists():
             evidence.fires = fires.read(url, deeds, self.folder / f"witness{FIRES}")
+        evidence.keys, evidence.graph = keys.read_files(self.folder), graphs.read_file(self.folder)
         return evidence
 
     def _left(self) -> int:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import psycopg
 
 from tests.chaos.fires import Fires
+from tests.chaos.graphs import Step
+from tests.chaos.keys import Keys
 from tests.chaos.told import Order
 from tests.chaos.witness import Line
 
@@ -62,6 +64,8 @@ class Evidence:
     exits: list[Exit] = field(default_factory=list)
     leftovers: list[str] = field(default_factory=list)  # processes that outlived their nodes
     fires: Fires = field(default_factory=Fires)  # of runs with schedules
+    keys: Keys = field(default_factory=Keys)  # of runs with limits
+    graph: dict[int, Step] = field(default_factory=dict)  # of runs with workflows
     notes: list[str] = field(default_factory=list)  # what a person should know
 
     def of(self, *kinds: str) -> list[Fault]:

@@ -61,7 +61,9 @@ async def _play(scenario: Scenario, seconds: float, folder: Path, server: Server
     if standby:
         name = url.rpartition("/")[2]
         url = f"postgresql://postgres@127.0.0.1:{server.port},127.0.0.1:{standby.port}/{name}"
-    cluster = Cluster(folder, url, server, standby, scenario.load(seconds), scenario.slots, scenario.skews)
+    cluster = Cluster(
+        folder, url, server, standby, scenario.load(seconds), scenario.slots, scenario.skews, scenario.nodes
+    )
     try:
         async with asyncio.timeout(seconds + LONGEST):
             await cluster.start()

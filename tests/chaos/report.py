@@ -7,14 +7,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos import checker, fire_checker
+from tests.chaos import checker, fire_checker, graph_checker, key_checker
 from tests.chaos.checker import DOUBLE, EXCUSED, LOST, OVERLAP, Finding, accepted, ended
 from tests.chaos.evidence import Evidence
 from tests.chaos.figures import percentile
 from tests.chaos.scenario import Scenario
 
 COLUMNS = ("scenario", "accepted", "ended", "lost", "double", "overlaps", "n", "p50", "p99", "max", "goal", "verdict")
-BAD = checker.BAD + fire_checker.BAD
+BAD = checker.BAD + fire_checker.BAD + key_checker.BAD + graph_checker.BAD
 WIDTHS = (13, 8, 7, 4, 6, 8, 4, 6, 6, 6, 52, 7)
 
 

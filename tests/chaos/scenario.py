@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from tests.chaos.checker import Finding, Span, check
-from tests.chaos.cluster import Cluster
+from tests.chaos.cluster import NODES, Cluster
 from tests.chaos.evidence import Evidence, Exit
 from tests.servers.postgres import Setting
 
@@ -36,6 +36,7 @@ class Scenario:
     profile: str = "heavy"
     client: str = "tests.chaos.load"
     slots: int = 8
+    nodes: tuple[str, ...] = NODES
     standby: bool = False
     settings: dict[str, Setting] = field(default_factory=dict)  # of the server
     excused: Callable[[Evidence, Span, Span], bool] = _never  # overlaps that only fences can make harmless

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 TICK = 0.1
 START, ALIVE, STOPPED, END = "start", "alive", "stopped", "end"
-FIRES = ".fires"
+FIRES, KEYS = ".fires", ".keys"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Pen:
 def note_fire(job: str, fence: int, schedule: str, fire: str, node: str) -> None:
     """In a file of its own, for jobs that know which fire they are."""
     os.write(_file(FIRES), f"{job} {fence} {schedule} {fire} {node}\n".encode())
+
+
+def note_keys(job: str, keys: Sequence[str]) -> None:
+    """In a file of its own too: what the job was told that it needs."""
+    os.write(_file(KEYS), f"{job} {','.join(keys)}\n".encode())
 
 
 _files: dict[str, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,13 @@ from unittest.mock import patch
 import apsw
 import pytest
 
+from rota.app import App
 from rota.cli.main import main
+from rota.model.job import Kind
+from rota.model.node import Node
+from rota.model.principal import SYSTEM
+from rota.model.times import SECOND
+from rota.store.base import Store
 
 LATER = "0 3 * * *"  # a rule that does not fire while a test looks at it, but for once a day
 LONG = 30.0  # seconds until a test that waits for an event gives up
@@ -192,6 +199,33 @@ def refused(rota: Rota, capsys: pytest.CaptureFixture[str], *words: str, code: i
     assert err.count("\n") == 1
     assert "\x1b" not in err
     return err
+
+
+def behind(rota: Rota, deed: Callable[[Store], Awaitable[Any]], store: str = "") -> Any:
+    """Does something to the store that no verb does: what nodes do, but at a moment of our own."""
+
+    async def act() -> Any:
+        place = App(store or f"sqlite:///{rota.folder / 'rota.db'}").make_store()
+        try:
+            await place.open()
+            return await deed(place)
+        finally:
+            await place.close()
+
+    return asyncio.run(act())
+
+
+def claim(rota: Rota, count: int = 100, queue: str = "default", store: str = "") -> list[str]:
+    """What the claim of a node takes. Those jobs run as far as anyone knows; those that may not were moved aside."""
+
+    async def deed(place: Store) -> list[str]:
+        name = f"claimer-{os.urandom(4).hex()}"
+        await place.register(SYSTEM, Node(name, name, ("worker",), {queue: count}, "", 600 * SECOND), [])
+        found = await place.claim(SYSTEM, name, {queue: count}, list(Kind), {queue: count})
+        return [one.job_id for one in found]
+
+    found: list[str] = behind(rota, deed, store)
+    return found
 
 
 def sql(rota: Rota, statement: str, *values: object) -> list[tuple[Any, ...]]:

@@ -44,6 +44,27 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--queue", "a b", "--", "ls"], "queue: 'a b' is not valid"),
         (["--queue", "", "--", "ls"], "queue: '' is not valid"),
         (["--key", "", "--", "ls"], "key: '' is not valid"),
+        (["--exclusive", "", "--", "ls"], "exclusive: '' is not valid"),
+        (["--exclusive", "a{", "--", "ls"], "key: 'a{' is not valid"),
+        (["--exclusive", "user:{id}", "--", "ls"], "field {id} of the key: 'id' is not valid; expected no field"),
+        (["--exclusive", "a\udcff", "--", "ls"], "1 to 200 printable characters"),
+        (["--exclusive", "x" * 201, "--", "ls"], "1 to 200 printable characters"),
+        (["--rate", "often", "--", "ls"], "rate: 'often' is not valid; expected a number of starts per window such as"),
+        (["--rate", "0/1m", "--", "ls"], "with 1 to 100,000 starts"),
+        (["--limit", "", "--", "ls"], "--limit: '' is not valid; expected KEY=5 (at once), KEY=60/1m (starts), or KEY"),
+        (["--limit", "=5", "--", "ls"], "--limit: '=5' is not valid"),
+        (["--limit", "db=", "--", "ls"], "--limit: 'db=' is not valid"),
+        (["--limit", "db=0", "--", "ls"], "--limit: 'db=0' is not valid"),
+        (["--limit", "db=-1", "--", "ls"], "--limit: 'db=-1' is not valid"),
+        (["--limit", "db=many", "--", "ls"], "--limit: 'db=many' is not valid"),
+        (["--limit", "db=" + "9" * 5000, "--", "ls"], "--limit: 'db=999"),
+        (["--limit", "db\udcff=5", "--", "ls"], "a text in UTF-8"),
+        (["--limit", " db =5", "--", "ls"], "without blanks around them"),
+        ([word for n in range(21) for word in ("--limit", f"k{n}=5")] + ["--", "ls"], "at most 20 keys for a job"),
+        (["--full", "maybe", "--", "ls"], "full: 'maybe' is not valid; expected one of wait, skip, replace"),
+        (["--label", "", "--", "ls"], "label: '' is not valid"),
+        (["--label", "two words", "--", "ls"], "label: 'two words' is not valid; expected letters, digits and"),
+        ([word for n in range(21) for word in ("--label", f"l{n}")] + ["--", "ls"], "at most 20 labels"),
         (["--env", "NAME", "--", "ls"], "--env: 'NAME' is not valid; expected NAME=VALUE"),
         (["--env", "=x", "--", "ls"], "--env: '=x' is not valid"),
         (["--name", "a\nb", "--", "ls"], "task name: 'a\\nb' is not valid"),
@@ -84,6 +105,33 @@ def check(words: list[str], said: str, code: int, capsys: pytest.CaptureFixture[
         (["dead", "list"], "no store at rota.db"),
         (["dead", "purge", "--all", "--yes"], "no store at rota.db"),
         (["node", "list"], "no store at rota.db"),
+        (["gate", "list"], "no store at rota.db"),
+        (["gate", "pause", "--all", "--reason", "x"], "no store at rota.db"),
+        (["gate", "open", "x"], "no store at rota.db"),
+        (["limit", "list"], "no store at rota.db"),
+        (["limit", "set", "db", "--at-once", "1"], "no store at rota.db"),
+        (["limit", "remove", "db"], "no store at rota.db"),
+        (["queue", "list"], "no store at rota.db"),
+        (["queue", "pause", "mail"], "no store at rota.db"),
+        (["queue", "resume", "mail"], "no store at rota.db"),
+        (["job", "priority", "x", "0"], "no store at rota.db"),
+        (["job", "explain", "x"], "no store at rota.db"),
+        (["job", "priority", "x", "10"], "priority: 10 is not valid; expected a whole number from 0"),
+        (["job", "priority", "x", "-1"], "priority: -1 is not valid"),
+        (["gate", "pause", "--task", "", "--reason", "x"], "task: '' is not valid"),
+        (["gate", "pause", "--label", "a b", "--reason", "x"], "label: 'a b' is not valid"),
+        (["gate", "pause", "--all", "--reason", "x", "--for", "soon"], "--for: 'soon' is not valid"),
+        (["gate", "pause", "--all", "--reason", "x", "--for", "0s"], "--for: '0s' is not valid"),
+        (["gate", "pause", "--all", "--reason", "x", "--until", "noon"], "--until: 'noon' is not valid"),
+        (["gate", "pause", "--all", "--reason", "\udcff"], "--reason: '\\udcff' is not valid"),
+        (["limit", "list", ""], "key: '' is not valid"),
+        (["limit", "set", "", "--at-once", "1"], "key: '' is not valid"),
+        (["limit", "set", "db", "--at-once", "0"], "concurrency: 0 is not valid; expected a whole number from 1"),
+        (["limit", "set", "db", "--rate", "fast"], "rate: 'fast' is not valid"),
+        (["limit", "remove", "\udcff"], "KEY: '\\udcff' is not valid"),
+        (["queue", "pause", "a b"], "queue: 'a b' is not valid"),
+        (["queue", "pause", "mail", "--note", "\udcff"], "--note: '\\udcff' is not valid"),
+        (["queue", "resume", ""], "queue: '' is not valid"),
         (["job", "list", "--state", "done"], "--state: 'done' is not valid; expected some of blocked, scheduled"),
         (["job", "wait", "x", "--timeout", "soon"], "--timeout: 'soon' is not valid"),
         (["dead", "purge", "--all", "--older-than", "soon"], "--older-than: 'soon' is not valid"),
@@ -123,6 +171,20 @@ def test_bad_arguments(rota: Rota, text: str, said: str, capsys: pytest.CaptureF
         Path("large.json").write_text(text)
         text = "@large.json"
     check(["submit", "--app", "shop:app", "hello", text], said, 2, capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--exclusive", "user:{id}"], "field {id} of the key: 'id' is not valid; expected one of 'name'"),
+        (["--limit", "a{name}=5", "--limit", "a{times}"], "field {times} of the key"),
+        (["--rate", "1"], "rate: '1' is not valid"),
+    ],
+)
+def test_keys_that_an_order_can_not_have(
+    rota: Rota, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check(["submit", "--app", "shop:app", *words, "hello", '{"name": "x"}'], said, 2, capsys)
 
 
 def test_a_command_that_is_too_large(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,17 +18,26 @@ VERBS = {verb.prog: verb for verb in verbs(build())}
 
 
 def test_the_verbs_are_those_of_the_design() -> None:
-    jobs = ("list", "show", "logs", "cancel", "retry", "wait")
+    jobs = ("list", "show", "logs", "cancel", "retry", "priority", "explain", "wait")
+    workflows = ("list", "show", "cancel", "retry", "replay", "submit", "wait")
     changing = ("pause", "resume", "fire", "backfill")
     schedules = ("add", "list", "show", "next", *changing, "history", "import crontab", "remove")
     calendars = ("add", "list", "show", "remove")
     dead = ("list", "show", "replay", "purge")
-    nouns = {"job": jobs, "schedule": schedules, "calendar": calendars, "dead": dead}
+    gates, limits, queues = (
+        ("list", "pause", "drop", "open"),
+        ("list", "set", "remove"),
+        ("list", "pause", "resume", "set"),
+    )
+    nouns = {
+        "job": jobs, "workflow": workflows, "schedule": schedules, "calendar": calendars, "gate": gates,
+        "limit": limits, "queue": queues, "flow": ("list",), "dead": dead,
+    }  # fmt: skip
     expected = ["up", "run", "submit", *(f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs)]
     assert list(VERBS) == [f"rota {verb}" for verb in [*expected, "node list", "migrate", "doctor"]]
 
 
-NOUNS = ["job", "schedule", "schedule import", "calendar", "dead", "node"]
+NOUNS = ["job", "workflow", "schedule", "schedule import", "calendar", "gate", "limit", "queue", "dead", "node"]
 
 
 @pytest.mark.parametrize("words", [*VERBS, "rota", *(f"rota {noun}" for noun in NOUNS)])
@@ -101,6 +110,24 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["dead", "replay"], "say which: `rota dead replay ID...`, or --all with filters"),
         (["dead", "purge", "abc", "--all"], "say which: `rota dead purge ID...`, or --all"),
         (["dead", "purge", "abc", "--task", "x"], "filters go with --all, not with ids"),
+        (["workflow"], "required: VERB (see `rota workflow --help`)"),
+        (["workflow", "show"], "required: ID (see `rota workflow show --help`)"),
+        (["workflow", "submit"], "required: FILE (see `rota workflow submit --help`)"),
+        (["submit", "--on", "finish", "--", "ls"], "--on says what --after needs; give --after too"),
+        (["gate"], "required: VERB (see `rota gate --help`)"),
+        (["gate", "open"], "required: ID (see `rota gate open --help`)"),
+        (["gate", "pause", "--all"], "required: --reason (see `rota gate pause --help`)"),
+        (["gate", "pause", "--reason", "x"], "say which jobs: --task, --queue, --user and --label, or --all"),
+        (["gate", "drop", "--all", "--queue", "q", "--reason", "x"], "--all goes alone: --task, --queue"),
+        (["gate", "drop", "--all", "--reason", "x", "--until", "y", "--for", "1h"], "not allowed with argument"),
+        (["limit", "set", "db"], "give --at-once N, --rate N/WINDOW, or both"),
+        (["limit", "set", "db", "--at-once", "few"], "--at-once: 'few' is not a whole number"),
+        (["limit", "set"], "required: KEY (see `rota limit set --help`)"),
+        (["limit", "remove"], "required: KEY"),
+        (["queue", "pause"], "required: QUEUE (see `rota queue pause --help`)"),
+        (["job", "priority", "abc"], "required: PRIORITY (see `rota job priority --help`)"),
+        (["job", "priority", "abc", "high"], "PRIORITY: 'high' is not a whole number"),
+        (["job", "explain"], "required: ID (see `rota job explain --help`)"),
         (["schedule"], "required: VERB (see `rota schedule --help`)"),
         (["schedule", "import", "crontab"], "required: FILE (see `rota schedule import crontab --help`)"),
         (["schedule", "add", "n"], "required: RULE (see `rota schedule add --help`)"),

@@ -89,7 +89,7 @@ def test_a_table_on_a_terminal(served: Rota, failed: str, env: dict[str, str], c
 
 
 def test_a_table_on_a_narrow_terminal(served: Rota, failed: str) -> None:
-    code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", env={"COLUMNS": "80", "NO_COLOR": "1"})
+    code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", env={"COLUMNS": "84", "NO_COLOR": "1"})
     header, row = (line.split() for line in shown.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines())
     assert code == 0
     assert header == ["ID", "TASK", "STATE", "WHEN", "REASON"]

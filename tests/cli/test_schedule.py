@@ -43,7 +43,8 @@ def test_every_option_of_a_schedule_arrives(rota: Rota) -> None:
         "--limit", "7", "--exclude", "holidays", "--only", "workdays", "--overlap", "queue", "--catch-up", "all",
         "--catch-up-window", "1d", "--catch-up-max", "5", "--paused", "--note", "not yet", "--queue", "q",
         "--priority", "1", "--retries", "2", "--backoff", "5s", "--timeout", "1m", "--expires", "1h", "--cwd", "/",
-        "--env", "A=b", "--name", "other", "--fatal-exit-codes", "3", "--", "ls", "-l",
+        "--env", "A=b", "--name", "other", "--fatal-exit-codes", "3", "--label", "l", "--exclusive", "x", "--rate",
+        "9/1m", "--job-limit", "db=5", "--job-limit", "db=2/s", "--full", "skip", "--", "ls", "-l",
     )  # fmt: skip
     assert (found["saved"], found["state"], found["note"], found["paused_by"]) == (
         "added", "paused", "not yet", "local",
@@ -59,10 +60,12 @@ def test_every_option_of_a_schedule_arrives(rota: Rota) -> None:
         "task": "other", "kind": "command", "args": {}, "queue": "q", "priority": 1, "timeout": "1m", "expires": "1h",
         "retry": {"retries": 2, "backoff": "5s", "jitter": 0.1, "rules": {}},
         "spec": {"argv": ["ls", "-l"], "cwd": "/", "env": {"A": "b"}, "fatal_exit_codes": [3]},
+        "labels": ["l"], "keys": ["db", "task:other", "x"],
     }  # fmt: skip
     shown = rota.ok("schedule", "show", "n")
     for line in ("catch-up       all, not older than 1d, at most 5", "note           not yet", "environment    A\n"):
         assert line in shown
+    assert "db (5 at once, 2/1s, else skipped), task:other (9/1m, else skipped), x (1 at once, else skipped)" in shown
 
 
 @pytest.mark.parametrize(
@@ -133,6 +136,9 @@ def test_times_are_filled_in_before_arguments_are_checked(rota: Rota, capsys: py
         (["n", LATER, "--catch-up", "x"], "catch up: 'x' is not valid"),
         (["n", LATER, "--catch-up-max", "20000"], "catch-up maximum: 20000 is not valid"),
         (["n", LATER, "--queue", "a b"], "queue: 'a b' is not valid"),
+        (["n", LATER, "--job-limit", "db=x"], "--job-limit: 'db=x' is not valid; expected KEY=5"),
+        (["n", LATER, "--exclusive", "{a}"], "field {a} of the key"),
+        (["n", LATER, "--label", "a b"], "label: 'a b' is not valid"),
         (["n", LATER, "--paused", "--note", "\udcff"], "--note: '\\udcff' is not valid; expected a text in UTF-8"),
         (["", LATER], "schedule name: '' is not valid"),
         ([" n", LATER], "schedule name: ' n' is not valid"),

@@ -36,6 +36,7 @@ def test_a_task_brings_its_own_options_and_some_can_be_changed(served: Rota) -> 
     job = served.json("submit", "far", "--backoff", "2s")
     assert (job["queue"], job["priority"]) == ("elsewhere", 2)
     assert job["retry"] == {"retries": 4, "backoff": "2s", "jitter": 0.1, "rules": {}}
+    assert served.json("submit", "boom", "--in", "1h")["timeout"] == "1m"
 
 
 def test_json_shows_the_job(served: Rota) -> None:
@@ -54,6 +55,22 @@ def test_every_option_of_a_command_arrives(served: Rota) -> None:
     assert (job["state"], job["priority"], job["queue"], job["key"]) == ("scheduled", 0, "q", "k1")
     assert (job["timeout"], job["task"], job["retry"]["retries"]) == ("1m30s", "n", 7)
     assert job["spec"] == {"argv": ["true"], "cwd": "/", "env": {"SECRET": "s3"}, "fatal_exit_codes": [3, 4]}
+
+
+def test_what_is_asked_before_it_may_run_arrives(rota: Rota) -> None:
+    job = rota.json(
+        "submit", "--label", "b", "--label", "a=1", "--exclusive", "user:{name}", "--rate", "60/1m", "--limit", "db=5",
+        "--limit", "db=10/s", "--limit", "eu=api=60/1m", "--limit", "late", "--full", "replace", "--app", "shop:app",
+        "hello", '{"name": "you"}',
+    )  # fmt: skip
+    assert (job["labels"], job["keys"]) == (["a=1", "b"], ["db", "eu=api", "late", "task:hello", "user:you"])
+    shown = rota.ok("job", "show", job["id"])
+    assert "labels     a=1, b\n" in shown
+    limits = [line for line in shown.splitlines() if line.startswith("limits")]
+    assert limits == [
+        "limits     db (5 at once, 10/1s, replaces), eu=api (60/1m, replaces), late (replaces), "
+        "task:hello (60/1m, replaces), user:you (1 at once, replaces)"
+    ]
 
 
 def test_a_past_time_means_now(served: Rota) -> None:

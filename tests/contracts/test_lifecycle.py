@@ -6,15 +6,19 @@ Where the table has a step, the store takes exactly that step; where it has none
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
+from rota.model.gates import Effect, match
 from rota.model.job import Ref, Verdict
 from rota.model.lifecycle import STEPS, Event, State
 from rota.model.outcome import CrashRule, Ending, Settlement
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.traits import Alone, Traits
+from rota.store.admission import NewGate
 from tests.contracts.shelves import DUE_IN, EXPIRES_IN, stand
-from tests.contracts.world import Actor, World
+from tests.contracts.world import PLENTY, Actor, World
 
 Cause = Callable[[World, Actor, Ref], Awaitable[None]]
 
@@ -69,6 +73,10 @@ async def replay(world: World, actor: Actor, ref: Ref) -> None:
     await world.store.replay(LOCAL, [ref.job_id])
 
 
+async def rerun(world: World, actor: Actor, ref: Ref) -> None:
+    await world.store.replay(LOCAL, [ref.job_id], again=True)
+
+
 def finish(event: Event, ending: Ending) -> Cause:
     async def cause(world: World, actor: Actor, ref: Ref) -> None:
         await world.store.start(SYSTEM, [ref])
@@ -87,6 +95,7 @@ CAUSES: dict[Event, Cause] = {
     Event.QUARANTINE: quarantine,
     Event.CANCEL: cancel,
     Event.REPLAY: replay,
+    Event.RERUN: rerun,
     Event.SUCCEED: finish(Event.SUCCEED, Ending.SUCCEEDED),
     Event.RETRY: finish(Event.RETRY, Ending.FAILED),
     Event.SNOOZE: finish(Event.SNOOZE, Ending.SNOOZED),
@@ -94,15 +103,16 @@ CAUSES: dict[Event, Cause] = {
     Event.INTERRUPT: finish(Event.INTERRUPT, Ending.INTERRUPTED),
     Event.SET_ASIDE: finish(Event.SET_ASIDE, Ending.SET_ASIDE),
 }
-# Verbs for these come with workflows, gates and limits.
-NO_VERB_YET = {Event.RELEASE, Event.DEFER, Event.HOLD, Event.ADMIT, Event.SKIP, Event.DROP, Event.REOPEN}
+# These need another job or a gate, see below.
+BY_PARENTS = {Event.RELEASE, Event.DEFER, Event.SKIP, Event.REOPEN}
+BY_GATES = {Event.HOLD, Event.ADMIT, Event.DROP}
 # A verb may set a waiting row aside when it turns out to be broken: that needs a broken row, which no verb makes.
 BY_CLAIM_ALONE = {(state, Event.SET_ASIDE) for state in (State.BLOCKED, State.SCHEDULED, State.HELD, State.READY)}
 
 
 def test_every_event_has_its_cause_or_its_excuse() -> None:
-    assert set(CAUSES) | NO_VERB_YET == set(Event)
-    assert not set(CAUSES) & NO_VERB_YET
+    assert set(CAUSES) | BY_GATES | BY_PARENTS == set(Event)
+    assert len(CAUSES) + len(BY_GATES) + len(BY_PARENTS) == len(Event)
 
 
 @pytest.mark.parametrize("event", sorted(CAUSES))
@@ -126,3 +136,114 @@ async def test_a_job_that_does_not_exist_stays_that_way(world: World, event: Eve
     actor = await world.node()
     await CAUSES[event](world, actor, Ref("00000000-0000-7000-8000-000000000000", 1))
     assert await world.all() == {}
+
+
+# -- what parents cause -----------------------------------------------------------------------------------------------
+
+
+async def waiting(world: World, actor: Actor, state: State, **changes: Any) -> tuple[str, Ref]:
+    """A job that runs, and one in this state that was ordered after it."""
+    parent = await world.one()
+    claimed = await actor.take(parent)
+    (child,) = await world.submit(world.child(parent, **changes))
+    if state is not State.BLOCKED:
+        world.backend.put(child, state)
+    return child, claimed.ref
+
+
+async def end(world: World, ref: Ref, event: Event, ending: Ending) -> None:
+    await world.store.finish(SYSTEM, [Settlement(ref.job_id, ref.fence, event, ending)])
+
+
+# Others than these are on no shelf that a hand can put them on without a claim.
+STANDS = sorted(set(State) - {State.RUNNING})
+
+
+@pytest.mark.parametrize("state", STANDS)
+@pytest.mark.parametrize("event", [Event.RELEASE, Event.DEFER, Event.SKIP])
+async def test_parents_move_what_is_blocked_and_nothing_else(world: World, state: State, event: Event) -> None:
+    child, ref = await waiting(world, await world.node(), state, delay=DUE_IN if event is Event.DEFER else 0)
+    before = await world.info(child)
+    if event is Event.SKIP:
+        await end(world, ref, Event.FAIL, Ending.FAILED)
+    else:
+        await end(world, ref, Event.SUCCEED, Ending.SUCCEEDED)
+    after = await world.info(child)
+    if state is State.BLOCKED:
+        assert after.state is STEPS[state, event]
+    else:
+        assert after == before
+
+
+@pytest.mark.parametrize("state", list(State))
+async def test_what_has_ended_reopens_for_its_parents_and_what_lives_does_not(world: World, state: State) -> None:
+    actor = await world.node()
+    child, ref = await waiting(world, actor, state if state is not State.RUNNING else State.READY)
+    if state is State.RUNNING:
+        await actor.take(child)
+    await end(world, ref, Event.FAIL, Ending.FAILED)
+    stands = State.SKIPPED if state is State.BLOCKED else state
+    before = await world.info(child)
+    assert before.state is stands
+    await world.store.replay(LOCAL, [ref.job_id, child], again=True)
+    after = await world.info(child)
+    if (stands, Event.REOPEN) in STEPS:
+        assert after.state is STEPS[stands, Event.REOPEN]
+        assert after.finished_at is None
+    else:
+        assert after == before
+
+
+# -- what gates cause -------------------------------------------------------------------------------------------------
+
+GATE = "01900000-0000-7000-8000-000000000001"
+
+
+async def close(world: World, effect: Effect) -> None:
+    await world.store.close_gate(LOCAL, NewGate(GATE, match(everything=True), effect, "why"))
+    await world.store.admit(SYSTEM, PLENTY)
+
+
+@pytest.mark.parametrize("state", list(State))
+async def test_a_gate_holds_what_is_ready_and_lets_it_go_again(world: World, state: State) -> None:
+    """What waits for something else is held when that is over, not before."""
+    ref = await stand(world, await world.node(), state)
+    before = await world.info(ref.job_id)
+    await close(world, Effect.PAUSE)
+    after = await world.info(ref.job_id)
+    if state is State.READY:
+        assert after.state is STEPS[state, Event.HOLD]
+        assert after.reason == "why"
+    else:
+        assert after == before
+    assert await world.store.open_gate(LOCAL, GATE)
+    await world.store.admit(SYSTEM, PLENTY)
+    assert await world.info(ref.job_id) == before
+    assert STEPS[State.HELD, Event.ADMIT] is State.READY
+
+
+@pytest.mark.parametrize("state", list(State))
+async def test_a_gate_drops_what_waits_and_nothing_else(world: World, state: State) -> None:
+    ref = await stand(world, await world.node(), state)
+    before = await world.info(ref.job_id)
+    await close(world, Effect.DROP)
+    after = await world.info(ref.job_id)
+    if (state, Event.DROP) in STEPS:
+        assert after.state is STEPS[state, Event.DROP]
+        assert (after.finished_at, after.reason) == (world.clock.now(), "why")
+    else:
+        assert after == before
+
+
+async def test_a_job_that_is_not_alone_in_time_is_put_off(world: World) -> None:
+    actor = await world.node()
+    await actor.take(await world.one())
+    wish = Alone(match(queue="default"), None, DUE_IN)
+    lone = await world.one(traits=Traits(alone=wish))
+    assert await actor.claim() == []
+    assert await world.state(lone) is State.HELD
+    await world.store.admit(SYSTEM, PLENTY)
+    assert await world.state(lone) is State.HELD
+    world.clock.advance(DUE_IN / 1e6)
+    await world.store.admit(SYSTEM, PLENTY)
+    assert await world.state(lone) is STEPS[State.HELD, Event.DEFER]

@@ -8,17 +8,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
-from rota.errors import RotaError
-from rota.model.job import Claimed, Kind
+from rota.errors import NotFound, RotaError
+from rota.model.feedback import Feedback
+from rota.model.gates import Effect, match
+from rota.model.graph import Edge
+from rota.model.job import Claimed, Kind, Membership
 from rota.model.lifecycle import State
+from rota.model.limits import Key, Limit
 from rota.model.node import Node
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM, Principal
-from rota.model.times import DAY
+from rota.model.times import DAY, SECOND
+from rota.model.traits import Traits
+from rota.store.admission import NewGate
 from rota.store.base import Cancelling, JobFilter, Position, Retention, Store
+from rota.store.graph import WorkflowFilter
 from tests.contracts.shelves import STATES
 from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, PLENTY, Actor, World, settled
+
+WORKFLOW = "01900000-0000-7000-8000-000000000001"
+PAUSING, DROPPING, HIS = (f"01900000-0000-7000-8000-00000000000{n}" for n in (2, 3, 4))
 
 
 @dataclass
@@ -51,6 +62,19 @@ async def house(world: World) -> House:
     ahead = await actor.ahead()
     jobs[State.SCHEDULED] = await world.one(ALICE, delay=1, expires=DAY)
     jobs[State.READY] = await world.one(ALICE, key="k")
+    family = Membership(WORKFLOW, "her secret plan")
+    after = (Edge(running.job_id),)
+    jobs[State.BLOCKED] = await world.one(ALICE, after=after, workflow=family)
+    jobs[State.SKIPPED] = await world.one(ALICE, after=(Edge(jobs[State.FAILED]),))
+    for state, gate, effect in (
+        (State.HELD, PAUSING, Effect.PAUSE),
+        (State.DROPPED, DROPPING, Effect.DROP),
+    ):
+        await world.store.close_gate(ALICE, NewGate(gate, match(label=state.value), effect, "her secret reason"))
+        jobs[state] = await world.one(ALICE, traits=Traits(labels=(state.value,), keys=(Key("her secret key", 1),)))
+    await world.store.set_limit(ALICE, Limit("her secret key", 7))
+    await world.store.admit(SYSTEM, PLENTY)
+    assert [await world.state(job) for job in jobs.values()] == list(jobs)
     return House(world, actor, jobs, running, ahead)
 
 
@@ -58,6 +82,14 @@ async def hers(house: House) -> dict[str, object]:
     """All that there is to see of Alice's jobs."""
     world = house.world
     found: dict[str, object] = {job: await world.info(job) for job in house.ids}
+    found |= {f"{job} waits": await world.store.parents(SYSTEM, job) for job in house.ids}
+    found["workflow"] = await world.store.workflow(SYSTEM, WORKFLOW)
+    found["gates"] = [gate for gate in await world.store.gates(SYSTEM) if gate.author == "alice"]
+    found["limits"] = [limit for limit in await world.store.limits(SYSTEM) if limit.owner == "alice"]
+    for job in house.ids:
+        waiting = await world.store.waiting(SYSTEM, job)
+        # (Others may stand before it, and in the same queue.)
+        found[f"why {job}"] = None if waiting is None else replace(waiting, queue=None, ahead=0)
     found |= {f"{job} said": await world.store.output(SYSTEM, job, Position(), PLENTY) for job in house.ids}
     return found
 
@@ -94,6 +126,21 @@ async def test_nobody_reads_what_is_not_theirs(house: House) -> None:
         assert await store.get(BOB, job) is None
         assert await store.resolve(BOB, job) == []
         assert await store.output(BOB, job, Position(), 10) == []
+        assert await store.parents(BOB, job) == []
+    assert await store.workflows(BOB, WorkflowFilter()) == []
+    assert await store.workflows(BOB, WorkflowFilter(ids=(WORKFLOW,))) == []
+    assert await store.workflows(BOB, WorkflowFilter(name="her secret plan")) == []
+    assert await store.workflow(BOB, WORKFLOW) == []
+    for part in (WORKFLOW, WORKFLOW[:8], WORKFLOW[-8:], "her secret plan", ""):
+        assert await store.resolve_workflow(BOB, part) == []
+    for job in house.ids:
+        assert await store.waiting(BOB, job) is None
+    assert await store.gates(BOB) == []
+    assert await store.limits(BOB) == await store.limits(BOB, ["her secret key"]) == []
+    for queue in await store.queues(BOB):
+        counts = (queue.ready, queue.held, queue.scheduled, queue.blocked, queue.running, queue.ended)
+        assert not any(counts), queue
+        assert queue.oldest is None
     assert await store.resolve(BOB, "") == []
     assert not any((await store.counts(BOB)).values())
     assert await store.events(BOB, 0, PLENTY) == []
@@ -112,8 +159,76 @@ async def test_nobody_changes_what_is_not_theirs(house: House) -> None:
     async with house.world.unchanged():
         assert await store.cancel(BOB, house.ids, "sabotage") == [Cancelling.UNKNOWN] * len(house.ids)
         assert await store.replay(BOB, house.ids) == [False] * len(house.ids)
+        assert await store.replay(BOB, house.ids, again=True) == [False] * len(house.ids)
         assert await store.hurry(BOB, house.ids) == [False] * len(house.ids)
         assert await store.purge(BOB, house.ids) == [False] * len(house.ids)
+        assert await store.reprioritise(BOB, house.ids, 0) == [False] * len(house.ids)
+        assert not await store.open_gate(BOB, PAUSING)
+        assert not await store.remove_limit(BOB, "her secret key")
+
+
+async def test_a_limit_of_ones_own_is_not_that_of_another_with_the_same_key(house: House) -> None:
+    store = house.world.store
+    before = await hers(house)
+    await store.set_limit(BOB, Limit("her secret key", 1))
+    assert [(one.owner, one.concurrency) for one in await store.limits(BOB)] == [("bob", 1)]
+    assert await hers(house) == before
+    assert await store.remove_limit(BOB, "her secret key")
+    assert await hers(house) == before
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+@pytest.mark.parametrize("user", [None, "alice"])
+async def test_a_gate_closes_over_nobody_else(house: House, effect: Effect, user: str | None) -> None:
+    """Whatever it says it fits: neither a sweep nor a claim minds it."""
+    world = house.world
+    before = await hers(house)
+    wide = match(everything=True) if user is None else match(user=user)
+    await world.store.close_gate(BOB, NewGate(HIS, wide, effect, "sabotage"))
+    await world.store.admit(SYSTEM, PLENTY)
+    assert await hers(house) == before
+    assert house.jobs[State.READY] in {one.job_id for one in await (await world.node()).claim()}
+    assert [gate.id for gate in await world.store.gates(BOB)] == [HIS]
+    assert HIS not in {gate.id for gate in await world.store.gates(ALICE)}
+
+
+async def test_keys_of_the_same_name_are_two(world: World) -> None:
+    actor = await world.node()
+    mine, yours = [await world.one(who, traits=Traits(keys=(Key("k", 1),))) for who in (ALICE, BOB)]
+    assert {one.job_id for one in await actor.claim()} == {mine, yours}
+    for who, job in ((ALICE, mine), (BOB, yours)):
+        (limit,) = await world.store.limits(who)
+        assert [holder.job for holder in limit.holders] == [job]
+
+
+async def test_what_flows_have_used_is_shown_to_those_whose_they_are(world: World) -> None:
+    await world.store.set_feedback(SYSTEM, "default", Feedback())
+    await world.store.charge(SYSTEM, {("default", "alice/secret"): 15 * SECOND, ("default", "alice2/x"): SECOND})
+    assert [one.flow for one in await world.store.flows(ALICE, PLENTY)] == ["alice/secret"]
+    assert await world.store.flows(BOB, PLENTY) == []
+    assert len(await world.store.flows(SYSTEM, PLENTY)) == 2
+
+
+async def test_nobody_waits_for_what_is_not_theirs(house: House) -> None:
+    world = house.world
+    for state, parent in house.jobs.items():
+        async with world.unchanged():
+            (answer,) = await world.store.submit(BOB, [[world.child(parent)]])
+            assert isinstance(answer, NotFound), state
+            assert str(answer) == f"no parent job {parent!r}", "the same as of one that is not there"
+    async with world.unchanged():
+        joins = world.job(workflow=Membership(WORKFLOW, new=False))
+        (answer,) = await world.store.submit(BOB, [[joins]])
+        assert isinstance(answer, NotFound)
+
+
+async def test_a_workflow_of_ones_own_does_not_take_the_id_of_another_s(house: House) -> None:
+    world = house.world
+    before = await hers(house)
+    mine = world.job(workflow=Membership(WORKFLOW, "mine", new=True))
+    (answer,) = await world.store.submit(BOB, [[mine]])
+    assert isinstance(answer, NotFound)
+    assert await hers(house) == before
 
 
 async def test_the_answer_does_not_tell_whether_the_job_of_another_exists(house: House) -> None:
@@ -154,6 +269,9 @@ DEEDS: dict[str, Deed] = {
     "coming_schedules": lambda h, s: s.coming_schedules(BOB, h.world.clock.now(), PLENTY),
     "set_aside_schedule": lambda h, s: s.set_aside_schedule(BOB, "alice", "nightly", 1, "sabotage"),
     "release": lambda h, s: s.release(BOB, PLENTY),
+    "settle": lambda h, s: s.settle(BOB, PLENTY),
+    "admit": lambda h, s: s.admit(BOB, PLENTY),
+    "charge": lambda h, s: s.charge(BOB, {("default", "alice/true"): DAY}),
     "prune": lambda h, s: s.prune(BOB, Retention(0, 0, 0, 0), PLENTY),
 }
 
@@ -187,6 +305,11 @@ def test_every_verb_takes_a_principal_and_is_looked_at_here() -> None:
         for name, member in inspect.getmembers(Store, inspect.isfunction)
         if "who" in inspect.signature(member).parameters
     }
-    people = {"submit", "cancel", "replay", "hurry", "purge", "get", "find", "resolve", "output", "counts", "events"}
-    not_owned = {"tasks", "nodes"}  # they belong to the cluster
+    people = {
+        "submit", "cancel", "replay", "hurry", "purge", "get", "find", "resolve", "output", "counts", "events",
+        "parents", "workflows", "workflow", "resolve_workflow", "close_gate", "open_gate", "gates", "set_limit",
+        "remove_limit", "limits", "queues", "flows", "reprioritise", "waiting",
+    }  # fmt: skip
+    # They belong to the cluster.
+    not_owned = {"tasks", "nodes", "pause_queue", "resume_queue", "set_step", "set_feedback"}
     assert verbs == people | not_owned | set(DEEDS) | SCHEDULES

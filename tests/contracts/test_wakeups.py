@@ -6,15 +6,22 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
+from msgspec.structs import replace
 
+from rota.model.feedback import Feedback
+from rota.model.gates import Effect, match
+from rota.model.graph import Need
+from rota.model.limits import Key, Limit, Rate
 from rota.model.outcome import CrashRule
-from rota.model.principal import LOCAL
+from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
-from rota.model.times import HOUR, SECOND
+from rota.model.times import HOUR, MINUTE, SECOND
+from rota.model.traits import Traits
+from rota.store.admission import NewGate
 from rota.store.base import Store, Topic
-from tests.contracts.world import ALICE, BOOM, DONE, FATAL, NAP, STOPPED, World
+from tests.contracts.world import ALICE, BOOM, DONE, FATAL, NAP, PLENTY, STOPPED, World, settled
 
-READY, DUE, CANCEL, NEWS = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS
+READY, DUE, CANCEL, NEWS, TIES, GATE = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS, Topic.TIES, Topic.GATE
 LIMIT = 20.0  # seconds for what should happen at once
 
 
@@ -99,6 +106,99 @@ async def test_shelves(world: World, ears: Ears) -> None:
     assert await heard(ears, world.promote()) == set()
     world.clock.advance(1)
     assert await heard(ears, world.promote()) == {READY, NEWS}
+
+
+async def test_jobs_that_wait_for_others(world: World, ears: Ears) -> None:
+    actor = await world.node()
+    parent = await world.one()
+    child, later, failing = world.child(parent), world.child(parent, delay=HOUR), world.child(parent, need=Need.FAILURE)
+    assert await heard(ears, world.submit(child)) == {TIES}
+    assert await heard(ears, world.submit(later)) == {TIES}
+    await world.submit(failing)
+    claimed = await actor.take(parent)
+    assert await heard(ears, actor.finish(claimed)) == {READY, DUE, NEWS}, "all is settled: no word to the resolver"
+    assert await heard(ears, world.submit(world.child(parent))) >= {READY}, "it goes on at once"
+    assert await heard(ears, world.submit(world.child(parent, need=Need.FAILURE))) >= {NEWS}, "it is skipped at once"
+    assert await heard(ears, world.settle()) == set()
+
+
+async def test_what_a_write_leaves_is_for_the_resolver(world: World, ears: Ears) -> None:
+    actor = await world.node()
+    parent = await world.one()
+    await world.submit(*(world.child(parent) for _ in range(900)))
+    claimed = await actor.take(parent)
+    assert await heard(ears, actor.finish(claimed)) == {READY, NEWS, TIES}
+    assert await heard(ears, world.settle(100)) >= {READY}
+
+
+async def test_a_renewal_tells_of_what_is_left(world: World, ears: Ears) -> None:
+    actor = await world.node()
+    parents = await world.several(3)
+    await world.submit(*(world.child(*parents) for _ in range(900)))
+    for one in await actor.claim():
+        await actor.finish(one, DONE)
+    if world.backend.contents()["settling"]:
+        assert TIES in await heard(ears, actor.renew())
+
+
+async def test_a_replay_that_leaves_something_tells_so(world: World, ears: Ears) -> None:
+    actor = await world.node()
+    parents = await world.several(1_300)
+    (child,) = await world.submit(world.child(*parents))
+    await world.store.finish(SYSTEM, [settled(one, DONE) for one in await actor.claim()])
+    while (await world.settle()).unsettled:
+        pass
+    await actor.run(FATAL, child)
+    assert await heard(ears, world.store.replay(LOCAL, [child])) >= {DUE, TIES}
+
+
+async def test_gates(world: World, ears: Ears) -> None:
+    gate = NewGate("01900000-0000-7000-8000-000000000001", match(everything=True), Effect.PAUSE, "why")
+    await world.several(2)
+    actor = await world.node()
+    assert await heard(ears, world.store.close_gate(LOCAL, gate)) == {GATE}
+    assert GATE in await heard(ears, actor.renew()), "someone has to sweep"
+    assert READY not in await heard(ears, actor.claim())
+    assert await heard(ears, world.store.open_gate(LOCAL, gate.id)) == {GATE}
+    assert await heard(ears, world.store.open_gate(LOCAL, gate.id)) == set()
+    assert READY in await heard(ears, world.store.admit(SYSTEM, PLENTY))
+    await world.store.close_gate(LOCAL, replace(gate, effect=Effect.DROP, id=gate.id[:-1] + "2"))
+    assert NEWS in await heard(ears, world.store.admit(SYSTEM, PLENTY)), "of some it was the end"
+
+
+async def test_keys(world: World, ears: Ears) -> None:
+    actor = await world.node()
+    keyed = Traits(keys=(Key("k", 1),))
+    assert READY in await heard(ears, world.one(traits=keyed)), "it is free: whoever is first in line goes on at once"
+    first = await actor.take()
+    assert READY not in await heard(ears, world.one(traits=keyed))
+    assert READY in await heard(ears, actor.finish(first)), "the next goes on"
+    await actor.take()
+    await world.one(traits=keyed)
+    assert {READY, GATE} <= await heard(ears, world.store.set_limit(LOCAL, Limit("k", 2)))
+    assert GATE in await heard(ears, world.store.remove_limit(LOCAL, "k"))
+    assert await heard(ears, world.store.remove_limit(LOCAL, "k")) == set()
+
+
+async def test_a_key_that_is_full_for_some_time_is_for_admission(world: World, ears: Ears) -> None:
+    actor = await world.node()
+    paced = Traits(keys=(Key("k", None, Rate(1, MINUTE)),))
+    await world.several(2, traits=paced)
+    assert GATE in await heard(ears, actor.claim()), "there is a time to wait for"
+    assert GATE in await heard(ears, actor.renew())
+    assert READY not in await heard(ears, world.store.admit(SYSTEM, PLENTY))
+    world.clock.advance(61)
+    assert READY in await heard(ears, world.store.admit(SYSTEM, PLENTY))
+
+
+async def test_queues(world: World, ears: Ears) -> None:
+    job = await world.one(delay=HOUR)
+    assert READY not in await heard(ears, world.store.pause_queue(LOCAL, "default", ""))
+    assert READY in await heard(ears, world.store.resume_queue(LOCAL, "default"))
+    assert GATE in await heard(ears, world.store.set_step(LOCAL, "default", SECOND))
+    assert GATE in await heard(ears, world.store.set_feedback(LOCAL, "default", Feedback()))
+    assert await heard(ears, world.store.reprioritise(LOCAL, [job], 0)) == {READY}
+    assert await heard(ears, world.store.reprioritise(LOCAL, ["no-such-job"], 0)) == set()
 
 
 async def test_nodes(world: World, ears: Ears) -> None:

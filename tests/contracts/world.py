@@ -10,16 +10,17 @@ from typing import Any
 import msgspec
 
 from rota.clock import Chance, ManualClock
-from rota.errors import KeyConflict
 from rota.model import outcome
-from rota.model.job import DEFAULT_QUEUE, Claimed, JobInfo, Kind, NewJob, Ref, Spec, Submitted, Verdict
+from rota.model.graph import Edge, Need
+from rota.model.job import DEFAULT_QUEUE, Claimed, JobInfo, Kind, NewJob, Ref, Spec, Verdict
 from rota.model.lifecycle import State
 from rota.model.node import News, Node, NodeInfo
 from rota.model.outcome import CrashRule, Outcome, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.retry import Retry
 from rota.model.times import SECOND
-from rota.store.base import Chunk, JobFilter, Store, TaskInfo
+from rota.store.base import Answer, Chunk, JobFilter, Store, TaskInfo
+from rota.store.graph import Settled
 from tests.store.backends import Backend
 
 ALICE = Principal("alice")
@@ -41,8 +42,8 @@ def command(*argv: str) -> Spec:
     return Spec.command(argv or ("true",))
 
 
-def ids(answer: list[Submitted] | KeyConflict) -> list[str]:
-    assert not isinstance(answer, KeyConflict), answer
+def ids(answer: Answer) -> list[str]:
+    assert isinstance(answer, list), answer
     return [submitted.id for submitted in answer]
 
 
@@ -57,6 +58,10 @@ class World:
     def job(self, **changes: Any) -> NewJob:
         given = {"id": self.chance.job_id(self.clock.now()), "task": "true", "spec": command(), **changes}
         return NewJob(**given)
+
+    def child(self, *parents: str, need: Need = Need.SUCCESS, **changes: Any) -> NewJob:
+        """To be run after these; `after=` for edges that differ."""
+        return self.job(**{"after": tuple(Edge(parent, need) for parent in sorted(parents)), **changes})
 
     async def submit(self, *jobs: NewJob, who: Principal = LOCAL) -> list[str]:
         """One order, which must be accepted."""
@@ -93,6 +98,9 @@ class World:
 
     async def promote(self) -> int:
         return (await self.store.promote(SYSTEM, PLENTY))[0]
+
+    async def settle(self, limit: int = PLENTY) -> Settled:
+        return await self.store.settle(SYSTEM, limit)
 
     @asynccontextmanager
     async def unchanged(self) -> AsyncIterator[None]:

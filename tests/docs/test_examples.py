@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shlex
 import subprocess
@@ -16,7 +17,7 @@ import asyncpg
 import pytest
 
 import rota
-from rota.cli.main import parse
+from rota.cli.main import main, parse
 from rota.testing import harness
 from tests.node.running import LONG, running
 from tests.servers.postgres import database, shared_server
@@ -80,8 +81,67 @@ async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypa
             assert {fire.state for fire in await rota.Schedule(space["app"], name).history()} == {"succeeded"}
 
 
+async def test_the_python_of_the_page_on_workflows_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/workflows.md", "python"):
+        exec(compile(code, "docs/workflows.md", "exec"), space)
+    async with harness(space["app"]) as rota_test:
+        nightly = await space["nightly"]("2027-01-01")
+        await rota_test.drain()
+        extract, *_, loaded, _alarm, _clean = jobs = await nightly.jobs()
+        assert [job.state for job in jobs] == [*["succeeded"] * 4, "skipped", "succeeded"]
+        assert await rota.Job(space["app"], loaded.id).result() == 600
+        last = await space["single"](rota.Job(space["app"], extract.id))
+        growing = await space["growing"]()
+        await rota_test.drain()
+        assert (await last.info()).state == "succeeded"
+        assert (await growing.info()).counts == {"succeeded": 6}
+        await space["watch"](nightly)
+        assert "not needed" not in capsys.readouterr().out
+        await rota_test.drain()
+        assert (await rota.Job(space["app"], loaded.id).info()).replays == 1
+
+
+def test_the_workflow_of_the_page_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "page_on_workflows.py").write_text(blocks("docs/workflows.md", "python")[0])
+    (description,) = blocks("docs/workflows.md", "json")
+    (tmp_path / "nightly.json").write_text(description)
+    assert main(["workflow", "submit", "nightly.json", "--app", "page_on_workflows:app", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["name"], list(made["jobs"])) == ("nightly", ["rows", "sum", "warn", "clean"])
+
+
 def nightly_time(moment: int) -> datetime:
     return datetime.fromtimestamp(moment / 1_000_000, ZoneInfo("Europe/Berlin"))
+
+
+async def test_the_python_of_the_page_on_order_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/order.md", "python"):
+        exec(compile(code, "docs/order.md", "exec"), space)
+    with database(shared_server()) as url:
+        async with harness(space["app"], store=url) as rota_test:
+            await space["maintain"]()
+            shown = capsys.readouterr().out
+            assert "task welc* in queue mail smtp is being moved 0 0" in shown
+            assert "db 2 None () 0 None" in shown
+            assert "note='new disk'" in shown
+            job = await space["submit"]()
+            assert "it is ready in queue 'default' with priority 5" in await space["why"](job)
+            assert (await job.info()).priority == 2
+            await rota_test.run_due()
+            counts = await (await space["app"].client()).store.counts(space["app"].who)
+            assert counts == {"succeeded": 3}
 
 
 async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +163,9 @@ async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch:
         await space["app"].close()
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/schedules.md", 7)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", 18), ("docs/schedules.md", 7), ("docs/workflows.md", 11), ("docs/order.md", 16)]
+)
 def test_the_commands_of_the_pages_are_understood(page: str, least: int) -> None:
     lines = [shlex.split(line, comments=True) for block in blocks(page, "") for line in block.splitlines()]
     commands = [words[1:] for words in lines if words[:1] == ["rota"]]

@@ -254,8 +254,21 @@ def test_whatever_is_ordered_is_part_of_the_content(change: dict[str, Any]) -> N
 
 
 def test_every_field_of_an_order_was_looked_at_for_its_content() -> None:
-    in_content = {"task", "spec", "args", "queue", "priority", "at", "delay", "retry", "timeout", "expires"}
-    assert set(NewJob.__struct_fields__) - in_content == {"id", "key"}
+    in_content = {
+        "task",
+        "spec",
+        "args",
+        "queue",
+        "priority",
+        "at",
+        "delay",
+        "retry",
+        "timeout",
+        "expires",
+        "after",
+        "traits",
+    }
+    assert set(NewJob.__struct_fields__) - in_content == {"id", "key", "workflow"}
 
 
 def test_a_repeated_order_gets_a_new_id_and_has_the_same_content() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.sim.fires import FireBook
+from tests.sim.gates import AloneBook, GateBook, HeldBook
+from tests.sim.graphs import GraphBook
+from tests.sim.keys import KeyBook
 from tests.sim.leases import LeaderBook, LeaseBook, TimeBook
 from tests.sim.overlaps import OverlapBook
 from tests.sim.plan import Plan
@@ -15,7 +18,7 @@ from tests.sim.witness import Note, Row
 
 STRIKING = (
     "paused", "resumed", "died", "outage", "jump", "healed", "sigterm", "broken", "cut", "mended", "down", "up",
-    "unlocked", "unleased", "declared", "finale", "wish", "granted", "schedule", "skip",
+    "unlocked", "unleased", "declared", "finale", "wish", "granted", "schedule", "skip", "decree",
 )  # fmt: skip
 
 
@@ -24,6 +27,7 @@ def check(
 ) -> list[Violation]:
     books: list[Book] = [RowBook(), RunBook(), OrderBook(), FaultBook(), LeaseBook(), LeaderBook(), TimeBook()]
     books += [FireBook(), OverlapBook(), PromiseBook()]
+    books += [GraphBook(), KeyBook(), GateBook(), AloneBook(), HeldBook()]
     for note in notes:
         for book in books:
             book.read(note)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LONGEST_FUSE = 60
 AIMS = {"finish": 6, "claim": 3, "renew": 2, "append_output": 1, "start": 1, "hand_back": 1, "take_over": 1, "leave": 1}
 
+AIMS_AT_ADMISSION = {"admit": 5, "settle": 5}
 AIMS_AT_SCHEDULES = {"advance": 6, "release": 3, "coming_schedules": 2}
 
 
@@ -114,7 +115,8 @@ class Faults:
     def _aim(self) -> tuple[str, str] | None:
         if self._rng.random() < 0.5:
             return None
-        aims = AIMS | AIMS_AT_SCHEDULES if self._world.planner else AIMS
+        aims = AIMS | (AIMS_AT_SCHEDULES if self._world.planner else {})
+        aims |= AIMS_AT_ADMISSION if self._world.steward else {}
         (verb,) = self._rng.choices(list(aims), list(aims.values()))
         return verb, self._rng.choice(("sent", "applied"))
 

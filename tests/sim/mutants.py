@@ -18,8 +18,10 @@ from rota.model.trigger.fires import next_fire
 from rota.model.trigger.identity import fire_id
 from rota.model.trigger.standing import ScheduleInfo
 from rota.planning import Planning
+from rota.store.graph import Settled
 from rota.store.postgres.database import Database
 from rota.store.postgres.session import Session
+from rota.store.sqlite import graph, limits, lone, passing
 from rota.store.sqlite.database import Database as SqliteDatabase
 from rota.store.sqlite.database import queries
 from tests.sim.plan import Plan
@@ -57,6 +59,35 @@ _OF_SCHEDULES: dict[str, list[tuple[str, str, str]]] = {
     "remove-unfenced": [("remove_schedule", "AND revision = :revision AND handled = :before", "")],
     "fires-uncounted": [("move_schedule", "fired = fired + :made", "fired = fired")],
 }
+# Of jobs that wait for others, keys and gates.
+_OF_ADMISSION: dict[str, list[tuple[str, str, str]]] = {
+    "edge-uncounted": [("count_down", "waits  = max(waits - (r.value ->> 1), 0)", "waits  = waits")],
+    "released-twice": [  # by each parent
+        ("count_down", "waits > r.value ->> 1 OR state <> 'blocked'", "false"),
+        ("count_down", "waits  = max(", "finished_at = NULL, node = NULL, waits = max("),
+    ],
+    "needs-ignored": [("mark_edges", "r.value ->> 2", "'met'"), ("skip_jobs", "state = 'skipped'", "state = 'ready'"),
+                      ("skip_jobs", "finished_at = :now", "finished_at = NULL")],
+    "reopen-forgets": [("reopen_edges", "SET standing = 'open'", "SET standing = standing")],
+    "slots-unrecorded": [("insert_slot", "VALUES (?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ? WHERE false")],
+    "tokens-unrecorded": [("insert_start", "VALUES (?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ? WHERE false")],
+    "open-forgets": [
+        ("release_held", "WHERE seq IN", "WHERE false AND seq IN"),
+        ("remove_gate", "state = 'held'", "false"),
+    ],
+    "until-ignored": [("opened_gates", "opened_at IS NOT NULL OR until <= :now", "opened_at IS NOT NULL")],
+    "queue-pause-ignored": [("paused_queues", "paused_at IS NOT NULL", "false")],
+    "freed-forgotten": [("freed_lines", "ORDER BY held_by LIMIT :limit", "WHERE false LIMIT :limit"),
+                        ("any_freed", "SELECT EXISTS (SELECT 1 FROM freed)", "SELECT 0"),
+                        ("all_lines", "state = 'held' AND held_by >= 'k:'", "false AND held_by >= 'k:'")],
+}  # fmt: skip
+# The same by other means.
+SETTLE_FORGETS = "settle-forgets"  # what a write leaves of the children of a job is forgotten
+SLOT_KEPT = "slot-kept-at-crash"  # a key is free when its job ends, but not when its node dies
+LIMIT_IGNORED = "limit-ignored"  # by every second node
+ALONE_AT_ONCE = "alone-at-once"  # it does not wait for those that run
+GATE_ONLY_SWEPT = "gate-only-swept"  # claims don't look at the gates that people close
+_BY_OTHER_MEANS = (GATE_ONLY_SWEPT, SETTLE_FORGETS, SLOT_KEPT, LIMIT_IGNORED, ALONE_AT_ONCE)
 # Those that change code, and where.
 LEASE_IGNORED = "lease-ignored"  # the reaper takes living nodes for dead
 KEEPER_OFF = "keeper-off"  # nobody kills what has outlived its lease: see SimCrew
@@ -67,7 +98,7 @@ GRACE_IGNORED = "grace-ignored"  # a lock is free: nobody waits whether its node
 SKEWED_CLOCK = "skewed-clock"  # nodes and customers take the time from their own machine
 CURSOR_SKEWED = "cursor-skewed"  # the cursor moves to what the clock of the node's machine says
 OF_SERVERS = (SESSION_LOSS_IGNORED, IDENTITY_IGNORED, GRACE_IGNORED, SKEWED_CLOCK, CURSOR_SKEWED)
-NAMES = (*_EDITS, *_OF_SCHEDULES, LEASE_IGNORED, KEEPER_OFF, *OF_SERVERS)
+NAMES = (*_EDITS, *_OF_SCHEDULES, *_OF_ADMISSION, *_BY_OTHER_MEANS, LEASE_IGNORED, KEEPER_OFF, *OF_SERVERS)
 # A safeguard is missed only under the fault it is for: with these changes of the plan that fault comes often.
 _STRESS: dict[str, dict[str, Any]] = {
     "finish-unfenced": {"fragile": 1, "whole_rate": 1.0, "visits": 40, "error_rate": 0.005},
@@ -75,20 +106,34 @@ _STRESS: dict[str, dict[str, Any]] = {
     "keeper-off": {"fragile": 1, "whole_rate": 0.0},
     **{mutant: {"schedules": 4, "visits": 5} for mutant in (*_OF_SCHEDULES, CURSOR_SKEWED)},
     "remove-unfenced": {"schedules": 4, "visits": 5, "slow_rate": 0.2},
+    **{
+        mutant: {"schedules": 0, "visits": 5, "decrees": 50, "length": 20.0}
+        for mutant in (*_OF_ADMISSION, *_BY_OTHER_MEANS)
+    },
+    SETTLE_FORGETS: {"schedules": 0, "visits": 5, "decrees": 50, "length": 20.0, "piece": 1},
 }
 
 
 def stress(plan: Plan, mutant: str | None) -> Plan:
-    """The mutants of servers need one; the others are hunted faster without."""
-    return replace(plan, server=mutant in OF_SERVERS, **_STRESS.get(mutant, {})) if mutant else plan
+    """The mutants of servers need one, and those of admission someone who orders workflows and closes gates; the others
+    are hunted faster without."""
+    if mutant is None:
+        return plan
+    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0}
+    return replace(plan, **(changes | _STRESS.get(mutant, {})))
 
 
 def spoil(db: SqliteDatabase, mutant: str | None) -> None:
     changed = dict(queries())
-    for query, old, new in (_EDITS | _OF_SCHEDULES).get(mutant or "", []):
+    for query, old, new in (_EDITS | _OF_SCHEDULES | _OF_ADMISSION).get(mutant or "", []):
         assert old in changed[query], f"mutant {mutant}: the query {query} has changed"
         changed[query] = changed[query].replace(old, new)
     db._queries = changed
+    if mutant == SLOT_KEPT:
+        text = db.connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'special_job_moved'").get
+        spoilt = text.replace("WHEN old.special", "WHEN new.crashes = old.crashes AND old.special")
+        assert spoilt != text, f"mutant {mutant}: the trigger has changed"
+        db.connection.execute(f"DROP TRIGGER special_job_moved; {spoilt}").fetchall()
 
 
 def _everyone(self: Watch, nodes: Iterable[NodeInfo], now: float, healthy_since: float) -> list[NodeInfo]:
@@ -117,6 +162,32 @@ def _skewed(prepare: Callable[..., Any]) -> Callable[..., Any]:
     return prepare_skewed
 
 
+def _forgetful(settle: Callable[..., Settled]) -> Callable[..., Settled]:
+    def settle_and_forget(db: SqliteDatabase, most: int = 1) -> Settled:
+        settled = settle(db, most)
+        db.connection.execute("DELETE FROM settling").fetchall()
+        return settled
+
+    return settle_and_forget
+
+
+def _blind(init: Callable[..., None]) -> Callable[..., None]:
+    def look_away(self: passing.Passing, db: SqliteDatabase, incarnation: str, closed: Any, now: int) -> None:
+        init(self, db, incarnation, [gate for gate in closed if gate.job is not None], now)
+
+    return look_away
+
+
+def _boundless(take: Callable[..., bool]) -> Callable[..., bool]:
+    def take_anyway(self: passing._Look, one: passing.Candidate) -> bool:
+        if sum(map(ord, self._incarnation)) % 2:
+            return take(self, one)
+        with mock.patch.object(limits.Standing, "room", return_value=None):
+            return take(self, one)
+
+    return take_anyway
+
+
 @contextmanager
 def patched(mutant: str | None) -> Iterator[None]:
     with ExitStack() as stack:
@@ -130,6 +201,14 @@ def patched(mutant: str | None) -> Iterator[None]:
             stack.enter_context(mock.patch.object(Planning, "_up_to_date", _not_up_to_date))
         if mutant == CURSOR_SKEWED:
             stack.enter_context(mock.patch.object(Scheduler, "_prepare", _skewed(Scheduler._prepare)))
+        if mutant == SETTLE_FORGETS:
+            stack.enter_context(mock.patch.object(graph, "settle", _forgetful(graph.settle)))
+        if mutant == GATE_ONLY_SWEPT:
+            stack.enter_context(mock.patch.object(passing.Passing, "__init__", _blind(passing.Passing.__init__)))
+        if mutant == LIMIT_IGNORED:
+            stack.enter_context(mock.patch.object(passing._Look, "take", _boundless(passing._Look.take)))
+        if mutant == ALONE_AT_ONCE:
+            stack.enter_context(mock.patch.object(lone, "is_alone", return_value=True))
         if mutant == SKEWED_CLOCK:
             stack.enter_context(mock.patch.object(Database, "now", lambda self: self.clock.now()))
         yield

@@ -34,6 +34,8 @@ class Plan:
     server: bool  # PostgreSQL, played; else an SQLite file
     hang_rate: float  # of calls to a server: half of them never arrive, half are never answered, without a word
     schedules: int  # names under which schedules come and go
+    decrees: int  # how often someone comes with workflows, keys and gates
+    piece: int  # so many edges, waiters and gated jobs one write looks after; the rest is for the services
 
     def settings(self, name: str) -> Settings:
         return Settings(
@@ -69,4 +71,6 @@ def make(seed: int, nodes: int = 2) -> Plan:
         server=rng.random() < 0.5,
         hang_rate=rng.choice([0, 0.002, 0.01]),
         schedules=rng.choice([0, 0, 2, 4]),
+        decrees=rng.choice([0, 0, 20, 40]),
+        piece=rng.choice([1, 2, 500]),
     )

@@ -12,6 +12,14 @@ from rota.model.retry import Retry, backoff
 from tests.sim.witness import Note, Row
 
 LEGAL = {(str(source), str(target)) for (source, _), target in STEPS.items()}
+# What the end of a job may do to others, in the same write: children go on or are skipped, a key is handed on.
+GO_ON = {
+    ("blocked", "blocked"),
+    ("blocked", "ready"),
+    ("blocked", "scheduled"),
+    ("blocked", "skipped"),
+    ("held", "ready"),
+}
 RETRY_AFTER = 1_000_000  # what the simulated jobs ask for when they name their own wait
 
 
@@ -95,11 +103,11 @@ class RowBook(Book):
 
     def _lifecycle(self, note: Note, before: Row, after: Row, verb: str, **_: Any) -> None:
         source, target = before["state"], after["state"]
-        if source in TERMINAL and verb != "replay":
+        if source in TERMINAL and verb != "replay" and before != after:
             self.found("I2", f"{source} is final, yet {verb} changed the row (now {target})", note)
         elif source != target and (source, target) not in LEGAL:
             self.found("lifecycle", f"{source} became {target} by {verb}", note)
-        rise = int(verb == "claim")
+        rise = int(verb == "claim" and (source, target) == ("ready", "running"))
         if after["fence"] != before["fence"] + rise:
             self.found("I3", f"the fence went from {before['fence']} to {after['fence']} by {verb}", note)
 
@@ -116,9 +124,12 @@ class RowBook(Book):
     def _end(self, note: Note, before: Row, after: Row, verb: str, named: list[int] | None) -> None:
         """Only what leaves the running state ends an attempt."""
         attempt = (note.job, before["fence"])
-        if verb == "finish" and before["state"] != "running":
+        if verb == "finish" and named is None:
+            if before != after and (before["state"], after["state"]) not in GO_ON:
+                self.found("I3", f"{before['state']} became {after['state']} by the completion of another job", note)
+        elif verb == "finish" and before["state"] != "running":
             self.found("I3", f"a completion changed a job that was {before['state']}", note)
-        if verb == "finish" and before["fence"] not in (named or []):
+        elif verb == "finish" and before["fence"] not in (named or []):
             self.found("I3", f"fence {before['fence']} was ended by a completion for fence {named}", note)
         if before["state"] == "running" and after["state"] != "running":
             if attempt in self._left:
@@ -131,7 +142,7 @@ class RowBook(Book):
             self.found("I11", f"{after['crashes']} crashes", note)
         if verb == "replay":
             self._failures[note.job] = 0
-        elif order is not None and verb == "finish" and after["state"] == "scheduled" and failures:
+        elif order is not None and before["state"] == "running" and after["state"] == "scheduled" and failures:
             self._back_off(note, wall, (note.job, before["fence"]), after, order.retry)
 
     def _back_off(self, note: Note, wall: int, attempt: tuple[str, int], after: Row, retry: Retry) -> None:

@@ -30,16 +30,29 @@ if TYPE_CHECKING:
 OF_USERS = {
     "submit": 2,
     "cancel": 3,
-    "replay": 2,
+    "replay": 3,
     "hurry": 2,
     "purge": 2,
     "get": 2,
     "find": 2,
     "output": 4,
     "counts": 1,
+    "parents": 2,
+    "workflows": 2,
+    "workflow": 2,
+    "close_gate": 2,
+    "open_gate": 2,
+    "gates": 1,
+    "set_limit": 2,
+    "remove_limit": 2,
+    "pause_queue": 3,
+    "resume_queue": 2,
+    "set_step": 3,
+    "set_feedback": 3,
+    "reprioritise": 3,
 }
 OF_NODES = {"claim": 4, "start": 1, "hand_back": 1, "finish": 1, "append_output": 1, "leave": 1, "take_over": 3,
-            "rescue": 1, "promote": 2, "prune": 2}  # fmt: skip
+            "rescue": 1, "promote": 2, "prune": 2, "admit": 1, "charge": 1}  # fmt: skip
 # Deeds about schedules have shorter names than the verbs of the store; those of rota's own services name no user.
 OF_SCHEDULES = {
     "put": "put_schedule", "pause": "pause_schedule", "resume": "resume_schedule", "remove": "remove_schedule",
@@ -47,6 +60,8 @@ OF_SCHEDULES = {
 }  # fmt: skip
 OF_SCHEDULERS = {"coming": "coming_schedules", "set_aside": "set_aside_schedule", "release": "release",
                  "calendars": "calendars"}  # fmt: skip
+# A deed that takes what it finds; the verb of the same name is about certain jobs.
+SETTLE = "settle_any"
 # Of schemas and partitions there are none.
 NOTHING: dict[str, Any] = {"check": None, "needs": (False, [])}
 
@@ -59,7 +74,7 @@ class Answer(NamedTuple):
 
 def named(deed: str) -> str:
     """The verb of the store that this deed belongs to."""
-    return OF_SCHEDULES.get(deed) or OF_SCHEDULERS.get(deed) or deed
+    return OF_SCHEDULES.get(deed) or OF_SCHEDULERS.get(deed) or ("settle" if deed == SETTLE else deed)
 
 
 class Server:
@@ -174,6 +189,8 @@ class Server:
             return getattr(self._store, OF_SCHEDULES[verb]), args
         if verb in OF_SCHEDULERS:
             return getattr(self._store, OF_SCHEDULERS[verb]), (SYSTEM, *args)
+        if verb == SETTLE:
+            return self._store.settle, (SYSTEM, *args)
         return getattr(self._store, verb), (SYSTEM, *args[: OF_NODES[verb]])
 
     async def _register(self, who: Any, node: Any, tasks: Any, replaces: Any, server: str | None) -> None:

@@ -81,4 +81,9 @@ def test_a_run_has_work_and_faults() -> None:
     assert {"rule", "manual", "backfill"} <= {note.data["kind"] for note in notes if note.what == "fire"}
     assert {"missed", "newer", "paused", "overlap"} <= {note.data["reason"] for note in notes if note.what == "skip"}
     assert {"ok", "not found", "unknown"} <= {note.data["answer"] for note in notes if note.what == "granted"}
+    assert {"settle", "admit"} <= {note.data["verb"] for note in notes if note.what == "row"}
+    assert {"close_gate", "open_gate", "set_limit", "remove_limit", "pause_queue", "resume_queue", "set_feedback"} <= {
+        note.data["verb"] for note in notes if note.what == "decree"
+    }
+    assert {"blocked", "held", "skipped", "dropped"} <= done
     assert {"hang", "reset"} <= {note.data["how"] for note in notes if note.what == "lost" and "how" in note.data}

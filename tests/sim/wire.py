@@ -21,7 +21,7 @@ from tests.sim.plan import Plan
 from tests.sim.witness import Cause, Witness, cause
 
 # Neither reach the store: nothing can go wrong.
-LOCAL = {"now", "guards", "exposed"}
+LOCAL = {"now", "doubt", "guards", "exposed"}
 
 
 class Wire:
@@ -56,10 +56,12 @@ class Wire:
         if act := self._traps.pop((verb, moment), None):
             act()
 
-    async def _call(self, verb: str, *args: Any) -> Any:
+    async def _call(self, verb: str, *args: Any, **named: Any) -> Any:
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._free_at = max(self._loop.time() + self._latency(), self._free_at)
-        self._loop.call_at(self._free_at, self._arrive, verb, args, answer, cause(self._loop.time()))
+        self._loop.call_at(
+            self._free_at, self._arrive, verb, (*args, *named.values()), answer, cause(self._loop.time())
+        )
         self._pass(verb, "sent")
         return await answer
 

@@ -26,6 +26,10 @@ TABLES = {
     "fires": ("name", "fire", "job_id", "kind", "at", "waiting"),
     "skips": ("name", "first", "last", "count", "reason", "at"),
 }
+# What people decide about who may run: noted when it is committed.
+DECREES = {
+    "close_gate", "open_gate", "set_limit", "remove_limit", "pause_queue", "resume_queue", "set_feedback", "set_step",
+}  # fmt: skip
 Row = dict[str, Any]
 # Which wish of a customer a call is made for; and when a step of schedules was handed to the store.
 WISH: contextvars.ContextVar[int] = contextvars.ContextVar("wish", default=0)
@@ -130,6 +134,8 @@ class Witness:
         wall = self._clock.now()
         self._nodes_and_times(who, verb, args, answer, wall)
         self._schedules(who, verb, why, wall)
+        if verb in DECREES:
+            self.note(who, "decree", verb=verb, wall=wall, about=args[1], rest=tuple(args[2:]))
         for job, before, after in moves:
             fence = (before or after or {})["fence"]
             self.note(who, "row", job, fence, verb=verb, wall=wall, named=named.get(job), before=before, after=after)
@@ -153,7 +159,7 @@ class Witness:
             self.note(who, "declared", incarnation=args[1], gone=self.gone(self._homes.get(args[1], "")))
         elif verb == "renew" and answer.term is not None:
             self.note(who, "term", incarnation=args[1], term=answer.term)
-        elif verb in ("promote", "coming_schedules", "release"):
+        elif verb in ("promote", "coming_schedules", "release", "settle", "admit", "claim"):
             self.note(who, "look", shelf=verb)
         elif verb == "append_output":
             self.note(who, "stamp", thing="output", ahead=(max(chunk.at for chunk in args[1]) - wall) / SECOND)

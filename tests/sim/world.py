@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 from unittest import mock
 
 from rota.clock import Chance
+from rota.control import admission, resolver
 from rota.control.promoter import FOLLOWERS_WAIT
 from rota.lease import BEAT
 from rota.model.job import NO_RETRY
 from rota.model.times import SECOND
 from rota.store.base import Store, TaskInfo
 from rota.store.postgres import nodes
-from rota.store.sqlite import SqliteStore
+from rota.store.sqlite import SqliteStore, graph, limits
 from rota.work.catalogue import Catalogue, TaskDef
 from tests.sim import checker, mutants
 from tests.sim.customer import Customer
@@ -31,6 +33,7 @@ from tests.sim.plan import Plan
 from tests.sim.planner import Planner
 from tests.sim.rules import Violation
 from tests.sim.server import Server
+from tests.sim.steward import Steward
 from tests.sim.wire import Wire
 from tests.sim.witness import COLUMNS, Note, Row, Witness
 
@@ -70,6 +73,7 @@ class World:
         self.catalogue = _catalogue(self.stage)
         self.customer = Customer(self)
         self.planner = Planner(self) if plan.schedules else None
+        self.steward = Steward(self) if plan.decrees else None
         self.machines: list[Machine] = []
         self.faults = Faults(self)
 
@@ -84,7 +88,7 @@ class World:
 
     @property
     def customer_links(self) -> list[Link]:
-        return [self.customer.link, *([self.planner.link] if self.planner else [])]
+        return [one.link for one in (self.customer, self.planner, self.steward) if one]
 
     def later(self, seconds: float, act: Callable[..., Any], *args: Any) -> None:
         """By nobody's hand: it happens whatever becomes of the process that asked for it."""
@@ -126,11 +130,15 @@ class World:
         self.machines += [Machine(self, f"n{number}") for number in range(1, self.plan.nodes + 1)]
         customer = asyncio.create_task(self.customer.run())
         plans = asyncio.create_task(self.planner.run()) if self.planner else None
+        decrees = asyncio.create_task(self.steward.run()) if self.steward else None
         faults = asyncio.create_task(self.faults.run())
         await asyncio.sleep(self.plan.length)
         faults.cancel()
         self._heal()
         await customer
+        if self.steward and decrees:
+            await decrees
+            await self.steward.finish()
         if self.planner and plans:
             await plans
             await self.planner.finish()
@@ -146,12 +154,14 @@ class World:
         self.customer.wire.heal()
         if self.planner:
             self.planner.wire.heal()
+        if self.steward:
+            self.steward.wire.heal()
         for machine in self.machines:
             machine.heal()
 
     async def _settle(self) -> None:
         live = "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL)"
-        for _ in range(SETTLING):
+        for _ in range(SETTLING if self.mutant is None else SETTLING // 6):
             if not self.store._write_side().connection.execute(live).get:
                 return
             await asyncio.sleep(1)
@@ -169,6 +179,8 @@ class World:
         if leaders and not alone:
             self.later(1, leaders[0].pause, 3, False)
         await self.customer.order_timers()
+        if self.steward:
+            await self.steward.finale()
         await asyncio.sleep(5)
         if self.planner:
             await self.planner.end_finale()
@@ -208,5 +220,18 @@ def _catalogue(stage: Stage) -> Catalogue:
 
 def run(plan: Plan, mutant: str | None = None) -> Report:
     # Of PostgresStore's statements this one alone is not handed to `SimDatabase.call`.
-    with mutants.patched(mutant), mock.patch.object(nodes, "renew", renew):
-        return World(mutants.stress(plan, mutant), mutant).run()
+    plan = mutants.stress(plan, mutant)
+    with _in_pieces(plan.piece), mutants.patched(mutant), mock.patch.object(nodes, "renew", renew):
+        return World(plan, mutant).run()
+
+
+@contextmanager
+def _in_pieces(most: int) -> Iterator[None]:
+    """What one write does for others is bounded. There are few jobs here, so the bounds are low."""
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(graph.settle, "__defaults__", (most,)))
+        stack.enter_context(mock.patch.object(limits.hand_on, "__defaults__", (False, most)))
+        stack.enter_context(mock.patch.object(limits, "LINES_AT_ONCE", most))
+        stack.enter_context(mock.patch.object(resolver, "EDGES", most))
+        stack.enter_context(mock.patch.object(admission, "BATCH", most))
+        yield

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from rota.cli.job import report, show_job, show_jobs
+from rota.cli.relations import relations
 from rota.cli.session import existing, resolve
 from rota.cli.show import document, safe
 from rota.client import Client
@@ -42,7 +43,7 @@ async def show_(args: argparse.Namespace) -> int:
         info = await client.get(await client.resolve(args.id))
         if info.state not in DEAD:
             raise InvalidInput("dead letter", info.id, f"a job that failed; this one is {info.state}")
-        show_job(args, info, client.store.now())
+        show_job(args, info, await relations(client, info), client.store.now())
     return 0
 
 

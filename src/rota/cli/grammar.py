@@ -80,6 +80,36 @@ def order(parser: Parser, retries: str) -> None:
     )
 
 
+def admission(parser: Parser, limit: str = "--limit") -> None:
+    """What is asked before a job may run. `limit`: the option for keys, where that word is taken."""
+    group = parser.add_argument_group("who may run")
+    group.add_argument(
+        "--exclusive", metavar="KEY", help="not while another job with this key runs; user:{user_id} names an argument"
+    )
+    group.add_argument("--rate", metavar="N/WINDOW", help="start so many jobs of this task in any such window: 60/1m")
+    group.add_argument(
+        limit,
+        metavar="KEY[=BOUND]",
+        dest="limits",
+        action="append",
+        help="a key that it needs: db=5 (so many at once), api=60/1m (starts), db (as `rota limit set` says); repeat",
+    )
+    group.add_argument(
+        "--full", metavar="POLICY", help="if a key is full: wait, skip this job, replace older ones (wait)"
+    )
+    group.add_argument(
+        "--label", metavar="LABEL", dest="labels", action="append", help="a label for gates to match; repeat for more"
+    )
+    group.add_argument(
+        "--alone", metavar="SCOPE", help="run while nothing else of it runs: queue:mail, task:report.*, label:db, all"
+    )
+    group.add_argument("--drain", metavar="DURATION", help="how long it waits for the others to end (10m)")
+    group.add_argument(
+        "--drained", metavar="WHAT", help="after that: yield and try again later, cancel the others (yield)"
+    )
+    parser.set_defaults(limit_option=limit)
+
+
 def function(parser: Parser) -> None:
     """The function that a job is."""
     parser.add_argument("task", metavar="TASK", nargs="?", help="the name of a function that a node or --app offers")

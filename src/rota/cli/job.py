@@ -10,13 +10,17 @@ from typing import Any
 
 import msgspec
 
+from rota.cli.limit import keys_text
+from rota.cli.relations import Relations, relations
 from rota.cli.session import existing, resolve
-from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, shortened, state, table, when
+from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, safe, shortened, state, table, when
 from rota.cli.waiting import hinting
 from rota.client import Client
 from rota.errors import InvalidInput, WaitTimeout
+from rota.explain import Reason
 from rota.model.job import AttemptInfo, JobInfo, Kind
 from rota.model.lifecycle import State
+from rota.model.order import priority
 from rota.model.times import SECOND, Duration, Instant, duration, short
 from rota.store.base import Cancelling, JobFilter
 
@@ -77,15 +81,25 @@ def _rounded(span: Duration) -> str:
 async def show_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         info = await client.get(await client.resolve(args.id))
-        show_job(args, info, client.store.now())
+        show_job(args, info, await relations(client, info), client.store.now(), await _holding(client, info))
     return 0
 
 
-def show_job(args: argparse.Namespace, job: JobInfo, now: Instant) -> None:
+async def _holding(client: Client, job: JobInfo) -> list[Reason]:
+    """What a held job is held by."""
+    if job.state is not State.HELD:
+        return []
+    return [reason for reason in (await client.explain(job.id)).reasons if reason.kind in ("gate", "key")]
+
+
+def show_job(
+    args: argparse.Namespace, job: JobInfo, related: Relations, now: Instant, holding: Sequence[Reason] = ()
+) -> None:
     if args.json:
-        document(job.as_json())
+        document(job.as_json() | related.as_json() | {"held_by": msgspec.to_builtins(holding)})
         return
-    facts([*_identity(job), *_order(job), *_course(job, now)])
+    held: list[tuple[str, Cell]] = [("" if place else "held by", one.text) for place, one in enumerate(holding)]
+    facts([*_identity(job), *held, *related.facts(), *_order(job), *_course(job, now)])
     if job.attempts:
         print()
         headers = ("ATTEMPT", "NODE", "STARTED", "TOOK", "OUTCOME", "EXIT", "ERROR")
@@ -114,6 +128,8 @@ def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
     yield "retries", f"{job.retry.retries}, backoff {job.retry.backoff}" if job.retry.retries else "none"
     yield "timeout", short(job.timeout) if job.timeout is not None else ""
     yield "key", job.key or ""
+    yield "labels", ", ".join(job.labels)
+    yield "limits", keys_text(job.keys)
     yield "schedule", job.schedule or ""
 
 
@@ -175,6 +191,30 @@ async def retry_(args: argparse.Namespace) -> int:
         "runs again" if ok else f"can't be retried: it is {before.get(job)}" for job, ok in zip(ids, done, strict=True)
     ]
     return report(args, ids, done, answers, ["retried" if ok else "refused" for ok in done])
+
+
+async def priority_(args: argparse.Namespace) -> int:
+    to = priority(args.priority)
+    async with existing(args) as client:
+        ids = await resolve(client, args.ids)
+        done = await client.reprioritise(ids, to)
+        now = {job.id: job.state for job in await client.find(JobFilter(ids=tuple(ids), limit=len(ids)))}
+    answers = [
+        f"has priority {to}" if ok else f"does not wait any more: it is {now.get(job, 'gone')}"
+        for job, ok in zip(ids, done, strict=True)
+    ]
+    return report(args, ids, done, answers, ["changed" if ok else "refused" for ok in done])
+
+
+async def explain_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        found = await client.explain(await client.resolve(args.id))
+    if args.json:
+        document(found.as_json())
+    else:
+        for reason in found.reasons:
+            print(safe(reason.text))
+    return 0
 
 
 def report(

@@ -6,7 +6,21 @@
 from __future__ import annotations
 
 from rota import __version__
-from rota.cli.grammar import Parser, Verbs, add_verbs, command, count, everywhere, function, noun, order, verb
+from rota.cli.grammar import (
+    Parser,
+    Verbs,
+    add_verbs,
+    admission,
+    command,
+    count,
+    everywhere,
+    function,
+    noun,
+    order,
+    verb,
+    whole,
+)
+from rota.cli.parser_admissions import flow, gate, limit, queue
 from rota.cli.parser_schedules import calendar, schedule
 
 ABOUT = "A distributed job scheduler: `rota up` starts a node, `rota run -- CMD` runs a command on it."
@@ -20,8 +34,13 @@ def build() -> Parser:
     _run(verbs)
     _submit(verbs)
     _job(noun(verbs, "job", "look at jobs, and change their course"))
+    _workflow(noun(verbs, "workflow", "jobs that were ordered together, and wait for each other"))
     schedule(noun(verbs, "schedule", "rules that make jobs at their times"))
     calendar(noun(verbs, "calendar", "named sets of dates that schedules leave out, or keep to"))
+    gate(noun(verbs, "gate", "rules that hold or drop matching jobs, until they are opened"))
+    limit(noun(verbs, "limit", "keys that jobs need: how many at once, how many starts"))
+    queue(noun(verbs, "queue", "what waits and runs in queues; pausing them, how they rank"))
+    flow(noun(verbs, "flow", "whose turn it is: flows and their feedback levels"))
     _dead(noun(verbs, "dead", "jobs that failed for good: look, run again, delete"))
     _node(noun(verbs, "node", "the processes that run jobs"))
     verb(verbs, "migrate", "store", "create the store, or bring its schema up to date")
@@ -47,8 +66,10 @@ def _run(verbs: Verbs) -> None:
     text = "submit a command, follow its output, and exit with its exit code"
     run = verb(verbs, "run", "run", text, usage="[options] -- CMD...")
     _when(run)
+    _after(run)
     order(run, retries="0")
     _key(run)
+    admission(run)
     command(run)
 
 
@@ -58,8 +79,10 @@ def _submit(verbs: Verbs) -> None:
     function(submit)
     submit.add_argument("--wait", action="store_true", help="wait for its end; exit 1 unless it succeeds")
     _when(submit)
+    _after(submit)
     order(submit, retries="3, or what TASK says")
     _key(submit)
+    admission(submit)
     command(submit)
 
 
@@ -67,6 +90,17 @@ def _when(parser: Parser) -> None:
     when = parser.add_mutually_exclusive_group()
     when.add_argument("--at", metavar="TIME", help="not before then: ISO 8601 with offset; a past time means now")
     when.add_argument("--in", metavar="DURATION", dest="delay", help="not before this long from now: 90s, 5m, 2h, 1d")
+
+
+def _after(parser: Parser) -> None:
+    parser.add_argument(
+        "--after", metavar="ID[:NEED]", action="append", help="not before this job has ended as needed; repeat for more"
+    )
+    parser.add_argument(
+        "--on",
+        metavar="NEED",
+        help="what those without a NEED must have ended with: success, finish, failure (success)",
+    )
 
 
 def _key(parser: Parser) -> None:
@@ -85,11 +119,58 @@ def _job(verbs: Verbs) -> None:
     logs.add_argument("--timestamps", "-t", action="store_true", help="begin each line with its time and stream")
     _ids(verb(verbs, "cancel", "job", "end waiting jobs, stop running ones"))
     _ids(verb(verbs, "retry", "job", "run failed or cancelled jobs again, and waiting ones at once"))
+    urgency = verb(verbs, "priority", "job", "give waiting jobs another priority")
+    _ids(urgency)
+    urgency.add_argument("priority", metavar="PRIORITY", type=whole, help="0 (most urgent) to 9")
+    _id(verb(verbs, "explain", "job", "say why a job is where it is: a sentence for each reason"))
     wait = verb(
         verbs, "wait", "job", "wait until jobs have ended; exit 0 if all succeeded, 124 after --timeout, else 1"
     )
     _ids(wait)
     wait.add_argument("--timeout", metavar="DURATION", help="how long to wait at most")
+
+
+def _workflow(verbs: Verbs) -> None:
+    listing = verb(verbs, "list", "workflow", "list workflows, newest first")
+    listing.add_argument("--name", metavar="NAME", help="only those of this name")
+    listing.add_argument("--limit", metavar="N", type=count, default=50, help="at most so many (50)")
+    show = verb(verbs, "show", "workflow", "show a workflow and its jobs as a tree")
+    _flow(show)
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--graphviz", action="store_true", help="print the language of Graphviz, as for `dot -Tsvg`")
+    form.add_argument("--mermaid", action="store_true", help="print the language of Mermaid, as for Markdown")
+    cancel = verb(verbs, "cancel", "workflow", "end all jobs of a workflow that have not ended")
+    _flow(cancel)
+    cancel.add_argument("--reason", metavar="TEXT", help="why, for whoever looks at them (its workflow was cancelled)")
+    text = "run again what failed or was cancelled, and what was skipped because of it"
+    retry = verb(verbs, "retry", "workflow", text)
+    _flow(retry)
+    _from(retry)
+    replay = verb(verbs, "replay", "workflow", "run all of a workflow again, whatever became of it")
+    _flow(replay)
+    _from(replay)
+    replay.add_argument("--yes", "-y", action="store_true", help="don't ask")
+    submit = verb(verbs, "submit", "workflow_file", "order a workflow that is described as JSON, and print its id")
+    submit.add_argument("file", metavar="FILE", help="the description (docs/workflows.md); - reads standard input")
+    submit.add_argument("--app", metavar="MODULE:APP", help="take tasks from this rota.App")
+    text = "wait until all jobs of a workflow have ended; exit 0 if all succeeded, 124 after --timeout, else 1"
+    wait = verb(verbs, "wait", "workflow", text)
+    _flow(wait)
+    wait.add_argument("--timeout", metavar="DURATION", help="how long to wait at most")
+
+
+def _flow(parser: Parser) -> None:
+    parser.add_argument(
+        "workflow",
+        metavar="ID",
+        help="an id, or a beginning or end of it that fits no other; or a name, for its latest",
+    )
+
+
+def _from(parser: Parser) -> None:
+    parser.add_argument(
+        "--from", metavar="JOB", dest="from_", help="only this job (its id or task) and what waits for it"
+    )
 
 
 def _dead(verbs: Verbs) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from rota.app import App
 from rota.cli.job import brief, command_text
+from rota.cli.limit import keys_text
 from rota.cli.sayings import as_json, fire_as_json, in_zone, instant_as_json, look, next_of, standing, utc
 from rota.cli.session import check_exists, existing, planning_of, utf8
 from rota.cli.show import Cell, age, complain, document, facts, shortened, state, table, when
@@ -145,6 +146,8 @@ def _work(parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
     yield "queue", f"{work.queue}, priority {work.priority}"
     yield "retries", f"{work.retry.retries}, backoff {work.retry.backoff}" if work.retry.retries else "none"
     yield "timeout", short(work.timeout) if work.timeout is not None else ""
+    yield "labels", ", ".join(work.traits.labels)
+    yield "keys", keys_text(work.traits.keys)
     yield "expires", f"{short(work.expires)} after it is due" if work.expires is not None else ""
 
 

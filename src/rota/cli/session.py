@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from rota.admissions import Admissions
 from rota.app import App
 from rota.client import Client
 from rota.clock import Chance
@@ -101,8 +102,28 @@ async def existing(args: argparse.Namespace) -> AsyncIterator[Client]:
         await store.close()
 
 
+class Present(App):
+    """On a store that is there already: for verbs that use handles, and must not make one, nor change its schema."""
+
+    async def client(self) -> Client:
+        if self._client is None:
+            check_exists(self)
+            store = self.make_store()
+            try:
+                await store.open()
+            except BaseException:
+                await store.close()
+                raise
+            self._client = Client(store, self.who, self.chance)
+        return self._client
+
+
 def planning_of(client: Client) -> Planning:
     return Planning(client.store, client.who, Chance())
+
+
+def admissions_of(client: Client) -> Admissions:
+    return Admissions(client.store, client.who, Chance())
 
 
 def utf8(given: str, what: str) -> str:

@@ -18,13 +18,16 @@ Cell = str | tuple[str, str]
 STATE_STYLES = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "live": "green", "dead": "red",
     "timed_out": "red", "crashed": "red", "interrupted": "yellow", "stopping": "yellow", "gone": "red", "silent": "red",
-    "active": "green", "paused": "yellow", "broken": "red",
+    "held": "yellow", "dropped": "red", "active": "green", "paused": "yellow", "broken": "red",
 }  # fmt: skip
 # On a terminal: the columns that give way if it is narrow, first to last, and those that become narrower; the most a
 # column may take (an id, whole), but for times, of which a part says nothing; what is enough of the last one, which
 # takes what is left.
-SPARE = ("PRI", "TRIES", "TOOK", "QUEUE", "STARTED", "VERSION", "ROLES", "NODE", "LAST", "ZONE", "UTC")
-SHRINKING = ("TASK", "RULE", "JOB")
+SPARE = (
+    "ENDED/S", "BLOCKED", "SCHEDULED", "NODES", "BY", "SINCE",
+    "PRI", "TRIES", "TOOK", "QUEUE", "STARTED", "VERSION", "ROLES", "NODE", "LAST", "ZONE", "UTC",
+)  # fmt: skip
+SHRINKING = ("TASK", "RULE", "JOB", "MATCHES", "KEY")
 WIDEST = 36
 TIMES = ("FIRE TIME", "UTC")
 ENOUGH = 20

@@ -13,16 +13,23 @@ from typing import Any
 import msgspec
 
 from rota.app import App
-from rota.cli.session import make_app, store_exists
+from rota.cli.session import check_exists, make_app, store_exists, utf8
 from rota.cli.show import complain, document
 from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, UnknownTask
 from rota.job import Job
+from rota.model.graph import Need, need
 from rota.model.job import JobInfo
+from rota.model.limits import Key, concurrency, rate
 from rota.model.retry import Retry
+from rota.options import Options, read_options, traits
 from rota.store.base import TaskInfo
 
 FOR_COMMANDS = ("cwd", "env", "name", "fatal_exit_codes")
+ORDER = (
+    "priority", "queue", "timeout", "expires", "labels", "exclusive", "rate", "full", "alone", "drain", "drained",
+)  # fmt: skip
+LONGEST_NUMBER = 20
 _EXPECTED_JSON = """a JSON object such as '{"name": "you"}'"""
 
 
@@ -66,27 +73,30 @@ def verdict(info: JobInfo) -> int:
 
 
 async def order_command(app: App, args: argparse.Namespace, retry: Retry) -> Job:
-    return await app.submit_command(args.command, **about_command(args), **_options(args, retry))
+    about, options = about_command(args), await _options(app, args, retry)
+    _, task = app.command(args.command, **about)
+    traits(task, "{}", read_options(Options(), options))  # a key that can't be: no store is made for it
+    return await app.submit_command(args.command, **about, **options)
 
 
 def about_command(args: argparse.Namespace) -> dict[str, Any]:
     """What is said of a command beside its words."""
     return {
-        "cwd": _folder(args.cwd),
+        "cwd": folder(args.cwd),
         "env": _variables(args.env or []),
         "fatal_exit_codes": _codes(args.fatal_exit_codes),
         "name": args.name,
     }
 
 
-def _folder(given: str | None) -> str:
+def folder(given: str | None, what: str = "--cwd") -> str:
     """A relative folder means one of ours, not one of the node's."""
     if given == "":
-        raise InvalidInput("--cwd", given, "a folder")
+        raise InvalidInput(what, given, "a folder")
     try:
         return os.path.abspath(given or ".")  # noqa: PTH100 - of symbolic links the user's name is kept
     except FileNotFoundError:
-        raise InvalidInput("--cwd", given or ".", "a folder; the current one was removed") from None
+        raise InvalidInput(what, given or ".", "a folder; the current one was removed") from None
 
 
 def _variables(given: Sequence[str]) -> dict[str, str]:
@@ -103,15 +113,57 @@ def _codes(given: str | None) -> list[int]:
         raise InvalidInput("--fatal-exit-codes", given, "exit codes such as 3,4") from None
 
 
-def _options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
-    return order_options(args, retry) | {name: getattr(args, name) for name in ("at", "delay", "key")}
+async def _options(app: App, args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
+    given = order_options(args, retry) | {name: getattr(args, name) for name in ("at", "delay", "key")}
+    return given | {"after": await _parents(app, args)}
+
+
+async def _parents(app: App, args: argparse.Namespace) -> list[tuple[str, Need]] | None:
+    """What to wait for, with ids that may be shortened."""
+    if args.after is None:
+        if args.on is not None:
+            args.parser.error("--on says what --after needs; give --after too")
+        return None
+    otherwise = Need.SUCCESS if args.on is None else need(args.on)
+    wanted = [_edge(text, otherwise) for text in args.after]
+    check_exists(app)  # a store that is made for this has no jobs
+    client = await app.client()
+    return [(await client.resolve(part), needed) for part, needed in wanted]
+
+
+def _edge(text: str, otherwise: Need) -> tuple[str, Need]:
+    part, colon, needed = utf8(text, "--after").partition(":")
+    if not colon:
+        return part, otherwise
+    if needed not in list(Need):
+        raise InvalidInput("--after", text, f"an id, or one with a need, as in ID:finish ({', '.join(Need)})")
+    return part, Need(needed)
 
 
 def order_options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
     """How the job is to run; `retry` is what was not said of its retries."""
     changes = {name: getattr(args, name) for name in ("retries", "backoff") if getattr(args, name) is not None}
-    given = {name: getattr(args, name) for name in ("priority", "queue", "timeout", "expires")}
-    return given | {"retry": Retry(**(retry.parts() | changes))}
+    given = {name: getattr(args, name) for name in ORDER}
+    return given | {"retry": Retry(**(retry.parts() | changes)), "limits": _limits(args)}
+
+
+def _limits(args: argparse.Namespace) -> list[Key] | None:
+    """`db=5`, `api=60/1m`, or a key alone, whose bounds are set at run time."""
+    return None if args.limits is None else [_limit(text, args.limit_option) for text in args.limits]
+
+
+def _limit(text: str, option: str) -> Key:
+    name, equals, bound = utf8(text, option).rpartition("=")
+    if not equals:
+        name, bound = text, ""
+    try:
+        if not name or (equals and not bound):
+            raise InvalidInput("key", name, "")
+        if bound.isdecimal() and len(bound) < LONGEST_NUMBER:
+            return Key(name, concurrency(int(bound)))
+        return Key(name, None, rate(bound) if bound else None)
+    except InvalidInput:
+        raise InvalidInput(option, text, "KEY=5 (at once), KEY=60/1m (starts), or KEY alone") from None
 
 
 async def _order_task(app: App, args: argparse.Namespace) -> Job:
@@ -121,18 +173,35 @@ async def _order_task(app: App, args: argparse.Namespace) -> Job:
         app.catalogue.get(info.name).encode(
             (), arguments, app.settings.max_args
         )  # types are known here: check them too
-    return await app.submit_named(info, arguments, **_options(args, info.retry))
+    options = await _options(app, args, info.retry)
+    body, defaults = app.named(info, arguments)
+    traits(info.name, body, read_options(defaults, options))
+    return await app.submit_named(info, arguments, **options)
 
 
 async def find_task(app: App, args: argparse.Namespace) -> TaskInfo:
+    known = await known_tasks(app, args)
+    return known.get(args.task)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The tasks that can be ordered, and who says so."""
+
+    infos: dict[str, TaskInfo]
+    place: str
+
+    def get(self, name: str) -> TaskInfo:
+        if name in self.infos:
+            return self.infos[name]
+        raise UnknownTask(name, _hint(name, self.infos, self.place))
+
+
+async def known_tasks(app: App, args: argparse.Namespace) -> Known:
     if args.app:
-        known, place = app.catalogue.infos(), f"{args.app} has"
+        found, place = app.catalogue.infos(), f"{args.app} has"
     else:
-        known, place = await _registered(app), "nodes have registered"
-    by_name = {info.name: info for info in known}
-    if args.task in by_name:
-        return by_name[args.task]
-    raise UnknownTask(args.task, _hint(args.task, by_name, place))
+        found, place = await _registered(app), "nodes have registered"
+    return Known({info.name: info for info in found}, place)
 
 
 async def _registered(app: App) -> list[TaskInfo]:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from rota.cli.show import age
+from rota.cli.relations import relations
+from rota.cli.show import age, safe
 from rota.client import Client
 from rota.errors import RotaError
 from rota.model.job import JobInfo
@@ -15,6 +16,7 @@ from rota.model.lifecycle import State
 from rota.model.node import NodeState
 
 PATIENCE = 2.0
+STOPPED = ("gate", "key", "queue")  # reasons that somebody has given
 
 
 @contextmanager
@@ -32,15 +34,21 @@ async def _hint(client: Client, job_id: str) -> None:
     with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells
         info = await client.get(job_id)
         if info.started_at is None and not info.ended:
-            print(f"rota: {await _why_waiting(client, info)}", file=sys.stderr)
+            print(f"rota: {safe(await _why_waiting(client, info))}", file=sys.stderr)
 
 
 async def _why_waiting(client: Client, info: JobInfo) -> str:
     now = client.store.now()
+    if info.state is State.BLOCKED and info.schedule is None:
+        awaited = (await relations(client, info)).awaited()
+        return f"waiting for {awaited}" if awaited else "waiting for other jobs"
     if info.state is State.BLOCKED:
         return f"waiting until the jobs before it have ended, as the overlap of schedule {info.schedule!r} says"
     if info.run_at > now:
         return f"waiting for its time, in {age(info.run_at - now)}"
+    for reason in (await client.explain(info.id)).reasons:
+        if reason.kind in STOPPED:
+            return f"waiting: {reason.text}"
     nodes = [node for node in await client.store.nodes(client.who) if node.state is NodeState.LIVE and not node.gone]
     if not nodes:
         return "waiting, but no node is running: start one with `rota up`"

@@ -10,11 +10,15 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.graph import Edge
 from rota.model.lifecycle import TERMINAL, State
+from rota.model.limits import Key
 from rota.model.order import DEFAULT_PRIORITY
 from rota.model.outcome import Ending, Problem
 from rota.model.retry import Retry
 from rota.model.times import Duration, Instant, iso, short
+from rota.model.traits import NONE as NO_TRAITS
+from rota.model.traits import Traits
 
 DEFAULT_QUEUE = "default"
 NO_RETRY = Retry(0)
@@ -101,6 +105,14 @@ def _check_codes(codes: object) -> None:
             raise InvalidInput("fatal exit code", code, "a whole number from 1 to 255")
 
 
+class Membership(msgspec.Struct, frozen=True, gc=False):
+    """The workflow that a job belongs to: one that comes with this order, or one that is there."""
+
+    id: str
+    name: str = ""
+    new: bool = True
+
+
 class NewJob(msgspec.Struct, frozen=True, gc=False):
     """One order, checked and ready to be written. `at` is absolute, `delay` counts from the store's clock."""
 
@@ -116,13 +128,26 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     timeout: Duration | None = None
     expires: Duration | None = None  # counted from the moment it is due
     key: str | None = None
+    after: tuple[Edge, ...] = ()
+    workflow: Membership | None = None
+    traits: Traits = NO_TRAITS
 
-    def content(self) -> str:
-        """The digest of what was ordered: the same key must come with the same content."""
-        parts = (
+    @property
+    def plain(self) -> bool:
+        """It stands for itself: no key, no parents, no workflow, no labels or limits."""
+        return self.key is None and not self.after and self.workflow is None and not self.traits
+
+    def content(self, places: Mapping[str, int] | None = None) -> str:
+        """The digest of what was ordered: the same key must come with the same content. `places`: of the jobs of the
+        same order, whose ids differ each time it is given."""
+        parts: tuple[Any, ...] = (
             self.task, self.spec.digest, self.args, self.queue, self.priority, self.at, self.delay,
             self.retry.parts(), self.timeout, self.expires,
         )  # fmt: skip
+        if self.after:
+            parts += ([(str((places or {}).get(edge.parent, edge.parent)), edge.need) for edge in self.after],)
+        if self.traits:
+            parts += (self.traits.text,)
         return hashlib.sha256(_canonical.encode(parts)).hexdigest()
 
 
@@ -164,6 +189,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     args: str
     retry: str
     timeout: Duration | None
+    parents: int = 0  # how many it was ordered after
+    slack: Duration | None = None  # it must start within this time of its claim, or its rate would not hold
 
     @property
     def ref(self) -> Ref:
@@ -219,6 +246,9 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     schedule: str | None = None  # the schedule that made it,
     fire_time: Instant | None = None  # and for which time
+    workflow: str | None = None
+    labels: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()  # of limits
     attempts: list[AttemptInfo] = []
     result: Any = None
     error: Problem | None = None
@@ -233,6 +263,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         wire |= {name: _iso(wire[name]) for name in wire if name.endswith(("_at", "_time"))}
         wire["timeout"] = None if self.timeout is None else short(self.timeout)
         wire["retry"] = self.retry.parts()
+        wire["labels"], wire["keys"] = list(self.labels), [key.name for key in self.keys]
         wire["error"] = msgspec.to_builtins(self.error) if self.error else None
         wire["attempts"] = [attempt.as_json() for attempt in self.attempts]
         return wire

@@ -3,7 +3,7 @@
 Rules
 - A live job stands on exactly one shelf (state), and one owner moves jobs off it (`OWNERS`).
 - A step that is not in `STEPS` is illegal: `step()` raises and nothing changes.
-- Terminal is final. The only ways out are `replay` and `reopen`, which a person asks for and which are recorded.
+- Terminal is final. The ways out are `replay`, `rerun` and `reopen`, which a person asks for and which are recorded.
 - What can't run now (`blocked`, `scheduled`, `held`) is never in the index that claims read.
 
 The CHECK constraints of the stores, the diagram in docs/lifecycle.md and the exhaustive tests are made from this table.
@@ -32,7 +32,7 @@ class State(StrEnum):
 class Event(StrEnum):
     RELEASE = "release"  # all parents ended as required, and nothing else stands in the way
     DEFER = "defer"  # nothing else stands in the way, but the job's own time has not come
-    HOLD = "hold"  # a gate closed over it, or a limit key is taken
+    HOLD = "hold"  # a gate closed over it (perhaps since it was claimed ahead), or a limit key is taken
     ADMIT = "admit"  # the gate opened, or the key became free
     PROMOTE = "promote"  # its time has come
     CLAIM = "claim"  # a worker took it
@@ -48,15 +48,18 @@ class Event(StrEnum):
     SET_ASIDE = "set_aside"  # the row can't be run at all: unknown task, broken payload
     CANCEL = "cancel"
     EXPIRE = "expire"  # it had not started by its expiry
-    SKIP = "skip"  # a parent ended otherwise than required
+    SKIP = "skip"  # a parent ended otherwise than required, or its key was taken
     DROP = "drop"  # a gate says so
     REPLAY = "replay"  # a person wants it run again
-    REOPEN = "reopen"  # the parent it was skipped for is being replayed
+    RERUN = "rerun"  # a person wants all of a workflow run again, whatever became of this one
+    REOPEN = "reopen"  # the parent it was skipped for, or its whole workflow, is being run again
 
 
 _WAITING = (State.BLOCKED, State.SCHEDULED, State.HELD, State.READY)
 
-TERMINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED, State.DROPPED})
+_ENDED = (State.SUCCEEDED, State.FAILED, State.CANCELLED, State.SKIPPED, State.DROPPED)
+
+TERMINAL = frozenset(_ENDED)
 LIVE = frozenset(State) - TERMINAL
 INITIAL = frozenset(_WAITING)
 
@@ -71,6 +74,7 @@ STEPS: dict[tuple[State, Event], State] = {
     (State.HELD, Event.DEFER): State.SCHEDULED,
     (State.READY, Event.HOLD): State.HELD,
     (State.READY, Event.CLAIM): State.RUNNING,
+    (State.READY, Event.SKIP): State.SKIPPED,
     (State.RUNNING, Event.HAND_BACK): State.READY,
     (State.RUNNING, Event.SUCCEED): State.SUCCEEDED,
     (State.RUNNING, Event.RETRY): State.SCHEDULED,
@@ -81,9 +85,11 @@ STEPS: dict[tuple[State, Event], State] = {
     (State.RUNNING, Event.BACK_OFF): State.SCHEDULED,
     (State.RUNNING, Event.QUARANTINE): State.FAILED,
     (State.RUNNING, Event.CANCEL): State.CANCELLED,
+    (State.RUNNING, Event.HOLD): State.HELD,
     (State.FAILED, Event.REPLAY): State.SCHEDULED,
     (State.CANCELLED, Event.REPLAY): State.SCHEDULED,
-    (State.SKIPPED, Event.REOPEN): State.BLOCKED,
+    **{(state, Event.RERUN): State.SCHEDULED for state in _ENDED},
+    **{(state, Event.REOPEN): State.BLOCKED for state in _ENDED},
     **{(state, Event.CANCEL): State.CANCELLED for state in _WAITING},
     **{(state, Event.EXPIRE): State.CANCELLED for state in _WAITING},
     **{(state, Event.DROP): State.DROPPED for state in _WAITING},

@@ -53,6 +53,7 @@ class News(msgspec.Struct, frozen=True):
     holds: tuple[Ref, ...] = ()  # all attempts that it holds, as the store sees it
     cancels: tuple[tuple[Ref, str], ...] = ()  # those of them that should stop, and why
     term: int | None = None  # of its leadership, if it leads
+    feedback: tuple[str, ...] = ()  # queues whose flows are charged for the slots that they use
 
 
 class Watch:

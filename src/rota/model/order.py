@@ -1,18 +1,21 @@
 """Who goes first: `rank = rank time + priority x ageing step`, and the lowest rank is claimed first.
 
 A job of priority 9 that became due nine steps earlier than a job of priority 0 ranks level with it: waiting work rises
-without any row being rewritten, and nobody waits behind later arrivals for more than nine steps.
+without any row being rewritten, and nobody waits behind later arrivals for more than nine steps. A queue may have a
+step of its own: 0 means first come first served, STRICT waives the bound.
 """
 
 from __future__ import annotations
 
 from rota.errors import InvalidInput
-from rota.model.times import MINUTE, Duration, Instant
+from rota.model.times import DAY, MINUTE, Duration, Instant, duration
 
 MOST_URGENT = 0
 LEAST_URGENT = 9
 DEFAULT_PRIORITY = 5
 AGEING_STEP: Duration = MINUTE
+# A step by which priority outweighs any time: strictly the most urgent first, and nothing ages.
+STRICT: Duration = 500_000_000_000_000_000
 
 
 def rank(rank_time: Instant, priority: int, step: Duration = AGEING_STEP) -> int:
@@ -23,3 +26,18 @@ def priority(given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not MOST_URGENT <= given <= LEAST_URGENT:
         raise InvalidInput("priority", given, "a whole number from 0 (most urgent) to 9")
     return given
+
+
+def ageing_step(given: object) -> Duration | None:
+    """Of a queue: a duration up to a day, `strict`, or `default`."""
+    if given == "strict":
+        return STRICT
+    if given == "default":
+        return None
+    try:
+        step = duration(given, "step")
+    except InvalidInput:
+        step = DAY + 1
+    if step > DAY:
+        raise InvalidInput("step", given, "a duration from 0s to 1d, strict, or default")
+    return step

@@ -24,14 +24,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rota.errors import KeyConflict, NotAllowed
+from rota.errors import KeyConflict, NotAllowed, NotFound
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
 from rota.model.lifecycle import TERMINAL, State
+from rota.model.limits import Key, Policy, Rate
 from rota.model.node import News, Node, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.model.times import Duration, Instant
+from rota.store.admission import Admission
+from rota.store.graph import Graph
 from rota.store.timetable import Timetable
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -57,6 +60,8 @@ class Topic(StrEnum):
     CANCEL = "c"  # a running attempt should stop
     NEWS = "n"  # something that people watch has changed: a job ended, output arrived
     SCHEDULE = "s"  # a schedule was changed, or is due; or a fire waits for those before it
+    TIES = "t"  # a job waits for others, or one has ended that others wait for
+    GATE = "g"  # a gate was closed or opened, a limit changed, a key became free
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +128,14 @@ class TaskInfo(msgspec.Struct, frozen=True):
     required: tuple[str, ...]
     open: bool = False  # takes any keyword
     types: dict[str, tuple[str, ...]] = {}  # what JSON each parameter may be (string, integer, ...); absent: anything
+    labels: tuple[str, ...] = ()
+    exclusive: str | None = None
+    rate: Rate | None = None
+    limits: tuple[Key, ...] = ()
+    full: Policy = Policy.WAIT
+    alone: str | None = None
+    drain: Duration = 600_000_000
+    drained: str = "yield"
 
 
 class OutboxEvent(msgspec.Struct, frozen=True):
@@ -149,7 +162,10 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
 
 
-class Store(Timetable, ABC):
+Answer = list[Submitted] | KeyConflict | NotFound
+
+
+class Store(Timetable, Graph, Admission, ABC):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self) -> tuple[int, int]:
@@ -171,6 +187,10 @@ class Store(Timetable, ABC):
     def now(self) -> Instant:
         """The store's clock, as well as this process knows it."""
 
+    def doubt(self) -> Duration:
+        """How far `now` may be off."""
+        return 0
+
     @abstractmethod
     def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
         """Calls `wake` on the running loop when a commit of any process touched one of the topics; returns the call
@@ -178,20 +198,23 @@ class Store(Timetable, ABC):
 
     # -- orders ------------------------------------------------------------------------------------------------------
     @abstractmethod
-    async def submit(self, who: Principal, orders: Sequence[Sequence[NewJob]]) -> list[list[Submitted] | KeyConflict]:
+    async def submit(self, who: Principal, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
         """Accepts orders. Each order (a list of jobs) is accepted whole or refused whole, on its own; all share one
         commit. A job whose key is known, with the same content, is answered with the job it made before
-        (`created=False`); with other content its order is refused with the KeyConflict. A due time in the past means
-        now."""
+        (`created=False`); with other content its order is refused with the KeyConflict. An order that names a parent
+        or a workflow that its owner does not have is refused with NotFound. A job with parents waits until they have
+        ended as needed; those that ended before count at once. A due time in the past means now."""
 
     @abstractmethod
     async def cancel(self, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:
         """Ends waiting jobs and asks the nodes of running ones to stop them."""
 
     @abstractmethod
-    async def replay(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+    async def replay(self, who: Principal, ids: Sequence[str], again: bool = False) -> list[bool]:
         """Runs failed or cancelled jobs again under their old ids: the fence goes on rising, the budget of attempts
-        starts again, the replay is recorded. False where a job is not in a state to be replayed."""
+        starts again, the replay is recorded. Those that have parents wait for them again (ended ones count at once),
+        and those that were skipped because of them reopen. `again`: jobs that ended in any other way, too. False where
+        a job is not in a state to be replayed."""
 
     @abstractmethod
     async def hurry(self, who: Principal, ids: Sequence[str]) -> list[bool]:

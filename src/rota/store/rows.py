@@ -11,14 +11,17 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from rota.model.graph import Edge, Need, ParentInfo, Standing
 from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind
 from rota.model.lifecycle import State
 from rota.model.node import NodeInfo, NodeState
 from rota.model.outcome import Ending, Problem
 from rota.model.retry import Retry
+from rota.model.traits import read_traits
 from rota.model.trigger.skipped import Reason
 from rota.model.trigger.standing import FireInfo, FireKind, ScheduledFire, ScheduleInfo
 from rota.store.base import TaskInfo
+from rota.store.graph import WorkflowInfo, WorkflowJob
 
 T = TypeVar("T")
 
@@ -52,6 +55,7 @@ class JobRow(NamedTuple):
     node: str | None
     cancelling: bool
     key: str | None
+    traits: str | None = None
 
 
 class AttemptRow(NamedTuple):
@@ -74,8 +78,11 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def job_info(row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None) -> JobInfo:
+def job_info(
+    row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, workflow: str | None = None
+) -> JobInfo:
     state = State(row.state)
+    traits = read_traits(row.traits)
     attempts = [_attempt(one) for one in past]
     if state is State.RUNNING and row.started_at is not None:
         attempts.append(AttemptInfo(row.tries, row.fence, row.node or "", row.started_at))
@@ -92,6 +99,9 @@ def job_info(row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None
         error=_error(state, attempts, row.reason),
         schedule=fire.schedule if fire else None,
         fire_time=fire.fire if fire else None,
+        workflow=workflow,
+        labels=traits.labels,
+        keys=traits.keys,
     )
 
 
@@ -148,6 +158,32 @@ def task_infos(texts: Iterable[str]) -> list[TaskInfo]:
         with suppress(msgspec.MsgspecError):  # written by hand, or by a newer version
             found.append(msgspec.json.decode(text, type=TaskInfo))
     return found
+
+
+def parent_info(row: Sequence[Any]) -> ParentInfo:
+    parent, task, state, need, standing, result = row
+    known = None if state is None else State(state)
+    found = _json(result) if known is State.SUCCEEDED else None
+    return ParentInfo(parent, task or "", known, Need(need), Standing(standing), found)
+
+
+def edge(parent: str, need: str) -> Edge:
+    return Edge(parent, Need(need))
+
+
+def workflow_infos(rows: Iterable[Sequence[Any]], counts: Iterable[Sequence[Any]]) -> list[WorkflowInfo]:
+    states: dict[str, dict[State, int]] = {}
+    for workflow, state, count in counts:
+        states.setdefault(workflow, {})[State(state)] = count
+    return [
+        WorkflowInfo(workflow, owner, name, created_at, states.get(workflow, {}))
+        for workflow, owner, name, created_at in rows
+    ]
+
+
+def workflow_job(row: Sequence[Any], parents: tuple[Edge, ...]) -> WorkflowJob:
+    job, task, state, reason, started_at, finished_at = row
+    return WorkflowJob(job, task, State(state), reason, started_at, finished_at, parents)
 
 
 def schedule_info(row: Sequence[Any]) -> ScheduleInfo:

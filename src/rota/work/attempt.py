@@ -8,7 +8,7 @@ likes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
@@ -20,6 +20,7 @@ from rota.clock import Chance
 from rota.errors import RotaError, StoreError
 from rota.logs.shipper import Shipper, Sink
 from rota.model import outcome as model
+from rota.model.graph import ParentInfo
 from rota.model.job import NO_RETRY, Claimed, Verdict
 from rota.model.lifecycle import Event
 from rota.model.outcome import Outcome, Problem, Settlement
@@ -49,11 +50,15 @@ class Executor(Protocol):
         """Runs the work to its end. Raises RotaError if the order makes no sense, and nothing else."""
 
 
+AskParents = Callable[[str], Awaitable[Sequence[ParentInfo]]]
+
+
 class Attempt:
-    def __init__(self, claimed: Claimed, sink: Sink) -> None:
-        self.claimed, self.sink = claimed, sink
+    def __init__(self, claimed: Claimed, sink: Sink, ask_parents: AskParents | None = None) -> None:
+        self.claimed, self.sink, self._ask_parents = claimed, sink, ask_parents
         self.stopped: Stop | None = None
         self.why = ""
+        self.too_late: Callable[[], bool] = lambda: False  # to start: its rate would not hold
         self.over: asyncio.Event | None = None  # its work did not stop; this is set when it ends
         self.settling = False  # its work is over; only its last writes are left
         self._on_stop: Callable[[Stop], None] | None = None
@@ -65,6 +70,17 @@ class Attempt:
             self.stopped, self.why = reason, why
             if self._on_stop:
                 self._on_stop(reason)
+
+    async def parents(self) -> Sequence[ParentInfo]:
+        """The jobs it was ordered after. Tries again while the store can't be reached."""
+        while self.claimed.parents and self._ask_parents is not None and self.stopped is None:
+            try:
+                return await self._ask_parents(self.claimed.job_id)
+            except StoreError as error:
+                if not error.passing:
+                    raise
+                await asyncio.sleep(PAUSE_AFTER_ERROR)
+        return ()
 
     def on_stop(self, act: Callable[[Stop], None]) -> None:
         """The executor's way to hear of a stop; called at once if it was asked for already."""
@@ -107,6 +123,8 @@ class Pipeline:
             await self._settle(attempt, outcome)
 
     async def _execute(self, attempt: Attempt) -> Outcome:
+        if attempt.too_late():
+            return model.Interrupted("it could not start soon enough for its rate")
         try:
             executor = self._executors[attempt.claimed.kind]
             return await executor.execute(attempt)

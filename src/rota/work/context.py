@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from rota.logs.shipper import Sink
+from rota.model.graph import ParentInfo
 
 
 class RunningJob(msgspec.Struct, frozen=True):
@@ -24,8 +26,11 @@ class Context:
     side refuse anything that comes with a lower one than it has seen.
     """
 
-    def __init__(self, job: RunningJob, attempt: int, fence: int, sink: Sink | None) -> None:
+    def __init__(
+        self, job: RunningJob, attempt: int, fence: int, sink: Sink | None, parents: Sequence[ParentInfo] = ()
+    ) -> None:
         self.job, self.attempt, self.fence = job, attempt, fence
+        self.parents = list(parents)  # the jobs it was ordered after, with their results
         self._sink = sink
         self._cancelled = False
 

@@ -34,6 +34,7 @@ class Heartbeat:
         self._lease, self._worker, self._extend, self._lost = lease, worker, extend, lost
         self.stopping = False
         self.term: int | None = None  # of its leadership, while it leads
+        self.feedback: tuple[str, ...] = ()  # queues whose flows are charged
 
     async def tick(self) -> float:
         asked = self._clock.monotonic()
@@ -42,7 +43,7 @@ class Heartbeat:
             self._lost("it was declared dead")
             return BEAT
         self._lease.renewed(asked)
-        self.term = news.term
+        self.term, self.feedback = news.term, news.feedback
         self._extend(self._lease.deadline)
         if self._worker is not None:
             for ref, why in news.cancels:

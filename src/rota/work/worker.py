@@ -1,5 +1,8 @@
 """Claims jobs for the free slots of its queues and runs them.
 
+Slots are shared between the queues: each has its own number of them, and what one does not need just now is lent to
+the others.
+
 A slot is taken from the claim until the attempt's last write is in the store: completions ride together in one commit,
 which frees their slots together, which makes the next claim a large one. When the last claim brought less of a queue
 than was asked for, that queue is empty and the worker sleeps until it is woken; otherwise it claims again as soon as a
@@ -13,13 +16,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from rota.clock import Clock
 from rota.logs.shipper import Shipper
+from rota.model import shares
+from rota.model.feedback import flow_name
+from rota.model.graph import ParentInfo
 from rota.model.job import NO_RETRY, Claimed, Kind, Ref, Verdict
 from rota.model.outcome import Interrupted, settle
 from rota.model.principal import SYSTEM
+from rota.model.times import SECOND, Duration
 from rota.store.base import Store
 from rota.telemetry.events import Bus, ServiceFailed
 from rota.work.attempt import Attempt, Pipeline, Stop
@@ -47,27 +54,38 @@ class Worker:
         pipeline: Pipeline,
         shipper: Shipper,
         bus: Bus,
+        lend: bool = True,
     ) -> None:
         self._store, self._clock, self._incarnation = store, clock, incarnation
         self._queues, self._kinds, self._prefetch = queues, kinds, prefetch
-        self._pipeline, self._shipper, self._bus = pipeline, shipper, bus
-        self._free = dict(queues)
+        self._pipeline, self._shipper, self._bus, self._lend = pipeline, shipper, bus, lend
+        self._slots, self._free = dict(queues), dict(queues)  # what is lent to a queue makes its free ones negative
         self._ahead: dict[str, deque[tuple[float, Claimed]]] = {queue: deque() for queue in queues}
         self._attempts: dict[Ref, Attempt] = {}
         self._running: dict[Ref, asyncio.Task[None]] = {}
         self._stuck: set[asyncio.Task[None]] = set()  # waiting for work that did not stop
+        self._counted: dict[Ref, float] = {}  # until when the slot-time of each is in
+        self._used: Counter[tuple[str, str]] = Counter()  # by (queue, flow)
         self._unknown: dict[Ref, float] = {}  # attempts the store says are here, and since when that is strange
         self._asking = asyncio.Lock()  # held while an answer of the store is on its way that may bring attempts
         self._accepting = True
         self._dropped = False
-        # Queues that may have more: the last claim brought all that was asked for, or there was no slot to ask for.
+        # Queues that may have more: the last claim brought all that was asked for, or none has asked since there was
+        # news. One that was found dry stays so while the worker wakes itself: two dry queues would otherwise have it
+        # ask the one and the other in turn for ever.
         self._more = dict.fromkeys(queues, True)
+        self._again = False  # it asked for the next tick itself: what it knows of its queues still holds,
+        self._told = False  # unless there was news of work meanwhile
         self.wake: Callable[[], None] = lambda: None
+
+    async def _ask_parents(self, job_id: str) -> Sequence[ParentInfo]:
+        return await self._store.parents(SYSTEM, job_id)
 
     def serve(self, queue: str, slots: int) -> None:
         """One more queue."""
         if queue not in self._free:
             self._free[queue], self._more[queue], self._ahead[queue] = slots, True, deque()
+            self._slots[queue] = slots
 
     # -- what the store believes -------------------------------------------------------------------------------------
     async def reconcile(self, holds: Sequence[Ref]) -> None:
@@ -88,7 +106,15 @@ class Worker:
             await self._store.finish(SYSTEM, settlements)
 
     # -- claiming ----------------------------------------------------------------------------------------------------
+    def when_ready(self) -> None:
+        """There is work, in whatever queue."""
+        self._told = True
+        self.wake()
+
     async def tick(self) -> float:
+        if self._told or not self._again:
+            self._more = dict.fromkeys(self._more, True)
+        self._again = self._told = False
         async with self._asking:
             if self._accepting:
                 await self._start_ahead()
@@ -97,7 +123,7 @@ class Worker:
         return LONGEST_HOLD if any(self._ahead.values()) else LONGEST_SLEEP
 
     async def _claim(self) -> None:
-        start = {queue: min(free, LARGEST_CLAIM) for queue, free in self._free.items() if free > 0}
+        start = {queue: min(free, LARGEST_CLAIM) for queue, free in self._room().items() if free > 0}
         wants = {q: min(n + self._prefetch - len(self._ahead[q]), LARGEST_CLAIM) for q, n in start.items()}
         wants = {queue: count for queue, count in wants.items() if count > 0}
         if not wants:
@@ -114,13 +140,20 @@ class Worker:
                 self._ahead[one.queue].append((now, one))
             else:
                 self._launch(one)
-        if any(self._more[queue] and free > 0 for queue, free in self._free.items()):
+        if any(self._more[queue] and free > 0 for queue, free in self._room().items()):
+            self._again = True
             self.wake()
+
+    def _room(self) -> dict[str, int]:
+        """How many more jobs of each queue there is room for: its own slots, and those that others don't need now."""
+        dry = [queue for queue, more in self._more.items() if not more]
+        taken = {queue: self._slots[queue] - free for queue, free in self._free.items()}
+        return shares.wants(self._slots, taken, dry, self._lend)
 
     async def _start_ahead(self) -> None:
         chosen: list[Claimed] = []
         for queue, waiting in self._ahead.items():
-            room = self._free[queue]
+            room = self._room()[queue]
             while waiting and room > 0:
                 chosen.append(waiting.popleft()[1])
                 room -= 1
@@ -144,8 +177,12 @@ class Worker:
     # -- running -----------------------------------------------------------------------------------------------------
     def _launch(self, claimed: Claimed) -> None:
         ref = claimed.ref
-        attempt = self._attempts[ref] = Attempt(claimed, self._shipper.open(ref))
+        attempt = self._attempts[ref] = Attempt(claimed, self._shipper.open(ref), self._ask_parents)
+        if claimed.slack is not None and claimed.started_at is not None:
+            latest = claimed.started_at + claimed.slack
+            attempt.too_late = lambda: self._store.now() + self._store.doubt() > latest
         self._free[claimed.queue] -= 1
+        self._counted[ref] = self._clock.monotonic()
         self._running[ref] = asyncio.create_task(self._run(attempt))
 
     async def _run(self, attempt: Attempt) -> None:
@@ -155,8 +192,10 @@ class Worker:
             # A mistake of ours. The slot must not be lost for it; the store's view is put right by `reconcile`.
             self._failed(attempt, error)
         finally:
+            self._count(attempt)
             self._attempts.pop(attempt.sink.ref, None)
             self._running.pop(attempt.sink.ref, None)
+            self._counted.pop(attempt.sink.ref, None)
             if attempt.over is None:
                 self._release(attempt.claimed.queue)
             else:
@@ -164,13 +203,28 @@ class Worker:
                 self._stuck.add(task)
                 task.add_done_callback(self._stuck.discard)
 
+    def _count(self, attempt: Attempt) -> None:
+        """What it has used of its slot since it was last counted, for its flow."""
+        now = self._clock.monotonic()
+        since, self._counted[attempt.sink.ref] = self._counted.get(attempt.sink.ref, now), now
+        claimed = attempt.claimed
+        self._used[claimed.queue, flow_name(claimed.owner, claimed.task)] += round((now - since) * SECOND)
+
+    def used(self, queues: Collection[str]) -> dict[tuple[str, str], Duration]:
+        """The slot-time that flows of these queues have used since the last call; of the others it is forgotten."""
+        for attempt in self._attempts.values():
+            self._count(attempt)
+        used, self._used = self._used, Counter()
+        return {(queue, flow): span for (queue, flow), span in used.items() if queue in queues and span > 0}
+
     async def _release_late(self, queue: str, over: asyncio.Event) -> None:
         await over.wait()
         self._release(queue)
 
     def _release(self, queue: str) -> None:
         self._free[queue] += 1
-        if self._more[queue] or self._ahead[queue]:
+        if any(self._more.values()) or self._ahead[queue]:
+            self._again = True
             self.wake()
 
     @property

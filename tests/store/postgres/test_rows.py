@@ -13,14 +13,18 @@ import pytest
 
 from rota.clock import ManualClock
 from rota.model import outcome
+from rota.model.gates import Effect, match
 from rota.model.job import Ref, Verdict
 from rota.model.lifecycle import INITIAL, LIVE, TERMINAL, Event, State, sources
+from rota.model.limits import Key
 from rota.model.node import NodeState
 from rota.model.outcome import CrashRule, Ending, Outcome, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
 from rota.model.times import HOUR
+from rota.model.traits import Traits
 from rota.store import named
+from rota.store.admission import NewGate
 from rota.store.base import Cancelling
 from rota.store.postgres import PostgresStore
 from tests.contracts.world import BOOM, FATAL, NAP, STOPPED, Actor, World
@@ -155,7 +159,9 @@ LASTING = (
     "timeout",
     "key",
     "retry",
+    "traits",
 )
+LABELLED = Traits(labels=("odd", "rich"))
 COUNTS = ("fence", "tries", "failures", "crashes", "interruptions", "replays")
 
 
@@ -163,6 +169,7 @@ async def rich(world: World, db: Db, actor: Actor, *, start: bool = True) -> str
     """A job with something of its own in every column, in the hands of a node."""
     job = await world.one(
         key="k", args='{"a":1}', queue="default", priority=3, timeout=77, expires=HOUR, retry=Retry(9), task="odd",
+        traits=LABELLED,
     )  # fmt: skip
     db.execute("UPDATE jobs SET failures = 2, crashes = 1, interruptions = 4, replays = 5, fence = 6, tries = 3")
     await actor.take(job, start=start)
@@ -188,11 +195,16 @@ def test_the_lists_above_name_every_column(db: Db) -> None:
         "SELECT attname FROM pg_attribute WHERE attrelid = 'jobs'::regclass AND attnum > 0 AND NOT attisdropped"
     )}  # fmt: skip
     told = {"state", "rank", "run_at", "expires_at", "claimed_at", "started_at", "node", "cancel", "reason"}
+    # Of no use to a job that has ended: who waits for whom is in the edges, who holds keys in the slots, and a job that
+    # comes back is ranked anew.
+    living = {"tied", "parents", "waits", "special", "level", "own_step", "held_by"}
+    told |= living
     assert names == set(LASTING) | set(COUNTS) | told, "a new column must be copied when a job ends, and looked at here"
     others = {name for (name,) in db.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = 'history'::regclass AND attnum > 0 AND NOT attisdropped"
     )}  # fmt: skip
     assert others - names == {"finished_at", "outcome", "exit_code", "error", "result", "lasting"}
+    assert names - others == living
 
 
 ENDINGS: dict[str, tuple[Outcome, str, dict[str, int]]] = {
@@ -256,6 +268,75 @@ async def test_a_job_that_expires(world: World, db: Db, clock: ManualClock) -> N
     after = only(db, "history")
     check(before, after, kept=("rank", "run_at", "expires_at", "started_at"))
     assert (after["state"], after["reason"], after["outcome"]) == ("cancelled", "expired", None)
+
+
+async def waiting_row(world: World, db: Db) -> Row:
+    """Of a job with something of its own in every column, that went back before it was started."""
+    actor = await world.node()
+    await rich(world, db, actor, start=False)
+    await actor.hand_back(only_ref(db))
+    return only(db, "jobs")
+
+
+@pytest.mark.parametrize("met_by", ["claim", "sweep"])
+async def test_a_job_that_a_gate_drops(world: World, db: Db, clock: ManualClock, met_by: str) -> None:
+    before = await waiting_row(world, db)
+    gate = NewGate(world.chance.job_id(clock.now()), match(label="rich"), Effect.DROP, "no more")
+    await world.store.close_gate(LOCAL, gate)
+    clock.advance(3)
+    if met_by == "claim":
+        assert await (await world.node()).claim() == []
+    else:
+        assert (await world.store.admit(SYSTEM, 100)).moved == 1
+    after = only(db, "history")
+    check(before, after, kept=("rank", "run_at", "expires_at", "started_at"))
+    assert rows(db, "SELECT * FROM jobs") == []
+    assert (after["state"], after["reason"], after["outcome"], after["node"]) == ("dropped", "no more", None, None)
+    assert (after["finished_at"], after["lasting"]) == (clock.now(), False)
+
+
+async def test_a_job_that_is_skipped_for_its_parent(world: World, db: Db, clock: ManualClock) -> None:
+    actor = await world.node()
+    parent = await world.one()
+    await rich_child(world, db, parent)
+    (before,) = rows(db, "SELECT * FROM jobs WHERE task = 'odd'")
+    assert (before["state"], before["parents"], before["waits"]) == ("blocked", 1, 1)
+    clock.advance(3)
+    await actor.run(FATAL, parent)
+    (after,) = rows(db, "SELECT * FROM history WHERE task = 'odd'")
+    check(before, after, kept=("rank", "run_at", "expires_at", "started_at"))
+    assert (after["state"], after["outcome"], after["finished_at"]) == ("skipped", None, clock.now())
+    assert await world.store.replay(LOCAL, [parent]) == [True]
+    (back,) = rows(db, "SELECT * FROM jobs WHERE task = 'odd'")
+    for name in LASTING:
+        assert back[name] == before[name], name
+    assert (back["state"], back["parents"], back["waits"]) == ("blocked", 1, 1)
+
+
+async def rich_child(world: World, db: Db, parent: str) -> None:
+    await world.submit(
+        world.child(
+            parent, key="k", args='{"a":1}', priority=3, timeout=77, expires=HOUR, retry=Retry(9), task="odd",
+            traits=Traits(labels=("odd",), keys=(Key("db", 2),)),
+        )
+    )  # fmt: skip
+    db.execute(
+        "UPDATE jobs SET failures = 2, crashes = 1, interruptions = 4, replays = 5, fence = 6, tries = 3, "
+        "digest = 'digest' WHERE task = 'odd'"
+    )
+
+
+async def test_a_job_that_needs_keys_needs_them_again_when_it_comes_back(world: World, db: Db) -> None:
+    actor = await world.node()
+    job = await world.one(traits=Traits(keys=(Key("db", 1),)))
+    await actor.run(FATAL, job)
+    assert rows(db, "SELECT * FROM slots") == []
+    await world.store.replay(LOCAL, [job])
+    back = only(db, "jobs")
+    assert (back["special"], back["held_by"], back["level"], back["own_step"]) == (True, None, 0, None)
+    await world.promote()
+    await actor.take(job)
+    assert [str(row["job"]) for row in rows(db, "SELECT * FROM slots")] == [job]
 
 
 async def test_a_job_handed_back_after_it_was_cancelled(world: World, db: Db) -> None:

@@ -228,7 +228,7 @@ async def get(unit: Unit) -> None:
 
 async def replay(unit: Unit) -> None:
     await orders.cancel(unit, SYSTEM, uids(OTHER, 1, 2, 3), "no")
-    assert all(await orders.replay(unit, SYSTEM, uids(OTHER, 1, 2, 3)))
+    assert all(await orders.replay(unit, SYSTEM, uids(OTHER, 1, 2, 3), again=False))
 
 
 async def change(unit: Unit) -> None:
@@ -299,7 +299,7 @@ DEEDS = {
     }),
     "release nothing": Deed(release_nothing, False, 3_500, 9_000, {"count_waiting": {WAITS}}),
     "renew": Deed(renew, False, 300, 900, {"renew": {
-        "jobs_running", "jobs_ready", "jobs_due", "jobs_expiring", NEXT, WAITS,
+        "jobs_running", "jobs_ready", "jobs_due", "jobs_expiring", "jobs_held", NEXT, WAITS,
     }}),
     "history": Deed(history, True, 500, 2_000, {"fire_rows": {FIRE, JOB, ENDED}, "skip_rows": {"skips_pkey"}}),
     "get": Deed(get, True, 20, 300, {"fires_of_jobs": {OF_JOB}}),

@@ -89,7 +89,16 @@ def condition(name: str) -> str:
 def test_the_queries_move_jobs_off_the_shelves_that_the_table_names() -> None:
     assert states_in(condition("cancel_waiting")) == sources(Event.CANCEL) - {State.RUNNING} == INITIAL
     assert states_in(condition("cancel_running")) == {State.RUNNING}
-    assert states_in(condition("replay_jobs")) == sources(Event.REPLAY)
+    # Which of them may come back is asked before, in Python: here it is where they go.
+    assert states_in(named.load("sqlite")["reopen_jobs"]) == {
+        STEPS[state, event] for state, event in STEPS if event in (Event.REPLAY, Event.RERUN, Event.REOPEN)
+    }
+    # Ready ones are skipped by `put_away`, whoever of them a claim has met.
+    assert states_in(condition("skip_jobs")) == sources(Event.SKIP) - {State.READY} == {State.BLOCKED}
+    assert states_in(condition("release_held")) == sources(Event.ADMIT)
+    assert states_in(condition("sweep")) == sources(Event.DROP)
+    assert states_in(named.load("sqlite")["queue_states"]) == LIVE
+    assert states_in(condition("queue_endings")) == TERMINAL
     assert states_in(condition("hurry_jobs")) == {State.SCHEDULED}
     assert states_in(condition("seqs_of_ended")) == TERMINAL
     assert states_in(condition("expired")) == sources(Event.EXPIRE)

@@ -7,10 +7,14 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.gates import labels
 from rota.model.job import DEFAULT_QUEUE, CommandSpec, Kind, NewJob, Spec
+from rota.model.limits import keys
 from rota.model.order import DEFAULT_PRIORITY, priority
 from rota.model.retry import Retry
 from rota.model.times import LONGEST, Duration, Instant
+from rota.model.traits import NONE as NO_TRAITS
+from rota.model.traits import Traits
 from rota.model.trigger.arguments import FIRE_TIME, SCHEDULED_FOR, fill
 
 LONGEST_NAME = 200
@@ -27,6 +31,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry: Retry = Retry()
     timeout: Duration | None = None
     expires: Duration | None = None
+    traits: Traits = NO_TRAITS
 
     def job(
         self, job_id: str, at: Instant | None, zone_name: str, fire_time: Instant, scheduled_for: Instant
@@ -38,7 +43,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         return NewJob(
             job_id, self.task, _with_times(self.spec, filled), _arguments(self.args, filled), self.queue, self.priority,
-            at, 0, self.retry, self.timeout, self.expires,
+            at, 0, self.retry, self.timeout, self.expires, traits=self.traits,
         )  # fmt: skip
 
 
@@ -82,6 +87,8 @@ def _check(template: Template) -> None:
         command = msgspec.json.decode(template.spec.body, type=CommandSpec)
         Spec.command(command.argv, command.cwd, command.env, command.fatal_exit_codes)
     priority(template.priority)
+    labels(template.traits.labels)
+    keys(template.traits.keys)
     for what in ("task", "queue"):
         name = getattr(template, what)
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():

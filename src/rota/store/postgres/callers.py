@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rota.errors import InvalidInput, KeyConflict
+from rota.errors import InvalidInput, KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
 from rota.model.order import AGEING_STEP
 from rota.model.principal import Principal
 from rota.model.times import Duration
-from rota.store.postgres.wire import read_answer, wire
+from rota.store.postgres.wire import read_answer, stray, wire
 
 _EXPECTED = "a connection of asyncpg or psycopg 3, or a session or connection of SQLAlchemy"
 _NAMES = ("owner", "jobs", "life", "step", "ring")
@@ -26,8 +26,11 @@ class Order:
     """One order, ready to be written by whatever the caller has."""
 
     def __init__(self, schema: str, who: Principal, jobs: Sequence[NewJob], key_life: Duration, ring: bool) -> None:
+        if missing := stray(jobs):
+            raise missing
         self._schema = schema
-        self._values = (who.user, wire(jobs), key_life, AGEING_STEP, ring)
+        # NULL tells `accept` that it is in someone else's transaction too, and that nobody is to be woken.
+        self._values = (who.user, wire(jobs), key_life, AGEING_STEP, ring or None)
 
     async def give_to(self, connection: Any) -> list[Submitted]:
         """For connections whose calls are awaited."""
@@ -64,7 +67,7 @@ class Order:
 
 def _answer(found: Any) -> list[Submitted]:
     answer, _ = read_answer(found)
-    if isinstance(answer, KeyConflict):
+    if isinstance(answer, KeyConflict | NotFound):
         raise answer
     return answer
 

@@ -78,6 +78,7 @@ class Database:
         self.address, self.clock, self.ageing_step, self.server_time = address, clock, ageing_step, server_time
         self.place, self.schema = address.place, address.schema
         self.server_clock = ServerClock(clock)
+        self.ties_lately = False  # jobs that ended had others waiting for them, or keys
         self.pooled = False  # there is a pooler between us and the server: sessions are not ours
         self.queries = queries(address.schema)
         self._urls = address.urls

@@ -19,7 +19,7 @@ SELECT 'index ' || replace(pg_get_indexdef(i.indexrelid), $1, $2)
 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid
 WHERE c.relnamespace = $1::text::regnamespace AND i.indisvalid AND c.relname !~ '_[0-9]{8}$'
 UNION ALL
-SELECT 'function ' || p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ') '
+SELECT 'function ' || p.proname || '(' || replace(pg_get_function_identity_arguments(p.oid), $1, $2) || ') '
        || md5(replace(p.prosrc, $1, $2))
 FROM pg_proc p WHERE p.pronamespace = $1::text::regnamespace
 """

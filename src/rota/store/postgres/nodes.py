@@ -14,7 +14,7 @@ from rota.model.outcome import CrashRule, Ending
 from rota.model.times import Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
-from rota.store.postgres import orders, partitions, work
+from rota.store.postgres import graph, orders, partitions, work
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.lowend import BEGINNING, LowEnd
 from rota.store.postgres.session import GRACE, lock_number
@@ -65,9 +65,13 @@ async def renew(unit: Unit, incarnation: str, stopping: bool, server: str | None
         unit.topics.add(Topic.DUE)
     if row["fires"]:
         unit.topics.add(Topic.SCHEDULE)
+    if row["ties"]:
+        unit.topics.add(Topic.TIES)
+    if row["gates"]:
+        unit.topics.add(Topic.GATE)
     holds = tuple((Ref(job, fence), reason) for job, fence, reason in _holds.decode(row["holds"]))
     cancels = tuple((ref, reason) for ref, reason in holds if reason is not None)
-    return News(True, tuple(ref for ref, _ in holds), cancels, row["term"])
+    return News(True, tuple(ref for ref, _ in holds), cancels, row["term"], tuple(row["feedback"]))
 
 
 async def leave(unit: Unit, incarnation: str) -> None:
@@ -135,13 +139,15 @@ async def promote(unit: Unit, limit: int, late: Duration, due: LowEnd) -> tuple[
     asked = clock.monotonic()
     row = await unit.row("promote", now=unit.now, late=late, limit=limit, floor=due.floor("due")[0])
     assert row is not None
-    now, moved, earliest, expired, next_due, next_expiry = row
+    now, moved, earliest, expired, tied, next_due, next_expiry = row
     unit.database.server_clock.heard(now, asked)
     due.read(full, clock.monotonic() - asked, moved, {} if earliest is None else {"due": (earliest, BEGINNING[1])})
     if moved:
         unit.topics.add(Topic.READY)
     if expired:
         unit.topics.add(Topic.NEWS)
+    if tied:
+        unit.topics.add(Topic.TIES)
     if expired == limit:
         next_expiry = now - late
     upcoming = min((at for at in (next_due, next_expiry) if at is not None), default=None)
@@ -157,7 +163,7 @@ async def prune(unit: Unit, retention: Retention, limit: int) -> int:
     ids += [job for (job,) in await unit.rows("old_dead", now=unit.now, age=retention.dead, limit=limit)]
     trimmed = 0
     if ids:
-        ids = await _light(unit, ids)
+        ids = await _light(unit, await graph.settled(unit, ids))
         trimmed = 0 if ids else 1
         await orders.delete(unit, ids)
     return (
@@ -168,6 +174,9 @@ async def prune(unit: Unit, retention: Retention, limit: int) -> int:
         + await unit.run("delete_old_nodes", now=unit.now, age=retention.nodes, limit=limit)
         + await unit.run("delete_old_fires", now=unit.now, age=retention.ended, limit=limit)
         + await unit.run("delete_old_skips", now=unit.now, age=retention.ended, limit=limit)
+        + await unit.run("delete_old_edges", now=unit.now, age=retention.ended, limit=limit)
+        + await unit.run("delete_old_starts", now=unit.now, limit=limit)
+        + await unit.run("delete_old_workflows", now=unit.now, age=retention.ended, limit=limit)
     )
 
 

@@ -10,33 +10,34 @@ from rota.model.lifecycle import Event, State, sources
 from rota.model.order import rank
 from rota.model.principal import Principal
 from rota.model.times import LATEST, Duration, Instant
-from rota.store.base import Cancelling, Topic
+from rota.store.base import Answer, Cancelling, Topic
+from rota.store.postgres import graph
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.texts import ids_only
-from rota.store.postgres.wire import Answer, read_answer, wire
+from rota.store.postgres.wire import read_answer, stray, wire
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 # So many jobs are worth the two round trips more that COPY takes.
 MANY = 50
 _COLUMNS = (
     "id", "owner", "state", "queue", "kind", "task", "priority", "rank", "run_at", "expires_at", "created_at",
-    "spec", "digest", "args", "retry", "timeout",
+    "spec", "digest", "args", "retry", "timeout", "traits", "special",
 )  # fmt: skip
 
 
 async def submit(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
-    plain = [job for order in orders if not _keyed(order) for job in order]
-    keyed = [order for order in orders if _keyed(order)]
-    if plain and keyed:
+    plain = [job for order in orders if not _special(order) for job in order]
+    special = [order for order in orders if _special(order)]
+    if plain and special:
         await unit.begin()
     if plain:
         await insert(unit, who.user, plain)
-    answers = iter(await _accept(unit, who, keyed, key_life) if keyed else ())
-    return [next(answers) if _keyed(order) else [Submitted(job.id, True) for job in order] for order in orders]
+    answers = iter(await _accept(unit, who, special, key_life) if special else ())
+    return [next(answers) if _special(order) else [Submitted(job.id, True) for job in order] for order in orders]
 
 
-def _keyed(order: Sequence[NewJob]) -> bool:
-    return any(job.key is not None for job in order)
+def _special(order: Sequence[NewJob]) -> bool:
+    return not all(job.plain for job in order)
 
 
 async def insert(unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collection[str] = ()) -> None:
@@ -59,7 +60,7 @@ async def insert(unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collec
         rows.append((
             job.id, owner, state, job.queue, spec.kind.value, job.task, job.priority,
             rank(run_at, job.priority, step), run_at, expires_at, now, spec.body, spec.digest, job.args, retry,
-            job.timeout,
+            job.timeout, job.traits.text, job.traits.special,
         ))  # fmt: skip
     if any(row[2] is _READY for row in rows):
         unit.topics.add(Topic.READY)
@@ -74,6 +75,7 @@ async def insert(unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collec
             queues=columns["queue"], kinds=columns["kind"], tasks=columns["task"], priorities=columns["priority"],
             ranks=columns["rank"], due=columns["run_at"], expiries=columns["expires_at"], specs=columns["spec"],
             digests=columns["digest"], args=columns["args"], retries=columns["retry"], timeouts=columns["timeout"],
+            traits=columns["traits"], specials=columns["special"],
         )  # fmt: skip
 
 
@@ -84,13 +86,18 @@ def due(job: NewJob, now: Instant) -> Instant:
 
 
 async def _accept(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
+    strays = [stray(order) for order in orders]
     rows = await unit.rows(
-        "accept", owner=who.user, orders=[wire(order) for order in orders], key_life=key_life,
-        step=unit.database.ageing_step, now=unit.now,
+        "accept", owner=who.user, key_life=key_life, step=unit.database.ageing_step, now=unit.now,
+        orders=[wire(order) for order, missing in zip(orders, strays, strict=True) if missing is None],
     )  # fmt: skip
+    given = iter(rows)
     answers: list[Answer] = []
-    for (text,) in rows:
-        answer, rings = read_answer(text)
+    for missing in strays:
+        if missing is not None:
+            answers.append(missing)
+            continue
+        answer, rings = read_answer(next(given)[0])
         unit.topics |= rings
         answers.append(answer)
     return answers
@@ -103,6 +110,7 @@ async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) ->
     running = [job for job in states if states[job] is State.RUNNING]
     if waiting:
         await unit.run("end_waiting", ids=waiting, now=unit.now, reason=reason, state=State.CANCELLED.value)
+        await graph.settle(unit, waiting)
         unit.topics.add(Topic.NEWS)
     if running:
         await unit.run("cancel_running", ids=running, reason=reason)
@@ -110,13 +118,13 @@ async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) ->
     return [Cancelling.of(states.get(job)) for job in ids]
 
 
-async def replay(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
+async def replay(unit: Unit, who: Principal, ids: Sequence[str], again: bool) -> list[bool]:
     await unit.begin()
     found = await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)
-    chosen = {job: owner for job, state, owner in found if State(state) in sources(Event.REPLAY)}
+    takes = sources(Event.RERUN if again else Event.REPLAY)
+    chosen = {job: owner for job, state, owner in found if State(state) in takes}
     if chosen:
-        await unit.run("replay_jobs", ids=list(chosen), now=unit.now, step=unit.database.ageing_step)
-        await unit.run("reopen_replayed", ids=list(chosen))
+        await graph.reopen(unit, list(chosen))
         await unit.emit_for_jobs("job.replayed", [(job, owner, {"by": who.user}) for job, owner in chosen.items()])
         unit.topics.add(Topic.DUE)
     return [job in chosen for job in ids]
@@ -135,6 +143,8 @@ async def hurry(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
 async def purge(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
     await unit.begin()
     chosen = {job: owner for job, _, owner in await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)}
+    kept = set(await graph.settled(unit, list(chosen))) if chosen else set()
+    chosen = {job: owner for job, owner in chosen.items() if job in kept}
     if chosen:
         await unit.emit_for_jobs("job.purged", [(job, owner, {"by": who.user}) for job, owner in chosen.items()])
         await delete(unit, list(chosen))
@@ -142,7 +152,7 @@ async def purge(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
 
 
 async def delete(unit: Unit, ids: Sequence[str]) -> None:
-    for name in ("delete_output", "delete_attempts", "delete_history"):
+    for name in ("delete_output", "delete_attempts", "delete_edges", "delete_members", "delete_history"):
         await unit.run(name, ids=ids)
 
 

@@ -9,7 +9,7 @@ from rota.model.job import JobInfo
 from rota.model.lifecycle import LIVE, State
 from rota.model.principal import Principal
 from rota.store.base import Chunk, JobFilter, OutboxEvent, Position, TaskInfo
-from rota.store.postgres import schedules
+from rota.store.postgres import graph, schedules
 from rota.store.postgres.database import Unit
 from rota.store.postgres.session import lock_number
 from rota.store.postgres.texts import glob, id_range, ids_only, is_id
@@ -95,8 +95,11 @@ async def _infos(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, Jo
         attempts.setdefault(job_id, []).append(AttemptRow(*rest))
     for job_id, attempt in last.items():
         attempts.setdefault(job_id, []).append(attempt)
-    fires = await schedules.of_jobs(unit, ids)
-    return {job_id: job_info(row, attempts.get(job_id, []), fires.get(job_id)) for job_id, row in rows.items()}
+    fires, workflows = await schedules.of_jobs(unit, ids), await graph.of_jobs(unit, ids)
+    return {
+        job_id: job_info(row, attempts.get(job_id, []), fires.get(job_id), workflows.get(job_id))
+        for job_id, row in rows.items()
+    }
 
 
 async def _live(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, JobRow]:

@@ -165,6 +165,7 @@ async def _fire_plainly(unit: Unit, steps: Sequence[Advance]) -> list[list[Fate]
         expiries=[job.expires for job in jobs], specs=[job.spec.body for job in jobs],
         digests=[job.spec.digest for job in jobs], args=[job.args for job in jobs],
         retries=[encode(job.retry).decode() for job in jobs], timeouts=[job.timeout for job in jobs],
+        traits=[job.traits.text for job in jobs], specials=[job.traits.special for job in jobs],
     )  # fmt: skip
     answers: list[list[Fate] | None] = [None] * len(steps)
     for place, made, later in rows:

@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rota.clock import Chance, Clock
-from rota.errors import InvalidInput, KeyConflict, StoreError, StoreUnavailable
-from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
+from rota.errors import InvalidInput, StoreError, StoreUnavailable
+from rota.model.graph import ParentInfo
+from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Verdict
 from rota.model.lifecycle import State
 from rota.model.node import News, Node, NodeInfo
 from rota.model.order import AGEING_STEP
@@ -30,8 +31,10 @@ from rota.model.trigger.standing import (
     ScheduleInfo,
 )
 from rota.store import base
-from rota.store.postgres import doctor, migrate, nodes, orders, partitions, reads, schedules, work
+from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
+from rota.store.postgres import doctor, graph, migrate, nodes, orders, partitions, reads, schedules, work
 from rota.store.postgres.address import address
+from rota.store.postgres.admitting import Admitting
 from rota.store.postgres.bell import Bell
 from rota.store.postgres.database import Database, LockedUp, Unit
 from rota.store.postgres.errors import translated
@@ -47,7 +50,7 @@ RENEWAL_LIMIT = 3.0
 _RING = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 
-class PostgresStore(base.Store):
+class PostgresStore(Admitting, base.Store):
     """`server_time=False`: the given clock is the store's clock, as tests and simulations want it."""
 
     def __init__(
@@ -94,6 +97,9 @@ class PostgresStore(base.Store):
     def now(self) -> Instant:
         return self._database.now()
 
+    def doubt(self) -> Duration:
+        return self._database.server_clock.doubt if self._database.server_time else 0
+
     def listen(self, topics: frozenset[base.Topic], wake: Callable[[], None]) -> Callable[[], None]:
         entry = (topics, wake, asyncio.get_running_loop())
         self._listeners.append(entry)
@@ -105,7 +111,7 @@ class PostgresStore(base.Store):
         return stop
 
     # -- orders ------------------------------------------------------------------------------------------------------
-    async def submit(self, who: Principal, batches: Sequence[Sequence[NewJob]]) -> list[list[Submitted] | KeyConflict]:
+    async def submit(self, who: Principal, batches: Sequence[Sequence[NewJob]]) -> list[base.Answer]:
         if not any(batches):
             return [[] for _ in batches]
         return await self._write(orders.submit, who, batches, self._key_life)
@@ -113,8 +119,8 @@ class PostgresStore(base.Store):
     async def cancel(self, who: Principal, ids: Sequence[str], reason: str) -> list[base.Cancelling]:
         return await self._write(orders.cancel, who, ids, reason)
 
-    async def replay(self, who: Principal, ids: Sequence[str]) -> list[bool]:
-        return await self._write(orders.replay, who, ids)
+    async def replay(self, who: Principal, ids: Sequence[str], again: bool = False) -> list[bool]:
+        return await self._write(orders.replay, who, ids, again)
 
     async def hurry(self, who: Principal, ids: Sequence[str]) -> list[bool]:
         return await self._write(orders.hurry, who, ids)
@@ -273,6 +279,23 @@ class PostgresStore(base.Store):
 
     async def fires(self, who: Principal, owner: str, name: str, before: Instant, limit: int) -> list[FireInfo]:
         return await self._read(schedules.fires, who, owner, name, before, limit)
+
+    # -- jobs that wait for others -----------------------------------------------------------------------------------
+    async def settle(self, who: Principal, limit: int) -> Settled:
+        base.require_system(who, "settle")
+        return await self._write(graph.settle_any, limit)
+
+    async def parents(self, who: Principal, job_id: str) -> list[ParentInfo]:
+        return await self._read(graph.parents, who, job_id)
+
+    async def workflows(self, who: Principal, query: WorkflowFilter) -> list[WorkflowInfo]:
+        return await self._read(graph.workflows, who, query)
+
+    async def workflow(self, who: Principal, workflow_id: str) -> list[WorkflowJob]:
+        return await self._read(graph.workflow, who, workflow_id)
+
+    async def resolve_workflow(self, who: Principal, part: str) -> list[str]:
+        return await self._read(graph.resolve_workflow, who, part)
 
     # -- shelves -----------------------------------------------------------------------------------------------------
     async def promote(self, who: Principal, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:

@@ -7,30 +7,59 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import KeyConflict
+from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
-from rota.store.base import Topic
+from rota.store.base import Answer, Topic
+from rota.store.postgres.texts import is_id
 
-Answer = list[Submitted] | KeyConflict
 encode = msgspec.json.encode
 
 
 def wire(order: Sequence[NewJob]) -> str:
     """An order as the function `accept` of the database takes it."""
+    places = {job.id: place for place, job in enumerate(order)}
     return encode([
         {
             "id": job.id, "task": job.task, "kind": job.spec.kind.value, "spec": job.spec.body,
             "digest": job.spec.digest, "args": job.args, "queue": job.queue, "priority": job.priority,
             "at": job.at, "delay": job.delay,
             "retry": encode(job.retry).decode(), "timeout": job.timeout, "expires": job.expires, "key": job.key,
-            "content": job.content(),
+            "content": job.content(places), **_ties(job),
         }
         for job in order
     ]).decode()  # fmt: skip
+
+
+def stray(order: Sequence[NewJob]) -> NotFound | None:
+    """A parent, or a workflow, whose id is none at all: so there is no such thing."""
+    for job in order:
+        for edge in job.after:
+            if not is_id(edge.parent):
+                return NotFound("parent job", edge.parent)
+        if job.workflow is not None and not is_id(job.workflow.id):
+            return NotFound("workflow", job.workflow.id)
+    return None
+
+
+def _ties(job: NewJob) -> dict[str, Any]:
+    ties: dict[str, Any] = {}
+    if job.after:
+        ties["after"] = job.after
+    if job.workflow is not None:
+        ties["workflow"] = job.workflow
+    if job.traits:
+        ties["traits"] = job.traits.text
+        ties["special"] = job.traits.special
+        if job.traits.patient:
+            ties["line"] = job.traits.keys[0].name
+    return ties
 
 
 def read_answer(text: str | dict[str, Any]) -> tuple[Answer, set[Topic]]:
     found: dict[str, Any] = msgspec.json.decode(text) if isinstance(text, str) else text
     if "key" in found:
         return KeyConflict(found["key"], found["job"]), set()
+    if "jobs" not in found:
+        ((what, name),) = found.items()
+        return NotFound("parent job" if what == "parent" else what, name), set()
     return [Submitted(job, created) for job, created in found["jobs"]], {Topic(letter) for letter in found["rings"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 from rota.model.job import Claimed, Kind, Ref, Verdict
@@ -9,6 +10,7 @@ from rota.model.lifecycle import Event, State
 from rota.model.outcome import Ending, Settlement
 from rota.store.base import Chunk, Start, Topic
 from rota.store.moves import Move, move
+from rota.store.postgres import admission, graph
 from rota.store.postgres.database import Unit
 from rota.store.postgres.lowend import LowEnd, Place
 from rota.store.postgres.texts import clean, ids_only, is_id
@@ -16,6 +18,8 @@ from rota.store.postgres.texts import clean, ids_only, is_id
 _NO_JOB = "00000000-0000-0000-0000-000000000000"
 _LARGEST = (1 << 63) - 1
 MOST = 1 << 30
+# Of one claim, when jobs at the front of the line are moved aside.
+MOST_LOOKS = 8
 
 
 async def claim(
@@ -26,9 +30,45 @@ async def claim(
     start: Mapping[str, int],
     low_end: LowEnd,
 ) -> list[Claimed]:
+    """What is moved aside on the way makes room for others: so it may take several looks."""
+    claimed: list[Claimed] = []
+    for _ in range(MOST_LOOKS):
+        taken = Counter(one.queue for one in claimed)
+        left = {queue: want - taken[queue] for queue, want in wants.items()}
+        free = {queue: want - taken[queue] for queue, want in start.items()}
+        found, stopped, fallen = await _look(unit, incarnation, left, kinds, free, low_end)
+        claimed += found
+        if fallen:
+            await admission.put_right(unit, fallen)
+        if not stopped and not fallen:
+            break
+        if not stopped:
+            continue
+        passed = await unit.rows("pass", ids=stopped, incarnation=incarnation, now=unit.now)
+        claimed += [Claimed(*row) for row in passed]
+        if not passed:  # all of them were moved aside: perhaps there are many more of their kind
+            await admission.clear_front(unit, incarnation, [queue for queue, want in left.items() if want > 0], kinds)
+        if len(passed) < len(stopped) or any(row[-1] is not None for row in passed):
+            unit.topics.add(Topic.GATE)  # a token is used up: whoever waits has a time to wait for now
+        if len(passed) < len(stopped):
+            unit.topics.add(Topic.NEWS)  # of some it may have been the end
+            unit.topics.add(Topic.CANCEL)
+    return sorted(claimed, key=lambda one: (one.rank, one.job_id))
+
+
+async def _look(
+    unit: Unit,
+    incarnation: str,
+    wants: Mapping[str, int],
+    kinds: Sequence[Kind],
+    start: Mapping[str, int],
+    low_end: LowEnd,
+) -> tuple[list[Claimed], list[str], list[str]]:
+    """Claims what may simply be taken; returns it, and the ids of what must be looked at more closely, and of what is
+    to be put back."""
     lanes = [(queue, kind.value) for queue, want in wants.items() if want > 0 for kind in kinds]
     if not lanes:
-        return []
+        return [], [], []
     clock, full = unit.database.clock, low_end.full
     begun = clock.monotonic()
     floors = [low_end.floor(lane) for lane in lanes]
@@ -38,10 +78,13 @@ async def claim(
         starts=[min(start.get(queue, 0), MOST) for queue, _ in lanes], floors=[rank for rank, _ in floors],
         floor_ids=[job for _, job in floors],
     )  # fmt: skip
-    claimed = sorted((Claimed(*row) for row in rows), key=lambda one: (one.rank, one.job_id))
-    lowest: dict[Hashable, Place] = {(one.queue, one.kind): (one.rank, one.job_id) for one in reversed(claimed)}
-    low_end.read(full, clock.monotonic() - begun, len(claimed), lowest)
-    return claimed
+    stopped = [row[0] for row in rows if row[1] is None]
+    fallen = [row[0] for row in rows if row[1] == 0]
+    claimed = sorted((Claimed(*row) for row in rows if row[1]), key=lambda one: (one.rank, one.job_id))
+    if not stopped and not fallen:  # otherwise what it met is not known in full
+        lowest: dict[Hashable, Place] = {(one.queue, one.kind): (one.rank, one.job_id) for one in reversed(claimed)}
+        low_end.read(full, clock.monotonic() - begun, len(claimed), lowest)
+    return claimed, stopped, fallen
 
 
 async def start(unit: Unit, refs: Sequence[Ref]) -> list[Start]:
@@ -49,12 +92,14 @@ async def start(unit: Unit, refs: Sequence[Ref]) -> list[Start]:
     ids, fences = _columns(refs)
     rows = {place: rest for place, *rest in await unit.rows("start_states", ids=ids, fences=fences, now=unit.now)}
     chosen = sorted({job for job, started_at, cancel in rows.values() if started_at is None and cancel is None})
+    gated = {job for (job,) in await unit.rows("hold_gated", ids=chosen, now=unit.now)} if chosen else set()
+    chosen = [job for job in chosen if job not in gated]  # a gate was closed since the claim
     now = await unit.value("start_jobs", ids=chosen, now=unit.now) if chosen else None
     answers: list[Start] = []
     seen: set[str] = set()
     for place in range(len(refs)):
         job, started_at, cancel = rows.get(place, (None, None, None))
-        if job is None:
+        if job is None or job in gated:
             answers.append(Start(Verdict.STALE))
         elif started_at is not None:
             answers.append(Start(Verdict.ALREADY, started_at, cancel))
@@ -85,6 +130,7 @@ async def hand_back(unit: Unit, refs: Sequence[Ref]) -> list[Verdict]:
         await unit.run("hand_back_jobs", ids=back)
     if over:
         await unit.run("end_unstarted", ids=over, now=unit.now)
+        await graph.settle(unit, over)
     if chosen:
         unit.topics |= {Topic.READY, Topic.NEWS}
     return verdicts
@@ -94,7 +140,7 @@ async def finish(unit: Unit, settlements: Sequence[Settlement], crashes: int = 0
     """Also carries out what the reaper decides (`crashes=1`): the same write, by another hand."""
     verdicts: list[Verdict | None] = [None] * len(settlements)
     plain = _plain_successes(settlements)
-    if len(plain) < len(settlements):
+    if len(plain) < len(settlements) or unit.database.ties_lately:
         await unit.begin()
     if plain:
         await _succeed(unit, settlements, plain, verdicts)
@@ -125,7 +171,15 @@ async def _succeed(
         "succeed", ids=[one.job_id for one in chosen], fences=[min(one.fence, _LARGEST) for one in chosen],
         codes=[one.exit_code for one in chosen], results=[one.result for one in chosen], now=unit.now,
     )  # fmt: skip
-    applied = {job for (job,) in done}
+    applied = {job for job, _, _ in done}
+    # What others wait for, or held keys: what follows from its end is on lists by now, so nothing is lost if that has
+    # to be another transaction. Where there was some the last time there is some more: then it is the same.
+    tied, special = [job for job, ties, _ in done if ties], any(held for _, _, held in done)
+    unit.database.ties_lately = bool(tied or special)
+    if tied:
+        await graph.settle(unit, tied)
+    if special:
+        await admission.hand_on(unit)
     for index in plain:
         if settlements[index].job_id in applied:
             verdicts[index] = Verdict.APPLIED
@@ -141,8 +195,12 @@ async def _settle(unit: Unit, settlements: Sequence[Settlement], crashes: int) -
     moves: dict[str, Move] = {}
     done: dict[str, Ending] = {}
     failed: list[tuple[str, str, dict[str, object]]] = []
+    found_tied: dict[str, bool] = {}  # others wait for it
+    special = False  # some of them hold keys
     for index, one in enumerate(settlements):
-        running, cancel, owner, outcome = found[index]
+        running, cancel, owner, outcome, tied_now, special_now = found[index]
+        found_tied[one.job_id] = tied_now
+        special |= bool(special_now)
         if running and one.job_id not in done:
             moved = moves[one.job_id] = move(one, cancel, crashes)
             done[one.job_id] = one.ending
@@ -154,6 +212,10 @@ async def _settle(unit: Unit, settlements: Sequence[Settlement], crashes: int) -
             before = done.get(one.job_id, outcome)
             verdicts.append(Verdict.ALREADY if before == one.ending else Verdict.STALE)
     await _carry_out(unit, moves)
+    if tied := [job for job, one in moves.items() if one.terminal and found_tied[job]]:
+        await graph.settle(unit, tied)
+    if special:
+        await admission.hand_on(unit)
     if failed:
         await unit.emit_for_jobs("job.failed", failed)
     return verdicts

@@ -10,11 +10,11 @@ from rota.model.job import Ref
 from rota.model.lifecycle import Event
 from rota.model.node import News, Node, NodeInfo, NodeState
 from rota.model.outcome import CrashRule, Ending
-from rota.model.times import Duration, Instant
+from rota.model.times import MINUTE, Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
 from rota.store.rows import NodeRow, node_info
-from rota.store.sqlite import orders, work
+from rota.store.sqlite import gates, orders, places, work
 from rota.store.sqlite.database import Database, encode
 
 # Chunks of output (64 KiB at most) that one write deletes.
@@ -49,10 +49,17 @@ def renew(db: Database, incarnation: str, stopping: bool) -> News:
         db.topics.add(Topic.DUE)
     if ((fires := db.value("next_schedule")) is not None and fires <= db.now()) or db.value("any_waiting"):
         db.topics.add(Topic.SCHEDULE)
+    if db.value("any_settling"):
+        db.topics.add(Topic.TIES)
+    names = ("any_freed", "any_in_line", "any_lone")
+    if any(map(db.value, names)) or gates.at_work(db) or places.any_to_put_forward(db):
+        db.topics.add(Topic.GATE)
     holds = tuple((Ref(job, fence), reason) for job, fence, reason in rows)
     cancels = tuple((ref, reason) for ref, reason in holds if reason is not None)
     db.run("lead", incarnation=incarnation, now=db.now())
-    return News(True, tuple(ref for ref, _ in holds), cancels, db.value("term_of", incarnation=incarnation))
+    term = db.value("term_of", incarnation=incarnation)
+    feedback = tuple(name for name, *_ in db.rows("feedback_rules"))
+    return News(True, tuple(ref for ref, _ in holds), cancels, term, feedback)
 
 
 def leave(db: Database, incarnation: str) -> None:
@@ -149,4 +156,6 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
         + db.run("delete_old_nodes", before=now - retention.nodes, limit=limit)
         + db.run("delete_old_fires", before=now - retention.ended, limit=limit)
         + db.run("delete_old_skips", before=now - retention.ended, limit=limit)
+        + db.run("delete_old_workflows", before=now - retention.ended, limit=limit)
+        + db.run("delete_old_starts", before=now - MINUTE, limit=limit)
     )

@@ -7,38 +7,62 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import KeyConflict
+from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
 from rota.model.lifecycle import TERMINAL, Event, State, sources
 from rota.model.order import rank
 from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.model.times import LATEST, Duration, Instant
-from rota.store.base import Cancelling, Topic
+from rota.model.traits import NONE as NO_TRAITS
+from rota.model.traits import Traits
+from rota.store.base import Answer, Cancelling, Topic
+from rota.store.sqlite import graph, limits
 from rota.store.sqlite.database import Database, encode
 
-Answer = list[Submitted] | KeyConflict
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
+_HELD = State.HELD.value
 
 
 def submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
     now = db.now()
     keys = _Keys(db, who, orders)
-    answers = [keys.answer(order) for order in orders]
-    fresh = [
-        job
-        for order, answer in zip(orders, answers, strict=True)
-        if not isinstance(answer, KeyConflict)
-        for job, submitted in zip(order, answer, strict=True)
-        if submitted.created
-    ]
-    if fresh:
-        insert(db, who.user, fresh, now)
-        db.many(
-            "insert_key",
-            [(who.user, job.key, job.content(), job.id, now + key_life) for job in fresh if job.key is not None],
-        )
+    answers: list[Answer] = []
+    plain: list[NewJob] = []
+    used: list[tuple[str, str, str, str, Instant]] = []
+    for order in orders:
+        tied = any(job.after or job.workflow for job in order)
+        # Parents may have come with an order before this one: it has to be there.
+        if tied and plain:
+            insert(db, who.user, plain, now)
+            plain = []
+        missing = graph.refusal(db, who.user, order) if tied else None
+        answer = NotFound(*missing) if missing else keys.answer(order)
+        answers.append(answer)
+        if isinstance(answer, list):
+            fresh = [job for job, submitted in zip(order, answer, strict=True) if submitted.created]
+            if tied:
+                _insert_tied(db, who.user, order, answer, fresh, now)
+            else:
+                plain += fresh
+            used += [(who.user, key, content, job, now + key_life) for key, (content, job) in keys.taken(fresh)]
+    if plain:
+        insert(db, who.user, plain, now)
+    db.many("insert_key", used)
     return answers
+
+
+def _insert_tied(
+    db: Database,
+    owner: str,
+    order: Sequence[NewJob],
+    answer: Sequence[Submitted],
+    fresh: Sequence[NewJob],
+    now: Instant,
+) -> None:
+    known = {job.id: given.id for job, given in zip(order, answer, strict=True) if not given.created}
+    insert(db, owner, fresh, now, {job.id for job in fresh if job.after})
+    graph.tie(db, owner, fresh, known, now)
 
 
 class _Keys:
@@ -49,15 +73,16 @@ class _Keys:
         rows = db.rows("known_keys", owner=who.user, keys=encode(wanted).decode()) if wanted else []
         self._known: dict[str, tuple[str, str]] = {key: (content, job_id) for key, content, job_id in rows}
 
-    def answer(self, order: Sequence[NewJob]) -> Answer:
+    def answer(self, order: Sequence[NewJob]) -> list[Submitted] | KeyConflict:
         brought: dict[str, tuple[str, str]] = {}
+        places = {job.id: place for place, job in enumerate(order)}
         answer: list[Submitted] = []
         for job in order:
             if job.key is None:
                 answer.append(Submitted(job.id, True))
                 continue
             known = self._known.get(job.key) or brought.get(job.key)
-            content = job.content()
+            content = job.content(places)
             if known is None:
                 brought[job.key] = (content, job.id)
                 answer.append(Submitted(job.id, True))
@@ -68,12 +93,17 @@ class _Keys:
         self._known |= brought
         return answer
 
+    def taken(self, fresh: Sequence[NewJob]) -> list[tuple[str, tuple[str, str]]]:
+        """The keys of these new jobs, each with its content and the job."""
+        return [(job.key, self._known[job.key]) for job in fresh if job.key is not None]
+
 
 def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, blocked: Collection[str] = ()) -> None:
     """`blocked`: ids of those that wait for something else first."""
     first: int = db.value("next_seq")
     retries: dict[int, str] = {}  # jobs of one call mostly share their policy object: encode it once
     rows: list[tuple[Any, ...]] = []
+    special: list[tuple[Any, ...]] = []  # with labels or keys
     payloads: list[tuple[Any, ...]] = []
     step = db.ageing_step
     due_later = False
@@ -83,18 +113,44 @@ def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, block
         state = _BLOCKED if job.id in blocked else _READY if run_at <= now else _SCHEDULED
         due_later = due_later or state is _SCHEDULED or job.expires is not None
         expires_at = None if job.expires is None else run_at + job.expires
-        rows.append((
+        row = (
             seq, job.id, owner, state, job.queue, spec.kind.value, job.task, job.priority,
             rank(run_at, job.priority, step), run_at, expires_at, now,
-        ))  # fmt: skip
+        )  # fmt: skip
+        if job.traits is NO_TRAITS:
+            rows.append(row)
+        else:
+            special.append(_with_traits(row, job.traits))
         retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), _text(job.retry))
         payloads.append((seq, spec.body, spec.digest, job.args, retry, job.timeout, job.key))
     db.many("insert_job", rows)
     db.many("insert_payload", payloads)
+    if special:
+        _insert_special(db, special)
     if any(row[3] is _READY for row in rows):
         db.topics.add(Topic.READY)
     if due_later:
         db.topics.add(Topic.DUE)
+
+
+def _with_traits(row: tuple[Any, ...], traits: Traits) -> tuple[Any, ...]:
+    """Whoever waits for its keys, whatever they do, stands in line from the beginning."""
+    seq, job, owner, state, *rest = row
+    text, special = traits.text, int(traits.special)
+    if state is not _READY or not traits.patient:
+        return (*row, text, special, None, None)
+    first = traits.keys[0].name
+    return (seq, job, owner, _HELD, *rest, text, special, limits.line(owner, first), limits.waits_for(first))
+
+
+def _insert_special(db: Database, rows: Sequence[tuple[Any, ...]]) -> None:
+    db.many("insert_job_with_traits", rows)
+    lines = {row[14] for row in rows if row[3] is _HELD}
+    if lines:
+        db.run("look_at_line", lines=encode(sorted(lines)).decode())
+        db.topics.add(Topic.GATE)
+    if any(row[3] is _READY for row in rows):
+        db.topics.add(Topic.READY)
 
 
 def _due(job: NewJob, now: Instant) -> Instant:
@@ -120,13 +176,11 @@ def cancel(db: Database, who: Principal, ids: Sequence[str], reason: str) -> lis
     return [Cancelling.of(states.get(job)) for job in ids]
 
 
-def replay(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
-    now = db.now()
-    chosen = _in_states(db, who, ids, sources(Event.REPLAY))
+def replay(db: Database, who: Principal, ids: Sequence[str], again: bool) -> list[bool]:
+    chosen = _in_states(db, who, ids, sources(Event.RERUN if again else Event.REPLAY))
     if chosen:
-        db.run("replay_jobs", ids=encode(list(chosen)).decode(), now=now, step=db.ageing_step)
-        db.run("reopen_replayed", ids=encode(list(chosen)).decode())
-        db.emit_for_jobs("job.replayed", [(job, {"by": who.user}) for job in chosen])
+        graph.reopen(db, chosen)
+        db.emit_for_jobs("job.replayed", [(job, {"by": who.user}) for job in sorted(chosen)])
         db.topics.add(Topic.DUE)
     return [job in chosen for job in ids]
 
@@ -142,14 +196,18 @@ def hurry(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
 def purge(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
     chosen = _in_states(db, who, ids, TERMINAL)
     if chosen:
-        db.emit_for_jobs("job.purged", [(job, {"by": who.user}) for job in chosen])
+        db.emit_for_jobs("job.purged", [(job, {"by": who.user}) for job in sorted(chosen)])
         delete(db, [seq for (seq,) in db.rows("seqs_of_ended", ids=encode(list(chosen)).decode())])
     return [job in chosen for job in ids]
 
 
 def delete(db: Database, seqs: Sequence[int]) -> None:
+    if db.value("any_settling"):  # what their end means to those that wait is known as long as they are there
+        graph.settle(db, graph.MOST)
     text = encode(seqs).decode()
-    for name in ("delete_output", "delete_attempts", "delete_payloads", "delete_jobs"):
+    for name in (
+        "delete_output", "delete_attempts", "delete_payloads", "delete_edges", "delete_members", "delete_jobs",
+    ):  # fmt: skip
         db.run(name, seqs=text)
 
 

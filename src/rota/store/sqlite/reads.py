@@ -9,7 +9,7 @@ from rota.model.lifecycle import State
 from rota.model.principal import Principal
 from rota.store.base import Chunk, JobFilter, OutboxEvent, Position, TaskInfo
 from rota.store.rows import AttemptRow, JobRow, job_info, read_object, task_infos
-from rota.store.sqlite import schedules
+from rota.store.sqlite import graph, schedules
 from rota.store.sqlite.database import Database, encode
 
 _DEAD = ("failed",)
@@ -70,8 +70,9 @@ def _infos(db: Database, seqs: list[int]) -> list[JobInfo]:
     for job, *rest in db.rows("attempt_rows", seqs=text):
         attempts.setdefault(job, []).append(AttemptRow(*rest))
     rows = {seq: JobRow(*values) for seq, *values in db.rows("job_rows", seqs=text)}
-    fires = schedules.of_jobs(db, [row.id for row in rows.values()])
-    return [job_info(row, attempts.get(seq, []), fires.get(row.id)) for seq, row in rows.items()]
+    ids = [row.id for row in rows.values()]
+    fires, workflows = schedules.of_jobs(db, ids), graph.of_jobs(db, ids)
+    return [job_info(row, attempts.get(seq, []), fires.get(row.id), workflows.get(row.id)) for seq, row in rows.items()]
 
 
 def output(db: Database, who: Principal, job_id: str, after: Position, limit: int) -> list[Chunk]:

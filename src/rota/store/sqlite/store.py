@@ -14,8 +14,9 @@ from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 from rota.clock import Chance, Clock
-from rota.errors import KeyConflict, StoreUnavailable
-from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
+from rota.errors import StoreUnavailable
+from rota.model.graph import ParentInfo
+from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Verdict
 from rota.model.lifecycle import State
 from rota.model.node import News, Node, NodeInfo
 from rota.model.order import AGEING_STEP
@@ -35,7 +36,9 @@ from rota.model.trigger.standing import (
     ScheduleInfo,
 )
 from rota.store import base
-from rota.store.sqlite import doctor, migrate, nodes, orders, reads, schedules, work
+from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
+from rota.store.sqlite import doctor, graph, limits, migrate, nodes, orders, reads, schedules, work
+from rota.store.sqlite.admitting import Admitting
 from rota.store.sqlite.database import MEMORY, Database, beside
 from rota.store.sqlite.presence import Bell, Locks
 
@@ -43,7 +46,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class SqliteStore(base.Store):
+class SqliteStore(Admitting, base.Store):
     def __init__(
         self,
         path: str,
@@ -109,14 +112,14 @@ class SqliteStore(base.Store):
         return stop
 
     # -- orders ------------------------------------------------------------------------------------------------------
-    async def submit(self, who: Principal, batches: Sequence[Sequence[NewJob]]) -> list[list[Submitted] | KeyConflict]:
+    async def submit(self, who: Principal, batches: Sequence[Sequence[NewJob]]) -> list[base.Answer]:
         return await self._write(orders.submit, who, batches, self._key_life)
 
     async def cancel(self, who: Principal, ids: Sequence[str], reason: str) -> list[base.Cancelling]:
         return await self._write(orders.cancel, who, ids, reason)
 
-    async def replay(self, who: Principal, ids: Sequence[str]) -> list[bool]:
-        return await self._write(orders.replay, who, ids)
+    async def replay(self, who: Principal, ids: Sequence[str], again: bool = False) -> list[bool]:
+        return await self._write(orders.replay, who, ids, again)
 
     async def hurry(self, who: Principal, ids: Sequence[str]) -> list[bool]:
         return await self._write(orders.hurry, who, ids)
@@ -253,6 +256,27 @@ class SqliteStore(base.Store):
     async def fires(self, who: Principal, owner: str, name: str, before: Instant, limit: int) -> list[FireInfo]:
         return await self._read(schedules.fires, who, owner, name, before, limit)
 
+    # -- jobs that wait for others -----------------------------------------------------------------------------------
+    async def settle(self, who: Principal, limit: int) -> Settled:
+        base.require_system(who, "settle")
+        answer, topics = await self._run(
+            True, lambda: self._commit(lambda db: graph.settle_any(db, limit), settle=False)
+        )
+        self._announce(topics)
+        return answer
+
+    async def parents(self, who: Principal, job_id: str) -> list[ParentInfo]:
+        return await self._read(graph.parents, who, job_id)
+
+    async def workflows(self, who: Principal, query: WorkflowFilter) -> list[WorkflowInfo]:
+        return await self._read(graph.workflows, who, query)
+
+    async def workflow(self, who: Principal, workflow_id: str) -> list[WorkflowJob]:
+        return await self._read(graph.workflow, who, workflow_id)
+
+    async def resolve_workflow(self, who: Principal, part: str) -> list[str]:
+        return await self._read(graph.resolve_workflow, who, part)
+
     # -- shelves -----------------------------------------------------------------------------------------------------
     async def promote(self, who: Principal, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
         base.require_system(who, "promote")
@@ -307,9 +331,9 @@ class SqliteStore(base.Store):
             self._announce(topics)
         return answer
 
-    def _commit(self, work: Callable[[Database], T]) -> tuple[T, set[base.Topic]]:
+    def _commit(self, work: Callable[[Database], T], settle: bool = True) -> tuple[T, set[base.Topic]]:
         db = self._write_side()
-        answer = db.write(work)
+        answer = db.write(lambda db: _settled(db, work) if settle else work(db))
         if self._bell and db.topics:
             self._bell.ring(db.topics)
         return answer, db.topics
@@ -347,6 +371,18 @@ class SqliteStore(base.Store):
         if self._reader is None:
             self._reader = Database(self.path, self._clock, self._ageing_step, writable=False)
         return self._reader
+
+
+def _settled(db: Database, work: Callable[[Database], T]) -> T:
+    """Whatever a write does: jobs that it ended, and that others wait for, are looked after before it commits, and keys
+    that became free are handed on."""
+    answer = work(db)
+    settling, freed = db.rows("left_over")[0]
+    if settling:
+        graph.settle(db)
+    if freed:
+        limits.hand_on(db)
+    return answer
 
 
 class _Threads:

@@ -8,15 +8,18 @@ from typing import Any
 import apsw
 import msgspec
 
+from rota.model.gates import Effect
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
+from rota.model.times import Duration
 from rota.store.base import Chunk, Start, Topic
 from rota.store.moves import Move, move
+from rota.store.sqlite import gates, places
 from rota.store.sqlite.database import Database, encode
+from rota.store.sqlite.passing import Passing
 
 _claimed = msgspec.json.Decoder(list[Claimed])
-_heads = msgspec.json.Decoder(list[tuple[int, int]])
 _standing = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, apsw.TooBigError)
 _NOTHING: Sequence[Any] = (None, False, None, None)
@@ -26,32 +29,29 @@ _PLAIN_SUCCESS = (State.SUCCEEDED, None, 0, 0, 0, None, True)
 def claim(
     db: Database, incarnation: str, wants: Mapping[str, int], kinds: Sequence[Kind], start: Mapping[str, int]
 ) -> list[Claimed]:
-    if db.value("node_state", incarnation=incarnation) not in ("live", "stopping"):
+    standing = db.rows("claimer", incarnation=incarnation)
+    if not standing or standing[0][0] not in ("live", "stopping"):
         return []
+    _, gated, ruled = standing[0]
     now = db.now()
-    started: list[int] = []
-    ahead: list[int] = []
+    paused = {name for (name,) in db.rows("paused_queues")} if ruled else set()
+    rules = places.rules(db) if ruled else {}
+    passing = Passing(db, incarnation, gates.closed(db, now) if gated else (), now)
     for queue, limit in wants.items():
-        seqs = _best(db, incarnation, queue, kinds, limit, now)
-        at_once = start.get(queue, 0)
-        started += seqs[:at_once]
-        ahead += seqs[at_once:]
-    for seqs, at in ((started, now), (ahead, None)):
+        if queue in rules and queue not in paused and limit > 0:
+            places.put_right(db, rules[queue], list(kinds))
+        if queue not in paused:
+            passing.pick(queue, kinds, limit, start.get(queue, 0))
+    for seqs, at in ((passing.started, now), (passing.ahead, None)):
         if seqs:
             db.run("take", seqs=encode(seqs).decode(), incarnation=incarnation, started_at=at)
-    return _taken(db, started + ahead) if started or ahead else []
+    chosen = [*passing.keyed, *passing.started, *passing.ahead]
+    found = _taken(db, chosen) if chosen else []
+    return [_with_slack(one, passing.slacks) for one in found] if passing.slacks else found
 
 
-def _best(db: Database, incarnation: str, queue: str, kinds: Sequence[Kind], limit: int, now: int) -> list[int]:
-    if limit <= 0:
-        return []
-    heads: list[tuple[int, int]] = []
-    for kind in kinds:
-        text = db.value("lane", queue=queue, kind=kind.value, now=now, limit=limit, incarnation=incarnation)
-        heads += _heads.decode(text)
-    if len(kinds) > 1:
-        heads.sort()
-    return [seq for _, seq in heads[:limit]]
+def _with_slack(one: Claimed, slacks: Mapping[str, Duration]) -> Claimed:
+    return msgspec.structs.replace(one, slack=slacks[one.job_id]) if one.job_id in slacks else one
 
 
 def _taken(db: Database, seqs: list[int]) -> list[Claimed]:
@@ -75,10 +75,12 @@ def _taken_singly(db: Database, seq: int) -> list[Claimed]:
 def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
     now = db.now()
     rows = {key: rest for key, *rest in db.rows("start_states", refs=_refs(refs), now=now)}
+    closed = gates.closed(db, now)
     answers: list[Start] = []
     chosen: list[int] = []
+    barred: dict[int, gates.Closed] = {}
     for index in range(len(refs)):
-        seq, started_at, cancel = rows.get(index, (None, None, None))
+        seq, started_at, cancel, *about = rows.get(index, (None, None, None))
         if seq is None:
             answers.append(Start(Verdict.STALE))
         elif started_at is not None:
@@ -87,12 +89,24 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
             answers.append(Start(Verdict.STALE, None, cancel))
         elif seq in chosen:
             answers.append(Start(Verdict.ALREADY, now))
+        elif closed and (gate := gates.fitting(closed, *_four(about), None)):  # it was closed since the claim
+            barred[seq] = gate
+            answers.append(Start(Verdict.STALE))
         else:
             chosen.append(seq)
             answers.append(Start(Verdict.APPLIED, now))
+    gates.bar(db, [(seq, gate) for seq, gate in barred.items() if gate.effect is Effect.PAUSE])
+    back = [seq for seq, gate in barred.items() if gate.effect is Effect.DROP]  # for the next claim to drop
+    if back:
+        db.run("hand_back_jobs", seqs=encode(back).decode(), now=now)
     if chosen:
         db.run("start_jobs", seqs=encode(chosen).decode(), now=now)
     return answers
+
+
+def _four(about: Sequence[Any]) -> tuple[str, str, str, str | None]:
+    owner, task, queue, traits = about
+    return owner, task, queue, traits
 
 
 def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rota.errors import Cancel, Fatal, InvalidInput, RetryAfter, Snooze
-from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded
+from rota.model.outcome import Cancelled, Failed, Interrupted, Outcome, Problem, Snoozed, Succeeded
 from rota.model.retry import names_of, qualified
 from rota.model.times import duration
 from rota.work.attempt import Attempt, Stop
@@ -32,7 +32,10 @@ class FunctionExecutor:
         context: Context | None = None
         if task.context is not None:
             job = RunningJob(claimed.job_id, claimed.task, claimed.queue, claimed.priority, claimed.owner)
-            context = arguments[task.context] = Context(job, claimed.number, claimed.fence, attempt.sink)
+            parents = await attempt.parents()
+            if attempt.too_late():  # the store may have been away for a while
+                return Interrupted("it could not start soon enough for its rate")
+            context = arguments[task.context] = Context(job, claimed.number, claimed.fence, attempt.sink, parents)
         if task.is_async:
             call = self._handlers.call_async(self._async(task, arguments), attempt.sink)
         else:

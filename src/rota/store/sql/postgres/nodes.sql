@@ -57,6 +57,10 @@ SELECT moment.now, EXISTS (SELECT FROM me) AS known,
                     WHERE j.expires_at IS NOT NULL AND j.node IS NULL ORDER BY j.expires_at LIMIT 1), false) AS due,
        coalesce((SELECT s.next_at <= moment.now FROM rota.schedules s WHERE s.next_at IS NOT NULL ORDER BY s.next_at LIMIT 1), false)
        OR EXISTS (SELECT FROM rota.fires f WHERE f.waiting) AS fires,
+       EXISTS (SELECT FROM rota.settling) AS ties,
+       (SELECT coalesce(array_agg(q.name), '{}') FROM rota.queues q WHERE q.feedback) AS feedback,
+       EXISTS (SELECT FROM rota.freed) OR EXISTS (SELECT FROM rota.gates)
+       OR EXISTS (SELECT FROM rota.jobs j WHERE j.held_by >= 'k:' AND j.held_by < 'k;') AS gates,
        coalesce((SELECT term FROM lead),
                 (SELECT l.term FROM rota.leader l JOIN me ON me.state = 'live' WHERE l.incarnation = :incarnation)) AS term
 FROM moment

@@ -1,13 +1,13 @@
 -- name: insert_jobs
 -- A few jobs; many go by COPY.
 INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
-                       spec, digest, args, retry, timeout, key)
+                       spec, digest, args, retry, timeout, traits, special)
 SELECT id, :owner, state, queue, kind, task, priority, rank, run_at, expires_at, :created_at,
-       spec, digest, args, retry, timeout, NULL
+       spec, digest, args, retry, timeout, traits, special
 FROM unnest(:ids::uuid[], :states::text[], :queues::text[], :kinds::text[], :tasks::text[], :priorities::smallint[],
             :ranks::bigint[], :due::bigint[], :expiries::bigint[], :specs::text[], :digests::text[], :args::text[],
-            :retries::text[], :timeouts::bigint[])
-  AS new(id, state, queue, kind, task, priority, rank, run_at, expires_at, spec, digest, args, retry, timeout)
+            :retries::text[], :timeouts::bigint[], :traits::text[], :specials::boolean[])
+  AS new(id, state, queue, kind, task, priority, rank, run_at, expires_at, spec, digest, args, retry, timeout, traits, special)
 
 -- name: accept
 -- Orders with keys, one after the other; each sees what those before it have done.
@@ -33,9 +33,9 @@ WITH gone AS (
 )
 INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                           tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
-                          finished_at, lasting)
+                          traits, finished_at, lasting)
 SELECT id, owner, :state::text, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-       tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key,
+       tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key, traits,
        rota.clock(:now), :state::text = 'failed'
 FROM gone
 
@@ -43,26 +43,10 @@ FROM gone
 -- The first reason stays: it is what the attempt was stopped for.
 UPDATE rota.jobs SET cancel = coalesce(cancel, :reason) WHERE id = ANY (:ids::uuid[]) AND state = 'running'
 
--- name: replay_jobs
--- Back among the living under the old id. The budget of attempts starts again; fence and tries go on, so that nothing
--- old can pass for new. The last attempt, which stood in the row of history, becomes one of those that did not end the job.
-WITH back AS (
-    DELETE FROM rota.history WHERE id = ANY (:ids::uuid[]) RETURNING *
-), kept AS (
-    INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
-    SELECT id, fence, tries, coalesce(node, ''), started_at, finished_at, outcome, exit_code, error, result
-    FROM back WHERE outcome IS NOT NULL AND started_at IS NOT NULL
-)
-INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence, tries,
-                       replays, spec, digest, args, retry, timeout, key)
-SELECT id, owner, 'scheduled', queue, kind, task, priority, rota.clock(:now) + priority * :step::bigint, rota.clock(:now),
-       created_at, started_at, fence, tries, replays + 1, spec, digest, args, retry, timeout, key
-FROM back
-
 -- name: hurry_jobs
 -- What is due already keeps its place.
 UPDATE rota.jobs SET run_at = least(run_at, rota.clock(:now)),
-                     rank = least(run_at, rota.clock(:now)) + priority * :step::bigint
+                     rank = least(run_at, rota.clock(:now)) + priority * :step::bigint, level = 0, own_step = NULL
 WHERE id = ANY (:ids::uuid[])
 
 -- name: delete_output

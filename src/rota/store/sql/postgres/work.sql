@@ -1,38 +1,56 @@
 -- name: claim
 -- The heads of all lanes (a queue and a kind), straight off the index, past what others hold just now; of these the best of
 -- each queue. What has expired is not to be started; the promoter will clear it away. Functions that another app offers are
--- left to its nodes; those that nobody has ever offered are taken, to be set aside.
+-- left to its nodes; those that nobody has ever offered are taken, to be set aside. Of what a gate fits, or needs keys, only the
+-- ids are told: `pass` looks at these.
 WITH me AS MATERIALIZED (
     -- Held, but not against renewals: a take-over of this node waits until the claim is over, and sees what was claimed.
     SELECT tasks FROM rota.nodes WHERE incarnation = :incarnation AND state IN ('live', 'stopping') FOR KEY SHARE
 ), moment AS MATERIALIZED (
     SELECT rota.clock(:now) AS now
+), gates AS MATERIALIZED (
+    SELECT g AS gate FROM rota.gates g, moment WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > moment.now)
 ), heads AS MATERIALIZED (
-    SELECT lane.queue, lane.want, lane.start, head.place, head.rank, head.id
+    SELECT lane.queue, lane.want, lane.start, head.place, head.rank, head.id, head.special
+           OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, lane.queue, head.traits)) AS stopped,
+           head.own_step IS DISTINCT FROM q.step
+           OR q.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = lane.queue AND f.flow = head.owner || '/' || head.task
+                                     AND f.level > head.level) AS fallen
     FROM me, moment,
          unnest(:queues::text[], :kinds::text[], :wants::integer[], :starts::integer[], :floors::bigint[], :floor_ids::uuid[])
              AS lane(queue, kind, want, start, floor, floor_id)
+    LEFT JOIN rota.queues q ON q.name = lane.queue
     CROSS JOIN LATERAL (
-        SELECT j.ctid AS place, j.rank, j.id FROM rota.jobs j
+        SELECT j.ctid AS place, j.rank, j.id, j.special, j.owner, j.task, j.traits, j.level, j.own_step FROM rota.jobs j
         WHERE j.state = 'ready' AND j.queue = lane.queue AND j.kind = lane.kind AND (j.rank, j.id) >= (lane.floor, lane.floor_id)
           AND (j.expires_at IS NULL OR j.expires_at > moment.now)
           AND (j.kind <> 'function' OR j.task = ANY (me.tasks)
                OR NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = j.task))
         ORDER BY j.rank, j.id LIMIT lane.want FOR UPDATE OF j SKIP LOCKED
     ) AS head
+    WHERE q.paused_at IS NULL
 ), chosen AS MATERIALIZED (
-    SELECT place, number <= start AS starts FROM (
-        SELECT place, want, start, row_number() OVER (PARTITION BY queue ORDER BY rank, id) AS number FROM heads
+    SELECT place, id, stopped, fallen, number <= start AS starts FROM (
+        SELECT place, id, stopped, coalesce(fallen, false) AS fallen, want, start,
+               row_number() OVER (PARTITION BY queue ORDER BY rank, id) AS number FROM heads
     ) AS line WHERE number <= want
-)
+), claimed AS (
 -- The fence rises with the claim; an attempt is counted only when it is started.
 UPDATE rota.jobs j
 SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, reason = NULL, claimed_at = moment.now,
     started_at = CASE WHEN starts THEN moment.now END, tries = tries + starts::integer,
     expires_at = CASE WHEN starts THEN NULL ELSE expires_at END   -- what has started can't expire any more
-FROM chosen, moment WHERE j.ctid = chosen.place
+FROM chosen, moment WHERE j.ctid = chosen.place AND NOT chosen.stopped AND NOT chosen.fallen
 RETURNING j.id::text, j.fence, j.owner, j.queue, j.kind, j.task, j.priority, j.rank,
-          j.tries + (NOT starts)::integer, j.failures, j.started_at, j.spec, j.args, j.retry, j.timeout
+          j.tries + (NOT starts)::integer, j.failures, j.started_at, j.spec, j.args, j.retry, j.timeout, j.parents
+)
+SELECT *, NULL::bigint FROM claimed
+UNION ALL   -- (a fence of 0: it stands in the wrong place)
+SELECT id::text, CASE WHEN fallen THEN 0 END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM chosen WHERE fallen OR stopped AND starts
+
+-- name: pass
+SELECT * FROM rota.pass(:ids::uuid[], :incarnation, :now)
 
 -- name: start_states
 SELECT wanted.place - 1, j.id::text, j.started_at,
@@ -40,6 +58,16 @@ SELECT wanted.place - 1, j.id::text, j.started_at,
 FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
 JOIN rota.jobs j ON j.id = wanted.id AND j.fence = wanted.fence
 WHERE j.state = 'running' ORDER BY j.id FOR UPDATE OF j
+
+-- name: hold_gated
+-- Those that a gate fits go back: to be held by it or, by the next claim, dropped.
+UPDATE rota.jobs j SET state = CASE WHEN hit.effect = 'pause' THEN 'held' ELSE 'ready' END, node = NULL, reason = hit.reason,
+                       held_by = CASE WHEN hit.effect = 'pause' THEN 'g:' || hit.id END
+FROM (SELECT DISTINCT ON (w.id) w.id AS job, g.id, g.effect, g.reason FROM unnest(:ids::uuid[]) AS w(id) JOIN rota.jobs r ON r.id = w.id
+      JOIN rota.gates g ON g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now)) AND g.job IS DISTINCT FROM r.id
+                           AND rota.fits(g, r.owner, r.task, r.queue, r.traits)
+      ORDER BY w.id, g.created_at, g.id) hit
+WHERE j.id = hit.job RETURNING j.id::text
 
 -- name: start_jobs
 UPDATE rota.jobs SET started_at = rota.clock(:now), tries = tries + 1, expires_at = NULL
@@ -70,55 +98,58 @@ WITH gone AS (
 )
 INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                           tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
-                          finished_at, lasting)
+                          traits, finished_at, lasting)
 SELECT id, owner, 'cancelled', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-       tries, failures, crashes, interruptions, replays, cancel, spec, digest, args, retry, timeout, key,
+       tries, failures, crashes, interruptions, replays, cancel, spec, digest, args, retry, timeout, key, traits,
        rota.clock(:now), false
 FROM gone
 
 -- name: succeed
--- What nearly all attempts do: the job leaves the living with its one row of history, if the fence still holds.
+-- What nearly all attempts do: the job leaves the living with its one row of history, if the fence still holds. Tells which of
+-- them others wait for, and which held keys.
 WITH ended AS (
     DELETE FROM rota.jobs j USING unnest(:ids::uuid[], :fences::bigint[], :codes::integer[], :results::text[])
                                   AS wanted(id, fence, exit_code, result)
     WHERE j.id = wanted.id AND j.fence = wanted.fence AND j.state = 'running' AND j.started_at IS NOT NULL
     RETURNING j.*, wanted.exit_code, wanted.result
+), kept AS (
+    INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence,
+                              tries, failures, crashes, interruptions, replays, node, spec, digest, args, retry, timeout, key,
+                              traits, finished_at, outcome, exit_code, result, lasting)
+    SELECT e.id, owner, 'succeeded', queue, kind, task, priority, rank, run_at, created_at, e.started_at, fence,
+           tries, failures, crashes, interruptions, replays, coalesce(n.id, e.node), spec, digest, args, retry, timeout, key,
+           traits, rota.clock(:now), 'succeeded', exit_code, result, false
+    FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 )
-INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence,
-                          tries, failures, crashes, interruptions, replays, node, spec, digest, args, retry, timeout, key,
-                          finished_at, outcome, exit_code, result, lasting)
-SELECT e.id, owner, 'succeeded', queue, kind, task, priority, rank, run_at, created_at, e.started_at, fence,
-       tries, failures, crashes, interruptions, replays, coalesce(n.id, e.node), spec, digest, args, retry, timeout, key,
-       rota.clock(:now), 'succeeded', exit_code, result, false
-FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
-RETURNING id::text
+SELECT id::text, tied, special FROM ended
 
 -- name: standing
 -- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
 SELECT wanted.place - 1, j.id IS NOT NULL AND j.state = 'running' AND j.fence = wanted.fence, j.cancel, j.owner,
        coalesce((SELECT a.outcome FROM rota.attempts a WHERE a.job = wanted.id AND a.fence = wanted.fence LIMIT 1),
-                (SELECT h.outcome FROM rota.history h WHERE h.id = wanted.id AND h.fence = wanted.fence LIMIT 1))
+                (SELECT h.outcome FROM rota.history h WHERE h.id = wanted.id AND h.fence = wanted.fence LIMIT 1)), j.tied, j.special
 FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
 LEFT JOIN rota.jobs j ON j.id = wanted.id
 
 -- name: end_jobs
 -- Attempts that end their jobs. One that never started leaves no attempt.
-WITH wanted AS MATERIALIZED (
-    SELECT * FROM unnest(:ids::uuid[], :states::text[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[],
-                         :failures::bigint[], :crashes::bigint[], :interruptions::bigint[], :reasons::text[])
-      AS wanted(id, state, outcome, exit_code, error, result, failures, crashes, interruptions, reason)
-), ended AS (
-    DELETE FROM rota.jobs j USING wanted WHERE j.id = wanted.id RETURNING j.*
+WITH ended AS (
+    DELETE FROM rota.jobs j
+    USING unnest(:ids::uuid[], :states::text[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[],
+                 :failures::bigint[], :crashes::bigint[], :interruptions::bigint[], :reasons::text[])
+          AS w(id, ending, outcome, exit_code, error, result, failed, crashed, interrupted, why)
+    WHERE j.id = w.id
+    RETURNING j.*, w.ending, w.outcome, w.exit_code, w.error, w.result, w.failed, w.crashed, w.interrupted, w.why
 )
 INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                           tries, failures, crashes, interruptions, replays, node, reason, spec, digest, args, retry, timeout,
-                          key, finished_at, outcome, exit_code, error, result, lasting)
-SELECT e.id, e.owner, w.state, e.queue, e.kind, e.task, e.priority, e.rank, e.run_at, e.expires_at, e.created_at, e.started_at, e.fence,
-       e.tries, e.failures + w.failures, e.crashes + w.crashes, e.interruptions + w.interruptions, e.replays,
-       CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, w.reason, e.spec, e.digest, e.args,
-       e.retry, e.timeout, e.key, rota.clock(:now), CASE WHEN e.started_at IS NULL THEN NULL ELSE w.outcome END,
-       w.exit_code, w.error, w.result, w.state = 'failed'
-FROM ended e JOIN wanted w ON w.id = e.id LEFT JOIN rota.nodes n ON n.incarnation = e.node
+                          key, traits, finished_at, outcome, exit_code, error, result, lasting)
+SELECT e.id, e.owner, e.ending, e.queue, e.kind, e.task, e.priority, e.rank, e.run_at, e.expires_at, e.created_at, e.started_at, e.fence,
+       e.tries, e.failures + e.failed, e.crashes + e.crashed, e.interruptions + e.interrupted, e.replays,
+       CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, e.why, e.spec, e.digest, e.args,
+       e.retry, e.timeout, e.key, e.traits, rota.clock(:now), CASE WHEN e.started_at IS NULL THEN NULL ELSE e.outcome END,
+       e.exit_code, e.error, e.result, e.ending = 'failed'
+FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 
 -- name: record_attempts
 -- Attempts that don't end their jobs.
@@ -137,6 +168,7 @@ UPDATE rota.jobs j
 SET state = wanted.state,
     run_at = CASE WHEN wanted.delay IS NULL THEN run_at ELSE rota.clock(:now) + wanted.delay END,
     rank = CASE WHEN wanted.delay IS NULL THEN rank ELSE rota.clock(:now) + wanted.delay + priority * :step::bigint END,
+    level = CASE WHEN wanted.delay IS NULL THEN level ELSE 0 END, own_step = CASE WHEN wanted.delay IS NULL THEN own_step END,
     failures = j.failures + wanted.failures, crashes = j.crashes + wanted.crashes,
     interruptions = j.interruptions + wanted.interruptions, reason = wanted.reason, node = NULL, cancel = NULL
 FROM unnest(:ids::uuid[], :states::text[], :delays::bigint[], :failures::bigint[], :crashes::bigint[],
@@ -180,10 +212,10 @@ WITH moment AS MATERIALIZED (
 ), ended AS (
     INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at,
                               fence, tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry,
-                              timeout, key, finished_at, lasting)
+                              timeout, key, traits, finished_at, lasting)
     SELECT id, owner, 'cancelled', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at,
            fence, tries, failures, crashes, interruptions, replays, 'expired', spec, digest, args, retry,
-           timeout, key, moment.now, false
+           timeout, key, traits, moment.now, false
     FROM expired, moment RETURNING 1
 ), due AS MATERIALIZED (
     SELECT j.ctid AS place FROM rota.jobs j
@@ -194,6 +226,7 @@ WITH moment AS MATERIALIZED (
     UPDATE rota.jobs j SET state = 'ready' FROM due WHERE j.ctid = due.place RETURNING j.run_at
 )
 SELECT moment.now, (SELECT count(*) FROM moved), (SELECT min(run_at) FROM moved), (SELECT count(*) FROM ended),
+       (SELECT bool_or(tied) FROM expired),
        -- If there was more to do than the limit allows, the next is the first of the rest.
        (SELECT j.run_at FROM rota.jobs j WHERE j.state = 'scheduled'
           AND j.run_at >= CASE WHEN (SELECT count(*) FROM due) < :limit::integer THEN moment.before + 1 ELSE :floor::bigint END

@@ -15,9 +15,6 @@ WHERE incarnation = :incarnation AND state IN ('live', 'stopping')
 -- name: holds_of
 SELECT id, fence, cancel FROM jobs WHERE state = 'running' AND node = :incarnation
 
--- name: node_state
-SELECT state FROM nodes WHERE incarnation = :incarnation
-
 -- name: node_id
 SELECT id FROM nodes WHERE incarnation = :incarnation
 

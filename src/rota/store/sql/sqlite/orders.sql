@@ -11,6 +11,11 @@ SELECT coalesce(max(seq), 0) + 1 FROM jobs
 INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: insert_job_with_traits
+INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, traits, special,
+                  held_by, reason)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
 -- name: insert_payload
 INSERT INTO payloads (seq, spec, digest, args, retry, timeout, key) VALUES (?, ?, ?, ?, ?, ?, ?)
 
@@ -24,7 +29,7 @@ FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
 WHERE :sees IS NULL OR j.owner = :sees
 
 -- name: cancel_waiting
-UPDATE jobs SET state = 'cancelled', finished_at = :now, reason = :reason
+UPDATE jobs SET state = 'cancelled', finished_at = :now, held_by = NULL, reason = :reason
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('blocked', 'scheduled', 'held', 'ready')
 
 -- name: cancel_running
@@ -32,15 +37,9 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('blocked', 'schedu
 UPDATE jobs SET cancel = coalesce(cancel, :reason)
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running'
 
--- name: replay_jobs
--- The budget of attempts starts again; fence and tries go on, so that nothing old can pass for new.
-UPDATE jobs SET state = 'scheduled', run_at = :now, rank = :now + priority * :step, finished_at = NULL, expires_at = NULL,
-                failures = 0, crashes = 0, interruptions = 0, replays = replays + 1, reason = NULL
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('failed', 'cancelled')
-
 -- name: hurry_jobs
 -- What is due already keeps its place.
-UPDATE jobs SET run_at = min(run_at, :now), rank = min(run_at, :now) + priority * :step
+UPDATE jobs SET run_at = min(run_at, :now), rank = min(run_at, :now) + priority * :step, level = 0, own_step = NULL
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'scheduled'
 
 -- name: delete_output

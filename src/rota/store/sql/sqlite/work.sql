@@ -1,8 +1,8 @@
 -- name: lane
 -- The head of one lane, straight off the index. What has expired is not to be started; the promoter will clear it away.
 -- Functions that another app offers are left to its nodes; those that nobody has ever offered are taken, to be set aside.
-SELECT json_group_array(json_array(rank, seq)) FROM (
-    SELECT rank, seq FROM jobs
+SELECT json_group_array(json_array(rank, seq, special)) FROM (
+    SELECT rank, seq, special FROM jobs
     WHERE state = 'ready' AND queue = :queue AND kind = :kind AND (expires_at IS NULL OR expires_at > :now)
       AND (kind <> 'function'
            OR task IN (SELECT value FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation)))
@@ -11,7 +11,7 @@ SELECT json_group_array(json_array(rank, seq)) FROM (
 
 -- name: take
 -- The fence rises with the claim; an attempt is counted only when it is started.
-UPDATE jobs SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, reason = NULL,
+UPDATE jobs SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, reason = NULL, held_by = NULL,
                 started_at = :started_at, tries = tries + (:started_at IS NOT NULL),
                 expires_at = iif(:started_at IS NULL, expires_at, NULL)   -- what has started can't expire any more
 WHERE seq IN (SELECT value FROM json_each(:seqs))
@@ -19,7 +19,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 -- name: taken
 -- All that was taken, as one JSON text that decodes straight into values.
 SELECT json_group_array(json_array(id, fence, owner, queue, kind, task, priority, rank, number, failures, started_at,
-                                   spec, args, retry, timeout) ORDER BY rank, seq)
+                                   spec, args, retry, timeout, parents) ORDER BY rank, seq)
 FROM (SELECT j.*, tries + (started_at IS NULL) AS number, p.spec, p.args, p.retry, p.timeout
       FROM jobs j LEFT JOIN payloads p USING (seq)
       WHERE seq IN (SELECT value FROM json_each(:seqs)))
@@ -32,7 +32,8 @@ INSERT INTO outbox (at, kind, owner, subject, data)
 SELECT :at, 'job.failed', owner, id, json_object('reason', reason, 'fence', fence) FROM jobs WHERE seq = :seq
 
 -- name: start_states
-SELECT wanted.key, j.seq, j.started_at, iif(j.expires_at <= :now, coalesce(j.cancel, 'expired'), j.cancel)
+SELECT wanted.key, j.seq, j.started_at, iif(j.expires_at <= :now, coalesce(j.cancel, 'expired'), j.cancel),
+       j.owner, j.task, j.queue, j.traits
 FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
 WHERE j.state = 'running'
@@ -82,6 +83,8 @@ UPDATE jobs SET
     state         = r.value ->> 5,
     run_at        = iif(r.value ->> 6 IS NULL, run_at, :now + (r.value ->> 6)),
     rank          = iif(r.value ->> 6 IS NULL, rank, :now + (r.value ->> 6) + priority * :step),
+    level         = iif(r.value ->> 6 IS NULL, level, 0),
+    own_step      = iif(r.value ->> 6 IS NULL, own_step, NULL),
     failures      = failures + (r.value ->> 7),
     crashes       = crashes + (r.value ->> 8),
     interruptions = interruptions + (r.value ->> 9),
@@ -120,7 +123,7 @@ SELECT seq FROM jobs
 WHERE expires_at <= :now AND state IN ('blocked', 'scheduled', 'held', 'ready') ORDER BY expires_at LIMIT :limit
 
 -- name: expire_jobs
-UPDATE jobs SET state = 'cancelled', finished_at = :now, reason = 'expired' WHERE seq IN (SELECT value FROM json_each(:seqs))
+UPDATE jobs SET state = 'cancelled', finished_at = :now, held_by = NULL, reason = 'expired' WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: next_instant
 SELECT min(at) FROM (

@@ -1,0 +1,114 @@
+"""Putting a workflow together: jobs that are ordered all at once or not at all.
+
+async with app.workflow("nightly") as flow:
+    rows = flow.add(extract, day="2027-01-01")
+    flow.add(load, after=rows)
+    flow.add(["rm", "-rf", "scratch"], after=rows, on="finish")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rota.client import Client
+from rota.errors import InvalidInput
+from rota.job import Job
+from rota.model.graph import check
+from rota.model.job import Membership, NewJob
+from rota.options import Options, new_job, read_options, workflow_name
+from rota.tasks import Task
+from rota.work.context import Context
+from rota.workflow import Workflow
+
+if TYPE_CHECKING:
+    from rota.app import App
+
+# One order is one transaction.
+LARGEST = 20_000
+_COMMAND = ("cwd", "env", "fatal_exit_codes", "name")
+
+
+class Building(Workflow):
+    """A workflow that is being put together in an `async with` (or `with`) block; afterwards it is like any other.
+    Nothing is ordered if the block ends with an error."""
+
+    def __init__(self, app: App, name: str, of: Workflow | Job | Context | str | None) -> None:
+        super().__init__(app, "")
+        self._name, self._of = workflow_name(name), of
+        self._client: Client | None = None  # while the block lasts
+        self._orders: list[tuple[Job, NewJob]] = []
+
+    def add(self, task: Task | Sequence[str], /, *args: Any, **kwargs: Any) -> Job:
+        """Adds a task with its arguments, or a command as a list, with options as `submit` takes them. `after`: a job,
+        or a list of jobs, or of pairs such as `(job, "finish")`; `on`: what they must have ended with."""
+        if self._client is None:
+            raise InvalidInput("add", "outside of its block", "a call inside `async with app.workflow() as flow:`")
+        if len(self._orders) == LARGEST:
+            raise InvalidInput("workflow", f"more than {LARGEST} jobs", f"at most {LARGEST}; a job of it may add more")
+        if isinstance(task, Task):
+            spec, body, options = task.read(args, kwargs)
+            name = task.name
+        else:
+            given = {part: kwargs.pop(part, None) for part in _COMMAND}
+            if args:
+                raise InvalidInput("arguments", args, "none: a command has its arguments in its list")
+            spec, name = self._app.command(
+                task, given["cwd"], given["env"], given["fatal_exit_codes"] or (), given["name"]
+            )
+            body, options = "{}", read_options(Options(), kwargs)
+        (job_id,) = self._client.job_ids(1)
+        job = Job(self._app, job_id)
+        self._orders.append((job, new_job(job_id, spec, name, body, options)))
+        return job
+
+    # -- the block ---------------------------------------------------------------------------------------------------
+    async def __aenter__(self) -> Building:
+        self._client = await self._app.client()
+        self.id = await self._place(self._client)
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        client, self._client = self._client, None
+        if kind is None and client is not None:
+            await self._order(client)
+
+    def __enter__(self) -> Building:
+        return self._app.sync(self.__aenter__())
+
+    def __exit__(self, *error: object) -> None:
+        self._app.sync(self.__aexit__(*error))
+
+    async def _place(self, client: Client) -> str:
+        """The id of a new workflow, or of the one that it goes on with."""
+        match self._of:
+            case None:
+                return client.job_ids(1)[0]
+            case Workflow():
+                return self._of.id
+            case str():
+                return await client.workflow(self._of)
+            case Job() | Context():
+                job = self._of.id if isinstance(self._of, Job) else self._of.job.id
+                found = (await client.get(job)).workflow
+                if found is None:
+                    raise InvalidInput("workflow", job, "a job that belongs to one")
+                return found
+        raise InvalidInput("workflow", self._of, "a workflow, its id, or a job of it")
+
+    async def _order(self, client: Client) -> None:
+        if not self._orders:
+            return
+        membership = Membership(self.id, self._name, new=self._of is None)
+        names = {job.id: f"{order.task} ({number})" for number, (job, order) in enumerate(self._orders, 1)}
+        check({order.id: order.after for _, order in self._orders}, names)
+        jobs = [msgspec.structs.replace(order, workflow=membership) for _, order in self._orders]
+        answers = await client.submit_whole(jobs)
+        for (job, _), answer in zip(self._orders, answers, strict=True):
+            job.id = answer.id
+        if self._of is None and not any(answer.created for answer in answers):
+            # Known by its keys: it is the one that was made then.
+            self.id = (await client.get(answers[0].id)).workflow or self.id
+        self._orders.clear()

@@ -1,0 +1,25 @@
+"""`rota flow ...`: whose turn it is in queues with feedback levels."""
+
+from __future__ import annotations
+
+import argparse
+
+from rota.cli.session import admissions_of, existing
+from rota.cli.show import document, table
+from rota.errors import InvalidInput
+from rota.model.times import short
+
+
+async def list_(args: argparse.Namespace) -> int:
+    if args.limit < 1:
+        raise InvalidInput("--limit", args.limit, "a whole number from 1")
+    async with existing(args) as client:
+        found = await admissions_of(client).flows(args.limit)
+    if args.json:
+        document([
+            {"queue": one.queue, "flow": one.flow, "level": one.level, "used": short(one.used)} for one in found
+        ])  # fmt: skip
+        return 0
+    rows = ((one.queue, one.flow, str(one.level), short(one.used // 1000 * 1000)) for one in found)
+    table(("QUEUE", "FLOW", "LEVEL", "USED"), rows)
+    return 0

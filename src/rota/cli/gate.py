@@ -1,0 +1,94 @@
+"""`rota gate ...`: rules that hold or drop matching jobs at run time."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rota.cli.session import admissions_of, existing, utf8
+from rota.cli.show import Cell, age, ago, document, safe, table
+from rota.errors import InvalidInput
+from rota.model.gates import Gate, Match, match
+from rota.model.times import Duration, Instant, duration, instant, iso
+
+SHORT = 8  # characters of an id; its end differs most
+
+
+async def list_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        gates = await admissions_of(client).gates()
+        now = client.store.now()
+    if args.json:
+        document([_wire(gate) for gate in gates])
+        return 0
+    headers = ("ID", "EFFECT", "MATCHES", "BY", "SINCE", "UNTIL", "HELD", "DROPPED", "REASON")
+    table(headers, (_row(gate, now) for gate in gates))
+    return 0
+
+
+def _row(gate: Gate, now: Instant) -> tuple[Cell, ...]:
+    effect = (str(gate.effect), "red" if gate.effect == "drop" else "yellow")
+    since, until = ago(gate.created_at, now), "" if gate.until is None else f"in {age(gate.until - now)}"
+    held, dropped = str(gate.held), str(gate.dropped)
+    return gate.id[-SHORT:], effect, gate.match.text(), gate.author, since, until, held, dropped, gate.reason
+
+
+def _wire(gate: Gate) -> dict[str, Any]:
+    return gate.as_json() | {"matches": gate.match.text()}
+
+
+async def pause_(args: argparse.Namespace) -> int:
+    return await _close(args, "holds")
+
+
+async def drop_(args: argparse.Namespace) -> int:
+    return await _close(args, "drops")
+
+
+async def _close(args: argparse.Namespace, does: str) -> int:
+    which = _which(args)
+    span = _span(args)
+    async with existing(args) as client:
+        until = args.until if span is None else iso(client.store.now() + span)
+        admissions = admissions_of(client)
+        close = admissions.pause if does == "holds" else admissions.drop
+        gate = await close(reason=args.reason, until=until, **which)
+    if args.json:
+        document(_wire(gate))
+    else:
+        end = "" if gate.until is None else f" until {iso(gate.until)}"
+        print(f"{gate.id} {does} {safe(gate.match.text())}{end}")
+    return 0
+
+
+def _which(args: argparse.Namespace) -> dict[str, Any]:
+    """What a gate is to fit. Wrong words are noticed before any store is looked for."""
+    named = {kind: getattr(args, kind) for kind in Match.__struct_fields__}
+    if args.all == any(value is not None for value in named.values()):
+        problem = "--all goes alone" if args.all else "say which jobs"
+        args.parser.error(f"{problem}: --task, --queue, --user and --label, or --all")
+    which = {"everything": True} if args.all else named
+    match(**which)
+    utf8(args.reason, "--reason")
+    return which
+
+
+def _span(args: argparse.Namespace) -> Duration | None:
+    if args.until is not None:
+        instant(args.until, "--until")
+    if args.for_ is None:
+        return None
+    if not (span := duration(args.for_, "--for")):
+        raise InvalidInput("--for", args.for_, "a duration longer than 0s")
+    return span
+
+
+async def open_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        gate = await admissions_of(client).open(utf8(args.gate, "ID").lower())
+    if args.json:
+        document(_wire(gate))
+    else:
+        goes = f"; {gate.held:,} that it held go on" if gate.held else ""
+        print(f"{gate.id} opened{goes}")
+    return 0

@@ -1,0 +1,90 @@
+"""`rota limit ...`: keys that jobs need in order to start, and their bounds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from rota.cli.session import admissions_of, existing, utf8
+from rota.cli.show import Cell, age, ago, document, safe, table
+from rota.errors import NotFound
+from rota.model.limits import Key, Policy, Rate, concurrency, key_name, rate, rate_text
+from rota.model.times import Instant
+from rota.store.admission import LimitInfo
+
+MOST_SHOWN = 5  # holders of a key, in a table
+SHORT = 8
+
+
+async def list_(args: argparse.Namespace) -> int:
+    wanted = [key_name(utf8(key, "KEY")) for key in dict.fromkeys(args.keys)] or None
+    async with existing(args) as client:
+        found = await admissions_of(client).limits(wanted)
+        now = client.store.now()
+    known = {info.key for info in found}
+    for key in wanted or ():
+        if key not in known:
+            raise NotFound("limit, holder or waiting job of key", key)
+    if args.json:
+        document([info.as_json() for info in found])
+        return 0
+    table(("KEY", "AT ONCE", "RATE", "WAITING", "NEXT START", "HOLDERS"), (_row(info, now) for info in found))
+    return 0
+
+
+def _row(info: LimitInfo, now: Instant) -> tuple[Cell, ...]:
+    own = info.concurrency is None and info.rate is None
+    at_once = "as jobs say" if own else str(info.concurrency or "")
+    return (
+        info.key, at_once, rate_text(info.rate) if info.rate else "", str(info.waiting), ago(info.next_start, now),
+        _holders(info, now),
+    )  # fmt: skip
+
+
+def _holders(info: LimitInfo, now: Instant) -> str:
+    named = [f"…{one.job[-SHORT:]} for {age(now - one.since)}" for one in info.holders[:MOST_SHOWN]]
+    rest = len(info.holders) - MOST_SHOWN
+    return ", ".join(named) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def keys_text(keys: Sequence[Key]) -> str:
+    """The keys of a job, with the bounds that it brings along."""
+    return ", ".join(_key_text(key) for key in keys)
+
+
+def _key_text(key: Key) -> str:
+    full = "" if key.policy is Policy.WAIT else {Policy.SKIP: "else skipped", Policy.REPLACE: "replaces"}[key.policy]
+    said = ", ".join(part for part in (_bounds(key.concurrency, key.rate), full) if part)
+    return f"{key.name} ({said})" if said else key.name
+
+
+def _bounds(at_once: int | None, starts: Rate | None) -> str:
+    parts = ["" if at_once is None else f"{at_once} at once", "" if starts is None else rate_text(starts)]
+    return ", ".join(part for part in parts if part)
+
+
+async def set_(args: argparse.Namespace) -> int:
+    key_name(utf8(args.key, "KEY"))
+    if args.at_once is None and args.rate is None:
+        args.parser.error("give --at-once N, --rate N/WINDOW, or both")
+    at_once = None if args.at_once is None else concurrency(args.at_once)
+    starts = None if args.rate is None else rate(args.rate)
+    async with existing(args) as client:
+        limit = await admissions_of(client).set_limit(args.key, at_once=at_once, starts=starts)
+    if args.json:
+        rate_as_text = None if limit.rate is None else rate_text(limit.rate)
+        document({"key": limit.key, "concurrency": limit.concurrency, "rate": rate_as_text})
+    else:
+        print(f"{safe(limit.key)}: {_bounds(limit.concurrency, limit.rate)}")
+    return 0
+
+
+async def remove_(args: argparse.Namespace) -> int:
+    key_name(utf8(args.key, "KEY"))
+    async with existing(args) as client:
+        await admissions_of(client).remove_limit(args.key)
+    if args.json:
+        document({"key": args.key, "removed": True})
+    else:
+        print(f"{safe(args.key)} removed; its jobs have the bounds that they bring along")
+    return 0

@@ -1,0 +1,131 @@
+"""`rota queue ...`: what waits and runs in queues, and pausing them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from rota.cli.session import admissions_of, existing, utf8
+from rota.cli.show import Cell, age, ago, complain, document, table
+from rota.client import Client
+from rota.config import queue_name
+from rota.errors import InvalidInput
+from rota.model.feedback import Feedback, read_feedback
+from rota.model.order import STRICT, ageing_step
+from rota.model.times import SECOND, Instant, iso, short
+from rota.store.admission import LATELY, QueueInfo
+
+
+async def list_(args: argparse.Namespace) -> int:
+    async with existing(args) as client:
+        found = await admissions_of(client).queues()
+        now = client.store.now()
+    if args.json:
+        document([_wire(info) for info in found])
+        return 0
+    headers = (
+        "NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES", "SLOTS", "PAUSED",
+    )  # fmt: skip
+    table(headers, (_row(info, now) for info in found))
+    return 0
+
+
+def _row(info: QueueInfo, now: Instant) -> tuple[Cell, ...]:
+    oldest = "" if info.oldest is None else age(now - info.oldest)
+    counts = (info.ready, info.running, info.held, info.scheduled, info.blocked)
+    served = f"{_pace(info):.1f}", str(info.nodes), str(info.slots)
+    return info.name, *map(str, counts), oldest, *served, _paused(info, now)
+
+
+def _pace(info: QueueInfo) -> float:
+    return info.ended * SECOND / LATELY
+
+
+def _paused(info: QueueInfo, now: Instant) -> Cell:
+    if info.paused_at is None:
+        return ""
+    note = f": {info.note}" if info.note else ""
+    return f"by {info.paused_by} {ago(info.paused_at, now)}{note}", "yellow"
+
+
+def _wire(info: QueueInfo) -> dict[str, Any]:
+    times = {
+        name: None if getattr(info, name) is None else iso(getattr(info, name)) for name in ("oldest", "paused_at")
+    }
+    step = None if info.step is None else "strict" if info.step == STRICT else short(info.step)
+    return {
+        **msgspec.to_builtins(info), **times, "step": step, "feedback": _feedback(info.feedback),
+        "ended_per_second": _pace(info),
+    }  # fmt: skip
+
+
+def _feedback(rule: Feedback | None) -> dict[str, Any] | None:
+    if rule is None:
+        return None
+    return {"quantum": short(rule.quantum), "levels": rule.levels, "boost": short(rule.boost)}
+
+
+async def pause_(args: argparse.Namespace) -> int:
+    queue_name(args.queue)
+    note = utf8(args.note or "", "--note")
+    async with existing(args) as client:
+        admissions = admissions_of(client)
+        before = await _find(client, args.queue)
+        if args.note is None and before.paused_at is not None:  # what was noted then still holds
+            note = before.note
+        await admissions.pause_queue(args.queue, note)
+        info = await _find(client, args.queue)
+    if args.json:
+        document(_wire(info))
+        return 0
+    live = info.ready + info.held + info.scheduled + info.blocked
+    unknown = "; so far it has no jobs, and no node serves it" if not (live or info.running or info.nodes) else ""
+    goes_on = f"; {info.running:,} that run go on" if info.running else ""
+    print(f"{args.queue} paused{goes_on}{unknown}")
+    return 0
+
+
+async def _find(client: Client, name: str) -> QueueInfo:
+    return next((info for info in await admissions_of(client).queues() if info.name == name), QueueInfo(name=name))
+
+
+async def resume_(args: argparse.Namespace) -> int:
+    queue_name(args.queue)
+    async with existing(args) as client:
+        resumed = await admissions_of(client).resume_queue(args.queue)
+    if args.json:
+        document({"name": args.queue, "resumed": resumed})
+    elif resumed:
+        print(f"{args.queue} resumed")
+    else:
+        complain(f"queue {args.queue!r} was not paused")
+    return 0 if resumed else 1
+
+
+async def set_(args: argparse.Namespace) -> int:
+    queue_name(args.queue)
+    rule = {name: getattr(args, name) for name in ("quantum", "levels", "boost")}
+    if args.feedback != "on" and any(value is not None for value in rule.values()):
+        raise InvalidInput("--quantum, --levels and --boost", "given", "them together with --feedback on")
+    if args.step is None and args.feedback is None:
+        raise InvalidInput("queue set", args.queue, "--step or --feedback, or both")
+    if args.step is not None:
+        ageing_step(args.step)
+    read_feedback(**{name: value for name, value in rule.items() if value is not None})
+    async with existing(args) as client:
+        admissions = admissions_of(client)
+        if args.step is not None:
+            await admissions.set_step(args.queue, args.step)
+        if args.feedback is not None:
+            await admissions.set_feedback(args.queue, args.feedback == "on", **rule)
+        info = await _find(client, args.queue)
+    if args.json:
+        document(_wire(info))
+        return 0
+    step = "as everywhere" if info.step is None else "strict" if info.step == STRICT else short(info.step)
+    shown = _feedback(info.feedback)
+    levels = "off" if shown is None else f"{shown['levels']} levels, quantum {shown['quantum']}, boost {shown['boost']}"
+    print(f"{args.queue}: step {step}; feedback {levels}")
+    return 0

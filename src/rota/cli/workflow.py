@@ -1,0 +1,209 @@
+"""`rota workflow ...`: look at jobs that were ordered together, and change their course."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+from rota.app import App
+from rota.cli.session import Present, existing, utf8
+from rota.cli.show import age, complain, document, facts, on_terminal, state, table, when
+from rota.cli.waiting import hinting
+from rota.errors import InvalidInput, NotFound, WaitTimeout
+from rota.model.lifecycle import LIVE, State
+from rota.model.times import Instant, duration, iso
+from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
+from rota.workflow import Workflow
+
+TIMED_OUT = 124
+
+
+async def list_(args: argparse.Namespace) -> int:
+    name = None if args.name is None else utf8(args.name, "--name")
+    async with existing(args) as client:
+        found = await client.store.workflows(client.who, WorkflowFilter(name=name, limit=args.limit))
+        now = client.store.now()
+    if args.json:
+        document([as_json(info) for info in found])
+        return 0
+    rows = (
+        (info.id, info.name, age(now - info.created_at), state(standing(info.counts)), in_words(info.counts))
+        for info in found
+    )
+    table(("ID", "NAME", "AGE", "STATE", "JOBS"), rows)
+    if len(found) == args.limit and on_terminal():
+        print(f"({args.limit} shown; there may be more: --limit N)")
+    return 0
+
+
+def standing(counts: Mapping[State, int]) -> str:
+    """What is going on, in a word."""
+    if State.RUNNING in counts:
+        return "running"
+    if LIVE & counts.keys():
+        return "waiting"
+    for bad in (State.FAILED, State.CANCELLED):
+        if bad in counts:
+            return bad
+    return "succeeded" if counts.keys() == {State.SUCCEEDED} else "ended"
+
+
+def in_words(counts: Mapping[State, int]) -> str:
+    """Such as `12 succeeded, 1 failed`."""
+    return ", ".join(f"{counts[one]:,} {one}" for one in State if counts.get(one)) or "none left"
+
+
+def as_json(info: WorkflowInfo) -> dict[str, Any]:
+    return {
+        "id": info.id,
+        "name": info.name,
+        "owner": info.owner,
+        "created_at": iso(info.created_at),
+        "state": standing(info.counts),
+        "counts": {one: info.counts[one] for one in State if info.counts.get(one)},
+    }
+
+
+# -- show ------------------------------------------------------------------------------------------------------------
+async def show_(args: argparse.Namespace) -> int:
+    form = "graphviz" if args.graphviz else "mermaid" if args.mermaid else "tree"
+    if args.json and form != "tree":
+        args.parser.error(f"give --json or --{form}, not both")
+    async with Present(args.store) as app:
+        flow = await _find(app, args)
+        if args.json:
+            document(as_json(await flow.info()) | {"jobs": [_job_as_json(job) for job in await flow.jobs()]})
+            return 0
+        drawing = await flow.draw(form)
+        if form == "tree":
+            _head(await flow.info(), (await app.client()).store.now())
+        print(drawing.rstrip("\n"))
+    return 0
+
+
+async def _find(app: App, args: argparse.Namespace) -> Workflow:
+    return Workflow(app, await (await app.client()).workflow(utf8(args.workflow, "ID")))
+
+
+def _head(info: WorkflowInfo, now: Instant) -> None:
+    counts = in_words(info.counts)
+    facts(
+        [
+            ("id", info.id),
+            ("name", info.name),
+            ("state", state(standing(info.counts))),
+            ("created", when(info.created_at, now)),
+            ("jobs", counts),
+        ]
+    )
+    print()
+
+
+def _job_as_json(job: WorkflowJob) -> dict[str, Any]:
+    moments = {name: getattr(job, name) for name in ("started_at", "finished_at")}
+    return {
+        **{name: getattr(job, name) for name in ("id", "task", "state", "reason")},
+        **{name: None if moment is None else iso(moment) for name, moment in moments.items()},
+        "after": [{"id": edge.parent, "need": edge.need} for edge in job.parents],
+    }
+
+
+# -- cancel, retry, replay -------------------------------------------------------------------------------------------
+async def cancel_(args: argparse.Namespace) -> int:
+    reason = {} if args.reason is None else {"reason": utf8(args.reason, "--reason")}
+    async with Present(args.store) as app:
+        flow = await _find(app, args)
+        count = await flow.cancel(**reason)
+    return _report(args, flow, count, f"cancelled: {jobs(count)}", "had ended before")
+
+
+async def retry_(args: argparse.Namespace) -> int:
+    async with Present(args.store) as app:
+        flow = await _find(app, args)
+        count = await flow.retry(await _start(flow, args))
+    done = f"runs again: {jobs(count)}, with what was skipped because of {'it' if count == 1 else 'them'}"
+    return _report(args, flow, count, done, f"has no job that failed or was cancelled{_part(args)}")
+
+
+async def replay_(args: argparse.Namespace) -> int:
+    async with Present(args.store) as app:
+        flow = await _find(app, args)
+        start = await _start(flow, args)
+        if not args.yes and not _confirmed(args, await flow.info()):
+            print("nothing was changed", file=sys.stderr)
+            return 1
+        count = await flow.replay(start)
+    return _report(args, flow, count, f"runs again: {jobs(count)}", f"has no jobs any more{_part(args)}")
+
+
+def _part(args: argparse.Namespace) -> str:
+    return "" if args.from_ is None else f" from {args.from_} on"
+
+
+async def _start(flow: Workflow, args: argparse.Namespace) -> str | None:
+    return None if args.from_ is None else _job_of(await flow.jobs(), utf8(args.from_, "--from"), flow.id)
+
+
+def _job_of(found: Sequence[WorkflowJob], given: str, workflow: str) -> str:
+    """The one job of a workflow that has this id, or begins or ends like this, or has this name."""
+    part = given.lower()
+    fitting = [job for job in found if part and (job.id.startswith(part) or job.id.endswith(part))]
+    fitting = fitting or [job for job in found if job.task == given]
+    if not fitting:
+        raise NotFound(f"job of workflow {workflow} that fits", given)
+    if len(fitting) > 1:
+        expected = f"what fits one job only; it fits {fitting[0].id} and {fitting[1].id}"
+        raise InvalidInput("--from", given, expected)
+    return fitting[0].id
+
+
+def _confirmed(args: argparse.Namespace, info: WorkflowInfo) -> bool:
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        expected = "--yes, if you mean it: what has succeeded runs again too"
+        raise InvalidInput("workflow replay", "no terminal to ask on", expected)
+    which = f"all of workflow {info.id}" if args.from_ is None else f"workflow {info.id} from {args.from_} on"
+    complain(f"{which} runs again, what has succeeded too ({in_words(info.counts)})")
+    print("go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _report(args: argparse.Namespace, flow: Workflow, count: int, done: str, otherwise: str) -> int:
+    if args.json:
+        document({"id": flow.id, "done": count > 0, "jobs": count})
+    elif count:
+        print(f"{flow.id} {done}")
+    else:
+        complain(f"workflow {flow.id} {otherwise}")
+    return 0 if count else 1
+
+
+def jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
+
+
+# -- wait ------------------------------------------------------------------------------------------------------------
+async def wait_(args: argparse.Namespace) -> int:
+    if args.timeout is not None:
+        duration(args.timeout, "--timeout")
+    async with Present(args.store) as app:
+        flow = await _find(app, args)
+        # If nothing of it starts, the first that could tells why.
+        first = next((job.id for job in await flow.jobs() if job.state in (State.READY, State.SCHEDULED)), None)
+        try:
+            with nullcontext() if first is None else hinting(await app.client(), first):
+                info = await flow.wait(args.timeout)
+        except WaitTimeout:
+            info = await flow.info()
+    if args.json:
+        document(as_json(info))
+    over = not LIVE & info.counts.keys()
+    text = f"{info.id} {standing(info.counts)}: {in_words(info.counts)}"
+    if not over:
+        complain(f"workflow {info.id} has not ended: {in_words(info.counts)}")
+        return TIMED_OUT
+    if not args.json:
+        print(text)
+    return 0 if info.counts.keys() == {State.SUCCEEDED} else 1

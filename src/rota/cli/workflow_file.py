@@ -1,0 +1,234 @@
+"""`rota workflow submit`: jobs that wait for each other, described as JSON. Names are those of the file alone, and all
+of it is checked before anything is written."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rota.app import App
+from rota.building import LARGEST
+from rota.cli.session import make_app
+from rota.cli.show import document, safe
+from rota.cli.submit import Known, folder, known_tasks
+from rota.client import Client
+from rota.errors import InvalidInput
+from rota.model.graph import Edge, Need, check, edges, need
+from rota.model.job import Membership, NewJob, Spec, Submitted
+from rota.model.retry import Retry
+from rota.options import Options, new_job, read_options, task_name, traits, workflow_name
+
+_EXPECTED = (
+    """{"name": "...", "jobs": [{"name": "a", "task": "extract"}, {"name": "b", "command": ["ls"], "after": ["a"]}]}"""
+)
+_FOR_COMMANDS = ("cwd", "env", "fatal_exit_codes")
+_AS_THEY_ARE = (
+    "at", "delay", "priority", "queue", "key", "timeout", "expires", "labels", "exclusive", "rate", "limits", "full",
+    "alone", "drain", "drained",
+)  # fmt: skip
+Span = str | float
+
+
+class Entry(msgspec.Struct, forbid_unknown_fields=True):
+    """One job as the file has it."""
+
+    name: str
+    task: str | None = None
+    args: dict[str, Any] | None = None
+    command: list[str] | None = None
+    cwd: str | None = None
+    env: dict[str, str] | None = None
+    fatal_exit_codes: list[int] | None = None
+    after: str | list[str] | dict[str, str] = []
+    on: str | None = None
+    at: str | None = None
+    delay: Span | None = None
+    priority: int | None = None
+    queue: str | None = None
+    key: str | None = None
+    retries: int | None = None
+    backoff: str | None = None
+    timeout: Span | None = None
+    expires: Span | None = None
+    labels: str | list[str] | None = None
+    exclusive: str | None = None
+    rate: str | None = None
+    limits: dict[str, int | str | None] | None = None
+    full: str | None = None
+    alone: str | None = None
+    drain: Span | None = None
+    drained: str | None = None
+
+
+class Description(msgspec.Struct, forbid_unknown_fields=True):
+    jobs: list[Entry]
+    name: str = ""
+
+
+class WrongFile(InvalidInput):
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__("workflow", source, "a workflow as JSON")
+        self.args = (f"{source}: {problem}",)
+
+
+async def submit_(args: argparse.Namespace) -> int:
+    source = "standard input" if args.file == "-" else args.file
+    found = _read(args.file, source)
+    with _told(source):
+        workflow_name(found.name)
+        parents = _graph(found.jobs, source)
+    async with make_app(args) as app:
+        orders = await _orders(app, args, found.jobs, source)
+        client = await app.client()
+        ids = dict(zip(parents, client.job_ids(len(parents)), strict=True))
+        (workflow_id,) = client.job_ids(1)
+        whole = _tied(orders, parents, ids, Membership(workflow_id, found.name))
+        made = await client.submit_whole(whole)
+        workflow_id = await _made_before(client, made) or workflow_id
+    if args.json:
+        names = {name: answer.id for name, answer in zip(parents, made, strict=True)}
+        document({"id": workflow_id, "name": found.name, "jobs": names})
+    else:
+        print(workflow_id)
+    return 0
+
+
+async def _made_before(client: Client, made: Sequence[Submitted]) -> str | None:
+    """The workflow of an order that was known by its keys: nothing of it is new."""
+    return None if any(answer.created for answer in made) else (await client.get(made[0].id)).workflow
+
+
+@contextmanager
+def _told(source: str, name: str | None = None) -> Iterator[None]:
+    """What is wrong is told with its place."""
+    try:
+        yield
+    except WrongFile:
+        raise
+    except InvalidInput as error:
+        raise WrongFile(source, str(error) if name is None else f"job {name!r}: {error}") from None
+
+
+def _read(path: str, source: str) -> Description:
+    try:
+        text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise WrongFile(source, f"can't be read ({getattr(error, 'strerror', None) or error})") from None
+    try:
+        return msgspec.json.decode(text, type=Description)
+    except msgspec.ValidationError as error:
+        raise WrongFile(source, f"{error}; expected a workflow such as {_EXPECTED}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise WrongFile(source, f"is not JSON ({error})") from None
+
+
+# -- who waits for whom ----------------------------------------------------------------------------------------------
+def _graph(jobs: Sequence[Entry], source: str) -> dict[str, tuple[Edge, ...]]:
+    """The parents of each job, by the names of the file."""
+    if not 0 < len(jobs) <= LARGEST:
+        raise WrongFile(source, f"has {len(jobs):,} jobs; a workflow has 1 to {LARGEST:,}")
+    names: dict[str, int] = {}
+    for place, job in enumerate(jobs, 1):
+        with _told(source):
+            task_name(job.name)
+        if job.name in names:
+            raise WrongFile(source, f"jobs {names[job.name]} and {place} have the same name, {job.name!r}")
+        names[job.name] = place
+    graph: dict[str, tuple[Edge, ...]] = {}
+    for job in jobs:
+        with _told(source, job.name):
+            graph[job.name] = _edges(job, names)
+    _check_circles(graph, source)
+    return graph
+
+
+def _edges(job: Entry, names: Collection[str]) -> tuple[Edge, ...]:
+    if job.on is not None and not job.after:
+        raise InvalidInput("on", job.on, "it together with after, which says what to wait for")
+    otherwise = Need.SUCCESS if job.on is None else need(job.on)
+    if isinstance(job.after, Mapping):
+        found = [Edge(parent, need(needed)) for parent, needed in job.after.items()]
+    else:
+        found = [Edge(parent, otherwise) for parent in ([job.after] if isinstance(job.after, str) else job.after)]
+    for edge in found:
+        if edge.parent not in names:
+            close = difflib.get_close_matches(edge.parent, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "names in `after` are those of jobs in this file"
+            raise InvalidInput("after", edge.parent, f"the name of a job; {hint}")
+        if edge.parent == job.name:
+            raise InvalidInput("after", edge.parent, "other jobs; it waits for itself")
+    return edges(found)
+
+
+def _check_circles(graph: Mapping[str, tuple[Edge, ...]], source: str) -> None:
+    try:
+        check(graph, {name: name for name in graph})
+    except InvalidInput as error:
+        raise WrongFile(source, safe(str(error).removeprefix("after: "))) from None
+
+
+# -- what they are ---------------------------------------------------------------------------------------------------
+class Ordered(msgspec.Struct, frozen=True):
+    name: str
+    spec: Spec
+    task: str
+    body: str
+    options: Options
+
+
+async def _orders(app: App, args: argparse.Namespace, jobs: Sequence[Entry], source: str) -> list[Ordered]:
+    known = await known_tasks(app, args) if any(job.task is not None for job in jobs) else Known({}, "")
+    orders = []
+    for job in jobs:
+        with _told(source, job.name):
+            order = _order(app, args, job, known)
+            traits(order.task, order.body, order.options)  # whatever is wrong with its keys shows here
+            orders.append(order)
+    return orders
+
+
+def _order(app: App, args: argparse.Namespace, job: Entry, known: Known) -> Ordered:
+    if (job.task is None) == (job.command is None):
+        raise InvalidInput("task and command", "neither" if job.task is None else "both", "one of them")
+    if job.command is not None:
+        if job.args is not None:
+            raise InvalidInput("args", job.args, "none: a command has its arguments in its list")
+        where = folder(job.cwd, "cwd")
+        spec, task = app.command(job.command, where, job.env, job.fatal_exit_codes or (), job.name)
+        return Ordered(job.name, spec, task, "{}", _options(job, Options()))
+    for name in _FOR_COMMANDS:
+        if getattr(job, name) is not None:
+            raise InvalidInput(name, getattr(job, name), "it at a command, not at a task")
+    info = known.get(job.task or "")
+    if args.app:  # types are known here: check them too
+        app.catalogue.get(info.name).encode((), job.args or {}, app.settings.max_args)
+    body, defaults = app.named(info, job.args or {})
+    return Ordered(job.name, Spec.function(info.name), info.name, body, _options(job, defaults))
+
+
+def _options(job: Entry, defaults: Options) -> Options:
+    changes = {name: getattr(job, name) for name in ("retries", "backoff") if getattr(job, name) is not None}
+    given = {name: getattr(job, name) for name in _AS_THEY_ARE}
+    return read_options(defaults, given | {"retry": Retry(**(defaults.retry.parts() | changes))})
+
+
+def _tied(
+    orders: Sequence[Ordered],
+    parents: Mapping[str, Sequence[Edge]],
+    ids: Mapping[str, str],
+    membership: Membership,
+) -> list[NewJob]:
+    """The whole order, with ids in the place of names."""
+    whole = []
+    for one in orders:
+        after = edges(Edge(ids[edge.parent], edge.need) for edge in parents[one.name])
+        job = new_job(ids[one.name], one.spec, one.task, one.body, msgspec.structs.replace(one.options, after=after))
+        whole.append(msgspec.structs.replace(job, workflow=membership))
+    return whole

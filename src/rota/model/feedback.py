@@ -1,0 +1,58 @@
+"""Feedback levels: a flow that uses much slot-time falls behind those that use little, until the next boost.
+
+Level 0 lasts for one quantum, and each level for twice as long as the one before: long work changes level rarely.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.limits import plain_name
+from rota.model.times import DAY, HOUR, MILLISECOND, SECOND, Duration, duration, short
+
+LEVELS = 5
+SHORTEST_QUANTUM: Duration = 10 * MILLISECOND
+LONGEST_QUANTUM: Duration = HOUR
+SHORTEST_BOOST: Duration = SECOND
+LONGEST_BOOST: Duration = DAY
+
+
+class Feedback(msgspec.Struct, frozen=True):
+    quantum: Duration = 10 * SECOND
+    levels: int = LEVELS
+    boost: Duration = 60 * SECOND
+
+
+def level(used: Duration, rule: Feedback) -> int:
+    """`used`: slot-time since the last boost."""
+    found = 0
+    while found < rule.levels - 1 and used > rule.quantum * (2 ** (found + 1) - 1):
+        found += 1
+    return found
+
+
+def flow_name(owner: str, task: str) -> str:
+    """The flow of a job that names none."""
+    return f"{owner}/{task}"
+
+
+def flow(given: object) -> str:
+    return plain_name(given, "flow")
+
+
+def read_feedback(quantum: object = "10s", levels: object = LEVELS, boost: object = "60s") -> Feedback:
+    if isinstance(levels, bool) or not isinstance(levels, int) or not 1 <= levels <= LEVELS:
+        raise InvalidInput("levels", levels, f"a whole number from 1 (no feedback) to {LEVELS}")
+    return Feedback(
+        _between("quantum", quantum, SHORTEST_QUANTUM, LONGEST_QUANTUM),
+        levels,
+        _between("boost", boost, SHORTEST_BOOST, LONGEST_BOOST),
+    )
+
+
+def _between(what: str, given: object, least: Duration, most: Duration) -> Duration:
+    found = duration(given, what)
+    if not least <= found <= most:
+        raise InvalidInput(what, given, f"a duration from {short(least)} to {short(most)}")
+    return found

@@ -1,0 +1,164 @@
+"""Gates: rules that pause or drop matching jobs at run time, and the labels that they may match.
+
+The same match is asked in three places: here, in PostgreSQL (`LIKE`) and in SQLite (`GLOB`). All three must agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.limits import plain_name
+from rota.model.times import Instant, iso
+
+EVERYTHING = "all"
+LONGEST_LABEL = 100
+MOST_LABELS = 20
+LONGEST_SCOPE = 2_000  # four names, each character of them with a backslash
+
+_KINDS = ("task", "queue", "user", "label")
+_EXPECTED_MATCH = f"at least one of {', '.join(_KINDS)}, or everything"
+_EXPECTED_SCOPE = "parts such as queue:mail, task:report.*, user:eve or label:db joined by commas, or all"
+_LIKE = str.maketrans({"*": "%", "?": "_", "%": r"\%", "_": r"\_", "\\": r"\\"})
+_GLOB = str.maketrans({"[": "[[]"})
+_ESCAPED = str.maketrans({",": r"\,", "\\": r"\\"})
+
+
+class Effect(StrEnum):
+    PAUSE = "pause"
+    DROP = "drop"
+
+
+class Match(msgspec.Struct, frozen=True):
+    """All that are given must fit; with none given, everything does. Make it with `match` or `scope`: they check."""
+
+    task: str | None = None  # a glob with * and ?; brackets stand for themselves
+    queue: str | None = None
+    user: str | None = None
+    label: str | None = None
+
+    def fits(self, *, task: str, queue: str, user: str, labels: Collection[str]) -> bool:
+        return (
+            self.queue in (None, queue)
+            and self.user in (None, user)
+            and (self.label is None or self.label in labels)
+            and (self.task is None or _pattern(self.task).fullmatch(task) is not None)
+        )
+
+    def text(self) -> str:
+        """`task mail.* in queue default, label nightly, user eve`, or `everything`."""
+        said = {kind: f"{kind} {value}" for kind, value in self._given()}
+        where = " in ".join(said[kind] for kind in ("task", "queue") if kind in said)
+        return ", ".join(part for part in (where, said.get("label"), said.get("user")) if part) or "everything"
+
+    def scope(self) -> str:
+        """What `scope` reads back: `queue:mail,label:db`, or `all`."""
+        return ",".join(f"{kind}:{value.translate(_ESCAPED)}" for kind, value in self._given()) or EVERYTHING
+
+    @property
+    def like(self) -> str | None:
+        """The task as a pattern for PostgreSQL's LIKE, which escapes by backslash."""
+        return None if self.task is None else self.task.translate(_LIKE)
+
+    @property
+    def glob(self) -> str | None:
+        """The task as a pattern for SQLite's GLOB, where brackets would be sets of characters."""
+        return None if self.task is None else self.task.translate(_GLOB)
+
+    def _given(self) -> list[tuple[str, str]]:
+        return [(kind, getattr(self, kind)) for kind in _KINDS if getattr(self, kind) is not None]
+
+
+@lru_cache(maxsize=1024)
+def _pattern(glob: str) -> re.Pattern[str]:
+    """Each piece between stars is taken where it first fits and never looked for again: a glob full of stars would
+    otherwise try all ways to spread them, for longer than anyone waits."""
+    first, *rest = (re.escape(piece).replace(r"\?", ".") for piece in glob.split("*"))
+    inner = "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece)
+    return re.compile(first + inner + "".join(f".*{piece}" for piece in rest[-1:]), re.DOTALL)
+
+
+def match(**given: object) -> Match:
+    """`match(queue="mail", label="db")` or `match(everything=True)`; None counts as not given."""
+    everything = given.pop("everything", None)
+    for kind in given:
+        if kind not in _KINDS:
+            raise InvalidInput("match", kind, _EXPECTED_MATCH)
+    if everything is not None and not isinstance(everything, bool):
+        raise InvalidInput("everything", everything, "true or false")
+    texts = {kind: value for kind, value in given.items() if value is not None}
+    if bool(texts) == bool(everything):
+        raise InvalidInput("match", {**texts, "everything": True} if everything else None, _EXPECTED_MATCH)
+    return Match(
+        **{kind: label(value) if kind == "label" else plain_name(value, kind) for kind, value in texts.items()}
+    )
+
+
+def scope(text: object) -> Match:
+    r"""Reads `queue:mail,label:db` and `all`. A comma inside a name is written `\,` and a backslash `\\`."""
+    if not isinstance(text, str) or len(text) > LONGEST_SCOPE:
+        raise InvalidInput("scope", text, _EXPECTED_SCOPE)
+    if text.strip() == EVERYTHING:
+        return match(everything=True)
+    texts: dict[str, str] = {}
+    for part in _split(text):
+        kind, colon, value = part.partition(":")
+        kind = kind.strip()
+        if kind not in _KINDS or not colon or kind in texts:
+            raise InvalidInput("scope", text, f"{_EXPECTED_SCOPE}; each kind once")
+        texts[kind] = re.sub(r"\\([\\,])", r"\1", value)
+    return match(**texts)
+
+
+def _split(text: str) -> list[str]:
+    parts = [""]
+    for piece in re.findall(r"\\[\\,]|[^\\,]+|[\\,]", text):
+        if piece == ",":
+            parts.append("")
+        else:
+            parts[-1] += piece
+    return parts
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    match: Match
+    effect: Effect
+    reason: str
+    author: str
+    created_at: Instant
+    until: Instant | None = None
+    job: str | None = None  # that runs alone, and closed it for itself
+    held: int = 0
+    dropped: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """As the command line's `--json` and the HTTP interface show it: instants as ISO 8601."""
+        wire: dict[str, Any] = msgspec.to_builtins(self)
+        return {**wire, "created_at": iso(self.created_at), "until": None if self.until is None else iso(self.until)}
+
+
+def label(given: object) -> str:
+    if not isinstance(given, str) or not 0 < len(given) <= LONGEST_LABEL or not all(map(_in_label, given)):
+        raise InvalidInput("label", given, f"letters, digits and -_.:/=@, 1 to {LONGEST_LABEL} of them")
+    return given
+
+
+def _in_label(character: str) -> bool:
+    return character.isalnum() or character in "-_.:/=@"
+
+
+def labels(given: object) -> tuple[str, ...]:
+    """One label or several; sorted, each once."""
+    if not isinstance(given, str | list | tuple | set | frozenset):
+        raise InvalidInput("labels", given, "a label or a list of labels")
+    found = sorted({label(one) for one in ([given] if isinstance(given, str) else given)})
+    if len(found) > MOST_LABELS:
+        raise InvalidInput("labels", given, f"at most {MOST_LABELS} labels")
+    return tuple(found)

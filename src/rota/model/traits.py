@@ -1,0 +1,56 @@
+"""What a job brings along for those who decide whether it may run: labels for gates, keys for limits, the wish to be
+alone."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from rota.model.gates import Match
+from rota.model.limits import Key, Policy
+from rota.model.times import Duration
+
+
+class Alone(msgspec.Struct, frozen=True):
+    """It runs while nothing else of its user's that fits the match runs. Before that, nothing of that is started any
+    more; if some of it has not ended within `drain`, the job yields and tries again later, or has it cancelled."""
+
+    match: Match
+    like: str | None  # the match's task, for LIKE
+    drain: Duration
+    cancel: bool = False
+
+
+class Traits(msgspec.Struct, frozen=True, omit_defaults=True):
+    labels: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()
+    alone: Alone | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.keys or self.alone)
+
+    @property
+    def special(self) -> bool:
+        """A claim can't simply take it."""
+        return bool(self.keys or self.alone)
+
+    @property
+    def text(self) -> str | None:
+        """As it is kept; None for the many jobs that have none."""
+        return msgspec.json.encode(self).decode() if self else None
+
+    @property
+    def patient(self) -> bool:
+        """It waits for its keys, whatever they do: so it may be put into the line for them from the beginning."""
+        return bool(self.keys) and self.alone is None and all(key.policy is Policy.WAIT for key in self.keys)
+
+
+NONE = Traits()
+
+
+def read_traits(text: str | None) -> Traits:
+    """Anyone with access to the tables may have written them: what doesn't decode counts as none."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        return msgspec.json.decode(text, type=Traits) if text else NONE
+    return NONE

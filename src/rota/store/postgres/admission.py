@@ -1,0 +1,261 @@
+"""Who may run: gates, limits, queues. The deciding is done by functions of the database (`pass`, `hand_on`,
+`sweep_gates`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rota.model.feedback import Feedback
+from rota.model.gates import Effect, Gate, Match
+from rota.model.job import Kind
+from rota.model.lifecycle import State
+from rota.model.limits import Limit, Rate
+from rota.model.principal import SYSTEM, Principal
+from rota.model.times import Duration
+from rota.store.admission import (
+    LATELY,
+    Admitted,
+    FlowInfo,
+    Holder,
+    LimitInfo,
+    NewGate,
+    QueueInfo,
+    Used,
+    Waiting,
+)
+from rota.store.base import Topic
+from rota.store.postgres.database import Unit
+from rota.store.postgres.texts import clean, ids_only, is_id
+
+# Waiters of one key that a write which frees it lets go itself.
+AT_ONCE = 500
+# Jobs at the front of a queue that are looked at together when gates stand in the way.
+FRONT = 2_000
+# Jobs that are ranked anew together.
+PUT_RIGHT = 5_000
+_WAITING = {State.BLOCKED, State.SCHEDULED, State.HELD, State.READY}
+
+
+async def hand_on(unit: Unit) -> None:
+    """Lets those go on that waited for the keys that were freed."""
+    row = await unit.row("hand_on", every=False, now=unit.now, most=AT_ONCE)
+    assert row is not None
+    moved, next_at, more = row
+    if moved:
+        unit.topics.add(Topic.READY)
+    if more or next_at is not None:
+        unit.topics.add(Topic.GATE)
+
+
+async def put_right(unit: Unit, ids: Sequence[str]) -> None:
+    """Jobs that a claim has met where they should not stand, and those like them behind."""
+    step = unit.database.ageing_step
+    names = [name for (name,) in await unit.rows("queues_of", ids=ids)]
+    if names:
+        await unit.value("rank_anew", names=names, step=step, most=PUT_RIGHT, reach=PUT_RIGHT)
+    await unit.value("put_back", ids=ids, step=step, most=PUT_RIGHT)
+
+
+async def clear_front(unit: Unit, incarnation: str, queues: Sequence[str], kinds: Sequence[Kind]) -> None:
+    """Moves aside what closed gates fit at the front of these queues."""
+    names = {"queues": list(queues), "kinds": [kind.value for kind in kinds]}
+    front = [job for (job,) in await unit.rows("gated_front", now=unit.now, most=FRONT, **names)]
+    if front:
+        await unit.rows("pass", ids=front, incarnation=incarnation, now=unit.now)
+
+
+async def admit(unit: Unit, limit: int) -> Admitted:
+    moved, more = 0, False
+    instants: list[int] = []
+    for name, values in (("sweep_gates", {}), ("hand_on", {"every": False}), ("hand_on", {"every": True})):
+        row = await unit.row(name, now=unit.now, most=limit, **values)
+        assert row is not None
+        moved += row["moved"]
+        more |= row["more"]
+        instants += [] if row["next_at"] is None else [row["next_at"]]
+    lone = await unit.row("sweep_alone", now=unit.now)
+    assert lone is not None
+    moved += lone["moved"]
+    instants += [] if lone["next_at"] is None else [lone["next_at"]]
+    if lone["cancelled"]:
+        unit.topics.add(Topic.CANCEL)
+    step = unit.database.ageing_step
+    names = [name for (name,) in await unit.rows("stepped_queues", step=step, now=unit.now)]
+    ranked = await unit.value("rank_anew", names=names, step=step, most=limit, reach=None) if names else 0
+    await unit.run("boost", now=unit.now)
+    ranked += await unit.run("rank_strays", step=step, most=limit)
+    forward = ranked + await unit.run("put_forward", step=unit.database.ageing_step, most=limit)
+    upcoming = await unit.value("next_boost")
+    instants += [] if upcoming is None else [upcoming]
+    if moved or forward:
+        unit.topics |= {Topic.READY, Topic.DUE, Topic.NEWS}
+    return Admitted(moved + forward, more or forward >= limit, min(instants, default=None))
+
+
+# -- gates ------------------------------------------------------------------------------------------------------------
+async def close_gate(unit: Unit, who: Principal, new: NewGate) -> Gate:
+    match = new.match
+    created_at = await unit.value(
+        "insert_gate", id=new.id, owner=who.sees, task=match.task, task_like=match.like, queue=match.queue,
+        by_user=match.user, label=match.label, effect=new.effect.value, reason=new.reason, author=who.user,
+        until=new.until, now=unit.now,
+    )  # fmt: skip
+    unit.topics.add(Topic.GATE)
+    return Gate(
+        id=new.id, match=match, effect=new.effect, reason=new.reason, author=who.user, created_at=created_at,
+        until=new.until,
+    )  # fmt: skip
+
+
+async def open_gate(unit: Unit, who: Principal, gate_id: str) -> bool:
+    opened = is_id(gate_id) and await unit.run("open_gate", id=gate_id, now=unit.now, sees=who.sees)
+    if opened:
+        unit.topics.add(Topic.GATE)
+    return bool(opened)
+
+
+async def gates(unit: Unit, who: Principal) -> list[Gate]:
+    return [_gate(row) for row in await unit.rows("gate_rows", now=unit.now, sees=who.sees)]
+
+
+def _gate(row: Sequence[Any]) -> Gate:
+    gate_id, task, queue, user, label, effect, reason, author, created_at, until, held, dropped, job = row
+    return Gate(
+        id=gate_id, match=Match(task, queue, user, label), effect=Effect(effect), reason=reason, author=author,
+        created_at=created_at, until=until, held=held, dropped=dropped, job=job,
+    )  # fmt: skip
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+async def set_limit(unit: Unit, who: Principal, limit: Limit) -> None:
+    await unit.begin()
+    starts, span = (None, None) if limit.rate is None else (limit.rate.count, limit.rate.window)
+    await unit.run("put_limit", owner=who.user, key=limit.key, concurrency=limit.concurrency, starts=starts, span=span)
+    if span is not None:
+        await unit.run("stretch_tokens", owner=who.user, key=limit.key, span=span)
+    await _look_at_key(unit, who, limit.key)
+
+
+async def remove_limit(unit: Unit, who: Principal, key: str) -> bool:
+    await unit.begin()
+    removed = await unit.run("remove_limit", owner=who.user, key=key)
+    if removed:
+        await _look_at_key(unit, who, key)
+    return bool(removed)
+
+
+async def _look_at_key(unit: Unit, who: Principal, key: str) -> None:
+    await unit.run("look_at_key", held_by=f"k:{who.user}:{key}")
+    await hand_on(unit)
+    unit.topics.add(Topic.GATE)
+
+
+async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None) -> list[LimitInfo]:
+    wanted = None if keys is None else list(keys)
+    rows = await unit.rows("limit_rows", now=unit.now, sees=who.sees, keys=wanted)
+    return await _infos(unit, [tuple(row) for row in rows])
+
+
+async def _infos(unit: Unit, rows: Sequence[tuple[Any, ...]]) -> list[LimitInfo]:
+    """Rows: owner, key, concurrency, starts, span."""
+    owners, keys = [row[0] for row in rows], [row[1] for row in rows]
+    holders: dict[tuple[str, str], list[Holder]] = {}
+    for owner, key, *rest in await unit.rows("holder_rows", owners=owners, keys=keys):
+        holders.setdefault((owner, key), []).append(Holder(*rest))
+    lines = {
+        (owner, key): rest for owner, key, *rest in await unit.rows("line_rows", owners=owners, keys=keys, now=unit.now)
+    }
+    found: list[LimitInfo] = []
+    for owner, key, concurrency, starts, span in rows:
+        waiting, used, soonest = lines[owner, key]
+        rate = None if starts is None else Rate(starts, span)
+        next_start = soonest if rate is not None and used >= rate.count else None
+        held = tuple(holders.get((owner, key), ()))
+        found.append(LimitInfo(owner, key, concurrency, rate, held, waiting, next_start))
+    return found
+
+
+# -- queues -----------------------------------------------------------------------------------------------------------
+async def pause_queue(unit: Unit, who: Principal, name: str, note: str) -> None:
+    await unit.run("pause_queue", name=name, by=who.user, note=note, now=unit.now)
+
+
+async def resume_queue(unit: Unit, who: Principal, name: str) -> bool:
+    resumed = await unit.run("resume_queue", name=name)
+    unit.topics.add(Topic.READY)
+    return bool(resumed)
+
+
+async def set_step(unit: Unit, who: Principal, name: str, step: Duration | None) -> None:
+    await unit.run("set_step", name=name, step=step, now=unit.now)
+    unit.topics.add(Topic.GATE)
+
+
+async def set_feedback(unit: Unit, who: Principal, name: str, rule: Feedback | None) -> None:
+    await unit.begin()
+    chosen = rule or Feedback()
+    await unit.run(
+        "set_feedback", name=name, feedback=rule is not None, quantum=chosen.quantum, levels=chosen.levels,
+        boost=chosen.boost, now=unit.now,
+    )  # fmt: skip
+    if rule is None:
+        await unit.run("forget_flows", name=name)
+    unit.topics.add(Topic.GATE)
+
+
+async def flows(unit: Unit, who: Principal, limit: int) -> list[FlowInfo]:
+    return [FlowInfo(*row) for row in await unit.rows("flow_rows", sees=who.sees, limit=limit)]
+
+
+async def charge(unit: Unit, used: Used) -> None:
+    await unit.run(
+        "charge", queues=[queue for queue, _ in used], flows=[clean(flow) for _, flow in used], used=list(used.values())
+    )
+
+
+async def queues(unit: Unit, who: Principal) -> list[QueueInfo]:
+    found: dict[str, dict[str, Any]] = {}
+
+    def of(name: str) -> dict[str, Any]:
+        return found.setdefault(name, {"name": name})
+
+    for name, paused_at, paused_by, note, step, feedback, *rule in await unit.rows("queue_rows"):
+        of(name).update(paused_at=paused_at, paused_by=paused_by, note=note, step=step)
+        of(name)["feedback"] = Feedback(*rule) if feedback else None
+    for name, state, count, oldest in await unit.rows("queue_states", sees=who.sees):
+        of(name)[state] = count
+        if state == State.READY:
+            of(name)["oldest"] = oldest
+    for name, count in await unit.rows("queue_endings", sees=who.sees, lately=LATELY, now=unit.now):
+        of(name)["ended"] = count
+    for name, nodes, slots in await unit.rows("queue_servers"):
+        of(name).update(nodes=nodes, slots=slots)
+    return [QueueInfo(**found[name]) for name in sorted(found)]
+
+
+async def reprioritise(unit: Unit, who: Principal, ids: Sequence[str], priority: int) -> list[bool]:
+    await unit.begin()
+    rows = await unit.rows("lock_jobs", ids=ids_only(ids), sees=who.sees)
+    chosen = {job for job, state, _ in rows if State(state) in _WAITING}
+    if chosen:
+        await unit.run("reprioritise", ids=sorted(chosen), priority=priority, step=unit.database.ageing_step)
+        unit.topics.add(Topic.READY)
+    return [job in chosen for job in ids]
+
+
+# -- why --------------------------------------------------------------------------------------------------------------
+async def waiting(unit: Unit, who: Principal, job_id: str) -> Waiting | None:
+    row = await unit.row("waiting_row", id=job_id, sees=who.sees, now=unit.now) if is_id(job_id) else None
+    if row is None:
+        return None
+    about = {name: row[name] for name in ("owner", "task", "queue", "traits")}
+    gate = await unit.row("gate_of", now=unit.now, id=job_id, **about)
+    bounds = await unit.rows("key_bounds", owner=row["owner"], traits=row["traits"])
+    keys = await _infos(unit, [(row["owner"], *one) for one in bounds])
+    queue = next((one for one in await queues(unit, SYSTEM) if one.name == row["queue"]), None)
+    return Waiting(
+        gate=None if gate is None else _gate(gate), keys=tuple(keys), queue=queue, ahead=row["ahead"],
+        rank=row["rank"], level=row["flow_level"] or 0, node=row["node"], lease_until=row["lease_until"],
+        offered=row["offered"], now=row["now"],
+    )  # fmt: skip

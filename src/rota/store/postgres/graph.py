@@ -1,0 +1,94 @@
+"""Jobs that wait for others. The deciding is done by the function `settle` of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from rota.model.graph import ParentInfo
+from rota.model.principal import Principal
+from rota.store.base import Topic
+from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
+from rota.store.postgres.database import Unit
+from rota.store.postgres.texts import id_range, ids_only, is_id
+from rota.store.rows import edge, parent_info, workflow_infos, workflow_job
+
+# Edges that the write that ends a parent looks after itself; the resolver does the rest.
+AT_ONCE = 500
+MOST = (1 << 31) - 1
+
+
+async def settle(unit: Unit, only: Collection[str] | None, most: int = AT_ONCE) -> Settled:
+    """`only`: these jobs and what is skipped because of them."""
+    row = await unit.row(
+        "settle", only=None if only is None else list(only), now=unit.now, step=unit.database.ageing_step, most=most
+    )
+    assert row is not None
+    ready, later, skipped, unsettled = row
+    left = unsettled and only is not None  # whoever asked for any of them knows
+    rings = {Topic.READY: ready, Topic.DUE: later, Topic.NEWS: skipped, Topic.TIES: left}
+    unit.topics |= {topic for topic, rung in rings.items() if rung}
+    waiting = only is None and bool(await unit.value("anyone_waits"))
+    return Settled(ready + later + skipped, unsettled, waiting)
+
+
+async def settle_any(unit: Unit, limit: int) -> Settled:
+    return await settle(unit, None, limit)
+
+
+async def reopen(unit: Unit, ids: Sequence[str]) -> list[str]:
+    """Brings ended jobs back to life, and those that were skipped because of them; returns the latter. The caller holds
+    the rows of the former."""
+    skipped = list({job for (job,) in await unit.rows("skipped_below", ids=ids)} - set(ids))
+    if skipped:  # only what is still there: someone else may have reopened it meanwhile
+        skipped = [job for job, *_ in await unit.rows("lock_history", ids=sorted(skipped), sees=None)]
+    every = sorted({*ids, *skipped})
+    await unit.run("reopen_jobs", ids=every, replayed=ids, now=unit.now, step=unit.database.ageing_step)
+    await unit.run("reopen_replayed", ids=every)
+    if (await settle(unit, None)).unsettled:
+        unit.topics.add(Topic.TIES)
+    return skipped
+
+
+async def settled(unit: Unit, ids: Sequence[str]) -> list[str]:
+    """Those of these ended jobs that nobody has to look at any more: only they may be deleted. What their end means to
+    those that wait is known as long as they are there."""
+    if not await unit.rows("unsettled_of", ids=ids):
+        return list(ids)
+    await settle(unit, ids, MOST)
+    left = {job for (job,) in await unit.rows("unsettled_of", ids=ids)}
+    return [job for job in ids if job not in left]
+
+
+async def parents(unit: Unit, who: Principal, job_id: str) -> list[ParentInfo]:
+    if not is_id(job_id) or not await unit.value("owns_job", id=job_id, sees=who.sees):
+        return []
+    return [parent_info(row) for row in await unit.rows("parent_rows", id=job_id)]
+
+
+async def workflows(unit: Unit, who: Principal, query: WorkflowFilter) -> list[WorkflowInfo]:
+    wanted = None if query.ids is None else ids_only(query.ids)
+    rows = await unit.rows("workflow_rows", sees=who.sees, name=query.name, ids=wanted, limit=query.limit)
+    return workflow_infos(rows, await unit.rows("workflow_counts", ids=[row[0] for row in rows]))
+
+
+async def workflow(unit: Unit, who: Principal, workflow_id: str) -> list[WorkflowJob]:
+    if not await workflows(unit, who, WorkflowFilter(ids=(workflow_id,))):
+        return []
+    edges: dict[str, list[tuple[str, str]]] = {}
+    for child, parent, need in await unit.rows("workflow_edges", id=workflow_id):
+        edges.setdefault(child, []).append((parent, need))
+    rows = await unit.rows("workflow_jobs", id=workflow_id)
+    return [workflow_job(row, tuple(edge(*one) for one in edges.get(row[0], ()))) for row in rows]
+
+
+async def resolve_workflow(unit: Unit, who: Principal, part: str) -> list[str]:
+    low, high = id_range(part) or (_NOWHERE, _NOWHERE)
+    return [one for (one,) in await unit.rows("resolve_workflow", sees=who.sees, part=part, low=low, high=high)]
+
+
+async def of_jobs(unit: Unit, ids: Sequence[str]) -> dict[str, str]:
+    """The workflows that these jobs belong to."""
+    return dict(await unit.rows("workflows_of_jobs", ids=ids))
+
+
+_NOWHERE = "00000000-0000-0000-0000-000000000000"

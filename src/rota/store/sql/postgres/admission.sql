@@ -1,0 +1,222 @@
+-- name: hand_on
+SELECT moved, next_at, more FROM rota.hand_on(:every, :now, :most::integer)
+
+-- name: sweep_gates
+SELECT moved, next_at, more FROM rota.sweep_gates(:now, :most::integer)
+
+-- name: gated_front
+WITH gates AS MATERIALIZED (
+    SELECT g AS gate FROM rota.gates g WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now))
+)
+SELECT head.id::text FROM unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
+CROSS JOIN LATERAL (SELECT j.* FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = q.queue AND j.kind = k.kind
+                    ORDER BY j.rank, j.id LIMIT :most::integer) head
+WHERE EXISTS (SELECT FROM gates g WHERE (g.gate).job IS DISTINCT FROM head.id
+              AND rota.fits(g.gate, head.owner, head.task, head.queue, head.traits))
+
+-- name: sweep_alone
+SELECT moved, cancelled, next_at FROM rota.sweep_alone(:now)
+
+-- name: insert_gate
+INSERT INTO rota.gates (id, owner, task, task_like, queue, by_user, label, effect, reason, author, created_at, until)
+VALUES (:id, :owner, :task, :task_like, :queue, :by_user, :label, :effect, :reason, :author, rota.clock(:now), :until)
+RETURNING created_at
+
+-- name: open_gate
+UPDATE rota.gates SET opened_at = rota.clock(:now)
+WHERE id = :id AND opened_at IS NULL AND (:sees::text IS NULL OR owner = :sees)
+
+-- name: gate_rows
+SELECT g.id::text, g.task, g.queue, g.by_user, g.label, g.effect, g.reason, g.author, g.created_at, g.until,
+       (SELECT count(*) FROM rota.jobs j WHERE j.held_by = 'g:' || g.id), g.dropped, g.job::text
+FROM rota.gates g
+WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now)) AND (:sees::text IS NULL OR g.owner = :sees)
+ORDER BY g.created_at, g.id
+
+-- name: put_limit
+INSERT INTO rota.limits (owner, key, concurrency, starts, span) VALUES (:owner, :key, :concurrency, :starts, :span)
+ON CONFLICT (owner, key) DO UPDATE SET concurrency = excluded.concurrency, starts = excluded.starts, span = excluded.span
+
+-- name: stretch_tokens
+-- They come back by the window that counts from now on.
+UPDATE rota.starts SET until = at + :span::bigint + least(greatest(:span::bigint / 20, 20000), 500000)
+WHERE owner = :owner AND key = :key
+
+-- name: remove_limit
+DELETE FROM rota.limits WHERE owner = :owner AND key = :key
+
+-- name: look_at_key
+INSERT INTO rota.freed (held_by) VALUES (:held_by)
+
+-- name: limit_rows
+WITH RECURSIVE lines(line) AS (
+    -- From line to line through the index, however long they are.
+    (SELECT j.held_by FROM rota.jobs j WHERE j.held_by >= 'k:' AND j.held_by < 'k;' ORDER BY j.held_by LIMIT 1)
+    UNION ALL
+    SELECT (SELECT j.held_by FROM rota.jobs j WHERE j.held_by > lines.line AND j.held_by < 'k;' ORDER BY j.held_by LIMIT 1)
+    FROM lines WHERE lines.line IS NOT NULL
+)
+SELECT k.owner, k.key, l.concurrency, l.starts, l.span
+FROM (SELECT owner, key FROM rota.limits UNION SELECT owner, key FROM rota.slots
+      UNION SELECT owner, key FROM rota.starts WHERE until > rota.clock(:now)
+      UNION SELECT split_part(line, ':', 2), substr(line, length(split_part(line, ':', 2)) + 4)
+            FROM lines WHERE line IS NOT NULL) k
+LEFT JOIN rota.limits l ON l.owner = k.owner AND l.key = k.key
+WHERE (:sees::text IS NULL OR k.owner = :sees) AND (:keys::text[] IS NULL OR k.key = ANY (:keys))
+ORDER BY k.owner, k.key LIMIT 1000
+
+-- name: holder_rows
+SELECT s.owner, s.key, s.job::text, s.fence, s.since, n.id
+FROM unnest(:owners::text[], :keys::text[]) AS wanted(owner, key)
+CROSS JOIN LATERAL (SELECT * FROM rota.slots WHERE owner = wanted.owner AND key = wanted.key OFFSET 0) AS s
+LEFT JOIN LATERAL (SELECT node FROM rota.jobs WHERE id = s.job OFFSET 0) AS j ON true
+LEFT JOIN rota.nodes n ON n.incarnation = j.node
+ORDER BY s.owner, s.key, s.number
+
+-- name: line_rows
+SELECT wanted.owner, wanted.key,
+       (SELECT count(*) FROM rota.jobs j WHERE j.held_by = 'k:' || wanted.owner || ':' || wanted.key AND j.state = 'held'),
+       (SELECT count(*) FROM rota.starts t WHERE t.owner = wanted.owner AND t.key = wanted.key AND t.until > rota.clock(:now)),
+       (SELECT min(t.until) FROM rota.starts t WHERE t.owner = wanted.owner AND t.key = wanted.key AND t.until > rota.clock(:now))
+FROM unnest(:owners::text[], :keys::text[]) AS wanted(owner, key)
+
+-- name: pause_queue
+INSERT INTO rota.queues (name, paused_at, paused_by, note) VALUES (:name, rota.clock(:now), :by, :note)
+ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(rota.queues.paused_at, excluded.paused_at), paused_by = excluded.paused_by,
+                                 note = excluded.note
+
+-- name: resume_queue
+UPDATE rota.queues SET paused_at = NULL, paused_by = NULL, note = '' WHERE name = :name AND paused_at IS NOT NULL
+
+-- name: put_back
+SELECT rota.put_back(:ids::uuid[], :step, :most::integer)
+
+-- name: rank_anew
+SELECT rota.rank_anew(:names::text[], :step, :most::integer, :reach::integer)
+
+-- name: set_step
+INSERT INTO rota.queues (name, step, stepped_at) VALUES (:name, :step, rota.clock(:now))
+ON CONFLICT (name) DO UPDATE SET step = excluded.step, stepped_at = excluded.stepped_at
+
+-- name: stepped_queues
+-- Whose jobs may have to be put forward: a claim that meets the first of them can't know of those.
+SELECT name FROM rota.queues WHERE step < :step OR stepped_at > rota.clock(:now) - 10000000
+
+-- name: rank_strays
+-- Jobs that were ranked by another step than their queue has now, wherever they wait and however long ago that was: behind a
+-- gate, in line for a key, or so far back that no claim meets them.
+WITH wrong AS MATERIALIZED (
+    SELECT one.id, q.step FROM rota.queues q
+    CROSS JOIN LATERAL (VALUES (-1::bigint, coalesce(q.step - 1, 9223372036854775807)), (q.step + 1, 9223372036854775807)) AS span(low, high)
+    CROSS JOIN LATERAL (SELECT j.id FROM rota.jobs j WHERE j.queue = q.name AND j.own_step BETWEEN span.low AND span.high
+                          AND j.node IS NULL LIMIT :most::integer FOR UPDATE SKIP LOCKED) one
+)
+UPDATE rota.jobs j SET rank = j.rank + j.priority * (coalesce(wrong.step, :step::bigint) - j.own_step), own_step = wrong.step
+FROM wrong WHERE j.id = wrong.id
+
+-- name: queues_of
+-- Of those of these jobs that are ranked by another step than that of their queue.
+SELECT DISTINCT j.queue FROM rota.jobs j LEFT JOIN rota.queues q ON q.name = j.queue
+WHERE j.id = ANY (:ids::uuid[]) AND j.own_step IS DISTINCT FROM q.step
+
+-- name: set_feedback
+INSERT INTO rota.queues (name, feedback, quantum, levels, boost, boosted_at)
+VALUES (:name, :feedback, :quantum, :levels, :boost, rota.clock(:now))
+ON CONFLICT (name) DO UPDATE SET feedback = excluded.feedback, quantum = excluded.quantum, levels = excluded.levels, boost = excluded.boost
+
+-- name: forget_flows
+DELETE FROM rota.flows WHERE queue = :name
+
+-- name: charge
+-- Level 0 lasts for one quantum, each further one for twice as long as the one before.
+INSERT INTO rota.flows AS f (queue, flow, used, level)
+SELECT q.name, c.flow, c.used, least(q.levels - 1, (c.used > q.quantum)::integer + (c.used > 3 * q.quantum)::integer
+                                     + (c.used > 7 * q.quantum)::integer + (c.used > 15 * q.quantum)::integer)
+FROM unnest(:queues::text[], :flows::text[], :used::bigint[]) AS c(queue, flow, used) JOIN rota.queues q ON q.name = c.queue
+WHERE q.feedback ORDER BY q.name, c.flow
+ON CONFLICT (queue, flow) DO UPDATE SET used = f.used + excluded.used, level = (
+    SELECT least(q.levels - 1, (f.used + excluded.used > q.quantum)::integer + (f.used + excluded.used > 3 * q.quantum)::integer
+                 + (f.used + excluded.used > 7 * q.quantum)::integer + (f.used + excluded.used > 15 * q.quantum)::integer)
+    FROM rota.queues q WHERE q.name = f.queue)
+
+-- name: boost
+-- All flows of a queue start again, when its time has come or its feedback was switched off.
+WITH due AS MATERIALIZED (
+    SELECT q.name FROM rota.queues q WHERE q.boosted_at + q.boost <= rota.clock(:now)
+       AND (q.feedback OR EXISTS (SELECT FROM rota.flows f WHERE f.queue = q.name)) ORDER BY q.name FOR UPDATE SKIP LOCKED
+), lifted AS (
+    DELETE FROM rota.flows f USING due WHERE f.queue = due.name
+)
+UPDATE rota.queues q SET boosted_at = rota.clock(:now) FROM due WHERE q.name = due.name
+
+-- name: put_forward
+-- Jobs that stand further back than their flow does now.
+WITH RECURSIVE known AS (
+    -- From flow to flow through the index, however many jobs of it were put back.
+    (SELECT j.queue, j.owner, j.task, j.level FROM rota.jobs j WHERE j.level > 0
+     ORDER BY j.queue, j.owner, j.task, j.level LIMIT 1)
+    UNION ALL
+    SELECT next.* FROM known CROSS JOIN LATERAL (
+        SELECT j.queue, j.owner, j.task, j.level FROM rota.jobs j
+        WHERE j.level > 0 AND (j.queue, j.owner, j.task, j.level) > (known.queue, known.owner, known.task, known.level)
+        ORDER BY j.queue, j.owner, j.task, j.level LIMIT 1) AS next
+), behind AS MATERIALIZED (
+    SELECT one.id FROM known CROSS JOIN LATERAL (
+        SELECT j.id FROM rota.jobs j WHERE j.level > 0 AND j.queue = known.queue AND j.owner = known.owner AND j.task = known.task
+          AND j.level = known.level AND j.node IS NULL LIMIT :most::integer FOR UPDATE SKIP LOCKED) AS one
+    WHERE NOT EXISTS (SELECT FROM rota.flows f
+                      WHERE f.queue = known.queue AND f.flow = known.owner || '/' || known.task AND f.level >= known.level)
+    LIMIT :most::integer
+)
+UPDATE rota.jobs j SET rank = j.rank - j.level * :step::bigint, level = 0 FROM behind WHERE j.id = behind.id
+
+-- name: next_boost
+SELECT min(boosted_at + boost) FROM rota.queues WHERE feedback
+
+-- name: flow_rows
+SELECT queue, flow, level, used FROM rota.flows
+WHERE :sees::text IS NULL OR starts_with(flow, :sees || '/') ORDER BY queue, level DESC, used DESC, flow LIMIT :limit::integer
+
+-- name: queue_rows
+SELECT name, paused_at, paused_by, note, step, feedback, quantum, levels, boost FROM rota.queues ORDER BY name
+
+-- name: queue_states
+SELECT queue, state, count(*), min(run_at) FROM rota.jobs WHERE (:sees::text IS NULL OR owner = :sees) GROUP BY queue, state
+
+-- name: queue_endings
+SELECT queue, count(*) FROM rota.history
+WHERE finished_at > rota.clock(:now) - :lately::bigint AND (:sees::text IS NULL OR owner = :sees) GROUP BY queue
+
+-- name: queue_servers
+SELECT s.name, count(*), sum(s.slots::integer) FROM rota.nodes n, jsonb_each_text(n.queues::jsonb) AS s(name, slots)
+WHERE n.state = 'live' GROUP BY s.name
+
+-- name: reprioritise
+UPDATE rota.jobs SET priority = :priority::smallint, rank = rank + (:priority::bigint - priority) * coalesce(own_step, :step::bigint)
+WHERE id = ANY (:ids::uuid[])
+
+-- name: waiting_row
+SELECT j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.traits, j.level,
+       (SELECT f.level FROM rota.flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task) AS flow_level,
+       n.id AS node, n.seen_at + n.lease AS lease_until,
+       CASE WHEN j.state = 'ready' THEN (SELECT count(*) FROM rota.jobs o WHERE o.state = 'ready' AND o.queue = j.queue
+                                         AND (o.rank, o.id) < (j.rank, j.id)) ELSE 0 END AS ahead,
+       EXISTS (SELECT FROM rota.nodes w WHERE w.state = 'live' AND w.queues::jsonb ? j.queue
+               AND (j.kind <> 'function' OR j.task = ANY (w.tasks))) AS offered,
+       rota.clock(:now) AS now
+FROM rota.jobs j LEFT JOIN rota.nodes n ON n.incarnation = j.node
+WHERE j.id = :id AND (:sees::text IS NULL OR j.owner = :sees)
+
+-- name: gate_of
+SELECT g.id::text, g.task, g.queue, g.by_user, g.label, g.effect, g.reason, g.author, g.created_at, g.until, 0::bigint, g.dropped, g.job::text
+FROM rota.gates g
+WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now))
+  AND rota.fits(g, :owner, :task, :queue, :traits) AND g.job IS DISTINCT FROM :id::uuid
+ORDER BY g.created_at, g.id LIMIT 1
+
+-- name: key_bounds
+SELECT key, concurrency, starts, span FROM rota.keys_of(:owner, :traits) ORDER BY key
+
+-- name: delete_old_starts
+DELETE FROM rota.starts WHERE ctid IN (
+    SELECT ctid FROM rota.starts WHERE until < rota.clock(:now) - 60000000 ORDER BY until LIMIT :limit)

@@ -1,0 +1,123 @@
+-- name: settle
+SELECT ready, later, skipped, unsettled FROM rota.settle(:only::uuid[], :now, :step::bigint, :most::integer)
+
+-- name: unsettled_of
+SELECT DISTINCT job::text FROM rota.settling WHERE job = ANY (:ids::uuid[])
+
+-- name: anyone_waits
+SELECT EXISTS (SELECT FROM rota.edges WHERE standing = 'open')
+
+-- name: skipped_below
+-- What was skipped because of these, however indirectly.
+WITH RECURSIVE below(id) AS (
+    -- (OFFSET 0: from the parents down, whatever the server believes about the tables.)
+    SELECT e.child FROM rota.edges e
+    CROSS JOIN LATERAL (SELECT FROM rota.history h WHERE h.id = e.child AND h.state = 'skipped' OFFSET 0) AS skipped
+    WHERE e.parent = ANY (:ids::uuid[]) AND e.standing = 'broken'
+    UNION
+    SELECT e.child FROM below
+    CROSS JOIN LATERAL (SELECT child FROM rota.edges WHERE parent = below.id AND standing = 'broken' OFFSET 0) AS e
+    CROSS JOIN LATERAL (SELECT FROM rota.history h WHERE h.id = e.child AND h.state = 'skipped' OFFSET 0) AS skipped
+)
+SELECT id::text FROM below
+
+-- name: reopen_jobs
+-- Back among the living under the old ids, those with parents to wait for them again. The budget of attempts starts again;
+-- fence and tries go on, so that nothing old can pass for new. The last attempt, which stood in the row of history, becomes
+-- one of those that did not end the job.
+WITH back AS (
+    DELETE FROM rota.history WHERE id = ANY (:ids::uuid[]) RETURNING *
+), kept AS (
+    INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
+    SELECT id, fence, tries, coalesce(node, ''), started_at, finished_at, outcome, exit_code, error, result
+    FROM back WHERE outcome IS NOT NULL AND started_at IS NOT NULL
+), again AS MATERIALIZED (
+    -- What was met by a parent that was purged since stays met: a dead letter is kept for longer than what it came from.
+    SELECT e.child, e.parent, e.standing <> 'met' OR EXISTS (SELECT FROM rota.jobs j WHERE j.id = e.parent)
+                              OR EXISTS (SELECT FROM rota.history h WHERE h.id = e.parent) AS open
+    FROM rota.edges e WHERE e.child = ANY (:ids::uuid[])
+), opened AS (
+    UPDATE rota.edges e SET standing = 'open' FROM again
+    WHERE e.child = again.child AND e.parent = again.parent AND again.open
+), looked_at AS (
+    INSERT INTO rota.settling (job)
+    SELECT DISTINCT parent FROM again WHERE open AND parent <> ALL (:ids::uuid[])
+)
+INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence, tries,
+                       replays, spec, digest, args, retry, timeout, key, traits, special, parents, waits, tied)
+SELECT id, owner, CASE WHEN above.open > 0 THEN 'blocked' ELSE 'scheduled' END, queue, kind, task, priority,
+       rota.clock(:now) + priority * :step::bigint, rota.clock(:now), created_at, started_at, fence, tries,
+       replays + (id = ANY (:replayed::uuid[]))::integer, spec, digest, args, retry, timeout, key, traits,
+       coalesce(traits::jsonb ?| '{keys,alone}', false), above.every, above.open,
+       EXISTS (SELECT FROM rota.edges e WHERE e.parent = back.id)
+FROM back CROSS JOIN LATERAL (SELECT count(*) AS every, count(*) FILTER (WHERE again.open) AS open FROM again WHERE again.child = back.id) AS above
+
+-- name: parent_rows
+SELECT e.parent::text, coalesce(j.task, h.task), coalesce(j.state, h.state), e.need, e.standing,
+       CASE WHEN h.state = 'succeeded' THEN h.result END
+FROM rota.edges e
+LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = e.parent OFFSET 0) AS j ON true
+LEFT JOIN LATERAL (SELECT * FROM rota.history WHERE id = e.parent OFFSET 0) AS h ON true
+WHERE e.child = :id ORDER BY e.parent
+
+-- name: workflow_rows
+SELECT f.id::text, f.owner, f.name, f.created_at FROM rota.workflows f
+WHERE (:sees::text IS NULL OR f.owner = :sees) AND (:name::text IS NULL OR f.name = :name)
+  AND (:ids::uuid[] IS NULL OR f.id = ANY (:ids))
+ORDER BY f.created_at DESC, f.id DESC LIMIT :limit::integer
+
+-- name: workflow_counts
+SELECT m.workflow::text, coalesce(j.state, h.state), count(*)
+FROM unnest(:ids::uuid[]) AS wanted(id)
+CROSS JOIN LATERAL (SELECT * FROM rota.members WHERE workflow = wanted.id OFFSET 0) AS m
+LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = m.job OFFSET 0) AS j ON true
+LEFT JOIN LATERAL (SELECT * FROM rota.history WHERE id = m.job OFFSET 0) AS h ON true
+WHERE (j.id IS NOT NULL OR h.id IS NOT NULL) GROUP BY 1, 2
+
+-- name: workflow_jobs
+SELECT m.job::text, coalesce(j.task, h.task), coalesce(j.state, h.state), coalesce(j.reason, h.reason),
+       coalesce(j.started_at, h.started_at), h.finished_at
+FROM rota.members m
+LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = m.job OFFSET 0) AS j ON true
+LEFT JOIN LATERAL (SELECT * FROM rota.history WHERE id = m.job OFFSET 0) AS h ON true
+WHERE m.workflow = :id AND (j.id IS NOT NULL OR h.id IS NOT NULL) ORDER BY m.place, m.job
+
+-- name: workflow_edges
+SELECT e.child::text, e.parent::text, e.need FROM rota.members m CROSS JOIN LATERAL (SELECT * FROM rota.edges WHERE child = m.job OFFSET 0) AS e
+WHERE m.workflow = :id ORDER BY m.place, m.job, e.parent
+
+-- name: workflows_of_jobs
+SELECT job::text, workflow::text FROM rota.members WHERE job = ANY (:ids::uuid[])
+
+-- name: resolve_workflow
+SELECT id::text FROM rota.workflows
+WHERE (:sees::text IS NULL OR owner = :sees)
+  AND (id BETWEEN :low::uuid AND :high::uuid OR right(id::text, length(:part)) = :part OR name = :part)
+ORDER BY created_at DESC LIMIT 3
+
+-- name: delete_edges
+DELETE FROM rota.edges WHERE child = ANY (:ids::uuid[])
+
+-- name: delete_members
+DELETE FROM rota.members WHERE job = ANY (:ids::uuid[])
+
+-- name: delete_old_edges
+-- Of children that are gone; what is left of a day that was dropped.
+DELETE FROM rota.edges WHERE (child, parent) IN (
+    SELECT e.child, e.parent FROM rota.edges e
+    WHERE e.at < rota.clock(:now) - :age::bigint
+      AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = e.child) AND NOT EXISTS (SELECT FROM rota.history h WHERE h.id = e.child)
+    ORDER BY e.at LIMIT :limit)
+
+-- name: delete_old_workflows
+WITH gone AS MATERIALIZED (
+    SELECT f.id FROM rota.workflows f
+    WHERE f.created_at < rota.clock(:now) - :age::bigint
+      AND NOT EXISTS (SELECT FROM rota.members m WHERE m.workflow = f.id
+                      AND (EXISTS (SELECT FROM rota.jobs j WHERE j.id = m.job)
+                           OR EXISTS (SELECT FROM rota.history h WHERE h.id = m.job)))
+    ORDER BY f.created_at LIMIT :limit
+), parted AS (
+    DELETE FROM rota.members m USING gone WHERE m.workflow = gone.id
+)
+DELETE FROM rota.workflows f USING gone WHERE f.id = gone.id

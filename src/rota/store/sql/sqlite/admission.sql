@@ -1,0 +1,353 @@
+-- name: claimer
+-- Who asks for work, and whether anything stands in its way.
+SELECT state, EXISTS (SELECT 1 FROM gates), EXISTS (SELECT 1 FROM queues)
+FROM nodes WHERE incarnation = :incarnation
+
+-- name: left_over
+-- What a write has to see to before it commits: jobs that others wait for have ended, keys became free.
+SELECT EXISTS (SELECT 1 FROM settling), EXISTS (SELECT 1 FROM freed)
+
+-- name: candidates
+SELECT j.seq, j.id, j.owner, j.task, j.queue, j.traits, j.special, j.fence
+FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value
+
+-- name: hold_jobs
+-- Rows: seq, what holds it, reason. Those that were claimed ahead are taken from their node.
+UPDATE jobs SET state = 'held', node = NULL, held_by = r.value ->> 1, reason = r.value ->> 2
+FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 0
+
+-- name: put_away
+-- Ends jobs without an attempt. Rows: seq, state, reason.
+UPDATE jobs SET state = r.value ->> 1, node = NULL, held_by = NULL, finished_at = :now, reason = r.value ->> 2
+FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 0
+
+-- name: insert_gate
+INSERT INTO gates (id, owner, task, queue, by_user, label, effect, reason, author, created_at, until)
+VALUES (:id, :owner, :task, :queue, :by_user, :label, :effect, :reason, :author, :now, :until)
+
+-- name: open_gate
+UPDATE gates SET opened_at = :now WHERE id = :id AND opened_at IS NULL AND (:sees IS NULL OR owner = :sees)
+
+-- name: gate_rows
+SELECT g.id, g.task, g.queue, g.by_user, g.label, g.effect, g.reason, g.author, g.created_at, g.until,
+       (SELECT count(*) FROM jobs j WHERE j.state = 'held' AND j.held_by = 'g:' || g.id), g.dropped, g.job
+FROM gates g
+WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > :now) AND (:sees IS NULL OR g.owner = :sees)
+ORDER BY g.created_at, g.id
+
+-- name: closed_gates
+SELECT id, owner, task, queue, by_user, label, effect, reason, swept, until, job FROM gates
+WHERE opened_at IS NULL AND (until IS NULL OR until > :now) ORDER BY created_at, id
+
+-- name: opened_gates
+SELECT id FROM gates WHERE opened_at IS NOT NULL OR until <= :now ORDER BY created_at, id
+
+-- name: gates_at_work
+-- Some gate has opened, or has not yet seen all jobs.
+SELECT EXISTS (SELECT 1 FROM gates WHERE opened_at IS NOT NULL OR until <= :now
+                                      OR swept < (SELECT coalesce(max(seq), 0) FROM jobs))
+
+-- name: count_dropped
+UPDATE gates SET dropped = dropped + (r.value ->> 1) FROM json_each(:rows) r WHERE gates.id = r.value ->> 0
+
+-- name: sweep_end
+SELECT max(seq), count(*) FROM (SELECT seq FROM jobs WHERE seq > :swept ORDER BY seq LIMIT :span)
+
+-- name: sweep
+-- Those that a gate may concern. What ended long ago is passed by in the order of the table.
+SELECT seq, owner, task, queue, traits FROM jobs
+WHERE id IS NOT :but AND seq > :swept AND seq <= :reach
+  AND (state = 'ready' OR :drop AND (state = 'blocked' OR state = 'scheduled' OR state = 'held'))
+ORDER BY seq LIMIT :limit
+
+-- name: move_sweep
+UPDATE gates SET swept = :swept WHERE id = :id
+
+-- name: release_held
+-- What a gate held goes on, lowest rank first.
+UPDATE jobs SET state = 'ready', held_by = NULL, reason = NULL
+WHERE seq IN (SELECT seq FROM jobs WHERE state = 'held' AND held_by = 'g:' || :id ORDER BY rank, seq LIMIT :limit)
+
+-- name: remove_gate
+DELETE FROM gates WHERE id = :id AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'held' AND held_by = 'g:' || :id)
+
+-- name: look_at_line
+INSERT OR IGNORE INTO freed SELECT value FROM json_each(:lines)
+
+-- name: looked_at_lines
+DELETE FROM freed WHERE held_by IN (SELECT value FROM json_each(:lines))
+
+-- name: all_lines_looked_at
+DELETE FROM freed
+
+-- name: any_freed
+SELECT EXISTS (SELECT 1 FROM freed)
+
+-- name: freed_lines
+-- Lines to be looked at: how many were let go and are on their way, and who is next.
+SELECT f.held_by, (SELECT count(*) FROM jobs r WHERE r.state = 'ready' AND r.held_by = f.held_by), j.owner, j.traits
+FROM (SELECT held_by FROM freed ORDER BY held_by LIMIT :limit) f
+LEFT JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = f.held_by ORDER BY h.rank, h.seq LIMIT 1)
+
+-- name: all_lines
+-- The same for every key that somebody waits for; from line to line through the index, however long they are.
+WITH RECURSIVE known(line) AS (
+    SELECT min(held_by) FROM jobs WHERE state = 'held' AND held_by >= 'k:' AND held_by < 'k;'
+    UNION ALL
+    SELECT (SELECT min(held_by) FROM jobs WHERE state = 'held' AND held_by > known.line AND held_by < 'k;')
+    FROM known WHERE known.line IS NOT NULL
+)
+SELECT known.line, 0, j.owner, j.traits FROM known
+JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = known.line ORDER BY h.rank, h.seq LIMIT 1)
+WHERE known.line IS NOT NULL
+
+-- name: first_in_lines
+SELECT (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = wanted.value ORDER BY h.rank, h.seq LIMIT 1)
+FROM json_each(:lines) wanted
+
+-- name: next_in_line
+SELECT seq FROM jobs WHERE state = 'held' AND held_by = :line ORDER BY rank, seq LIMIT :limit
+
+-- name: let_go
+UPDATE jobs SET state = 'ready', reason = NULL WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: key_standings
+-- What was set for these keys, who holds them, and how many tokens are used up.
+SELECT w.value ->> 0, w.value ->> 1, l.key IS NOT NULL, l.concurrency, l.starts, l.span,
+       (SELECT json_group_array(s.number) FROM slots s WHERE s.owner = w.value ->> 0 AND s.key = w.value ->> 1),
+       (SELECT count(*) FROM starts t WHERE t.owner = w.value ->> 0 AND t.key = w.value ->> 1 AND t.until > :now)
+FROM json_each(:keys) w LEFT JOIN limits l ON l.owner = w.value ->> 0 AND l.key = w.value ->> 1
+
+-- name: token_back
+SELECT until FROM starts WHERE owner = :owner AND key = :key AND until > :now ORDER BY until LIMIT 1 OFFSET :over
+
+-- name: insert_slot
+INSERT INTO slots (owner, key, number, job, fence, since) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: insert_start
+INSERT OR REPLACE INTO starts (owner, key, job, fence, at, until) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: replace_waiting
+-- A newer job takes the place of older ones that wait for the same key ...
+UPDATE jobs SET state = 'cancelled', finished_at = :now, held_by = NULL, reason = :why
+WHERE seq IN (SELECT seq FROM jobs WHERE state = 'held' AND held_by = :line AND seq < :newer
+              UNION ALL SELECT seq FROM jobs WHERE state = 'ready' AND held_by = :line AND seq < :newer)
+RETURNING seq
+
+-- name: replace_running
+-- ... and those that hold it are asked to stop.
+UPDATE jobs SET cancel = coalesce(cancel, :why)
+WHERE id IN (SELECT job FROM slots WHERE owner = :owner AND key = :key) AND state = 'running' AND seq < :newer
+
+-- name: put_limit
+INSERT INTO limits (owner, key, concurrency, starts, span) VALUES (:owner, :key, :concurrency, :starts, :span)
+ON CONFLICT (owner, key) DO UPDATE SET concurrency = excluded.concurrency, starts = excluded.starts, span = excluded.span
+
+-- name: stretch_tokens
+-- They come back by the window that counts from now on.
+UPDATE starts SET until = at + :span WHERE owner = :owner AND key = :key
+
+-- name: remove_limit
+DELETE FROM limits WHERE owner = :owner AND key = :key
+
+-- name: limit_rows
+SELECT one.owner, one.key, l.concurrency, l.starts, l.span
+FROM (SELECT owner, key FROM limits UNION SELECT owner, key FROM slots
+      UNION SELECT owner, key FROM starts WHERE until > :now
+      UNION SELECT value ->> 0, value ->> 1 FROM json_each(:lines)) one
+LEFT JOIN limits l ON l.owner = one.owner AND l.key = one.key
+WHERE (:sees IS NULL OR one.owner = :sees) AND (:keys IS NULL OR one.key IN (SELECT value FROM json_each(:keys)))
+ORDER BY one.owner, one.key LIMIT 1000
+
+-- name: holder_rows
+SELECT s.owner, s.key, s.job, s.fence, s.since, n.id
+FROM json_each(:keys) wanted JOIN slots s ON s.owner = wanted.value ->> 0 AND s.key = wanted.value ->> 1
+LEFT JOIN jobs j ON j.id = s.job LEFT JOIN nodes n ON n.incarnation = j.node
+ORDER BY s.owner, s.key, s.number
+
+-- name: line_counts
+SELECT wanted.value ->> 0, wanted.value ->> 1,
+       (SELECT count(*) FROM jobs j
+        WHERE j.state = 'held' AND j.held_by = 'k:' || (wanted.value ->> 0) || ':' || (wanted.value ->> 1))
+FROM json_each(:keys) wanted
+
+-- name: delete_old_starts
+DELETE FROM starts WHERE (owner, key, until, job, fence) IN (
+    SELECT owner, key, until, job, fence FROM starts WHERE until < :before ORDER BY until LIMIT :limit)
+
+-- name: paused_queues
+SELECT name FROM queues WHERE paused_at IS NOT NULL
+
+-- name: pause_queue
+INSERT INTO queues (name, paused_at, paused_by, note) VALUES (:name, :now, :by, :note)
+ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(queues.paused_at, excluded.paused_at), paused_by = excluded.paused_by,
+                                 note = excluded.note
+
+-- name: resume_queue
+UPDATE queues SET paused_at = NULL, paused_by = NULL, note = '' WHERE name = :name AND paused_at IS NOT NULL
+
+-- name: queue_rows
+SELECT name, paused_at, paused_by, note, step, feedback, quantum, levels, boost FROM queues
+
+-- name: queue_states
+-- Each state by an index of its own where it has one: those that have ended are many.
+SELECT queue, 'ready', count(*), min(run_at) FROM jobs WHERE state = 'ready' AND (:sees IS NULL OR owner = :sees) GROUP BY queue
+UNION ALL
+SELECT queue, 'held', count(*), NULL FROM jobs
+WHERE state = 'held' AND held_by IS NOT NULL AND (:sees IS NULL OR owner = :sees) GROUP BY queue
+UNION ALL
+SELECT queue, 'scheduled', count(*), NULL FROM jobs WHERE state = 'scheduled' AND (:sees IS NULL OR owner = :sees) GROUP BY queue
+UNION ALL
+SELECT queue, 'running', count(*), NULL FROM jobs WHERE state = 'running' AND (:sees IS NULL OR owner = :sees) GROUP BY queue
+UNION ALL
+SELECT queue, 'blocked', count(*), NULL FROM jobs WHERE state = 'blocked' AND (:sees IS NULL OR owner = :sees) GROUP BY queue
+
+-- name: queue_endings
+SELECT queue, count(*) FROM (
+    SELECT queue, owner FROM jobs
+    WHERE (state = 'succeeded' OR state = 'cancelled' OR state = 'skipped' OR state = 'dropped') AND finished_at > :since
+    UNION ALL
+    SELECT queue, owner FROM jobs WHERE state = 'failed' AND finished_at > :since)
+WHERE :sees IS NULL OR owner = :sees GROUP BY queue
+
+-- name: queue_servers
+SELECT s.key, count(*), sum(s.value) FROM nodes n, json_each(iif(json_valid(n.queues), n.queues, '{}')) s
+WHERE n.state = 'live' GROUP BY s.key
+
+-- name: reprioritise
+-- The instant that the rank counts from stays.
+UPDATE jobs SET priority = :priority, rank = rank + (:priority - priority) * coalesce(own_step, :step)
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: waiting_row
+SELECT j.seq, j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.traits,
+       coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task), 0),
+       n.id, n.seen_at + n.lease,
+       EXISTS (SELECT 1 FROM nodes w
+               WHERE w.state = 'live'
+                 AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(w.queues), w.queues, '{}')) q WHERE q.key = j.queue)
+                 AND (j.kind <> 'function'
+                      OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(w.tasks), w.tasks, '[]')) t WHERE t.value = j.task)))
+FROM jobs j LEFT JOIN nodes n ON n.incarnation = j.node
+WHERE j.id = :id AND j.finished_at IS NULL AND (:sees IS NULL OR j.owner = :sees)
+
+-- name: ahead_of
+SELECT count(*) FROM jobs WHERE state = 'ready' AND queue = :queue AND (rank, seq) < (:rank, :seq)
+
+-- name: queue_rules
+SELECT name, step, stepped_at, feedback FROM queues
+
+-- name: misplaced
+-- Those at the front that stand in the wrong place: kind, flow, by its step, its level, and that of its flow.
+SELECT kind, flow, own_step IS NOT :step, level, behind FROM (
+    SELECT j.kind, j.owner || '/' || j.task AS flow, j.own_step, j.level,
+           coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task), 0) AS behind
+    FROM (SELECT * FROM jobs WHERE state = 'ready' AND queue = :queue AND kind = :kind ORDER BY rank LIMIT :limit) j)
+WHERE own_step IS NOT :step OR behind > level
+
+-- name: rank_anew
+UPDATE jobs SET rank = rank + priority * (coalesce(:step, :usual) - coalesce(own_step, :usual)), own_step = :step
+WHERE seq IN (SELECT seq FROM jobs WHERE state = 'ready' AND queue = :queue AND own_step IS NOT :step LIMIT :limit)
+
+-- name: rank_strays
+-- Jobs ranked by a step that no longer counts in their queue, wherever they wait.
+UPDATE jobs SET rank = rank + priority * (coalesce((SELECT q.step FROM queues q WHERE q.name = jobs.queue), :usual) - own_step),
+                own_step = (SELECT q.step FROM queues q WHERE q.name = jobs.queue)
+WHERE seq IN (
+    SELECT j.seq FROM queues q CROSS JOIN jobs j ON j.queue = q.name AND j.own_step < coalesce(q.step, 1 << 62)
+    WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.finished_at IS NULL AND j.node IS NULL
+    UNION ALL
+    SELECT j.seq FROM queues q CROSS JOIN jobs j ON j.queue = q.name AND j.own_step > q.step
+    WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.finished_at IS NULL AND j.node IS NULL
+    LIMIT :limit)
+
+-- name: any_strays
+SELECT EXISTS (
+    SELECT 1 FROM queues q CROSS JOIN jobs j ON j.queue = q.name AND j.own_step < coalesce(q.step, 1 << 62)
+    WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.finished_at IS NULL AND j.node IS NULL
+    UNION ALL
+    SELECT 1 FROM queues q CROSS JOIN jobs j ON j.queue = q.name AND j.own_step > q.step
+    WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.finished_at IS NULL AND j.node IS NULL)
+
+-- name: put_back
+UPDATE jobs SET rank = rank + (:level - level) * :step, level = :level
+WHERE seq IN (SELECT seq FROM jobs
+              WHERE state = 'ready' AND queue = :queue AND kind = :kind AND owner || '/' || task = :flow AND level < :level
+              ORDER BY rank LIMIT :limit)
+
+-- name: put_forward
+-- Jobs that stand further back than their flow does now.
+UPDATE jobs SET rank = rank - level * :step, level = 0
+WHERE seq IN (SELECT j.seq FROM jobs j
+              WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.level > 0 AND j.finished_at IS NULL AND j.node IS NULL
+                AND NOT EXISTS (SELECT 1 FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task AND f.level >= j.level)
+              LIMIT :limit)
+
+-- name: any_to_put_forward
+SELECT EXISTS (SELECT 1 FROM queues WHERE feedback AND boosted_at + boost <= :now OR step < :usual OR stepped_at > :now - :changing)
+    OR EXISTS (SELECT 1 FROM jobs j WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.level > 0 AND j.finished_at IS NULL AND j.node IS NULL
+               AND NOT EXISTS (SELECT 1 FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task AND f.level >= j.level))
+
+-- name: set_step
+INSERT INTO queues (name, step, stepped_at) VALUES (:name, :step, :now)
+ON CONFLICT (name) DO UPDATE SET step = excluded.step, stepped_at = excluded.stepped_at
+
+-- name: set_feedback
+INSERT INTO queues (name, feedback, quantum, levels, boost, boosted_at) VALUES (:name, :feedback, :quantum, :levels, :boost, :now)
+ON CONFLICT (name) DO UPDATE SET feedback = excluded.feedback, quantum = excluded.quantum, levels = excluded.levels, boost = excluded.boost
+
+-- name: forget_flows
+DELETE FROM flows WHERE queue = :name
+
+-- name: feedback_rules
+SELECT name, quantum, levels, boost FROM queues WHERE feedback
+
+-- name: flows_used
+SELECT f.queue, f.flow, f.used FROM json_each(:keys) w JOIN flows f ON f.queue = w.value ->> 0 AND f.flow = w.value ->> 1
+
+-- name: put_flow
+INSERT OR REPLACE INTO flows (queue, flow, used, level) VALUES (?, ?, ?, ?)
+
+-- name: queues_to_boost
+SELECT name FROM queues WHERE feedback AND boosted_at + boost <= :now
+
+-- name: boosted
+UPDATE queues SET boosted_at = :now WHERE name = :name
+
+-- name: next_boost
+SELECT min(boosted_at + boost) FROM queues WHERE feedback
+
+-- name: flow_rows
+SELECT queue, flow, level, used FROM flows
+WHERE :sees IS NULL OR substr(flow, 1, length(:sees) + 1) = :sees || '/' ORDER BY queue, level DESC, used DESC, flow LIMIT :limit
+
+-- name: insert_lone_gate
+INSERT INTO gates (id, owner, task, queue, by_user, label, effect, reason, author, created_at, job)
+VALUES (:id, :owner, :task, :queue, :by_user, :label, 'pause', :reason, :owner, :now, :job)
+
+-- name: open_lone_gate
+UPDATE gates SET opened_at = :now WHERE job = :job AND opened_at IS NULL
+
+-- name: running_jobs
+SELECT id, owner, task, queue, traits FROM jobs WHERE state = 'running'
+
+-- name: lone_jobs
+-- Those that wait until they are alone, and since when.
+SELECT j.id, j.traits, (SELECT min(g.created_at) FROM gates g WHERE g.job = j.id AND g.opened_at IS NULL)
+FROM jobs j WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' ORDER BY j.rank, j.seq LIMIT 1000
+
+-- name: any_in_line
+SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'held' AND held_by >= 'k:' AND held_by < 'k;')
+
+-- name: any_lone
+SELECT EXISTS (SELECT 1 FROM jobs WHERE held_by >= 'a:' AND held_by < 'a;' AND state = 'held')
+
+-- name: let_lone_go
+UPDATE jobs SET state = 'ready', held_by = NULL, reason = NULL WHERE id = :id AND state = 'held'
+
+-- name: yield_lone
+UPDATE jobs SET state = 'scheduled', held_by = NULL, run_at = :at, reason = 'others were still running at its drain deadline'
+WHERE id = :id AND state = 'held'
+
+-- name: cancel_for
+UPDATE jobs SET cancel = coalesce(cancel, :why) WHERE id = :id AND state = 'running'

@@ -1,0 +1,138 @@
+-- name: jobs_of_owner
+-- Which of these are there, for their owner.
+SELECT j.id FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.owner = :owner
+
+-- name: workflow_owner
+SELECT owner FROM workflows WHERE id = :id
+
+-- name: insert_edge
+INSERT OR IGNORE INTO edges (child, parent, need) VALUES (?, ?, ?)
+
+-- name: insert_workflow
+INSERT OR IGNORE INTO workflows (id, owner, name, created_at) VALUES (:id, :owner, :name, :now)
+
+-- name: insert_member
+INSERT OR IGNORE INTO members (workflow, job, place) VALUES (?, ?, ?)
+
+-- name: count_parents
+-- All of them are to be waited for.
+UPDATE jobs SET parents = (SELECT count(*) FROM edges e WHERE e.child = jobs.id), 
+                waits = (SELECT count(*) FROM edges e WHERE e.child = jobs.id AND e.standing = 'open')
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: tie
+UPDATE jobs SET tied = 1 WHERE id IN (SELECT value FROM json_each(:ids)) AND NOT tied
+
+-- name: look_after
+INSERT OR IGNORE INTO settling SELECT value FROM json_each(:ids)
+
+-- name: any_settling
+SELECT EXISTS (SELECT 1 FROM settling)
+
+-- name: settling
+SELECT s.job, j.state FROM settling s LEFT JOIN jobs j ON j.id = s.job LIMIT 200
+
+-- name: looked_after
+DELETE FROM settling WHERE job IN (SELECT value FROM json_each(:ids))
+
+-- name: open_edges
+SELECT e.child, e.parent, e.need FROM json_each(:ids) ended JOIN edges e ON e.parent = ended.value
+WHERE e.standing = 'open' LIMIT :limit
+
+-- name: mark_edges
+UPDATE edges SET standing = r.value ->> 2 FROM json_each(:rows) r WHERE edges.child = r.value ->> 0 AND edges.parent = r.value ->> 1
+
+-- name: count_down
+-- Rows: child, parents that have ended as needed. The rank counts from the first instant at which it is due with its parents done.
+UPDATE jobs SET
+    waits  = max(waits - (r.value ->> 1), 0),
+    state  = iif(waits > r.value ->> 1 OR state <> 'blocked', state, iif(run_at <= :now, 'ready', 'scheduled')),
+    rank   = iif(waits > r.value ->> 1 OR state <> 'blocked', rank, max(run_at, :now) + priority * :step),
+    run_at = iif(waits > r.value ->> 1 OR state <> 'blocked', run_at, max(run_at, :now))
+FROM json_each(:rows) r WHERE jobs.id = r.value ->> 0
+
+-- name: gone_on
+SELECT DISTINCT j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.waits = 0
+
+-- name: skip_jobs
+-- Rows: child, reason.
+UPDATE jobs SET state = 'skipped', finished_at = :now, reason = r.value ->> 1
+FROM json_each(:rows) r WHERE jobs.id = r.value ->> 0 AND state = 'blocked'
+
+-- name: tasks_of
+SELECT j.id, j.task, j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
+
+-- name: anyone_waits
+SELECT EXISTS (SELECT 1 FROM edges WHERE standing = 'open')
+
+-- name: skipped_below
+-- What was skipped because of these, however indirectly.
+WITH RECURSIVE below(id) AS (
+    SELECT j.id FROM json_each(:ids) ended JOIN edges e ON e.parent = ended.value JOIN jobs j ON j.id = e.child
+    WHERE e.standing = 'broken' AND j.state = 'skipped'
+    UNION
+    SELECT j.id FROM below JOIN edges e ON e.parent = below.id JOIN jobs j ON j.id = e.child
+    WHERE e.standing = 'broken' AND j.state = 'skipped'
+)
+SELECT id FROM below
+
+-- name: reopen_edges
+-- What was met by a parent that was purged since stays met: a dead letter is kept for longer than what it came from.
+UPDATE edges SET standing = 'open' WHERE child IN (SELECT value FROM json_each(:ids))
+  AND (standing <> 'met' OR EXISTS (SELECT 1 FROM jobs j WHERE j.id = edges.parent))
+
+-- name: parents_of
+SELECT DISTINCT e.parent FROM json_each(:ids) wanted JOIN edges e ON e.child = wanted.value
+
+-- name: reopen_jobs
+-- The budget of attempts starts again; fence and tries go on, so that nothing old can pass for new.
+UPDATE jobs SET state = iif(EXISTS (SELECT 1 FROM edges e WHERE e.child = jobs.id AND e.standing = 'open'), 'blocked', 'scheduled'),
+                run_at = :now, rank = :now + priority * :step, finished_at = NULL, expires_at = NULL,
+                failures = 0, crashes = 0, interruptions = 0, reason = NULL, held_by = NULL, level = 0, own_step = NULL,
+                replays = replays + (id IN (SELECT value FROM json_each(:replayed)))
+WHERE id IN (SELECT value FROM json_each(:ids))
+
+-- name: parent_rows
+SELECT e.parent, j.task, j.state, e.need, e.standing,
+       (SELECT a.result FROM attempts a WHERE a.job = j.seq AND j.state = 'succeeded' ORDER BY a.fence DESC LIMIT 1)
+FROM edges e LEFT JOIN jobs j ON j.id = e.parent WHERE e.child = :id ORDER BY e.parent
+
+-- name: workflow_rows
+SELECT id, owner, name, created_at FROM workflows
+WHERE (:sees IS NULL OR owner = :sees) AND (:name IS NULL OR name = :name)
+  AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+ORDER BY created_at DESC, id DESC LIMIT :limit
+
+-- name: workflow_counts
+SELECT m.workflow, j.state, count(*) FROM json_each(:ids) wanted
+JOIN members m ON m.workflow = wanted.value JOIN jobs j ON j.id = m.job GROUP BY 1, 2
+
+-- name: workflow_jobs
+SELECT j.id, j.task, j.state, j.reason, j.started_at, j.finished_at FROM members m JOIN jobs j ON j.id = m.job
+WHERE m.workflow = :id ORDER BY m.place, m.job
+
+-- name: workflow_edges
+SELECT e.child, e.parent, e.need FROM members m JOIN edges e ON e.child = m.job
+WHERE m.workflow = :id ORDER BY m.place, m.job, e.parent
+
+-- name: workflows_of_jobs
+SELECT m.job, m.workflow FROM json_each(:ids) wanted JOIN members m ON m.job = wanted.value
+
+-- name: resolve_workflow
+SELECT id FROM workflows
+WHERE (:sees IS NULL OR owner = :sees)
+  AND (substr(id, 1, length(:part)) = :part OR substr(id, -length(:part)) = :part OR name = :part)
+ORDER BY created_at DESC LIMIT 3
+
+-- name: delete_edges
+DELETE FROM edges WHERE child IN (SELECT id FROM jobs WHERE seq IN (SELECT value FROM json_each(:seqs)))
+
+-- name: delete_members
+DELETE FROM members WHERE job IN (SELECT id FROM jobs WHERE seq IN (SELECT value FROM json_each(:seqs)))
+
+-- name: delete_old_workflows
+-- Their members were deleted with the jobs.
+DELETE FROM workflows WHERE id IN (
+    SELECT f.id FROM workflows f
+    WHERE f.created_at < :before AND NOT EXISTS (SELECT 1 FROM members m WHERE m.workflow = f.id)
+    ORDER BY f.created_at LIMIT :limit)

@@ -1,0 +1,143 @@
+"""Gates: which of them fits a job, and what becomes of the job then.
+
+Every look asks `Match.fits` itself, in Python: one answer for claims, sweeps and explanations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rota.model.gates import Effect, Gate, Match
+from rota.model.lifecycle import State
+from rota.model.principal import Principal
+from rota.model.times import Instant
+from rota.model.traits import read_traits
+from rota.store.admission import NewGate
+from rota.store.base import Topic
+from rota.store.sqlite.database import Database, encode
+
+# Rows of the table that a sweep passes by for each job that it may move: those that have ended are still there.
+SPAN = 20
+
+
+class Closed(NamedTuple):
+    id: str
+    owner: str | None
+    match: Match
+    effect: Effect
+    reason: str
+    swept: int
+    until: Instant | None
+    job: str | None = None  # that is to run alone, and closed it for itself
+
+    def fits(self, owner: str, task: str, queue: str, traits: str | None) -> bool:
+        if self.owner not in (None, owner):
+            return False
+        labels = read_traits(traits).labels if self.match.label is not None else ()
+        return self.match.fits(task=task, queue=queue, user=owner, labels=labels)
+
+
+def closed(db: Database, now: Instant) -> list[Closed]:
+    """Oldest first."""
+    return [
+        Closed(gate_id, owner, Match(task, queue, user, label), Effect(effect), reason, *rest)
+        for gate_id, owner, task, queue, user, label, effect, reason, *rest in db.rows("closed_gates", now=now)
+    ]
+
+
+def fitting(
+    gates: Sequence[Closed], owner: str, task: str, queue: str, traits: str | None, job: str | None
+) -> Closed | None:
+    """Not the one that the job has closed for itself."""
+    others = (gate for gate in gates if gate.job is None or gate.job != job)
+    return next((gate for gate in others if gate.fits(owner, task, queue, traits)), None)
+
+
+def bar(db: Database, hits: Sequence[tuple[int, Closed]]) -> None:
+    """Holds or drops jobs, each for the gate that fits it."""
+    held = [(seq, f"g:{gate.id}", gate.reason) for seq, gate in hits if gate.effect is Effect.PAUSE]
+    dropped = [(seq, State.DROPPED, gate.reason) for seq, gate in hits if gate.effect is Effect.DROP]
+    if held:
+        db.run("hold_jobs", rows=encode(held).decode())
+    if dropped:
+        db.run("put_away", rows=encode(dropped).decode(), now=db.now())
+        counts = Counter(gate.id for _, gate in hits if gate.effect is Effect.DROP)
+        db.run("count_dropped", rows=encode(list(counts.items())).decode())
+        db.topics.add(Topic.NEWS)
+
+
+# -- what people do ---------------------------------------------------------------------------------------------------
+def close(db: Database, who: Principal, new: NewGate) -> Gate:
+    match, now = new.match, db.now()
+    db.run(
+        "insert_gate", id=new.id, owner=who.sees, task=match.task, queue=match.queue, by_user=match.user,
+        label=match.label, effect=new.effect.value, reason=new.reason, author=who.user, now=now, until=new.until,
+    )  # fmt: skip
+    db.topics.add(Topic.GATE)
+    return Gate(
+        id=new.id, match=match, effect=new.effect, reason=new.reason, author=who.user, created_at=now, until=new.until
+    )
+
+
+def open_(db: Database, who: Principal, gate_id: str) -> bool:
+    if not db.run("open_gate", id=gate_id, now=db.now(), sees=who.sees):
+        return False
+    db.topics.add(Topic.GATE)
+    return True
+
+
+def gates(db: Database, who: Principal) -> list[Gate]:
+    return [
+        Gate(
+            id=gate_id, match=Match(task, queue, user, label), effect=Effect(effect), reason=reason, author=author,
+            created_at=created_at, until=until, held=held, dropped=dropped, job=job,
+        )
+        for gate_id, task, queue, user, label, effect, reason, author, created_at, until, held, dropped, job in db.rows(
+            "gate_rows", now=db.now(), sees=who.sees
+        )
+    ]  # fmt: skip
+
+
+# -- what nodes do ----------------------------------------------------------------------------------------------------
+def at_work(db: Database) -> bool:
+    return bool(db.value("gates_at_work", now=db.now()))
+
+
+def next_opening(db: Database) -> Instant | None:
+    return min((gate.until for gate in closed(db, db.now()) if gate.until is not None), default=None)
+
+
+def sweep(db: Database, most: int) -> tuple[int, bool]:
+    """Lets go what opened gates held, then moves aside what closed ones fit: (jobs moved, is there more to do at once).
+    In this order, so that what another gate fits is not let go for long."""
+    now, moved = db.now(), 0
+    for (gate_id,) in db.rows("opened_gates", now=now):
+        if moved >= most:
+            return moved, True
+        moved += db.run("release_held", id=gate_id, limit=most - moved)
+        db.run("remove_gate", id=gate_id)
+        db.topics.add(Topic.READY)
+    for gate in closed(db, now):
+        if moved >= most:
+            return moved, True
+        count, through = _sweep(db, gate, most - moved)
+        moved += count
+        if not through:
+            return moved, True
+    return moved, bool(db.rows("opened_gates", now=now))
+
+
+def _sweep(db: Database, gate: Closed, most: int) -> tuple[int, bool]:
+    """Goes on where it was: (jobs moved, has it come to the end)."""
+    span = most * SPAN
+    reach, count = db.rows("sweep_end", swept=gate.swept, span=span)[0]
+    if reach is None:
+        return 0, True
+    drops = gate.effect is Effect.DROP
+    rows = db.rows("sweep", swept=gate.swept, reach=reach, drop=drops, limit=most, but=gate.job)
+    bar(db, hits := [(seq, gate) for seq, *about in rows if gate.fits(*about)])
+    cut = len(rows) == most
+    db.run("move_sweep", id=gate.id, swept=rows[-1][0] if cut else reach)
+    return len(hits), count < span and not cut

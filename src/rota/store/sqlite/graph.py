@@ -1,0 +1,160 @@
+"""Jobs that wait for others. There is one writer at a time, so nothing needs a lock of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from rota.model.graph import Need, ParentInfo, Standing, standing, why_skipped
+from rota.model.job import NewJob
+from rota.model.lifecycle import TERMINAL, State
+from rota.model.principal import Principal
+from rota.model.times import Instant
+from rota.store.base import Topic
+from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
+from rota.store.rows import edge, parent_info, workflow_infos, workflow_job
+from rota.store.sqlite.database import Database, encode
+
+# Edges that any write looks after before it ends; the resolver does the rest.
+AT_ONCE = 500
+MOST = 1 << 60
+
+
+def _text(ids: Collection[object]) -> str:
+    return encode(list(ids)).decode()
+
+
+# -- orders -----------------------------------------------------------------------------------------------------------
+def refusal(db: Database, owner: str, order: Sequence[NewJob]) -> tuple[str, str] | None:
+    """What an order names and is not there: (a parent job or a workflow, its id)."""
+    mine = {job.id for job in order}
+    outside = sorted({edge.parent for job in order for edge in job.after} - mine)
+    there = {job for (job,) in db.rows("jobs_of_owner", ids=_text(outside), owner=owner)} if outside else set()
+    for parent in outside:
+        if parent not in there:
+            return "parent job", parent
+    named = {job.workflow.id: job.workflow for job in order if job.workflow is not None}
+    for workflow in named.values():
+        if db.value("workflow_owner", id=workflow.id) not in ((owner, None) if workflow.new else (owner,)):
+            return "workflow", workflow.id
+    return None
+
+
+def tie(db: Database, owner: str, jobs: Sequence[NewJob], known: Mapping[str, str], now: Instant) -> None:
+    """Ties new jobs to their parents and workflows. `known`: jobs of the order that were made before, and their ids."""
+    children = [job for job in jobs if job.after]
+    if children:
+        edges = [(job.id, known.get(one.parent, one.parent), one.need.value) for job in children for one in job.after]
+        db.many("insert_edge", edges)
+        db.run("count_parents", ids=_text([job.id for job in children]))
+        mine = {job.id for job in jobs}
+        parents = {parent for _, parent, _ in edges}
+        db.run("tie", ids=_text(sorted(parents & mine)))
+        db.run("look_after", ids=_text(sorted(parents - mine)))
+        db.topics.add(Topic.TIES)
+    members = [(job.workflow, job.id) for job in jobs if job.workflow is not None]
+    for workflow in {one.id: one for one, _ in members if one.new}.values():
+        db.run("insert_workflow", id=workflow.id, owner=owner, name=workflow.name, now=now)
+    db.many("insert_member", [(workflow.id, job, now + place) for place, (workflow, job) in enumerate(members)])
+
+
+# -- settling ---------------------------------------------------------------------------------------------------------
+def settle(db: Database, most: int = AT_ONCE) -> Settled:
+    moved = 0
+    while most > 0 and (work := db.rows("settling")):
+        living = [job for job, state in work if state is not None and State(state) not in TERMINAL]
+        if living:
+            db.run("tie", ids=_text(living))
+            db.run("looked_after", ids=_text(living))
+        ended = {job: None if state is None else State(state) for job, state in work if job not in set(living)}
+        edges = db.rows("open_edges", ids=_text(ended), limit=most)
+        if edges:
+            moved += _mark(db, edges, ended)
+        if len(edges) < most:
+            db.run("looked_after", ids=_text(ended))
+        most -= len(edges)
+    unsettled = bool(db.value("any_settling"))
+    if unsettled:
+        db.topics.add(Topic.TIES)
+    return Settled(moved, unsettled, bool(db.value("anyone_waits")))
+
+
+def settle_any(db: Database, limit: int) -> Settled:
+    return settle(db, limit)
+
+
+def _mark(db: Database, edges: Sequence[tuple[str, str, str]], ended: Mapping[str, State | None]) -> int:
+    marks = [(child, parent, _standing(Need(need), ended[parent])) for child, parent, need in edges]
+    db.run("mark_edges", rows=_text(marks))
+    # Of several the first is told.
+    broken = {child: parent for child, parent, mark in sorted(marks, reverse=True) if mark is Standing.BROKEN}
+    met = Counter(child for child, _, mark in marks if mark is Standing.MET and child not in broken)
+    moved = 0
+    if met:
+        db.run("count_down", rows=_text(met.items()), now=db.now(), step=db.ageing_step)
+        states = {state for (state,) in db.rows("gone_on", ids=_text(met))}
+        db.topics |= {
+            topic for topic, state in ((Topic.READY, State.READY), (Topic.DUE, State.SCHEDULED)) if state in states
+        }
+        moved += len(met)
+    if broken:
+        known = {job: (task, state) for job, task, state in db.rows("tasks_of", ids=_text(set(broken.values())))}
+        needs = {(child, parent): need for child, parent, need in edges}
+        rows = [
+            (child, why_skipped(parent, Need(needs[child, parent]), *known.get(parent, (None, None))))
+            for child, parent in broken.items()
+        ]
+        moved += db.run("skip_jobs", rows=_text(rows), now=db.now())
+        db.topics.add(Topic.NEWS)
+    return moved
+
+
+def _standing(need: Need, state: State | None) -> Standing:
+    """None: it was purged."""
+    if state is None:
+        return Standing.MET if need is Need.FINISH else Standing.BROKEN
+    return standing(need, state)
+
+
+def reopen(db: Database, ids: Collection[str]) -> None:
+    """Brings ended jobs back to life, and those that were skipped because of them."""
+    every = {*ids, *(job for (job,) in db.rows("skipped_below", ids=_text(ids)))}
+    text = _text(sorted(every))
+    db.run("reopen_edges", ids=text)
+    db.run("reopen_jobs", ids=text, replayed=_text(ids), now=db.now(), step=db.ageing_step)
+    db.run("count_parents", ids=text)
+    # Also those that come back with them: one that had ended before anyone waited for it does not know of that yet.
+    db.run("look_after", ids=_text([parent for (parent,) in db.rows("parents_of", ids=text)]))
+    db.run("reopen_replayed", ids=text)
+
+
+# -- reads ------------------------------------------------------------------------------------------------------------
+def parents(db: Database, who: Principal, job_id: str) -> list[ParentInfo]:
+    if db.value("job_by_id", id=job_id, sees=who.sees) is None:
+        return []
+    return [parent_info(row) for row in db.rows("parent_rows", id=job_id)]
+
+
+def workflows(db: Database, who: Principal, query: WorkflowFilter) -> list[WorkflowInfo]:
+    ids = None if query.ids is None else _text(query.ids)
+    rows = db.rows("workflow_rows", sees=who.sees, name=query.name, ids=ids, limit=query.limit)
+    return workflow_infos(rows, db.rows("workflow_counts", ids=_text([row[0] for row in rows])))
+
+
+def workflow(db: Database, who: Principal, workflow_id: str) -> list[WorkflowJob]:
+    if not workflows(db, who, WorkflowFilter(ids=(workflow_id,))):
+        return []
+    edges: dict[str, list[tuple[str, str]]] = {}
+    for child, parent, need in db.rows("workflow_edges", id=workflow_id):
+        edges.setdefault(child, []).append((parent, need))
+    rows = db.rows("workflow_jobs", id=workflow_id)
+    return [workflow_job(row, tuple(edge(*one) for one in edges.get(row[0], ()))) for row in rows]
+
+
+def resolve_workflow(db: Database, who: Principal, part: str) -> list[str]:
+    return [one for (one,) in db.rows("resolve_workflow", sees=who.sees, part=part)]
+
+
+def of_jobs(db: Database, ids: Collection[str]) -> dict[str, str]:
+    """The workflows that these jobs belong to."""
+    return dict(db.rows("workflows_of_jobs", ids=_text(ids)))

@@ -1,0 +1,215 @@
+"""Keys that jobs need: who holds them, who waits for them, and who goes on when there is room.
+
+There is one writer at a time, so what is counted is so until the write ends. Those who wait for a key stand in a
+*line*; its name (`k:owner:key`) is what holds them. Lines that may have room are put on a list (`freed`), by triggers
+too, and before a write commits those at their heads go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from rota.model.limits import Key, Limit, Rate, effective, slack
+from rota.model.principal import Principal
+from rota.model.times import Duration, Instant
+from rota.model.traits import read_traits
+from rota.store.admission import Holder, LimitInfo
+from rota.store.base import Topic
+from rota.store.sqlite.database import Database, encode
+
+# What any write does for others before it ends, in waiters and in lines; admission does the rest.
+AT_ONCE = 500
+LINES_AT_ONCE = 500
+EVERY = 1 << 40
+Name = tuple[str, str]  # owner, key
+
+
+def line(owner: str, key: str) -> str:
+    return f"k:{owner}:{key}"
+
+
+def waits_for(key: str) -> str:
+    return f"waits for key {key}"
+
+
+class Standing:
+    """A key as it stands, with what this write takes of it."""
+
+    def __init__(self, limit: Limit | None, numbers: Iterable[int], tokens: int) -> None:
+        self.limit, self.numbers, self.tokens = limit, set(numbers), tokens
+        self._low = 1
+
+    def room(self, key: Key) -> int | None:
+        """How many more may hold it, and start now; None: any number. `key`: as a job brings it along."""
+        counts = effective(key, self.limit)
+        rooms = [] if counts.concurrency is None else [counts.concurrency - len(self.numbers)]
+        rooms += [] if counts.rate is None else [counts.rate.count - self.tokens]
+        return min(rooms, default=None)
+
+    def take(self) -> int:
+        """The lowest number that is free. None is given back within a write."""
+        while self._low in self.numbers:
+            self._low += 1
+        self.numbers.add(self._low)
+        return self._low
+
+
+def standings(db: Database, names: Collection[Name], now: Instant) -> dict[Name, Standing]:
+    found: dict[Name, Standing] = {}
+    for owner, key, was_set, concurrency, starts, span, numbers, tokens in db.rows(
+        "key_standings", keys=encode(list(names)).decode(), now=now
+    ):
+        limit = Limit(key, concurrency, _rate(starts, span)) if was_set else None
+        found[owner, key] = Standing(limit, msgspec.json.decode(numbers, type=list[int]), tokens)
+    return found
+
+
+def _rate(starts: int | None, span: Duration | None) -> Rate | None:
+    return None if starts is None or span is None else Rate(starts, span)
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+class Plan(NamedTuple):
+    goes: list[tuple[str, int, bool]]  # lines, how many of each go on, and whether there is room for more
+    looked_at: list[str]
+    next_at: Instant | None  # when a token comes back that somebody waits for
+    more: bool
+
+
+class Handed(NamedTuple):
+    moved: int
+    more: bool
+    next_at: Instant | None
+
+
+def plan(db: Database, every: bool, most: int) -> Plan:
+    """Who may go on: of the lines on the list, or of all. As many as there is room for, less those that are on their
+    way already; a look at all does not count these: perhaps nobody takes them."""
+    now = db.now()
+    rows = db.rows("all_lines") if every else db.rows("freed_lines", limit=LINES_AT_ONCE)
+    heads = [(at, on_way, owner, _wanted(at, owner, traits)) for at, on_way, owner, traits in rows if owner is not None]
+    known = standings(db, {(owner, key.name) for _, _, owner, key in heads}, now) if heads else {}
+    goes: list[tuple[str, int, bool]] = []
+    looked_at = [] if every else [row[0] for row in rows]
+    instants: list[Instant] = []
+    for at, on_way, owner, key in heads:
+        standing = known[owner, key.name]
+        room = standing.room(key)
+        room = EVERY if room is None else room - on_way
+        if room > 0 and most <= 0:
+            return Plan(goes, looked_at[: looked_at.index(at)] if looked_at else [], min(instants, default=None), True)
+        if room > 0:
+            goes.append((at, min(room, most), room > most))
+            most -= min(room, most)
+        else:
+            instants += _token_back(db, owner, effective(key, standing.limit), standing.tokens, now)
+    return Plan(goes, looked_at, min(instants, default=None), not every and len(rows) == LINES_AT_ONCE)
+
+
+def _wanted(at: str, owner: str, traits: str | None) -> Key:
+    """The key of a line, as its first waiter brings it along; without bounds if it does not."""
+    name = at.removeprefix(line(owner, ""))
+    return next((key for key in read_traits(traits).keys if key.name == name), Key(name))
+
+
+def _token_back(db: Database, owner: str, key: Key, tokens: int, now: Instant) -> list[Instant]:
+    if key.rate is None or tokens < key.rate.count:
+        return []
+    at = db.value("token_back", owner=owner, key=key.name, now=now, over=tokens - key.rate.count)
+    return [] if at is None else [at]
+
+
+def hand_on(db: Database, every: bool = False, most: int = AT_ONCE) -> Handed:
+    """Lets those go on who wait for keys that have room."""
+    planned = plan(db, every, most)
+    singles = [at for at, count, _ in planned.goes if count == 1]
+    found = db.rows("first_in_lines", lines=encode(singles).decode()) if singles else []
+    seqs: list[int] = [seq for (seq,) in found if seq is not None]
+    unfinished = {at for at, count, cut in planned.goes if count == 1 and cut}
+    for at, count, cut in planned.goes:
+        if count > 1:
+            following = [seq for (seq,) in db.rows("next_in_line", line=at, limit=count)]
+            seqs += following
+            unfinished |= {at} if cut and len(following) == count else set()
+    done = [at for at in planned.looked_at if at not in unfinished]
+    if done:
+        db.run("looked_at_lines", lines=encode(done).decode())
+    if seqs:
+        db.run("let_go", seqs=encode(seqs).decode())
+        db.topics.add(Topic.READY)
+    more = planned.more or bool(unfinished)
+    if not every and (more or planned.next_at is not None):
+        db.topics.add(Topic.GATE)
+    return Handed(len(seqs), more, planned.next_at)
+
+
+# -- what people do ---------------------------------------------------------------------------------------------------
+def set_limit(db: Database, who: Principal, limit: Limit) -> None:
+    starts, span = (None, None) if limit.rate is None else (limit.rate.count, limit.rate.window)
+    db.run("put_limit", owner=who.user, key=limit.key, concurrency=limit.concurrency, starts=starts, span=span)
+    _look_again(db, who.user, limit.key, span)
+
+
+def remove_limit(db: Database, who: Principal, key: str) -> bool:
+    if not db.run("remove_limit", owner=who.user, key=key):
+        return False
+    waiter = _first_waiters(db).get((who.user, key))
+    _look_again(db, who.user, key, waiter.rate.window if waiter and waiter.rate else None)
+    return True
+
+
+def _look_again(db: Database, owner: str, key: str, span: Duration | None) -> None:
+    if span is not None:
+        db.run("stretch_tokens", owner=owner, key=key, span=span + slack(span))
+    db.run("look_at_line", lines=encode([line(owner, key)]).decode())
+    db.topics.add(Topic.GATE)
+
+
+def _first_waiters(db: Database) -> dict[Name, Key]:
+    wanted = [(owner, _wanted(at, owner, traits)) for at, _, owner, traits in db.rows("all_lines")]
+    return {(owner, key.name): key for owner, key in wanted}
+
+
+def limits(db: Database, who: Principal, keys: Sequence[str] | None) -> list[LimitInfo]:
+    waiters = _first_waiters(db)
+    rows = db.rows(
+        "limit_rows", now=db.now(), sees=who.sees, lines=encode(list(waiters)).decode(),
+        keys=None if keys is None else encode(keys).decode(),
+    )  # fmt: skip
+    wanted: dict[Name, Key] = {}
+    shown: dict[Name, Key] = {}
+    for owner, key, concurrency, starts, span in rows:
+        shown[owner, key] = Key(key, concurrency, _rate(starts, span))
+        wanted[owner, key] = waiters.get((owner, key), Key(key))
+    return _infos(db, wanted, shown)
+
+
+def of_job(db: Database, owner: str, traits: str | None) -> tuple[LimitInfo, ...]:
+    """The keys that a job needs, with the bounds that count."""
+    wanted = {(owner, key.name): key for key in read_traits(traits).keys}
+    return tuple(_infos(db, wanted, None)) if wanted else ()
+
+
+def _infos(db: Database, wanted: dict[Name, Key], shown: dict[Name, Key] | None) -> list[LimitInfo]:
+    """`wanted`: the keys as jobs bring them along; `shown`: the bounds to tell of, if not those that count."""
+    now, names = db.now(), encode(list(wanted)).decode()
+    known = standings(db, list(wanted), now)
+    holders: dict[Name, list[Holder]] = {}
+    for owner, key, *rest in db.rows("holder_rows", keys=names):
+        holders.setdefault((owner, key), []).append(Holder(*rest))
+    waiting: dict[Name, int] = {(owner, key): count for owner, key, count in db.rows("line_counts", keys=names)}
+    found: list[LimitInfo] = []
+    for name, brought in wanted.items():
+        counts = effective(brought, known[name].limit)
+        tells = counts if shown is None else shown[name]
+        back = _token_back(db, name[0], counts, known[name].tokens, now)
+        found.append(
+            LimitInfo(
+                *name, tells.concurrency, tells.rate, holders=tuple(holders.get(name, ())),
+                waiting=waiting.get(name, 0), next_start=back[0] if back else None,
+            )
+        )  # fmt: skip
+    return found

@@ -1,0 +1,51 @@
+"""What the suite about jobs that wait for others needs of PostgreSQL itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from rota.model.job import Claimed, NewJob, Verdict
+from rota.model.principal import LOCAL
+from rota.model.times import DAY
+from rota.store.postgres.callers import Order
+from tests.contracts.world import DONE, Actor, World
+from tests.store.postgres.places import Place
+
+PATIENCE = 3.0  # seconds; whoever waits for a lock that nobody gives up waits for longer
+ROUNDS = 60
+
+
+@asynccontextmanager
+async def transaction(place: Place) -> AsyncIterator[asyncpg.Connection]:
+    """Of somebody else, open until the end of the block."""
+    connection = await asyncpg.connect(place.url.partition("?")[0], server_settings={"search_path": place.schema})
+    try:
+        async with connection.transaction():
+            yield connection
+    finally:
+        await connection.close()
+
+
+async def within(place: Place, connection: asyncpg.Connection, *jobs: NewJob, ring: bool = True) -> None:
+    await Order(place.schema, LOCAL, jobs, DAY, ring).give_to(connection)
+
+
+async def all_settled(world: World) -> None:
+    async with asyncio.timeout(20):
+        while (await world.settle()).unsettled:
+            pass
+
+
+def stuck(place: Place) -> int:
+    """Sessions that wait for a lock."""
+    return int(place.value("SELECT count(*) FROM pg_locks WHERE NOT granted"))
+
+
+async def end(actor: Actor, claimed: Claimed, result: Any = DONE) -> None:
+    async with asyncio.timeout(PATIENCE):
+        assert await actor.finish(claimed, result) is Verdict.APPLIED

@@ -1,0 +1,214 @@
+"""Admission where claims really happen at once: several nodes, callers with open transactions, and gates that close
+meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import psycopg
+import pytest
+
+import rota
+from rota.clock import ManualClock
+from rota.model.job import Claimed
+from rota.model.limits import Key, Policy, Rate
+from rota.model.node import Node
+from rota.model.principal import LOCAL, SYSTEM
+from rota.model.times import MINUTE, SECOND
+from rota.store.postgres import PostgresStore
+from tests.contracts.admission import close, finish_all, holders, lone, mutex, names, needs, rated
+from tests.contracts.world import BOTH, DONE, Actor, World, settled
+from tests.servers.postgres import fresh_schema_name, shared_server
+from tests.store.postgres.places import LIMIT, Place
+
+CLAIMERS = 8
+
+
+@pytest.fixture
+async def stores(place: Place, store: PostgresStore, clock: ManualClock) -> list[PostgresStore]:
+    """Of four processes, so to speak."""
+    return [store, *[await place.store(clock=clock) for _ in range(3)]]
+
+
+@pytest.fixture
+async def crew(world: World, stores: list[PostgresStore]) -> list[Actor]:
+    return [await world.node(store=stores[number % len(stores)]) for number in range(CLAIMERS)]
+
+
+async def together(deeds: list[Coroutine[Any, Any, None]]) -> None:
+    async with asyncio.timeout(3 * LIMIT):
+        await asyncio.gather(*deeds)
+
+
+class Witness:
+    """Who holds what, by those who were told so: counted after the claim was answered and until before its end."""
+
+    def __init__(self, bounds: dict[str, int], wanted: dict[str, tuple[str, ...]]) -> None:
+        self.bounds, self.wanted = bounds, wanted
+        self.now: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+
+    def began(self, claimed: list[Claimed]) -> None:
+        for one in claimed:
+            self.now.update(self.wanted[one.job_id])
+        assert all(self.now[key] <= bound for key, bound in self.bounds.items()), self.now
+
+    def ends(self, claimed: list[Claimed]) -> None:
+        for one in claimed:
+            self.now.subtract(self.wanted[one.job_id])
+            self.ended[one.job_id] += 1
+
+    @property
+    def over(self) -> bool:
+        return len(self.ended) == len(self.wanted)
+
+
+async def work(actor: Actor, witness: Witness, most: int) -> None:
+    while not witness.over:
+        claimed = await actor.claim(most)
+        witness.began(claimed)
+        if not claimed:
+            await actor.store.admit(SYSTEM, 100)
+            continue
+        await actor.renew()  # they run for a while
+        witness.ends(claimed)
+        await finish_all(actor, claimed)
+
+
+async def test_eight_claimers_never_share_a_key(world: World, crew: list[Actor]) -> None:
+    bounds = {"a": 1, "b": 1, "c": 2, "d": 5}
+    wanted: dict[str, tuple[str, ...]] = {}
+    for number in range(160):
+        keys = tuple(key for place, key in enumerate("abcd") if number % 15 + 1 & 1 << place)
+        wanted[await world.one(traits=needs(*(Key(key, bounds[key]) for key in keys)))] = keys
+    witness = Witness(bounds, wanted)
+    await together([work(actor, witness, number % 4 + 1) for number, actor in enumerate(crew)])
+    assert set(witness.ended.values()) == {1}
+    assert [await holders(world, key) for key in bounds] == [[]] * 4
+
+
+async def test_eight_claimers_never_start_more_than_a_rate_allows(
+    world: World, crew: list[Actor], clock: ManualClock
+) -> None:
+    jobs = await world.several(40, traits=rated(5, MINUTE))
+    started: list[str] = []
+    for turn in range(8):
+        found = await asyncio.gather(*(actor.claim(3) for actor in crew))
+        await asyncio.gather(*(actor.store.admit(SYSTEM, 100) for actor in crew))
+        found += await asyncio.gather(*(actor.claim(3) for actor in crew))
+        started += [job for claimed in found for job in names(claimed)]
+        assert len(started) <= 5 * (turn + 1)
+        clock.advance(61)
+        await world.store.admit(SYSTEM, 100)
+    assert sorted(started) == sorted(jobs)
+
+
+async def test_with_both_bounds_and_several_policies_none_is_lost_or_run_twice(
+    world: World, crew: list[Actor], clock: ManualClock
+) -> None:
+    for policy in (Policy.SKIP, Policy.REPLACE):
+        await world.several(10, traits=mutex(str(policy), policy=policy))
+    await world.several(20, traits=needs(Key("both", 2, Rate(1_000, MINUTE))))
+    runs: Counter[str] = Counter()
+
+    async def one(actor: Actor) -> None:
+        for _ in range(25):
+            claimed = await actor.claim(2)
+            runs.update(names(claimed))
+            await finish_all(actor, claimed)
+            await actor.store.admit(SYSTEM, 100)
+
+    await together([one(actor) for actor in crew])
+    assert set(runs.values()) == {1}
+    assert {info.ended for info in (await world.all()).values()} == {True}
+    assert await world.store.limits(LOCAL, ["both", "skip", "replace"]) != []
+
+
+async def test_what_begins_after_a_gate_was_closed_starts_nothing(world: World, crew: list[Actor]) -> None:
+    for turn in range(5):
+        await world.several(60, task=f"t{turn}")
+        closed = False
+        late: list[Claimed] = []
+
+        async def claims(actor: Actor) -> None:
+            for _ in range(6):
+                knew = closed  # noqa: B023 - awaited within the turn
+                claimed = await actor.claim(2)
+                if knew:
+                    late.extend(claimed)  # noqa: B023
+                await finish_all(actor, claimed)
+
+        async def shut() -> None:
+            nonlocal closed
+            await crew[0].claim(1)
+            await close(world, task=f"t{turn}")  # noqa: B023
+            closed = True
+
+        await together([shut(), *(claims(actor) for actor in crew)])
+        assert late == []
+
+
+async def test_beside_one_that_is_alone_nothing_runs(world: World, crew: list[Actor], clock: ManualClock) -> None:
+    running: set[str] = set()
+    lonely = {await world.one(task="lone", traits=lone("all", drain=10 * MINUTE)) for _ in range(3)}
+    await world.several(60)
+    ended: set[str] = set()
+
+    async def one(actor: Actor) -> None:
+        while len(ended) < 63:
+            claimed = await actor.claim(2)
+            running.update(names(claimed))
+            assert not (running & lonely) or len(running) == 1
+            await actor.renew()
+            running.difference_update(names(claimed))
+            await finish_all(actor, claimed)
+            ended.update(names(claimed))
+            clock.advance(0.1)
+            await actor.store.admit(SYSTEM, 100)
+
+    await together([one(actor) for actor in crew])
+    assert lonely <= ended
+
+
+# -- callers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[rota.App]:
+    schema = fresh_schema_name()
+    app = rota.App(f"{shared_server().url()}?schema={schema}")
+    async with app:
+        yield app
+    shared_server().execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+async def test_a_caller_s_open_transaction_keeps_nobody_waiting(app: rota.App) -> None:
+    """It has ordered a job with a key, and thinks."""
+    store = (await app.client()).store
+    await store.register(SYSTEM, Node("n", "n", ("worker",), {"default": 5}, "1", 10 * SECOND), [])
+    first = await app.submit_command(["true"], exclusive="m")
+
+    async def claim() -> list[Claimed]:
+        return await store.claim(SYSTEM, "n", {"default": 5}, BOTH, {"default": 5})
+
+    async def done(claimed: Claimed) -> None:
+        await store.finish(SYSTEM, [settled(claimed, DONE)])
+
+    async with asyncio.timeout(LIMIT):
+        with psycopg.connect(shared_server().url()) as connection:
+            inside = app.submit_command_sync(["true"], within=connection, exclusive="m", labels=["x"])
+            (claimed,) = await claim()
+            assert claimed.job_id == first.id
+            second = await app.submit_command(["true"], exclusive="m")
+            await store.admit(SYSTEM, 100)
+            await done(claimed)
+            (claimed,) = await claim()
+            assert claimed.job_id == second.id
+        await store.admit(SYSTEM, 100)
+        assert await claim() == []
+        await done(claimed)
+        (claimed,) = await claim()
+        assert claimed.job_id == inside.id

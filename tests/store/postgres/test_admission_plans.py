@@ -1,0 +1,423 @@
+"""The plans of all queries about who may run, with two hundred thousand jobs behind gates and keys that are none of
+their business. Those inside functions (`pass`, `hand_on`, `sweep_gates`, `put_back` and others) too: the server tells
+of nested statements.
+
+As in test_plans.py: rows and pages, whatever the server believes about the tables.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psycopg
+import pytest
+
+from rota.clock import Chance
+from rota.model.feedback import Feedback
+from rota.model.gates import Effect, match
+from rota.model.job import Kind, NewJob, Ref, Spec
+from rota.model.lifecycle import Event
+from rota.model.limits import Key, Limit, Rate
+from rota.model.order import AGEING_STEP
+from rota.model.outcome import Ending, Settlement
+from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.times import DAY, HOUR, MINUTE, SECOND
+from rota.model.traits import Traits
+from rota.store import named
+from rota.store.admission import NewGate
+from rota.store.base import Retention, Topic
+from rota.store.postgres import PostgresStore, admission, nodes, orders, work
+from rota.store.postgres.database import Unit
+from rota.store.postgres.lowend import LowEnd
+from tests.servers.postgres import database, shared_server
+from tests.store.postgres import plans
+from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
+from tests.store.postgres.plans import Seen, observe
+
+QUERIES = Path(named.__file__).parent / "sql" / "postgres" / "admission.sql"
+HELD, KEYS, LANE = 100_000, 2_000, 50_000
+# Sorts of jobs, each with ids of its own.
+GATED, WAITS, HOLDS, PLAIN, FREE, FULL, SHUT, FED, BACK, STEPPED, ENDED, LONG, LATE, HASTY = range(51, 65)
+GATE = uid(50, 1)
+LAST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+GROWING = re.compile(
+    r"^(jobs|history|attempts|output|keys|outbox|limits|slots|starts|freed|flows)(?:_(?:\d{8}|other|lasting|dated))?$"
+)
+
+
+class Sort(NamedTuple):
+    number: int
+    state: str
+    queue: str
+    many: int
+    task: str = "'t'"
+    traits: str = "NULL"  # those with any need keys
+    held_by: str = "NULL"
+    more: str = "0, NULL::bigint"  # level, own_step
+
+
+def keyed(name: str) -> str:
+    return f"""'{{"keys":[["' || {name} || '",1,null,"wait"]]}}'"""
+
+
+def rows(sort: Sort) -> str:
+    node = "'inc0'" if sort.state == "running" else "NULL"
+    return f"""
+INSERT INTO rota.jobs ({SHARED}, fence, tries, node, claimed_at, started_at, traits, special, held_by, level, own_step)
+SELECT {sql_id(sort.number)}, 'local', '{sort.state}', '{sort.queue}', 'command', {sort.task}, 5, {NOW} - {HOUR} + i,
+       {NOW} - {HOUR}, NULL, {NOW} - {HOUR}, '{{}}', 'd', '{{}}', '{{}}', 1, 1, {node}, {NOW}, {NOW}, {sort.traits},
+       {sort.traits} IS NOT NULL, {sort.held_by}, {sort.more}
+FROM generate_series(1, {sort.many}) AS i"""
+
+
+LINE = f"'key' || i % {KEYS}"
+SORTS = (
+    Sort(GATED, "held", "q", HELD, "'gated'", held_by=f"'g:{GATE}'"),
+    Sort(WAITS, "held", "keyed", HELD, traits=keyed(LINE), held_by=f"'k:local:' || {LINE}"),
+    Sort(HOLDS, "running", "keyed", KEYS, traits=keyed(LINE)),
+    Sort(LONG, "running", "keyed", 1, traits=keyed("'long'")),
+    Sort(LATE, "held", "keyed", LANE, traits=keyed("'long'"), held_by="'k:local:long'"),
+    Sort(PLAIN, "ready", "q", LANE),
+    Sort(FREE, "ready", "keyed", LANE, traits=keyed("'free' || i")),
+    Sort(FULL, "ready", "full", 1_000, traits=keyed(LINE)),
+    Sort(SHUT, "ready", "shut", LANE, "'gated'"),
+    Sort(FED, "ready", "fed", LANE, "'t' || i % 100"),
+    Sort(BACK, "ready", "fed", LANE, "'back'", more="1, NULL::bigint"),
+    Sort(STEPPED, "ready", "stepped", LANE, more=f"0, CASE WHEN i > 100 THEN {2 * AGEING_STEP} END"),
+    Sort(HASTY, "ready", "hasty", LANE, more=f"0, {SECOND}"),
+)
+CROWD = [
+    f"""INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock)
+        VALUES ('inc0', 'box', '["worker"]', '{{"q":4}}', '{{t}}', '1', 'live', {NOW}, {NOW}, 1, 1)""",
+    *map(rows, SORTS),
+    f"""INSERT INTO rota.history ({SHARED}, fence, tries, node, started_at, outcome, finished_at, lasting)
+        SELECT {sql_id(ENDED)}, 'local', 'succeeded', 'q', 'command', 't', 5, {NOW}, {NOW}, NULL, {NOW}, '{{}}', 'd',
+               '{{}}', '{{}}', 1, 1, 'n', {NOW}, 'succeeded', {NOW} - {HOUR} + i, false
+        FROM generate_series(1, {HELD}) AS i""",
+    f"""INSERT INTO rota.gates (id, task, task_like, effect, reason, author, created_at, swept)
+        VALUES ('{GATE}', 'gated', 'gated', 'pause', 'why', 'local', {NOW} - {HOUR}, '{LAST}')""",
+    f"""INSERT INTO rota.slots SELECT 'local', {LINE}, 1, {sql_id(HOLDS)}, 1, {NOW}
+        FROM generate_series(1, {KEYS}) AS i""",
+    f"INSERT INTO rota.slots VALUES ('local', 'long', 1, '{uid(LONG, 1)}', 1, {NOW})",
+    f"""INSERT INTO rota.starts SELECT 'local', 'rate' || i % {KEYS}, {sql_id(ENDED)}, 1, {NOW} - {DAY} + i,
+               {NOW} - {DAY} + i FROM generate_series(1, {HELD}) AS i""",
+    f"INSERT INTO rota.limits SELECT 'local', 'set' || i, 1 FROM generate_series(1, {KEYS}) AS i",
+    f"""INSERT INTO rota.queues (name, feedback, boosted_at, step)
+        VALUES ('fed', true, {NOW}, NULL), ('stepped', false, {NOW}, {2 * AGEING_STEP})""",
+    # One flow at the front of the line has fallen; the other, which stands behind, has fallen before.
+    f"INSERT INTO rota.flows VALUES ('fed', 'local/t1', {15 * SECOND}, 1), ('fed', 'local/back', {15 * SECOND}, 1)",
+    f"""INSERT INTO rota.flows SELECT 'other', 'local/x' || i, 1, 0 FROM generate_series(1, {KEYS}) AS i""",
+]
+
+TABLES = ", ".join(f"rota.{name}" for name in ("jobs", "history", "limits", "slots", "starts", "flows", "gates"))
+OURS = "SELECT oid FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
+FORGET = f"DELETE FROM pg_statistic WHERE starelid IN ({OURS})"
+BELIEFS: dict[str, list[str]] = {
+    "never analysed": [FORGET, f"UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid IN ({OURS})"],
+    "analysed when empty": [FORGET, f"UPDATE pg_class SET reltuples = 0, relpages = 0 WHERE oid IN ({OURS})"],
+    "the truth": [f"ANALYZE {TABLES}"],
+}
+
+
+@pytest.fixture(scope="module")
+def large() -> Iterator[Large]:
+    before, plans.GROWING = plans.GROWING, GROWING
+    with database(shared_server()) as url:
+        thread = threading.Thread(target=migrated, args=[url])  # this one may have a running loop
+        thread.start()
+        thread.join()
+        tables = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'rota'::regnamespace AND relkind = 'r'"
+        with psycopg.connect(url, autocommit=True) as db:
+            for (table,) in db.execute(tables.encode()).fetchall():
+                db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
+        run_all(url, CROWD)
+        with psycopg.connect(url, autocommit=True) as db:
+            sizes = db.execute(
+                "SELECT relname, pg_relation_size(oid) / 8192 FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
+            )
+            yield Large(url, dict(sizes.fetchall()))
+    plans.GROWING = before
+
+
+@pytest.fixture(scope="module", params=list(BELIEFS))
+def believing(request: pytest.FixtureRequest, large: Large) -> Large:
+    with psycopg.connect(large.url, autocommit=True) as db:
+        db.execute("SET allow_system_table_mods = on")
+        for statement in BELIEFS[request.param]:
+            db.execute(statement.encode())
+    return large
+
+
+@pytest.fixture
+async def store(believing: Large) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(believing.url, CLOCK, Chance(1), server_time=False)
+    yield store
+    await store.close()
+
+
+# -- claims -----------------------------------------------------------------------------------------------------------
+
+Do = Callable[[Unit], Awaitable[None]]
+
+
+def claims(queue: str, want: int, found: int) -> Do:
+    async def claim(unit: Unit) -> None:
+        claimed = await work.claim(unit, "inc0", {queue: want}, tuple(Kind), {queue: want}, LowEnd(CLOCK))
+        assert len(claimed) == found
+
+    return claim
+
+
+async def claim_without_gates(unit: Unit) -> None:
+    await unit.connection.execute("DELETE FROM rota.gates")
+    await claims("q", 100, 100)(unit)
+
+
+async def claim_dropping(unit: Unit) -> None:
+    await unit.connection.execute("UPDATE rota.gates SET effect = 'drop'")
+    await claims("shut", 100, 0)(unit)
+
+
+async def start(unit: Unit) -> None:
+    """A gate was closed since they were claimed ahead."""
+    chosen = uids(HOLDS, *range(1, 101))
+    await unit.connection.execute(
+        "UPDATE rota.jobs SET started_at = NULL, task = 'gated' WHERE id = ANY ($1::uuid[])", chosen
+    )
+    assert {one.verdict for one in await work.start(unit, [Ref(job, 1) for job in chosen])} == {"stale"}
+
+
+async def finish(unit: Unit) -> None:
+    """Those that waited for the same keys go on."""
+    batch = [Settlement(job, 1, Event.SUCCEED, Ending.SUCCEEDED) for job in uids(HOLDS, *range(1, 101))]
+    assert set(await work.finish(unit, batch)) == {"applied"}
+    assert Topic.READY in unit.topics
+
+
+async def finish_long(unit: Unit) -> None:
+    """Fifty thousand wait for the same key, and one of them goes on."""
+    assert await work.finish(unit, [Settlement(uid(LONG, 1), 1, Event.SUCCEED, Ending.SUCCEEDED)]) == ["applied"]
+    assert Topic.READY in unit.topics
+
+
+async def submit(unit: Unit) -> None:
+    traits = Traits(keys=(Key("key7", 1),))
+    order = [NewJob(uid(99, n), "t", Spec.function("t"), traits=traits) for n in range(20)]
+    (answer,) = await orders.submit(unit, LOCAL, [order], DAY)
+    assert isinstance(answer, list)
+
+
+# -- what control does ------------------------------------------------------------------------------------------------
+
+
+async def admit_nothing(unit: Unit) -> None:
+    assert (await admission.admit(unit, 500)).moved == 0
+
+
+async def admit_hasty(unit: Unit) -> None:
+    await unit.connection.execute("INSERT INTO rota.queues (name, step) VALUES ('hasty', $1)", SECOND)
+    await admit_nothing(unit)
+
+
+async def sweep_closed(unit: Unit) -> None:
+    await admission.close_gate(unit, LOCAL, NewGate(uid(50, 2), match(queue="q"), Effect.PAUSE, "why"))
+    await unit.connection.execute("UPDATE rota.gates SET swept = $1 WHERE id = $2", uid(PLAIN, 0), uid(50, 2))
+    row = await unit.row("sweep_gates", now=unit.now, most=500)
+    assert row is not None
+    assert (row["moved"], row["more"]) == (500, True)
+
+
+async def sweep_opened(unit: Unit) -> None:
+    assert await admission.open_gate(unit, SYSTEM, GATE)
+    row = await unit.row("sweep_gates", now=unit.now, most=500)
+    assert row is not None
+    assert (row["moved"], row["more"]) == (500, True)
+
+
+async def stay_alone(unit: Unit) -> None:
+    """It waits until none of the two thousand that run is left."""
+    alone = '{"alone": {"match": {"queue": "keyed"}, "like": null, "drain": 1000000, "cancel": false}}'
+    await unit.connection.execute(
+        "UPDATE rota.jobs SET special = true, traits = $1 WHERE id = $2", alone, uid(PLAIN, 1)
+    )
+    await claims("q", 1, 1)(unit)
+    row = await unit.row("sweep_alone", now=unit.now)
+    assert row is not None
+    assert row["moved"] == 0
+
+
+async def lift(unit: Unit) -> None:
+    await unit.connection.execute("UPDATE rota.queues SET boosted_at = 0 WHERE name = 'fed'")
+    await unit.run("boost", now=unit.now)
+    assert await unit.run("put_forward", step=AGEING_STEP, most=500) == 500
+
+
+async def lift_nothing(unit: Unit) -> None:
+    await unit.run("boost", now=unit.now)
+    assert await unit.run("put_forward", step=AGEING_STEP, most=500) == 0
+
+
+async def charge(unit: Unit) -> None:
+    await admission.charge(unit, {("fed", f"local/t{n}"): SECOND for n in range(100)})
+
+
+async def renew(unit: Unit) -> None:
+    news = await nodes.renew(unit, "inc0", False, None, LowEnd(CLOCK), LowEnd(CLOCK))
+    assert len(news.holds) == KEYS + 1
+
+
+async def prune(unit: Unit) -> None:
+    assert await unit.run("delete_old_starts", now=unit.now, limit=50) == 50
+    await nodes.prune(unit, Retention(DAY, DAY, DAY, DAY), 50)
+
+
+# -- what people do ---------------------------------------------------------------------------------------------------
+
+
+async def change_limits(unit: Unit) -> None:
+    await admission.set_limit(unit, LOCAL, Limit("key7", 3, Rate(1_000, MINUTE)))
+    await admission.set_limit(unit, LOCAL, Limit("rate7", None, Rate(1, MINUTE)))
+    assert await admission.remove_limit(unit, LOCAL, "set7")
+
+
+async def change_queues(unit: Unit) -> None:
+    await admission.pause_queue(unit, LOCAL, "q", "")
+    assert await admission.resume_queue(unit, LOCAL, "q")
+    await admission.set_step(unit, LOCAL, "q", SECOND)
+    await admission.set_feedback(unit, LOCAL, "other", Feedback())
+    await admission.set_feedback(unit, LOCAL, "fed", None)
+
+
+async def reprioritise(unit: Unit) -> None:
+    assert all(await admission.reprioritise(unit, LOCAL, uids(GATED, *range(1, 51)), 1))
+
+
+async def flows(unit: Unit) -> None:
+    assert len(await admission.flows(unit, LOCAL, 50)) == 50
+
+
+async def one_limit(unit: Unit) -> None:
+    (found,) = await admission.limits(unit, LOCAL, ["key7"])
+    assert (len(found.holders), found.waiting) == (1, HELD // KEYS)
+
+
+async def all_limits(unit: Unit) -> None:
+    assert len(await admission.limits(unit, SYSTEM, None)) == 1_000
+
+
+async def gates(unit: Unit) -> None:
+    assert await admission.gates(unit, LOCAL) == []
+    (one,) = await admission.gates(unit, SYSTEM)
+    assert one.held == HELD
+
+
+async def queues(unit: Unit) -> None:
+    assert {one.name for one in await admission.queues(unit, Principal("nobody"))} == {"fed", "q", "stepped"}
+
+
+async def why(unit: Unit) -> None:
+    waiting = await admission.waiting(unit, LOCAL, uid(WAITS, 7))
+    assert waiting is not None
+    assert [len(one.holders) for one in waiting.keys] == [1]
+
+
+class Deed(NamedTuple):
+    do: Do
+    reading: bool
+    rows: int  # at most, of all statements together, also of those inside functions
+    pages: int
+    expected: set[str]  # queries that are seen
+
+
+# Jobs that one claim moves aside.
+PASSED = work.MOST_LOOKS * (100 + admission.FRONT)
+
+DEEDS: dict[str, Deed] = {
+    "claim": Deed(claims("q", 100, 100), False, 300, 4_000, {"claim"}),
+    "claim without gates": Deed(claim_without_gates, False, 300, 4_000, {"claim"}),
+    "claim one": Deed(claims("q", 1, 1), False, 10, 200, {"claim"}),
+    "claim what needs keys": Deed(claims("keyed", 100, 100), False, 2_000, 12_000, {"claim", "pass"}),
+    "claim what stands in line": Deed(claims("full", 100, 0), False, 20_000, 100_000, {"claim", "pass"}),
+    "claim what a gate fits": Deed(claims("shut", 100, 0), False, 10 * PASSED, 40 * PASSED, {
+        "claim", "pass", "gated_front",
+    }),
+    "claim what a gate drops": Deed(claim_dropping, False, 10 * PASSED, 40 * PASSED, {"claim", "pass"}),
+    "claim what has fallen": Deed(claims("fed", 100, 100), False, 20_000, 100_000, {"claim", "put_back"}),
+    "claim what is ranked anew": Deed(claims("stepped", 50, 50), False, 8_000, 20_000, {
+        "claim", "rank_anew", "queues_of",
+    }),
+    "start what a gate fits": Deed(start, False, 1_000, 6_000, {"hold_gated"}),
+    "finish": Deed(finish, False, 5_000, 20_000, {"hand_on"}),
+    "finish with a long line": Deed(finish_long, False, 50, 500, {"hand_on"}),
+    "submit": Deed(submit, False, 400, 4_000, {"accept"}),
+    "admit nothing": Deed(admit_nothing, False, 40_000, 120_000, {
+        "sweep_gates", "hand_on", "stepped_queues", "rank_strays",
+    }),
+    "admit nothing where jobs age faster": Deed(admit_hasty, False, 40_000, 120_000, {"rank_anew"}),
+    "sweep what a gate closed over": Deed(sweep_closed, False, 3_000, 30_000, {"insert_gate", "sweep_gates"}),
+    "sweep what a gate let go": Deed(sweep_opened, False, 3_000, 30_000, {"open_gate", "sweep_gates"}),
+    "stay alone": Deed(stay_alone, False, 5_000, 20_000, {"sweep_alone"}),
+    "lift flows": Deed(lift, False, 5_000, 30_000, {"boost", "put_forward"}),
+    "lift nothing": Deed(lift_nothing, False, 100, 1_000, {"boost", "put_forward"}),
+    "charge": Deed(charge, False, 1_000, 4_000, {"charge"}),
+    "renew": Deed(renew, False, 5_000, 10_000, {"renew"}),
+    "prune": Deed(prune, False, 1_000, 4_000, {"delete_old_starts"}),
+    "change limits": Deed(change_limits, False, 1_000, 4_000, {
+        "put_limit", "stretch_tokens", "remove_limit", "look_at_key", "hand_on",
+    }),
+    "change queues": Deed(change_queues, False, 5_000, 4_000, {
+        "pause_queue", "resume_queue", "set_step", "set_feedback", "forget_flows",
+    }),
+    "reprioritise": Deed(reprioritise, False, 200, 3_000, {"reprioritise"}),
+}  # fmt: skip
+# They count all that wait, or sort all flows, for someone who asks by hand.
+COUNTING: dict[str, Deed] = {
+    "one limit": Deed(one_limit, True, 6 * KEYS, 10 * KEYS, {"limit_rows", "holder_rows", "line_rows"}),
+    "all limits": Deed(all_limits, True, HELD, 3 * HELD, {"limit_rows"}),
+    "gates": Deed(gates, True, 3 * HELD, 5 * HELD, {"gate_rows"}),
+    "queues": Deed(queues, True, 8 * HELD, 5 * HELD, {"queue_rows", "queue_states", "queue_endings", "queue_servers"}),
+    "flows": Deed(flows, True, 2 * KEYS, 500, {"flow_rows"}),
+    "why": Deed(why, True, 8 * HELD, 5 * HELD, {"waiting_row", "gate_of", "key_bounds"}),
+}
+# One row of a table that stays small.
+SMALL = {"next_boost"}
+OUTER = {
+    "accept", "pass", "hand_on", "sweep_gates", "sweep_alone", "put_back", "rank_anew", "key_bounds",
+}  # fmt: skip  # their pages are those of the statements inside
+
+
+# Found too expensive, and not cured yet: in a queue whose jobs age faster than elsewhere, every look of admission walks
+# along all that is ready: jobs are ordered with the step of everywhere, and no index tells which of them still are.
+KNOWN = {"admit nothing where jobs age faster"}
+
+
+def complaints(deed: Deed, seen: list[Seen], sizes: dict[str, int], whole: bool) -> list[str]:
+    rows, pages = sum(one.visited for one in seen), sum(one.pages for one in seen if one.name not in OUTER)
+    found = [f"{one.name[:60]} reads all of {read}" for one in seen if not whole and (read := one.whole(sizes))]
+    found += [f"{query} was not seen" for query in deed.expected - {one.name for one in seen}]
+    found += [f"{rows} rows were visited, {deed.rows} would do"] if rows > deed.rows else []
+    found += [f"{pages} pages were visited, {deed.pages} would do"] if pages > deed.pages else []
+    return [*found, *map(str, seen)] if found else []
+
+
+@pytest.mark.parametrize("name", [*DEEDS, *COUNTING])
+async def test_it_goes_by_its_indexes_and_costs_what_it_moves(
+    believing: Large, store: PostgresStore, name: str
+) -> None:
+    """It is carried out, looked at and taken back."""
+    pools, deed = store._database.pools(), (DEEDS | COUNTING)[name]
+    seen = await observe(store._database, pools.reads if deed.reading else pools.work, deed.do, {})
+    found = complaints(deed, seen, believing.sizes, name in COUNTING)
+    if found and name in KNOWN:
+        pytest.xfail(found[0])
+    assert not found, "\n".join(found)
+
+
+def test_every_query_is_looked_at() -> None:
+    expected = {name for deed in (DEEDS | COUNTING).values() for name in deed.expected}
+    ours = set(re.findall(r"^-- name: (\w+)", QUERIES.read_text(), re.MULTILINE))
+    assert (expected & ours) | SMALL == ours
