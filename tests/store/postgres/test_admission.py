@@ -13,11 +13,14 @@ import pytest
 
 import rota
 from rota.clock import ManualClock
+from rota.errors import StoreError
 from rota.model.job import Claimed
+from rota.model.lifecycle import State
 from rota.model.limits import Key, Policy, Rate
 from rota.model.node import Node
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import MINUTE, SECOND
+from rota.store.base import Topic
 from rota.store.postgres import PostgresStore
 from tests.contracts.admission import close, finish_all, holders, lone, mutex, names, needs, rated
 from tests.contracts.world import BOTH, DONE, Actor, World, settled
@@ -212,3 +215,43 @@ async def test_a_caller_s_open_transaction_keeps_nobody_waiting(app: rota.App) -
         await done(claimed)
         (claimed,) = await claim()
         assert claimed.job_id == inside.id
+
+
+# -- when something goes wrong half-way -------------------------------------------------------------------------------
+async def test_what_was_taken_is_told_although_the_rest_can_t_be_looked_at(
+    world: World, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    actor = await world.node()
+    plain = await world.one()
+    (keyed,) = await world.submit(world.job(traits=mutex("k")))
+    monkeypatch.setitem(store._database.queries, "pass", ("SELECT 1 / 0", ()))
+    assert [one.job_id for one in await actor.claim(2)] == [plain]
+    assert await world.state(keyed) is State.READY
+    with pytest.raises(StoreError):
+        await actor.claim(2)  # nothing was taken: then it is an error like any other
+
+
+async def test_a_look_at_gates_alone_starts_nothing(world: World, store: PostgresStore) -> None:
+    """They may have been opened since somebody saw jobs behind them."""
+    actor = await world.node()
+    job = await world.one()
+    (keyed,) = await world.submit(world.job(traits=mutex("k")))
+    async with store._database.unit(store._database.pools().work) as unit:
+        ids, incarnation = [job, keyed], actor.incarnation
+        assert not await unit.rows("pass", ids=ids, incarnation=incarnation, now=unit.now, only_gates=True)
+    assert await world.states(job, keyed) == [State.READY, State.READY]
+
+
+async def test_what_a_gate_held_that_is_gone_goes_on(world: World, place: Place) -> None:
+    """A claim that began before the gate was opened may be committed after the gate was taken away."""
+    actor = await world.node()
+    job, other = await world.several(2)
+    with place.connect() as db:
+        db.execute("UPDATE jobs SET state = 'held', held_by = 'g:' || gen_random_uuid() WHERE id = %s", (job,))
+    woken = asyncio.Event()
+    stop = world.store.listen(frozenset({Topic.GATE}), woken.set)
+    await actor.renew()
+    assert woken.is_set()
+    stop()
+    assert (await world.store.admit(SYSTEM, 100)).moved == 1
+    assert {one.job_id for one in await actor.claim(2)} == {job, other}

@@ -62,7 +62,7 @@ async def clear_front(unit: Unit, incarnation: str, queues: Sequence[str], kinds
     names = {"queues": list(queues), "kinds": [kind.value for kind in kinds]}
     front = [job for (job,) in await unit.rows("gated_front", now=unit.now, most=FRONT, **names)]
     if front:
-        await unit.rows("pass", ids=front, incarnation=incarnation, now=unit.now)
+        await unit.rows("pass", ids=front, incarnation=incarnation, now=unit.now, only_gates=True)
 
 
 async def admit(unit: Unit, limit: int) -> Admitted:

@@ -253,6 +253,10 @@ class Unit:
             if self.database.pooled:
                 await self.connection.execute("; ".join(f"SET LOCAL {n} = '{v}'" for n, v in STEADY_PLANS.items()))
 
+    @property
+    def in_transaction(self) -> bool:
+        return self._transaction is not None
+
     async def end(self) -> None:
         if self._transaction is not None:
             await self._transaction.commit()

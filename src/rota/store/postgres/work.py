@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
+import asyncpg
+
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import Event, State
 from rota.model.outcome import Ending, Settlement
@@ -36,24 +38,36 @@ async def claim(
         taken = Counter(one.queue for one in claimed)
         left = {queue: want - taken[queue] for queue, want in wants.items()}
         free = {queue: want - taken[queue] for queue, want in start.items()}
-        found, stopped, fallen = await _look(unit, incarnation, left, kinds, free, low_end)
-        claimed += found
-        if fallen:
-            await admission.put_right(unit, fallen)
+        try:
+            found, stopped, fallen = await _look(unit, incarnation, left, kinds, free, low_end)
+            claimed += found
+            if fallen:
+                await admission.put_right(unit, fallen)
+            if stopped:
+                claimed += await _pass(unit, incarnation, stopped, [queue for queue in left if left[queue] > 0], kinds)
+        except asyncpg.PostgresError:
+            # What was taken so far is ours: whoever does not hear of it would not run it. The rest can wait.
+            if not claimed or unit.in_transaction:
+                raise
+            break
         if not stopped and not fallen:
             break
-        if not stopped:
-            continue
-        passed = await unit.rows("pass", ids=stopped, incarnation=incarnation, now=unit.now)
-        claimed += [Claimed(*row) for row in passed]
-        if not passed:  # all of them were moved aside: perhaps there are many more of their kind
-            await admission.clear_front(unit, incarnation, [queue for queue, want in left.items() if want > 0], kinds)
-        if len(passed) < len(stopped) or any(row[-1] is not None for row in passed):
-            unit.topics.add(Topic.GATE)  # a token is used up: whoever waits has a time to wait for now
-        if len(passed) < len(stopped):
-            unit.topics.add(Topic.NEWS)  # of some it may have been the end
-            unit.topics.add(Topic.CANCEL)
     return sorted(claimed, key=lambda one: (one.rank, one.job_id))
+
+
+async def _pass(
+    unit: Unit, incarnation: str, stopped: Sequence[str], queues: Sequence[str], kinds: Sequence[Kind]
+) -> list[Claimed]:
+    """Of jobs that a gate fits or that need keys, those that may run after all; the others are moved aside."""
+    rows = await unit.rows("pass", ids=stopped, incarnation=incarnation, now=unit.now, only_gates=False)
+    passed = [Claimed(*row) for row in rows]
+    if not passed:  # all of them were moved aside: perhaps there are many more of their kind
+        await admission.clear_front(unit, incarnation, queues, kinds)
+    if len(passed) < len(stopped) or any(one.slack is not None for one in passed):
+        unit.topics.add(Topic.GATE)  # a token is used up: whoever waits has a time to wait for now
+    if len(passed) < len(stopped):
+        unit.topics |= {Topic.NEWS, Topic.CANCEL}  # of some it may have been the end
+    return passed
 
 
 async def _look(

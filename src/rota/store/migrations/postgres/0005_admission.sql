@@ -195,8 +195,8 @@ CREATE FUNCTION rota.is_alone(job uuid, moment bigint) RETURNS boolean LANGUAGE 
                              AND rota.fits(g, j.owner, j.task, j.queue, j.traits))) $$;
 
 -- Looks at ready jobs that a claim must not simply take: those that a gate fits, and those that need keys. Moves aside what
--- may not run and claims the rest. One caller at a time: so what it counts is so.
-CREATE FUNCTION rota.pass(ids uuid[], incarnation text, given bigint)
+-- may not run and claims the rest (`only_gates`: looks at gates, and claims nothing). One caller at a time: so what it counts is so.
+CREATE FUNCTION rota.pass(ids uuid[], incarnation text, given bigint, only_gates boolean)
 RETURNS TABLE (id text, fence bigint, owner text, queue text, kind text, task text, priority smallint, rank bigint, number bigint,
                failures bigint, started_at bigint, spec text, args text, retry text, timeout bigint, parents integer, slack bigint)
 LANGUAGE plpgsql SET enable_hashjoin = on AS $$
@@ -235,6 +235,10 @@ BEGIN
         END IF;
         rest := ARRAY(SELECT r.id FROM unnest(rest) AS r(id) WHERE r.id <> ALL (one.jobs));
     END LOOP;
+
+    IF only_gates THEN
+        RETURN;
+    END IF;
 
     -- Who wants to be alone closes a gate for itself and waits until the others have ended.
     FOR one IN
@@ -391,7 +395,21 @@ DECLARE
     hits   uuid[];
     n      bigint;
 BEGIN
-    moved := 0; more := false;
+    -- A claim may have held a job by a gate that was opened and gone before the claim was committed.
+    WITH RECURSIVE known(line) AS (
+        (SELECT j.held_by FROM rota.jobs j WHERE j.held_by >= 'g:' AND j.held_by < 'g;' ORDER BY j.held_by LIMIT 1)
+        UNION ALL
+        SELECT (SELECT j.held_by FROM rota.jobs j WHERE j.held_by > known.line AND j.held_by < 'g;' ORDER BY j.held_by LIMIT 1)
+        FROM known WHERE known.line IS NOT NULL
+    ), next AS MATERIALIZED (
+        SELECT one.id FROM known
+        CROSS JOIN LATERAL (SELECT j.id FROM rota.jobs j WHERE j.held_by = known.line ORDER BY j.rank, j.id LIMIT most
+                            FOR UPDATE SKIP LOCKED) one
+        WHERE known.line IS NOT NULL AND NOT EXISTS (SELECT FROM rota.gates g WHERE 'g:' || g.id = known.line)
+    ), going AS (
+        UPDATE rota.jobs j SET state = 'ready', held_by = NULL, reason = NULL FROM next WHERE j.id = next.id RETURNING 1
+    )
+    SELECT count(*), count(*) >= most INTO moved, more FROM going;
     FOR gate IN SELECT * FROM rota.gates g ORDER BY g.created_at, g.id FOR UPDATE SKIP LOCKED LOOP
         IF gate.opened_at IS NULL AND (gate.until IS NULL OR gate.until > moment) THEN
             next_at := least(next_at, gate.until);

@@ -60,7 +60,7 @@ SELECT moment.now, EXISTS (SELECT FROM me) AS known,
        EXISTS (SELECT FROM rota.settling) AS ties,
        (SELECT coalesce(array_agg(q.name), '{}') FROM rota.queues q WHERE q.feedback) AS feedback,
        EXISTS (SELECT FROM rota.freed) OR EXISTS (SELECT FROM rota.gates)
-       OR EXISTS (SELECT FROM rota.jobs j WHERE j.held_by >= 'k:' AND j.held_by < 'k;') AS gates,
+       OR EXISTS (SELECT FROM rota.jobs j WHERE j.held_by >= 'a:' AND j.held_by < 'k;') AS gates,
        coalesce((SELECT term FROM lead),
                 (SELECT l.term FROM rota.leader l JOIN me ON me.state = 'live' WHERE l.incarnation = :incarnation)) AS term
 FROM moment
