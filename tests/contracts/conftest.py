@@ -5,16 +5,21 @@ A test that asks for `another` (a second store on the same place) runs where a p
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from rota.clock import Chance, ManualClock
 from rota.store.base import Store
 from tests.contracts.world import World
 from tests.store.backends import Backend, backends
+from tests.store.postgres.backends import Heir
+
+HERE = Path(__file__).parent
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -22,6 +27,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         alone = "another" not in metafunc.fixturenames and "raw_pair" not in metafunc.fixturenames
         chosen = {name: kind for name, kind in backends().items() if alone or kind.shared}
         metafunc.parametrize("backend", list(chosen.values()), ids=list(chosen), indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All contracts share a loop, and so may share connections (`Heir`)."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
+async def legacy() -> AsyncIterator[None]:
+    Heir.loop = asyncio.get_running_loop()
+    yield
+    await Heir.end()
 
 
 @pytest.fixture
@@ -33,7 +52,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) 
     place.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def raw(backend: Backend) -> AsyncIterator[Store]:
     """A store that was never migrated."""
     store = backend.store(Chance(2))
@@ -41,7 +60,7 @@ async def raw(backend: Backend) -> AsyncIterator[Store]:
     await store.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def raw_pair(raw: Store, backend: Backend) -> AsyncIterator[tuple[Store, Store]]:
     """Two of them, on one place."""
     second = backend.store(Chance(3))
@@ -49,14 +68,14 @@ async def raw_pair(raw: Store, backend: Backend) -> AsyncIterator[tuple[Store, S
     await second.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def store(raw: Store) -> Store:
     await raw.migrate()
     await raw.open()
     return raw
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def another(store: Store, backend: Backend) -> AsyncIterator[Store]:
     second = backend.store(Chance(3))
     await second.open()

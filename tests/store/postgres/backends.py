@@ -1,13 +1,17 @@
 """PostgreSQL for the contract suite, on a server that the test process has started.
 
 A test has a schema to itself. Making one takes much longer than most tests, so they are emptied and used again; a test
-that migrates gets a new one, and one that has changed the schema loses it.
+that migrates gets a new one, and one that has changed the schema loses it. So do its connections: half of a test's time
+would go by while new ones learn of tables and functions.
 """
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any, ClassVar
 
+import asyncpg
 import psycopg
 
 from rota.clock import Chance
@@ -17,10 +21,39 @@ from tests.servers.postgres import fresh_schema_name, shared_server
 from tests.store.backends import Backend, Contents
 
 
+class Heir(PostgresStore):
+    """Begins with the idle connections that others have left behind on its schema."""
+
+    loop: ClassVar[asyncio.AbstractEventLoop | None] = None  # of those who may inherit: connections belong to a loop
+    _left: ClassVar[dict[str, list[list[asyncpg.Connection]]]] = {}
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        for pool, left in zip(self._database.pools().all, self._left.pop(self._database.schema, ()), strict=False):
+            pool._idle.extend(left)
+
+    async def close(self) -> None:
+        pools = self._database.pools().all
+        left = self._left.setdefault(self._database.schema, [[] for _ in pools])
+        for pool, kept in zip(pools, left, strict=True):
+            kept.extend(connection for connection in pool._idle if not connection.is_closed())
+            pool._idle.clear()
+        await super().close()
+
+    @classmethod
+    async def end(cls) -> None:
+        """Nobody comes after."""
+        cls.loop = None
+        for connection in [one for left in cls._left.values() for pool in left for one in pool]:
+            await connection.close()
+        cls._left.clear()
+
+
 class Postgres(Backend):
     shared = True
 
     _used: ClassVar[list[str]] = []
+    _brooms: ClassVar[dict[str, tuple[psycopg.Connection[tuple[Any, ...]], str]]] = {}  # by schema
     _schema: str | None = None
 
     @property
@@ -35,18 +68,23 @@ class Postgres(Backend):
         return f"{shared_server().url()}?schema={self.schema}"
 
     def store(self, chance: Chance) -> PostgresStore:
-        return PostgresStore(self.url, self.clock, chance, server_time=False)
+        kind = Heir if _running_loop() is Heir.loop is not None else PostgresStore
+        return kind(self.url, self.clock, chance, server_time=False)
 
     def close(self) -> None:
-        with self.connection() as db:
-            if self.virgin:
+        if self.virgin:
+            with self.connection() as db:
                 db.execute(f"DROP SCHEMA IF EXISTS {self.schema} CASCADE")
-                return
+            return
+        if self.schema not in self._brooms:
+            broom = self.connection()
             # All at once. Jobs first: their end leaves something on the lists for others.
-            tables = sorted(self._tables(db), key=lambda table: (table != "jobs", table))
+            tables = sorted(self._tables(broom), key=lambda table: (table != "jobs", table))
             emptied = [f"DELETE FROM {table}" for table in tables]
             rest = ["INSERT INTO leader VALUES (true, 0, '', 0)", "ALTER SEQUENCE outbox_positions RESTART"]
-            db.execute("; ".join([*emptied, *rest]))
+            self._brooms[self.schema] = broom, "; ".join([*emptied, *rest])
+        broom, all_of_it = self._brooms[self.schema]
+        broom.execute(all_of_it)
         self._used.append(self.schema)
 
     def connection(self) -> psycopg.Connection[tuple[Any, ...]]:
@@ -98,3 +136,9 @@ class Postgres(Backend):
         with self.connection() as db:
             cursor = db.execute("DELETE FROM nodes WHERE incarnation = %s", (incarnation,))
             assert cursor.rowcount == 1
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None
