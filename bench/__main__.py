@@ -16,7 +16,7 @@ import msgspec
 
 from bench import claims, quiet, schedules, throughput
 from bench.figure import QUICK, Figure, Measure, Size
-from bench.postgres import against_peers, horizon, order, sharing, timing
+from bench.postgres import against_peers, horizon, order, sharing, timing, tuning
 from bench.postgres import quiet as pg_quiet
 from bench.postgres import schedules as pg_schedules
 from bench.postgres import throughput as pg_throughput
@@ -43,6 +43,7 @@ ON_POSTGRES: dict[str, Measure] = {
     "pg-drain": pg_throughput.drain,
     "pg-peers": against_peers.peers,
     "pg-latency": timing.latency,
+    "pg-tuning": tuning.tuning,
     "pg-full": pg_throughput.full,
     "pg-timers": timing.timers,
     "pg-idle": pg_quiet.idle,

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import apsw
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 300.0
 UP = [sys.executable, "-m", "rota.cli.main", "up", "--app", "bench.load:app"]
+NO_SETTINGS: Mapping[str, str] = {}
 POLL = 0.1  # rarely: what is looked at is being measured
 
 
@@ -39,11 +40,17 @@ def node(store: Path, slots: int | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def up(store: Path | str, log: Path, joined: Callable[[], bool], slots: int | None) -> Iterator[int]:
+def up(
+    store: Path | str,
+    log: Path,
+    joined: Callable[[], bool],
+    slots: int | None,
+    settings: Mapping[str, str] = NO_SETTINGS,
+) -> Iterator[int]:
     queues = [] if slots is None else ["--queues", f"default:{slots}"]
     command = [*UP, *queues]
     with log.open("wb") as stderr:
-        process = subprocess.Popen(command, env=environment(store), cwd=ROOT, stderr=stderr)
+        process = subprocess.Popen(command, env={**environment(store), **settings}, cwd=ROOT, stderr=stderr)
 
     def alive_and_joined() -> bool:
         if process.poll() is not None:

@@ -83,18 +83,20 @@ async def _migrate(url: str) -> None:
 
 
 @contextmanager
-def nodes(store: Store, count: int = 1, slots: int | None = None, others: int = 0) -> Iterator[list[int]]:
+def nodes(
+    store: Store, count: int = 1, slots: int | None = None, others: int = 0, **settings: str
+) -> Iterator[list[int]]:
     """So many times `rota up`; gives their pids once they have all joined. `others` are there already."""
     with ExitStack() as stack:
-        yield [stack.enter_context(_node(store, number, slots)) for number in range(others, others + count)]
+        yield [stack.enter_context(_node(store, number, slots, settings)) for number in range(others, others + count)]
 
 
 @contextmanager
-def _node(store: Store, number: int, slots: int | None) -> Iterator[int]:
+def _node(store: Store, number: int, slots: int | None, settings: dict[str, str]) -> Iterator[int]:
     def joined() -> bool:
         return int(store.value("SELECT count(*) FROM rota.nodes WHERE state = 'live'")) > number
 
-    with processes.up(store.url, store.folder / f"node-{number}.log", joined, slots) as pid:
+    with processes.up(store.url, store.folder / f"node-{number}.log", joined, slots, settings) as pid:
         yield pid
 
 

@@ -28,6 +28,10 @@ class Batcher(Generic[Item, Answer]):
         self._waiting: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._pump: asyncio.Task[None] | None = None
 
+    @property
+    def busy(self) -> bool:
+        return self._pump is not None
+
     def put(self, item: Item) -> asyncio.Future[Answer]:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))

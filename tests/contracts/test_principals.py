@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
+import pytest_asyncio
 from msgspec.structs import replace
 
 from rota.errors import NotFound, RotaError
@@ -47,7 +48,7 @@ class House:
         return [*self.jobs.values(), self.ahead.job_id]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def house(world: World) -> House:
     actor = await world.node("box")
     jobs: dict[State, str] = {}

@@ -154,7 +154,7 @@ async def test_a_limit_counts_edges_so_that_a_write_stays_short(world: World) ->
 
 
 def open_edges(world: World) -> int:
-    return sum("open" in row for row in world.backend.contents()["edges"])
+    return sum("open" in row for row in world.backend.contents("edges")["edges"])
 
 
 # -- parents, as the child finds them ---------------------------------------------------------------------------------

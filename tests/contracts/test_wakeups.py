@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
-import pytest
+import pytest_asyncio
 from msgspec.structs import replace
 
 from rota.model.feedback import Feedback
@@ -40,7 +40,7 @@ class Ears:
             end()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def ears(world: World) -> Iterator[Ears]:  # type: ignore[misc]
     ears = Ears(world.store)
     yield ears

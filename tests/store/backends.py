@@ -32,7 +32,8 @@ class Backend(ABC):
         """Takes away what was made."""
 
     @abstractmethod
-    def contents(self) -> Contents: ...
+    def contents(self, *only: str) -> Contents:
+        """Of these tables, or of all."""
 
     @abstractmethod
     def put(self, job_id: str, state: State) -> None:

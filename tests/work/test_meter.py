@@ -56,8 +56,9 @@ class Shop:
     def _wake(self) -> None:
         self._woken = True
 
+    ending = False  # this one and the next: in place of the pipeline
+
     async def run(self, attempt: Attempt) -> None:
-        """In place of the pipeline."""
         claimed = attempt.claimed
         ended = self._ends[claimed.job_id] = asyncio.Event()
         self._running[claimed.job_id] = claimed

@@ -103,6 +103,11 @@ class Pipeline:
         self._executors, self._shipper, self._finishes = executors, shipper, finishes
         self._bus, self._chance = bus, chance
 
+    @property
+    def ending(self) -> bool:
+        """Last writes are on their way."""
+        return self._finishes.busy
+
     async def run(self, attempt: Attempt) -> None:
         """Takes the attempt to its end. Its work may still go on if it could not be stopped: see `attempt.over`."""
         if self._bus.hears_every_attempt:

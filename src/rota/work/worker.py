@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from rota.clock import Clock
 from rota.logs.shipper import Shipper
@@ -68,6 +68,7 @@ class Worker:
         self._used: Counter[tuple[str, str]] = Counter()  # by (queue, flow)
         self._unknown: dict[Ref, float] = {}  # attempts the store says are here, and since when that is strange
         self._asking = asyncio.Lock()  # held while an answer of the store is on its way that may bring attempts
+        self._claiming = False
         self._accepting = True
         self._dropped = False
         # Queues that may have more: the last claim brought all that was asked for, or none has asked since there was
@@ -126,9 +127,13 @@ class Worker:
         start = {queue: min(free, LARGEST_CLAIM) for queue, free in self._room().items() if free > 0}
         wants = {q: min(n + self._prefetch - len(self._ahead[q]), LARGEST_CLAIM) for q, n in start.items()}
         wants = {queue: count for queue, count in wants.items() if count > 0}
-        if not wants:
+        if not wants or self._better_later(start):
             return
-        claimed = await self._store.claim(SYSTEM, self._incarnation, wants, self._kinds, start)
+        self._claiming = True
+        try:
+            claimed = await self._store.claim(SYSTEM, self._incarnation, wants, self._kinds, start)
+        finally:
+            self._claiming = False
         got = Counter(one.queue for one in claimed)
         for queue, wanted in wants.items():
             self._more[queue] = got[queue] >= wanted
@@ -140,9 +145,14 @@ class Worker:
                 self._ahead[one.queue].append((now, one))
             else:
                 self._launch(one)
-        if any(self._more[queue] and free > 0 for queue, free in self._room().items()):
+        if any(free > 0 and (self._more[queue] or self._ahead[queue]) for queue, free in self._room().items()):
             self._again = True
             self.wake()
+
+    def _better_later(self, room: Mapping[str, int]) -> bool:
+        """Ends are being written, which frees more slots in a moment: one claim for all of them is cheaper than one for
+        the few that are free. Whoever ends wakes us."""
+        return self._pipeline.ending and 2 * sum(room.values()) < sum(self._slots.values())
 
     def _room(self) -> dict[str, int]:
         """How many more jobs of each queue there is room for: its own slots, and those that others don't need now."""
@@ -223,7 +233,8 @@ class Worker:
 
     def _release(self, queue: str) -> None:
         self._free[queue] += 1
-        if any(self._more.values()) or self._ahead[queue]:
+        # A claim under way looks at the free slots again when it has its answer.
+        if not self._claiming and (any(self._more.values()) or self._ahead[queue]):
             self._again = True
             self.wake()
 

@@ -99,9 +99,9 @@ class Postgres(Backend):
         )
         return [name for (name,) in names]
 
-    def contents(self) -> Contents:
+    def contents(self, *only: str) -> Contents:
         with self.connection() as db:
-            tables = self._tables(db)
+            tables = only or self._tables(db)
             return {name: sorted(db.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in tables}
 
     def put(self, job_id: str, state: State) -> None:

@@ -19,10 +19,10 @@ class _Sqlite(Backend):
         raise NotImplementedError
         yield
 
-    def contents(self) -> Contents:
+    def contents(self, *only: str) -> Contents:
         with self._connection() as db:
             names = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
-            tables = sorted(name for (name,) in names)
+            tables = only or sorted(name for (name,) in names)
             return {name: sorted(db.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in tables}
 
     def put(self, job_id: str, state: State) -> None:
