@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest_asyncio
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ class Ears:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ears(world: World) -> Iterator[Ears]:  # type: ignore[misc]
+async def ears(world: World) -> AsyncIterator[Ears]:
     ears = Ears(world.store)
     yield ears
     ears.end()
