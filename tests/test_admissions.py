@@ -14,6 +14,7 @@ from rota.model.gates import Effect, Match
 from rota.model.job import Kind
 from rota.model.lifecycle import State
 from rota.model.limits import Rate
+from rota.model.node import Node
 from rota.model.order import AGEING_STEP
 from rota.model.principal import SYSTEM, Principal
 from rota.model.times import HOUR, SECOND, iso
@@ -135,6 +136,8 @@ async def test_jobs_that_are_not_ready_are_only_held_when_they_would_be(stage: S
         ({"flavour": "x"}, "match: 'flavour' is not valid"),
         ({"task": ""}, "task: '' is not valid"),
         ({"label": "a b"}, "label: 'a b' is not valid"),
+        ({"queue": "a b"}, "queue: 'a b' is not valid"),
+        ({"user": "eve"}, "user: 'eve' is not valid; expected 'local': a gate concerns its author's own jobs"),
         ({"queue": "q", "reason": ""}, "reason: '' is not valid"),
         ({"queue": "q", "reason": None}, "reason: None is not valid"),
         ({"queue": "q", "reason": "x" * 1001}, "a text of up to 1000 printable characters"),
@@ -162,6 +165,29 @@ async def test_gates_that_nobody_can_open(stage: Stage) -> None:
             await stage.admissions.open(part)
     with pytest.raises(InvalidInput, match="an id that fits one only"):
         await stage.admissions.open(first.id[:2])
+    with pytest.raises(InvalidInput, match="gate: 5 is not valid; expected a gate or its id"):
+        await stage.admissions.open(5)  # type: ignore[arg-type]
+    assert await stage.admissions.open(first.id.upper()) == first
+
+
+async def test_the_gate_of_a_job_that_is_alone_opens_by_its_end_only(stage: Stage) -> None:
+    client = await app.client()
+    first = await send.submit()
+    value = Node("n", "by-hand", ("worker",), {"mail": 1}, "0", 60 * SECOND)
+    await client.store.register(SYSTEM, value, app.catalogue.infos(), [])
+    await client.store.claim(SYSTEM, "by-hand", {"mail": 1}, [Kind.FUNCTION], {"mail": 1})
+    lone = await note.submit(what=1, alone="queue:mail", drain="5m")
+    await stage.run()
+    (gate,) = await stage.admissions.gates()
+    with pytest.raises(InvalidInput, match=f"this is of job {lone.id}, which wants to be alone: cancel that"):
+        await stage.admissions.open(gate)
+    (reason,) = [one for one in (await lone.explain()).reasons if one.kind == "alone"]
+    said = "it wants to run with nothing else of queue mail; tries again later if that takes more than 5m"
+    assert reason.text == f"{said}; still running: {first.id} (send)"
+    assert reason.data == {"scope": "queue:mail", "drain": "5m", "drained": "yield", "running": [first.id]}
+    assert (await lone.info()).as_json()["alone"] == {"scope": "queue:mail", "drain": "5m", "drained": "yield"}
+    await lone.cancel()
+    assert await stage.admissions.gates() == []
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------
@@ -244,9 +270,9 @@ async def test_limits_are_per_user(stage: Stage) -> None:
     [
         (lambda a: a.set_limit("db"), "how many at once, how many starts per window, or both"),
         (lambda a: a.set_limit("", at_once=1), "key: '' is not valid"),
-        (lambda a: a.set_limit("db", at_once=0), "concurrency: 0 is not valid"),
-        (lambda a: a.set_limit("db", at_once=True), "concurrency: True is not valid"),
-        (lambda a: a.set_limit("db", at_once="5"), "concurrency: '5' is not valid"),
+        (lambda a: a.set_limit("db", at_once=0), "at_once: 0 is not valid"),
+        (lambda a: a.set_limit("db", at_once=True), "at_once: True is not valid"),
+        (lambda a: a.set_limit("db", at_once="5"), "at_once: '5' is not valid"),
         (lambda a: a.set_limit("db", starts="often"), "rate: 'often' is not valid"),
         (lambda a: a.set_limit("db", starts=5), "rate: 5 is not valid"),
         (lambda a: a.remove_limit(" db"), "key: ' db' is not valid"),
@@ -254,6 +280,11 @@ async def test_limits_are_per_user(stage: Stage) -> None:
         (lambda a: a.pause_queue("q", note=None), "note: None is not valid"),
         (lambda a: a.pause_queue("q", note="a\nb"), "note: 'a\\nb' is not valid"),
         (lambda a: a.resume_queue(""), "queue: '' is not valid"),
+        (lambda a: a.set_feedback("q", "off"), "on: 'off' is not valid; expected True or False"),
+        (lambda a: a.flows(0), "limit: 0 is not valid; expected a whole number from 1 to 1,000,000"),
+        (lambda a: a.flows(10**30), "expected a whole number from 1 to 1,000,000"),
+        (lambda a: a.flows("x"), "limit: 'x' is not valid"),
+        (lambda a: a.limits("api"), "keys: 'api' is not valid; expected a list of keys"),
     ],
 )
 async def test_what_is_refused(call: Callable[[Admissions], Any], said: str) -> None:
@@ -274,7 +305,11 @@ async def test_what_is_refused(call: Callable[[Admissions], Any], said: str) -> 
         ({"exclusive": "user:{nobody}"}, "field {nobody} of the key"),
         ({"rate": "x"}, "rate: 'x' is not valid"),
         ({"limits": ["db"]}, "limits: ['db'] is not valid"),
-        ({"limits": {"db": 0}}, "concurrency: 0 is not valid"),
+        ({"limits": {"db": 0}}, "limit of key 'db': 0 is not valid"),
+        ({"drain": "5s"}, "drain: '5s' is not valid; expected it together with alone="),
+        ({"drained": "cancel"}, "drained: 'cancel' is not valid; expected it together with alone="),
+        ({"full": "skip"}, "full: 'skip' is not valid; expected it together with exclusive=, rate= or limits="),
+        ({"alone": "mail"}, "alone: 'mail' is not valid"),
         ({"limits": {"": 1}}, "limits: '' is not valid"),
         ({"full": "maybe"}, "full: 'maybe' is not valid; expected one of wait, skip, replace"),
     ],
@@ -342,7 +377,7 @@ async def test_a_job_that_becomes_urgent(stage: Stage) -> None:
     first, second = await note.submit(what=1, priority=3), await note.submit(what=2, priority=3)
     assert await second.reprioritise(0)
     explained = await first.explain()
-    assert "1 ready jobs go first" in str(explained)
+    assert "1 ready job goes first" in str(explained)
     await stage.run()
     assert not await second.reprioritise(0)
     for wrong in (10, -1, True, "0"):

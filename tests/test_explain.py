@@ -258,7 +258,7 @@ async def test_a_job_that_runs_explains_itself(stage: Harness) -> None:
 async def test_a_job_that_nobody_serves(stage: Harness) -> None:
     first, second = await good.submit(queue="nowhere", priority=2), await good.submit(queue="nowhere", priority=2)
     assert await kinds(first) == ["worker", "rank"]
-    assert "1 ready jobs go first" in str(await second.explain())
+    assert "1 ready job goes first" in str(await second.explain())
     await second.cancel()
     assert str(await second.explain()) == "it was cancelled: cancelled by its user"
 

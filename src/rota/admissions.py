@@ -18,6 +18,7 @@ from rota.store.admission import FlowInfo, LimitInfo, NewGate, QueueInfo
 from rota.store.base import Store
 
 LONGEST_REASON = 1_000
+MOST_SHOWN = 1_000_000
 
 
 class Admissions:
@@ -41,16 +42,27 @@ class Admissions:
         end: Instant | None = None if until is None else instant(until, "until")
         if end is not None and end <= now:
             raise InvalidInput("until", until, "a time to come")
+        if which.user is not None and self._who.sees not in (None, which.user):
+            raise InvalidInput("user", which.user, f"{self._who.user!r}: a gate concerns its author's own jobs")
         (gate_id,) = self._chance.job_ids(now, 1)
         return await self._store.close_gate(self._who, NewGate(gate_id, which, effect, reason.strip(), end))
 
-    async def open(self, part: str) -> Gate:
-        """Opens the gate whose id begins or ends with this text; what it held goes on."""
-        fitting = [gate for gate in await self.gates() if part and (gate.id.startswith(part) or gate.id.endswith(part))]
+    async def open(self, gate: str | Gate) -> Gate:
+        """Opens this gate, or the one whose id begins or ends with this text; what it held goes on."""
+        part = gate.id if isinstance(gate, Gate) else gate
+        if not isinstance(part, str):
+            raise InvalidInput("gate", part, "a gate or its id")
+        low = part.lower()
+        fitting = [one for one in await self.gates() if low and (one.id.startswith(low) or one.id.endswith(low))]
         if not fitting:
             raise NotFound("gate", part)
         if len(fitting) > 1:
             raise InvalidInput("gate", part, f"an id that fits one only; it fits {fitting[0].id} and {fitting[1].id}")
+        if fitting[0].job is not None:
+            whose = (
+                f"one that a person has closed; this is of job {fitting[0].job}, which wants to be alone: cancel that"
+            )
+            raise InvalidInput("gate", part, whose)
         await self._store.open_gate(self._who, fitting[0].id)
         return fitting[0]
 
@@ -64,7 +76,9 @@ class Admissions:
         if at_once is None and starts is None:
             raise InvalidInput("limit", key, "how many at once, how many starts per window, or both")
         limit = Limit(
-            key_name(key), None if at_once is None else concurrency(at_once), None if starts is None else rate(starts)
+            key_name(key),
+            None if at_once is None else concurrency(at_once, "at_once"),
+            None if starts is None else rate(starts),
         )
         await self._store.set_limit(self._who, limit)
         return limit
@@ -74,7 +88,10 @@ class Admissions:
             raise NotFound("limit", key)
 
     async def limits(self, keys: Sequence[str] | None = None) -> list[LimitInfo]:
-        return await self._store.limits(self._who, keys)
+        """Keys that have a limit, are held or are waited for: these, or up to 1,000."""
+        if keys is not None and not isinstance(keys, list | tuple | set | frozenset):
+            raise InvalidInput("keys", keys, "a list of keys")
+        return await self._store.limits(self._who, None if keys is None else [key_name(key) for key in keys])
 
     # -- queues ------------------------------------------------------------------------------------------------------
     async def pause_queue(self, name: str, note: object = "") -> None:
@@ -95,11 +112,16 @@ class Admissions:
         self, name: str, on: bool = True, *, quantum: object = None, levels: object = None, boost: object = None
     ) -> None:
         """Feedback levels: flows (a user's jobs of one task) that use many slots fall behind those that use few."""
+        if on not in (True, False):
+            raise InvalidInput("on", on, "True or False")
         given = {"quantum": quantum, "levels": levels, "boost": boost}
         rule = read_feedback(**{what: value for what, value in given.items() if value is not None})
         await self._store.set_feedback(self._who, queue_name(name), rule if on else None)
 
     async def flows(self, limit: int = 100) -> list[FlowInfo]:
+        number: object = limit
+        if not isinstance(number, int) or not 1 <= number <= MOST_SHOWN:
+            raise InvalidInput("limit", limit, f"a whole number from 1 to {MOST_SHOWN:,}")
         return await self._store.flows(self._who, limit)
 
     async def queues(self) -> list[QueueInfo]:

@@ -100,6 +100,8 @@ class Building(Workflow):
 
     async def _order(self, client: Client) -> None:
         if not self._orders:
+            if self._of is None:
+                raise InvalidInput("workflow", self._name or self.id, "at least one job")
             return
         membership = Membership(self.id, self._name, new=self._of is None)
         names = {job.id: f"{order.task} ({number})" for number, (job, order) in enumerate(self._orders, 1)}

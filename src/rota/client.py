@@ -18,6 +18,7 @@ from rota.model.lifecycle import TERMINAL, State
 from rota.model.order import priority
 from rota.model.principal import Principal
 from rota.model.times import SECOND, Span, duration
+from rota.options import check_reason
 from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Store, Topic
 from rota.store.graph import WorkflowFilter
 
@@ -90,6 +91,7 @@ class Client:
         return _accepted(answer)
 
     async def cancel(self, ids: Sequence[str], reason: str = "cancelled by its user") -> list[Cancelling]:
+        check_reason(reason)
         return await self._in_steps(ids, lambda part: self.store.cancel(self.who, part, reason))
 
     async def retry(self, ids: Sequence[str]) -> list[bool]:
@@ -146,7 +148,16 @@ class Client:
         """Why the job is where it is."""
         info = await self.get(job_id)
         parents = await self.store.parents(self.who, job_id) if info.state is State.BLOCKED else []
-        return explain(info, parents, await self.store.waiting(self.who, job_id), self.store.now())
+        waiting = await self.store.waiting(self.who, job_id)
+        return explain(info, parents, waiting, self.store.now(), await self._beside(info))
+
+    async def _beside(self, info: JobInfo) -> list[JobInfo]:
+        """What still runs of those that a job must not run beside."""
+        if info.state is not State.HELD or info.alone is None:
+            return []
+        running = await self.find(JobFilter(states=(State.RUNNING,), limit=LARGEST_ORDER))
+        fits = info.alone.match.fits
+        return [one for one in running if fits(task=one.task, queue=one.queue, user=one.owner, labels=one.labels)]
 
     async def reprioritise(self, ids: Sequence[str], to: int) -> list[bool]:
         chosen = priority(to)

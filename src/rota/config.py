@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.limits import word
 from rota.model.times import DAY, SECOND, Duration, duration
 
 FILE = "rota.toml"
@@ -117,9 +118,7 @@ def _node(name: str, value: Any) -> str:
 
 
 def _word(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 100 or not all(c.isalnum() or c in "-_.@" for c in value):
-        raise InvalidInput(name, value, "letters, digits and -_.@, at most 100")
-    return value
+    return word(value, name)
 
 
 def queue_name(value: Any) -> str:

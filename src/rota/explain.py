@@ -12,6 +12,7 @@ from rota.model.job import JobInfo, Kind
 from rota.model.lifecycle import LIVE, State
 from rota.model.limits import rate_text
 from rota.model.times import Duration, Instant, iso, short
+from rota.model.traits import Alone
 from rota.store.admission import LimitInfo, Waiting
 
 MOST_NAMED = 5
@@ -26,7 +27,7 @@ _ENDED = {
 
 
 class Reason(msgspec.Struct, frozen=True):
-    kind: str  # ended, parent, time, gate, key, held, queue, worker, rank, running, schedule
+    kind: str  # ended, parent, time, gate, key, alone, held, queue, worker, rank, running, schedule
     text: str
     data: dict[str, Any] = {}
 
@@ -44,13 +45,26 @@ class Explanation(msgspec.Struct, frozen=True):
         return found
 
 
-def explain(info: JobInfo, parents: Sequence[ParentInfo], waiting: Waiting | None, now: Instant) -> Explanation:
-    """`waiting` is None for jobs that have ended."""
-    reasons = list(_reasons(info, parents, waiting, now))
+def explain(
+    info: JobInfo,
+    parents: Sequence[ParentInfo],
+    waiting: Waiting | None,
+    now: Instant,
+    beside: Sequence[JobInfo] = (),
+) -> Explanation:
+    """`waiting` is None for jobs that have ended; `beside` is what still runs and must not, for one that wants to be
+    alone."""
+    reasons = list(_reasons(info, parents, waiting, now, beside))
     return Explanation(info.id, info.state, reasons or [Reason("state", f"it is {info.state}")])
 
 
-def _reasons(info: JobInfo, parents: Sequence[ParentInfo], waiting: Waiting | None, now: Instant) -> Iterator[Reason]:
+def _reasons(
+    info: JobInfo,
+    parents: Sequence[ParentInfo],
+    waiting: Waiting | None,
+    now: Instant,
+    beside: Sequence[JobInfo],
+) -> Iterator[Reason]:
     if info.state not in LIVE:
         yield _ended(info)
     if info.state is State.BLOCKED:
@@ -61,7 +75,7 @@ def _reasons(info: JobInfo, parents: Sequence[ParentInfo], waiting: Waiting | No
     if info.state is State.SCHEDULED:
         yield from _time(info, now)
     if waiting is not None:
-        yield from _waiting(info, waiting)
+        yield from _waiting(info, waiting, beside)
 
 
 def _ended(info: JobInfo) -> Reason:
@@ -92,7 +106,7 @@ def _time(info: JobInfo, now: Instant) -> Iterator[Reason]:
     yield Reason("time", f"its time is {iso(info.run_at)}{after}, {when}{why}", {"run_at": iso(info.run_at)})
 
 
-def _waiting(info: JobInfo, waiting: Waiting) -> Iterator[Reason]:
+def _waiting(info: JobInfo, waiting: Waiting, beside: Sequence[JobInfo]) -> Iterator[Reason]:
     if info.state is State.RUNNING:
         lease = "" if waiting.lease_until is None else f"; its node is trusted until {iso(waiting.lease_until)}"
         since = "" if info.started_at is None else f" for {_span(waiting.now - info.started_at)}"
@@ -112,7 +126,9 @@ def _waiting(info: JobInfo, waiting: Waiting) -> Iterator[Reason]:
         )
     full = [reason for key in waiting.keys for reason in _key(key, waiting.now)]
     yield from full
-    if info.state is State.HELD and waiting.gate is None and not full:
+    if info.alone is not None and beside:
+        yield _alone(info.alone, beside)
+    elif info.state is State.HELD and waiting.gate is None and not full:
         yield Reason("held", f"it is held: {info.reason or 'its turn has yet to come'}", {"reason": info.reason})
     if waiting.queue is not None and waiting.queue.paused_at is not None:
         note = f": {waiting.queue.note}" if waiting.queue.note else ""
@@ -124,6 +140,13 @@ def _waiting(info: JobInfo, waiting: Waiting) -> Iterator[Reason]:
         yield Reason("worker", text, {"queue": info.queue, "task": info.task})
     if info.state is State.READY:
         yield _rank(info, waiting)
+
+
+def _alone(wish: Alone, beside: Sequence[JobInfo]) -> Reason:
+    names = ", ".join(f"{one.id} ({one.task})" for one in beside[:MOST_NAMED])
+    more = f" and {len(beside) - MOST_NAMED} more" if len(beside) > MOST_NAMED else ""
+    text = f"it wants to run {wish.text()}; still running: {names}{more}"
+    return Reason("alone", text, {**wish.as_json(), "running": [one.id for one in beside]})
 
 
 def _key(key: LimitInfo, now: Instant) -> Iterator[Reason]:
@@ -142,11 +165,16 @@ def _key(key: LimitInfo, now: Instant) -> Iterator[Reason]:
 
 def _rank(info: JobInfo, waiting: Waiting) -> Reason:
     queue = waiting.queue
-    busy = f"; {queue.running} run, {queue.slots} slots on {queue.nodes} nodes" if queue is not None else ""
-    place = "it is next" if waiting.ahead == 0 else f"{waiting.ahead} ready jobs go first"
+    busy = f"; {queue.running} run, {_count(queue.slots, 'slot')} on {_count(queue.nodes, 'node')}" if queue else ""
+    go = "goes" if waiting.ahead == 1 else "go"
+    place = f"{_count(waiting.ahead, 'ready job')} {go} first" if waiting.ahead else "it is next"
     level = f" and its flow at level {waiting.level}" if waiting.level else ""
     text = f"it is ready in queue {info.queue!r} with priority {info.priority}{level}: {place}{busy}"
     return Reason("rank", text, {"ahead": waiting.ahead, "rank": waiting.rank, "level": waiting.level})
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _span(span: Duration) -> str:

@@ -31,6 +31,7 @@ TASK_NAMES = (
 )  # fmt: skip
 LONGEST_KEY = 255
 LONGEST_NAME = 200
+LONGEST_REASON = 1_000
 
 
 DRAIN: Duration = 10 * MINUTE
@@ -83,7 +84,13 @@ def read_options(defaults: Options, given: Mapping[str, Any], allowed: Sequence[
         raise InvalidInput("on", given["on"], "it together with after=, which says what to wait for")
     if changes.get("at") is not None and changes.get("delay") is not None:
         raise InvalidInput("at and delay", "both", "one of them")
-    return msgspec.structs.replace(defaults, **changes) if changes else defaults
+    whole = msgspec.structs.replace(defaults, **changes) if changes else defaults
+    for name in ("drain", "drained"):
+        if name in changes and whole.alone is None:
+            raise InvalidInput(name, given[name], "it together with alone=, which says what else must not run")
+    if "full" in changes and not whole.templates and whole.rate is None:
+        raise InvalidInput("full", given["full"], "it together with exclusive=, rate= or limits=, which may be full")
+    return whole
 
 
 def parents(given: Any, on: Any = None) -> tuple[Edge, ...]:
@@ -155,7 +162,11 @@ def _limits(value: Any) -> tuple[Key, ...]:
         if not isinstance(template, str) or not template:
             raise InvalidInput("limits", template, expected)
         fields(template)
-        count = concurrency(bound) if bound is not None and not isinstance(bound, str | Rate) else None
+        count = (
+            concurrency(bound, f"limit of key {template!r}")
+            if bound is not None and not isinstance(bound, str | Rate)
+            else None
+        )
         found.append(Key(template, count, rate(bound) if isinstance(bound, str | Rate) else None))
     return tuple(found)
 
@@ -172,6 +183,11 @@ def _full(value: Any) -> Policy:
         return Policy(value)
     except ValueError:
         raise InvalidInput("full", value, f"one of {', '.join(Policy)}") from None
+
+
+def check_reason(value: Any) -> None:
+    if not isinstance(value, str) or len(value) > LONGEST_REASON or "\0" in value:
+        raise InvalidInput("reason", value, f"a text of up to {LONGEST_REASON} characters")
 
 
 def workflow_name(value: Any) -> str:
@@ -221,7 +237,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "rate": rate,
     "limits": _limits,
     "full": _full,
-    "alone": lambda value: scope(value).scope(),
+    "alone": lambda value: scope(value, "alone").scope(),
     "drain": lambda value: _longer_than_nothing(value, "drain"),
     "drained": _drained,
 }

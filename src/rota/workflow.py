@@ -12,6 +12,7 @@ from rota.model.drawing import Vertex, graphviz, mermaid, tree
 from rota.model.graph import below
 from rota.model.lifecycle import LIVE, TERMINAL, State
 from rota.model.times import SECOND, Span, duration, short
+from rota.options import check_reason
 from rota.store.base import Cancelling
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
 
@@ -60,6 +61,7 @@ class Workflow:
 
     async def cancel(self, reason: str = "its workflow was cancelled") -> int:
         """Ends all of its jobs that have not ended; returns how many there were."""
+        check_reason(reason)
         ids = [job.id for job in await self.jobs() if job.state in LIVE]
         client = await self._app.client()
         # All at once: between two steps children of the first would be skipped, or start.
@@ -85,7 +87,7 @@ class Workflow:
         jobs = await self.jobs()
         if start is None:
             return jobs
-        first = start if isinstance(start, str) else start.id
+        first = start if isinstance(start, str) else getattr(start, "id", start)
         if first not in {job.id for job in jobs}:
             raise InvalidInput("job", first, f"a job of workflow {self.id}")
         children: dict[str, list[str]] = {}

@@ -126,7 +126,7 @@ def check(words: list[str], said: str, code: int, capsys: pytest.CaptureFixture[
         (["gate", "pause", "--all", "--reason", "\udcff"], "--reason: '\\udcff' is not valid"),
         (["limit", "list", ""], "key: '' is not valid"),
         (["limit", "set", "", "--at-once", "1"], "key: '' is not valid"),
-        (["limit", "set", "db", "--at-once", "0"], "concurrency: 0 is not valid; expected a whole number from 1"),
+        (["limit", "set", "db", "--at-once", "0"], "--at-once: 0 is not valid; expected a whole number from 1"),
         (["limit", "set", "db", "--rate", "fast"], "rate: 'fast' is not valid"),
         (["limit", "remove", "\udcff"], "KEY: '\\udcff' is not valid"),
         (["queue", "pause", "a b"], "queue: 'a b' is not valid"),

@@ -28,7 +28,7 @@ some_labels = st.text(st.sampled_from("abcß09-_.:/=@"), min_size=1, max_size=LO
 matches = st.builds(
     Match,
     task=st.none() | names | near,
-    queue=st.none() | names | near,
+    queue=st.none() | st.text(st.sampled_from("aZ9é-_.@"), min_size=1, max_size=100),
     user=st.none() | names | near,
     label=st.none() | some_labels,
 )

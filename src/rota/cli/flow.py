@@ -6,13 +6,10 @@ import argparse
 
 from rota.cli.session import admissions_of, existing
 from rota.cli.show import document, table
-from rota.errors import InvalidInput
 from rota.model.times import short
 
 
 async def list_(args: argparse.Namespace) -> int:
-    if args.limit < 1:
-        raise InvalidInput("--limit", args.limit, "a whole number from 1")
     async with existing(args) as client:
         found = await admissions_of(client).flows(args.limit)
     if args.json:

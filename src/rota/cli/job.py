@@ -26,6 +26,7 @@ from rota.store.base import Cancelling, JobFilter
 
 TIMED_OUT = 124
 LONGEST_VALUE = 2_000
+HOLDING = ("gate", "key", "alone", "held")
 LONGEST_REASON = 100
 
 
@@ -89,7 +90,9 @@ async def _holding(client: Client, job: JobInfo) -> list[Reason]:
     """What a held job is held by."""
     if job.state is not State.HELD:
         return []
-    return [reason for reason in (await client.explain(job.id)).reasons if reason.kind in ("gate", "key")]
+    return [
+        reason for reason in (await client.explain(job.id)).reasons if reason.kind in ("gate", "key", "alone", "held")
+    ]
 
 
 def show_job(
@@ -130,6 +133,7 @@ def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
     yield "key", job.key or ""
     yield "labels", ", ".join(job.labels)
     yield "limits", keys_text(job.keys)
+    yield "alone", job.alone.text() if job.alone else ""
     yield "schedule", job.schedule or ""
 
 

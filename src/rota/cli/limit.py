@@ -67,7 +67,7 @@ async def set_(args: argparse.Namespace) -> int:
     key_name(utf8(args.key, "KEY"))
     if args.at_once is None and args.rate is None:
         args.parser.error("give --at-once N, --rate N/WINDOW, or both")
-    at_once = None if args.at_once is None else concurrency(args.at_once)
+    at_once = None if args.at_once is None else concurrency(args.at_once, "--at-once")
     starts = None if args.rate is None else rate(args.rate)
     async with existing(args) as client:
         limit = await admissions_of(client).set_limit(args.key, at_once=at_once, starts=starts)

@@ -198,7 +198,7 @@ def _filters(parser: Parser, error: bool = False, limit: bool = True) -> None:
 
 
 def _many(parser: Parser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="*", help="an id, or a beginning of it that fits no other")
+    parser.add_argument("ids", metavar="ID", nargs="*", help="an id, or a beginning or end of it that fits no other")
     parser.add_argument("--all", action="store_true", help="all dead letters that the filters leave")
     _filters(parser, error=True, limit=False)
     parser.add_argument("--dry-run", action="store_true", help="only say which; change nothing")
@@ -206,8 +206,8 @@ def _many(parser: Parser) -> None:
 
 
 def _id(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="an id, or a beginning of it that fits no other")
+    parser.add_argument("id", metavar="ID", help="an id, or a beginning or end of it that fits no other")
 
 
 def _ids(parser: Parser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="+", help="an id, or a beginning of it that fits no other")
+    parser.add_argument("ids", metavar="ID", nargs="+", help="an id, or a beginning or end of it that fits no other")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.cli.grammar import Parser, Verbs, verb, whole
+from rota.cli.grammar import Parser, Verbs, count, verb, whole
 
 
 def gate(verbs: Verbs) -> None:
@@ -52,7 +52,10 @@ def queue(verbs: Verbs) -> None:
         "--step", metavar="DURATION", help="what one step of priority outweighs: 10s, 0s (first come), strict, default"
     )
     setting.add_argument(
-        "--feedback", choices=("on", "off"), help="users' tasks that use many slots fall behind those that use few"
+        "--feedback",
+        metavar="on|off",
+        choices=("on", "off"),
+        help="users' tasks that use many slots fall behind those that use few",
     )
     setting.add_argument("--quantum", metavar="DURATION", help="slot-time before the first level is lost (10s)")
     setting.add_argument("--levels", metavar="N", type=whole, help="levels to lose, 1 to 5 (5)")
@@ -63,4 +66,4 @@ def queue(verbs: Verbs) -> None:
 
 def flow(verbs: Verbs) -> None:
     listing = verb(verbs, "list", "flow", "list flows (user/task) that have used slots of queues with feedback")
-    listing.add_argument("--limit", metavar="N", type=whole, default=50, help="show at most N (50)")
+    listing.add_argument("--limit", metavar="N", type=count, default=50, help="show at most N (50)")

@@ -160,7 +160,7 @@ def _limit(text: str, option: str) -> Key:
         if not name or (equals and not bound):
             raise InvalidInput("key", name, "")
         if bound.isdecimal() and len(bound) < LONGEST_NUMBER:
-            return Key(name, concurrency(int(bound)))
+            return Key(name, concurrency(int(bound), f"limit of key {name!r}"))
         return Key(name, None, rate(bound) if bound else None)
     except InvalidInput:
         raise InvalidInput(option, text, "KEY=5 (at once), KEY=60/1m (starts), or KEY alone") from None

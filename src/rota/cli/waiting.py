@@ -16,7 +16,7 @@ from rota.model.lifecycle import State
 from rota.model.node import NodeState
 
 PATIENCE = 2.0
-STOPPED = ("gate", "key", "queue")  # reasons that somebody has given
+STOPPED = ("gate", "key", "alone", "held", "queue")  # reasons that somebody has given
 
 
 @contextmanager

@@ -191,7 +191,9 @@ async def wait_(args: argparse.Namespace) -> int:
     async with Present(args.store) as app:
         flow = await _find(app, args)
         # If nothing of it starts, the first that could tells why.
-        first = next((job.id for job in await flow.jobs() if job.state in (State.READY, State.SCHEDULED)), None)
+        first = next(
+            (job.id for job in await flow.jobs() if job.state in (State.READY, State.HELD, State.SCHEDULED)), None
+        )
         try:
             with nullcontext() if first is None else hinting(await app.client(), first):
                 info = await flow.wait(args.timeout)

@@ -135,12 +135,17 @@ def _graph(jobs: Sequence[Entry], source: str) -> dict[str, tuple[Edge, ...]]:
     if not 0 < len(jobs) <= LARGEST:
         raise WrongFile(source, f"has {len(jobs):,} jobs; a workflow has 1 to {LARGEST:,}")
     names: dict[str, int] = {}
+    keys: dict[str, str] = {}
     for place, job in enumerate(jobs, 1):
-        with _told(source):
+        with _told(f"{source}: job {place}"):
             task_name(job.name)
         if job.name in names:
             raise WrongFile(source, f"jobs {names[job.name]} and {place} have the same name, {job.name!r}")
         names[job.name] = place
+        if job.key is not None:
+            if job.key in keys:
+                raise WrongFile(source, f"jobs {keys[job.key]!r} and {job.name!r} have the same key, {job.key!r}")
+            keys[job.key] = job.name
     graph: dict[str, tuple[Edge, ...]] = {}
     for job in jobs:
         with _told(source, job.name):
@@ -154,6 +159,8 @@ def _edges(job: Entry, names: Collection[str]) -> tuple[Edge, ...]:
         raise InvalidInput("on", job.on, "it together with after, which says what to wait for")
     otherwise = Need.SUCCESS if job.on is None else need(job.on)
     if isinstance(job.after, Mapping):
+        if job.on is not None:
+            raise InvalidInput("on", job.on, "it beside a list: in a mapping each name has its own")
         found = [Edge(parent, need(needed)) for parent, needed in job.after.items()]
     else:
         found = [Edge(parent, otherwise) for parent in ([job.after] if isinstance(job.after, str) else job.after)]

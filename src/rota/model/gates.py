@@ -6,7 +6,7 @@ The same match is asked in three places: here, in PostgreSQL (`LIKE`) and in SQL
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.limits import plain_name
+from rota.model.limits import plain_name, word
 from rota.model.times import Instant, iso
 
 EVERYTHING = "all"
@@ -95,15 +95,19 @@ def match(**given: object) -> Match:
     texts = {kind: value for kind, value in given.items() if value is not None}
     if bool(texts) == bool(everything):
         raise InvalidInput("match", {**texts, "everything": True} if everything else None, _EXPECTED_MATCH)
-    return Match(
-        **{kind: label(value) if kind == "label" else plain_name(value, kind) for kind, value in texts.items()}
-    )
+    readers: dict[str, Callable[[object], str]] = {
+        "task": lambda value: plain_name(value, "task"),
+        "queue": lambda value: word(value, "queue"),
+        "user": lambda value: plain_name(value, "user"),
+        "label": label,
+    }
+    return Match(**{kind: readers[kind](value) for kind, value in texts.items()})
 
 
-def scope(text: object) -> Match:
+def scope(text: object, what: str = "scope") -> Match:
     r"""Reads `queue:mail,label:db` and `all`. A comma inside a name is written `\,` and a backslash `\\`."""
     if not isinstance(text, str) or len(text) > LONGEST_SCOPE:
-        raise InvalidInput("scope", text, _EXPECTED_SCOPE)
+        raise InvalidInput(what, text, _EXPECTED_SCOPE)
     if text.strip() == EVERYTHING:
         return match(everything=True)
     texts: dict[str, str] = {}
@@ -111,7 +115,7 @@ def scope(text: object) -> Match:
         kind, colon, value = part.partition(":")
         kind = kind.strip()
         if kind not in _KINDS or not colon or kind in texts:
-            raise InvalidInput("scope", text, f"{_EXPECTED_SCOPE}; each kind once")
+            raise InvalidInput(what, text, f"{_EXPECTED_SCOPE}; each kind once")
         texts[kind] = re.sub(r"\\([\\,])", r"\1", value)
     return match(**texts)
 

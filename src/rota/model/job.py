@@ -18,7 +18,7 @@ from rota.model.outcome import Ending, Problem
 from rota.model.retry import Retry
 from rota.model.times import Duration, Instant, iso, short
 from rota.model.traits import NONE as NO_TRAITS
-from rota.model.traits import Traits
+from rota.model.traits import Alone, Traits
 
 DEFAULT_QUEUE = "default"
 NO_RETRY = Retry(0)
@@ -249,6 +249,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str | None = None
     labels: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()  # of limits
+    alone: Alone | None = None  # what must not run beside it
     attempts: list[AttemptInfo] = []
     result: Any = None
     error: Problem | None = None
@@ -263,6 +264,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         wire |= {name: _iso(wire[name]) for name in wire if name.endswith(("_at", "_time"))}
         wire["timeout"] = None if self.timeout is None else short(self.timeout)
         wire["retry"] = self.retry.parts()
+        wire["alone"] = self.alone.as_json() if self.alone else None
         wire["labels"], wire["keys"] = list(self.labels), [key.name for key in self.keys]
         wire["error"] = msgspec.to_builtins(self.error) if self.error else None
         wire["attempts"] = [attempt.as_json() for attempt in self.attempts]

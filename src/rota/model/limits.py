@@ -20,6 +20,7 @@ SHORTEST_WINDOW: Duration = 10 * MILLISECOND
 LONGEST_WINDOW: Duration = 31 * DAY
 MOST_KEYS = 20
 LONGEST_NAME = 200
+LONGEST_WORD = 100
 LONGEST_TEMPLATE = 1_000
 SHORTEST_SLACK: Duration = 20 * MILLISECOND
 LONGEST_SLACK: Duration = 500 * MILLISECOND
@@ -86,9 +87,9 @@ def rate_text(rate: Rate) -> str:
     return f"{rate.count}/{short(rate.window)}"
 
 
-def concurrency(given: object) -> int:
+def concurrency(given: object, what: str = "concurrency") -> int:
     if not isinstance(given, int) or not _whole(given, 1, MOST_AT_ONCE):
-        raise InvalidInput("concurrency", given, f"a whole number from 1 to {MOST_AT_ONCE:,}")
+        raise InvalidInput(what, given, f"a whole number from 1 to {MOST_AT_ONCE:,}")
     return given
 
 
@@ -98,6 +99,17 @@ def _whole(given: object, least: int, most: int) -> bool:
 
 def key_name(given: object) -> str:
     return plain_name(given, "key")
+
+
+def word(given: object, what: str) -> str:
+    """For names that people type and lists join: of queues, nodes, users."""
+    if not isinstance(given, str) or not 0 < len(given) <= LONGEST_WORD or not all(map(_in_word, given)):
+        raise InvalidInput(what, given, f"letters, digits and -_.@, at most {LONGEST_WORD}")
+    return given
+
+
+def _in_word(character: str) -> bool:
+    return character.isalnum() or character in "-_.@"
 
 
 def plain_name(given: object, what: str) -> str:

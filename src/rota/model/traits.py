@@ -9,7 +9,7 @@ import msgspec
 
 from rota.model.gates import Match
 from rota.model.limits import Key, Policy
-from rota.model.times import Duration
+from rota.model.times import Duration, short
 
 
 class Alone(msgspec.Struct, frozen=True):
@@ -20,6 +20,14 @@ class Alone(msgspec.Struct, frozen=True):
     like: str | None  # the match's task, for LIKE
     drain: Duration
     cancel: bool = False
+
+    def as_json(self) -> dict[str, str]:
+        drained = "cancel" if self.cancel else "yield"
+        return {"scope": self.match.scope(), "drain": short(self.drain), "drained": drained}
+
+    def text(self) -> str:
+        then = "has them cancelled" if self.cancel else "tries again later"
+        return f"with nothing else of {self.match.text()}; {then} if that takes more than {short(self.drain)}"
 
 
 class Traits(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -101,6 +101,7 @@ def job_info(
         fire_time=fire.fire if fire else None,
         workflow=workflow,
         labels=traits.labels,
+        alone=traits.alone,
         keys=traits.keys,
     )
 
