@@ -263,7 +263,7 @@ BAD: list[tuple[Any, str]] = [
     ),
     ({"jobs": [{"name": "", "command": ["ls"]}]}, "job 1: task name: '' is not valid"),
     (
-        {"jobs": [{"name": "a", "command": ["ls"]}, {"name": "b", "command": ["ls"], "after": {"a": "any"}, "on": "finish"}]},
+        {"jobs": [{"name": "a", "command": ["ls"]}, {"name": "b", "task": "x", "after": {"a": "any"}, "on": "finish"}]},
         "job 'b': on: 'finish' is not valid; expected it beside a list: in a mapping each name has its own",
     ),
     ({"jobs": [{"name": "a", "command": ["ls"], "limits": ["db"]}]}, "Expected `object | null`, got `array`"),
