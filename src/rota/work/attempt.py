@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from rota.batching import Batcher
-from rota.clock import Chance
+from rota.clock import Chance, Clock
 from rota.errors import RotaError, StoreError
 from rota.logs.shipper import Shipper, Sink
 from rota.model import outcome as model
@@ -29,6 +29,7 @@ from rota.model.times import SECOND, short
 from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus
 
 PAUSE_AFTER_ERROR = 0.2
+TOO_LATE = "it could not start soon enough for its rate"
 
 
 class Stop(StrEnum):
@@ -54,14 +55,18 @@ AskParents = Callable[[str], Awaitable[Sequence[ParentInfo]]]
 
 
 class Attempt:
-    def __init__(self, claimed: Claimed, sink: Sink, ask_parents: AskParents | None = None) -> None:
-        self.claimed, self.sink, self._ask_parents = claimed, sink, ask_parents
+    def __init__(self, claimed: Claimed, sink: Sink, clock: Clock, ask_parents: AskParents | None = None) -> None:
+        self.claimed, self.sink, self._clock, self._ask_parents = claimed, sink, clock, ask_parents
         self.stopped: Stop | None = None
         self.why = ""
-        self.too_late: Callable[[], bool] = lambda: False  # to start: its rate would not hold
+        self.start_by: float | None = None  # in seconds of the node's clock: later its rate would not hold
         self.over: asyncio.Event | None = None  # its work did not stop; this is set when it ends
         self.settling = False  # its work is over; only its last writes are left
         self._on_stop: Callable[[Stop], None] | None = None
+
+    def too_late(self) -> bool:
+        """To start. Asked where the work really begins, in whatever thread: what lies before may take its time."""
+        return self.start_by is not None and self._clock.monotonic() > self.start_by
 
     def stop(self, reason: Stop, why: str = "") -> None:
         first = self.stopped is None
@@ -129,7 +134,7 @@ class Pipeline:
 
     async def _execute(self, attempt: Attempt) -> Outcome:
         if attempt.too_late():
-            return model.Interrupted("it could not start soon enough for its rate")
+            return model.Interrupted(TOO_LATE)
         try:
             executor = self._executors[attempt.claimed.kind]
             return await executor.execute(attempt)

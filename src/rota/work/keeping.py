@@ -37,6 +37,10 @@ class SpawnError(Exception):
         self.errno = errno
 
 
+class Unwanted(Exception):
+    """The command was not started: whoever asked for it did not want it any more when its turn came."""
+
+
 class Child:
     """One command under the keeper. `pid` is 0 if the keeper died before it could tell."""
 
@@ -112,8 +116,11 @@ class Keeper:
         stdin: int,
         stdout: int,
         stderr: int,
+        unless: Callable[[], bool] = lambda: False,
     ) -> Child:
         """Start a command; raises SpawnError if it can't be. The file descriptors stay the caller's to close.
+
+        `unless` is asked at the last moment before the keeper is told, and raises Unwanted if it says so.
 
         A program without a slash is looked up in the PATH of `env`. If the call is cancelled, the command is
         killed.
@@ -121,7 +128,7 @@ class Keeper:
         folder = cwd or str(Path.cwd())
         request = _pack(argv, folder, env)
         async with self._gate:
-            child = await self._start(request, (stdin, stdout, stderr))
+            child = await self._start(request, (stdin, stdout, stderr), unless)
             failure = await child._started()
         if failure is not None:
             raise SpawnError(failure[0], _explain(*failure, argv[0], folder))
@@ -172,9 +179,11 @@ class Keeper:
             raise SpawnError(errno.EAGAIN, "the keeper died as soon as it was started")
         return link
 
-    async def _start(self, request: bytes, stdio: tuple[int, ...]) -> Child:
+    async def _start(self, request: bytes, stdio: tuple[int, ...], unless: Callable[[], bool]) -> Child:
         for _ in range(STARTS_TRIED):
             link = await self._ready()
+            if unless():
+                raise Unwanted
             name = next(self._names)
             try:
                 child = Child(link, name, *link.start(name, request, stdio))

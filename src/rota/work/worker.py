@@ -187,10 +187,10 @@ class Worker:
     # -- running -----------------------------------------------------------------------------------------------------
     def _launch(self, claimed: Claimed) -> None:
         ref = claimed.ref
-        attempt = self._attempts[ref] = Attempt(claimed, self._shipper.open(ref), self._ask_parents)
+        attempt = self._attempts[ref] = Attempt(claimed, self._shipper.open(ref), self._clock, self._ask_parents)
         if claimed.slack is not None and claimed.started_at is not None:
             latest = claimed.started_at + claimed.slack
-            attempt.too_late = lambda: self._store.now() + self._store.doubt() > latest
+            attempt.start_by = self._clock.monotonic() + (latest - self._store.now() - self._store.doubt()) / SECOND
         self._free[claimed.queue] -= 1
         self._counted[ref] = self._clock.monotonic()
         self._running[ref] = asyncio.create_task(self._run(attempt))

@@ -15,10 +15,10 @@ import msgspec
 from rota.errors import InvalidInput
 from rota.logs.shipper import Sink
 from rota.model.job import Claimed, CommandSpec
-from rota.model.outcome import Failed, Outcome, Problem, Snoozed, Succeeded
+from rota.model.outcome import Failed, Interrupted, Outcome, Problem, Snoozed, Succeeded
 from rota.model.times import SECOND
-from rota.work.attempt import Attempt, Stop
-from rota.work.keeping import Child, Exit, Keeper, SpawnError
+from rota.work.attempt import TOO_LATE, Attempt, Stop
+from rota.work.keeping import Child, Exit, Keeper, SpawnError, Unwanted
 
 # The node's own environment holds secrets of the node; a command gets what programs need in order to run at all.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -44,10 +44,13 @@ class CommandExecutor:
         except OSError as error:
             return _not_started(SpawnError(error.errno or 0, f"no pipe for its output: {error.strerror}"))
         try:
-            child = await self._spawn(spec, attempt.claimed, output)
+            child = await self._spawn(spec, attempt, output)
         except SpawnError as error:
             output.close()
             return _not_started(error)
+        except Unwanted:
+            output.close()
+            return Interrupted(TOO_LATE)
         except BaseException:
             output.close()
             raise
@@ -57,7 +60,8 @@ class CommandExecutor:
         output.end()
         return _outcome(exit, spec)
 
-    async def _spawn(self, spec: CommandSpec, claimed: Claimed, output: _Output) -> Child:
+    async def _spawn(self, spec: CommandSpec, attempt: Attempt, output: _Output) -> Child:
+        claimed = attempt.claimed
         environment = {
             **self._base,
             **spec.env,
@@ -74,6 +78,7 @@ class CommandExecutor:
                 stdin=nothing,
                 stdout=output.writers[0],
                 stderr=output.writers[1],
+                unless=attempt.too_late,
             )
         finally:
             os.close(nothing)

@@ -11,7 +11,7 @@ from rota.errors import Cancel, Fatal, InvalidInput, RetryAfter, Snooze
 from rota.model.outcome import Cancelled, Failed, Interrupted, Outcome, Problem, Snoozed, Succeeded
 from rota.model.retry import names_of, qualified
 from rota.model.times import duration
-from rota.work.attempt import Attempt, Stop
+from rota.work.attempt import TOO_LATE, Attempt, Stop
 from rota.work.catalogue import Catalogue, TaskDef, to_json
 from rota.work.context import Context, RunningJob
 from rota.work.handlers import Call, Handlers
@@ -33,13 +33,11 @@ class FunctionExecutor:
         if task.context is not None:
             job = RunningJob(claimed.job_id, claimed.task, claimed.queue, claimed.priority, claimed.owner)
             parents = await attempt.parents()
-            if attempt.too_late():  # the store may have been away for a while
-                return Interrupted("it could not start soon enough for its rate")
             context = arguments[task.context] = Context(job, claimed.number, claimed.fence, attempt.sink, parents)
         if task.is_async:
-            call = self._handlers.call_async(self._async(task, arguments), attempt.sink)
+            call = self._handlers.call_async(self._async(task, arguments, attempt.too_late), attempt.sink)
         else:
-            call = self._handlers.call_sync(self._sync(task, arguments), attempt.sink)
+            call = self._handlers.call_sync(self._sync(task, arguments, attempt.too_late), attempt.sink)
         attempt.on_stop(lambda reason: self._stop(call, context, at_once=task.is_async or reason is Stop.LOST))
         try:
             outcome: Outcome = await call.future
@@ -61,9 +59,14 @@ class FunctionExecutor:
         loop.call_later(self._kill_grace, call.give_up)
 
     # The outcome is made where the function runs: encoding a large result must not hold up the node's loop.
+    # And there it is asked whether it is too late: a neighbour may have blocked the loop, the store may have been away.
 
-    def _async(self, task: TaskDef, arguments: dict[str, Any]) -> Callable[[], Coroutine[Any, Any, Outcome]]:
+    def _async(
+        self, task: TaskDef, arguments: dict[str, Any], too_late: Callable[[], bool]
+    ) -> Callable[[], Coroutine[Any, Any, Outcome]]:
         async def run() -> Outcome:
+            if too_late():
+                return Interrupted(TOO_LATE)
             try:
                 return self._succeeded(await task.function(**arguments))
             except BaseException as error:
@@ -71,8 +74,10 @@ class FunctionExecutor:
 
         return run
 
-    def _sync(self, task: TaskDef, arguments: dict[str, Any]) -> Callable[[], Outcome]:
+    def _sync(self, task: TaskDef, arguments: dict[str, Any], too_late: Callable[[], bool]) -> Callable[[], Outcome]:
         def run() -> Outcome:
+            if too_late():
+                return Interrupted(TOO_LATE)
             try:
                 return self._succeeded(task.function(**arguments))
             except BaseException as error:
