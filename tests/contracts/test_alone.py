@@ -8,9 +8,9 @@ import pytest
 
 from rota.model.job import Claimed, Verdict
 from rota.model.lifecycle import State
-from rota.model.limits import Key
+from rota.model.limits import Key, Rate
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.times import SECOND
+from rota.model.times import HOUR, SECOND
 from rota.model.traits import Traits
 from rota.store.base import Cancelling
 from tests.contracts.admission import (
@@ -284,3 +284,66 @@ async def test_of_two_users_each_is_alone_among_its_own(world: World) -> None:
         started += names(await actor.claim())
         await pass_by(world)
     assert sorted(started) == sorted(jobs)
+
+
+# -- when something else holds it -------------------------------------------------------------------------------------
+
+
+async def test_while_it_waits_for_a_key_the_others_run(world: World) -> None:
+    actor = await world.node()
+    traits = Traits(keys=(Key("d", None, Rate(1, HOUR)),), alone=lone().alone)
+    await actor.finish(await alone(world, actor, await world.one(traits=traits)))
+    job = await world.one(traits=traits)
+    for _ in range(5):
+        await pass_by(world, 600)
+        plain = await world.one()
+        claimed = await actor.claim()
+        assert names(claimed) == [plain], "it may not start within the hour"
+        await finish_all(actor, claimed)
+    await pass_by(world, 650)
+    await alone(world, actor, job)
+
+
+async def test_one_that_finds_its_key_taken_when_it_is_alone_lets_the_others_run(world: World) -> None:
+    actor = await world.node()
+    (before,) = await running(world, actor, 1, task="other")
+    job = await waits(world, actor, Traits(keys=(Key("m", 1),), alone=lone("task:other").alone))
+    holder = await actor.take(await world.one(traits=mutex("m")))
+    await actor.finish(before)
+    await pass_by(world)
+    assert (await actor.claim(), (await world.info(job)).reason) == ([], "waits for key m")
+    others = await running(world, actor, 1, task="other")
+    await finish_all(actor, [holder, *others])
+    await alone(world, actor, job)
+
+
+@pytest.mark.parametrize("swept", [True, False])
+async def test_while_a_person_s_gate_holds_it_the_others_run(world: World, swept: bool) -> None:
+    actor = await world.node()
+    job = await waits(world, actor)
+    await pass_by(world)
+    assert await world.state(job) is READY
+    gate = await close(world, task="lone")
+    if swept:
+        await admitted(world)
+    await actor.claim()
+    assert (await world.state(job), (await world.info(job)).reason) == (HELD, gate.reason)
+    await admitted(world)
+    await finish_all(actor, await running(world, actor, 2))
+    await open_again(world, gate)
+    await alone(world, actor, job)
+
+
+async def test_it_does_not_wait_for_work_outside_its_scope(world: World) -> None:
+    """However busy the node that could run it."""
+    actor = await world.node()
+    job = await world.one(queue="repair", traits=lone("queue:mail"))
+    for _ in range(8):
+        plain = await world.one()
+        claimed = await actor.claim(wants={"default": 1, "repair": 1})
+        assert plain in names(claimed)
+        if job in names(claimed):
+            return
+        await finish_all(actor, claimed)
+        await pass_by(world)
+    raise AssertionError("it never runs")

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.times import DAY, MILLISECOND, Duration, duration, short
+from rota.model.times import DAY, MILLISECOND, MINUTE, SECOND, Duration, duration, short
 
 MOST_AT_ONCE = 100_000
 MOST_STARTS = 100_000
@@ -24,6 +24,10 @@ LONGEST_WORD = 100
 LONGEST_TEMPLATE = 1_000
 SHORTEST_SLACK: Duration = 20 * MILLISECOND
 LONGEST_SLACK: Duration = 500 * MILLISECOND
+LONGEST_GROWN_SLACK: Duration = 2 * SECOND
+MOST_DOUBLINGS = 6
+# How long starts are kept for whoever may come with a longer window than anyone before.
+KEPT_STARTS: Duration = 10 * MINUTE
 
 _EXPECTED_RATE = "a number of starts per window such as 60/1m or 10/s"
 _RATE = re.compile(r"(\d{1,6})\s*/\s*(ms|[smhd]|\d.*)", re.ASCII | re.DOTALL)
@@ -244,6 +248,9 @@ def _policy(one: Key, other: Key) -> Policy:
     return asked.pop() if asked else Policy.WAIT
 
 
-def slack(window: Duration) -> Duration:
-    """How long after its token a start may really happen: more lets a window overflow, less wastes tokens."""
-    return min(max(window // 20, SHORTEST_SLACK), LONGEST_SLACK)
+def slack(window: Duration, interruptions: int = 0) -> Duration:
+    """How long after its token a start may really happen. More wastes tokens, which come back later by as much; less
+    has attempts give their turn back. So whoever did gets twice as much the next time: far from its store it needs
+    it."""
+    least = min(max(window // 20, SHORTEST_SLACK), LONGEST_SLACK)
+    return min(least << min(max(interruptions, 0), MOST_DOUBLINGS), LONGEST_GROWN_SLACK)

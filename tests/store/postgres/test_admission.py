@@ -19,9 +19,11 @@ from rota.model.lifecycle import State
 from rota.model.limits import Key, Policy, Rate
 from rota.model.node import Node
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.retry import Retry
 from rota.model.times import MINUTE, SECOND
-from rota.store.base import Topic
+from rota.store.base import TaskInfo, Topic
 from rota.store.postgres import PostgresStore
+from rota.store.postgres import work as working
 from tests.contracts.admission import close, finish_all, holders, lone, mutex, names, needs, rated
 from tests.contracts.world import BOTH, DONE, Actor, World, settled
 from tests.servers.postgres import fresh_schema_name, shared_server
@@ -238,7 +240,7 @@ async def test_a_look_at_gates_alone_starts_nothing(world: World, store: Postgre
     (keyed,) = await world.submit(world.job(traits=mutex("k")))
     async with store._database.unit(store._database.pools().work) as unit:
         ids, incarnation = [job, keyed], actor.incarnation
-        assert not await unit.rows("pass", ids=ids, incarnation=incarnation, now=unit.now, only_gates=True)
+        assert not await unit.rows("pass", ids=ids, incarnation=incarnation, now=unit.now, only_gates=True, step=0)
     assert await world.states(job, keyed) == [State.READY, State.READY]
 
 
@@ -255,3 +257,107 @@ async def test_what_a_gate_held_that_is_gone_goes_on(world: World, place: Place)
     stop()
     assert (await world.store.admit(SYSTEM, 100)).moved == 1
     assert {one.job_id for one in await actor.claim(2)} == {job, other}
+
+
+# -- looks ------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One for each look of a claim."""
+    seen: list[int] = []
+    look = working._look
+
+    async def counted(*args: Any) -> tuple[list[Claimed], list[str], list[str]]:
+        seen.append(1)
+        return await look(*args)
+
+    monkeypatch.setattr(working, "_look", counted)
+    return seen
+
+
+@pytest.fixture
+async def rung(store: PostgresStore) -> AsyncIterator[asyncio.Event]:
+    """Someone is told that there is work."""
+    event = asyncio.Event()
+    stop = store.listen(frozenset({Topic.READY}), event.set)
+    yield event
+    stop()
+
+
+async def test_what_must_start_soon_does_not_wait_for_another_look(world: World, looks: list[int]) -> None:
+    """Far from the server each look may take as long as a rate allows for a start."""
+    actor = await world.node()
+    (job,) = await world.submit(world.job(traits=rated(1, SECOND)))
+    assert names(await actor.claim(10)) == [job]
+    assert looks == [1]
+
+
+async def test_nor_for_those_behind_what_was_moved_aside(world: World, looks: list[int], rung: asyncio.Event) -> None:
+    actor = await world.node()
+    await actor.take(await world.one(traits=mutex("m")))
+    jobs = [await world.one(traits=traits) for traits in (mutex("m"), rated(1, SECOND))]
+    plain = await world.one()
+    await world.store.admit(SYSTEM, 100)
+    looks.clear()
+    rung.clear()
+    claimed = await actor.claim(2)
+    if names(claimed) == jobs[1:]:
+        assert looks == [1]
+        await asyncio.wait_for(rung.wait(), LIMIT)
+        claimed = await actor.claim(1)
+    assert plain in names(claimed)
+
+
+@pytest.mark.parametrize("most", [1, 10])
+async def test_a_slot_is_not_left_idle_behind_many_that_wait_for_a_key(
+    world: World, looks: list[int], rung: asyncio.Event, clock: ManualClock, most: int
+) -> None:
+    """They were not in line: their time has just come."""
+    actor = await world.node()
+    await actor.take(await world.one(traits=mutex("m")))
+    await world.several(3_000, traits=mutex("m"), delay=SECOND)
+    clock.advance(2)
+    await world.promote()
+    plain = await world.one()
+    assert names(await actor.claim(most)) == [plain]
+    assert len(looks) < working.MOST_LOOKS
+
+
+async def test_one_that_did_not_come_to_the_end_has_somebody_look_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, rung: asyncio.Event, clock: ManualClock
+) -> None:
+    monkeypatch.setattr(working, "MOST_LOOKS", 1)
+    actor = await world.node()
+    await actor.take(await world.one(traits=mutex("m")))
+    await world.several(5, traits=mutex("m"), delay=SECOND)
+    clock.advance(2)
+    await world.promote()
+    plain = await world.one()
+    found: list[str] = []
+    while not found:
+        await asyncio.sleep(0)
+        rung.clear()
+        found = names(await actor.claim(1))
+        if not found:
+            await asyncio.wait_for(rung.wait(), LIMIT)
+    assert found == [plain]
+
+
+# -- orders by SQL ----------------------------------------------------------------------------------------------------
+async def test_a_key_that_an_order_by_sql_names_twice_is_one(world: World, place: Place) -> None:
+    """The stricter bound holds, as for orders from Python."""
+    info = TaskInfo(
+        "t", "default", 5, Retry(), None, ("a", "b"), ("a", "b"), exclusive="u:{a}",
+        limits=(Key("u:{b}", 3, Rate(60, MINUTE)), Key("u:{a}", 2, Rate(10, MINUTE))),
+    )  # fmt: skip
+    actor = await world.node(tasks=[info])
+    with place.connect() as db:
+        submit = """SELECT submit('t', '{"a": 1, "b": 1}'), submit('t', '{"a": 1, "b": 2}')"""
+        ((first, second),) = db.execute(submit.encode()).fetchall()
+    keys = (await world.info(str(first))).keys
+    assert [(key.name, key.concurrency, key.rate) for key in keys] == [("u:1", 1, Rate(10, MINUTE))]
+    assert [key.name for key in (await world.info(str(second))).keys] == ["u:1", "u:2"]
+    await world.store.admit(SYSTEM, 100)
+    claimed = await actor.take(str(first))
+    await actor.finish(claimed)
+    await world.store.admit(SYSTEM, 100)
+    await actor.take(str(second))

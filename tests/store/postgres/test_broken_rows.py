@@ -19,6 +19,7 @@ from rota.model.retry import Retry
 from rota.model.times import DAY
 from rota.store.base import Cancelling, JobFilter, Position, Retention, TaskInfo
 from rota.store.postgres import PostgresStore
+from tests.contracts.admission import mutex
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
 from tests.store.postgres.backends import Postgres
 
@@ -88,6 +89,38 @@ async def test_the_schema_refuses_numbers_that_nobody_counts_to(world: World, db
     job = await world.one()
     with pytest.raises(psycopg.errors.CheckViolation):
         spoil(db, job, how)
+
+
+UNREADABLE = [
+    "no json", "[]", '{"keys": 5}', '{"keys": null}', '{"keys": [5]}', '{"keys": [[]]}', '{"keys": [[5, 1]]}',
+    '{"keys": [["m", "one", null]]}', '{"keys": [["m", 0]]}', '{"keys": [["m", 1, [1]]]}',
+    '{"keys": [["m", 1, [1, "s"]]]}',
+    '{"keys": [["m", 1, null, "often"]]}', '{"keys": [["m", 1], ["m", 2]]}', '{"keys": [["m", 10000000000]]}',
+    '{"alone": null}', '{"alone": {}}', '{"alone": {"drain": "long"}}', '{"alone": {"drain": 1, "cancel": "no"}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("traits", UNREADABLE)
+async def test_traits_that_can_t_be_read_are_refused(world: World, db: Db, traits: str) -> None:
+    """They would stop every claim that meets them, and the ends of others that hold the same key."""
+    holder, waiter = await world.several(2, traits=mutex("m"))
+    actor = await world.node()
+    await world.store.admit(SYSTEM, PLENTY)
+    claimed = await actor.take(holder)
+    with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.InvalidTextRepresentation)):
+        db.execute("UPDATE jobs SET traits = %s WHERE id = %s", (traits, waiter))
+    assert await actor.finish(claimed) is Verdict.APPLIED
+    await actor.take(waiter)
+
+
+async def test_traits_that_can_be_read_are_not_refused(world: World, db: Db) -> None:
+    job = await world.one()
+    for traits in (
+        None, '{}', '{"labels": ["a"]}', '{"keys": []}', '{"keys": [["m"]]}',
+        '{"keys": [["m", 1, [5, 1000000], "skip"]]}',
+        '{"keys": [["a", null, null], ["b", 100000, [100000, 2678400000000]]]}',
+    ):  # fmt: skip
+        db.execute("UPDATE jobs SET traits = %s WHERE id = %s", (traits, job))
 
 
 @every

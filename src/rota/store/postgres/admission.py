@@ -30,7 +30,7 @@ from rota.store.postgres.texts import clean, ids_only, is_id
 
 # Waiters of one key that a write which frees it lets go itself.
 AT_ONCE = 500
-# Jobs at the front of a queue that are looked at together when gates stand in the way.
+# Jobs at the front of a queue that are looked at together when gates or keys stand in the way.
 FRONT = 2_000
 # Jobs that are ranked anew together.
 PUT_RIGHT = 5_000
@@ -57,12 +57,14 @@ async def put_right(unit: Unit, ids: Sequence[str]) -> None:
     await unit.value("put_back", ids=ids, step=step, most=PUT_RIGHT)
 
 
-async def clear_front(unit: Unit, incarnation: str, queues: Sequence[str], kinds: Sequence[Kind]) -> None:
-    """Moves aside what closed gates fit at the front of these queues."""
+async def clear_front(unit: Unit, incarnation: str, queues: Sequence[str], kinds: Sequence[Kind], keys: bool) -> None:
+    """Moves aside what closed gates fit at the front of these queues; with `keys` also what waits for full ones."""
     names = {"queues": list(queues), "kinds": [kind.value for kind in kinds]}
     front = [job for (job,) in await unit.rows("gated_front", now=unit.now, most=FRONT, **names)]
     if front:
-        await unit.rows("pass", ids=front, incarnation=incarnation, now=unit.now, only_gates=True)
+        await unit.rows("pass", ids=front, incarnation=incarnation, now=unit.now, only_gates=True, step=0)
+    if keys:
+        await unit.run("hold_full_front", now=unit.now, most=FRONT, **names)
 
 
 async def admit(unit: Unit, limit: int) -> Admitted:
@@ -163,14 +165,13 @@ async def _infos(unit: Unit, rows: Sequence[tuple[Any, ...]]) -> list[LimitInfo]
     holders: dict[tuple[str, str], list[Holder]] = {}
     for owner, key, *rest in await unit.rows("holder_rows", owners=owners, keys=keys):
         holders.setdefault((owner, key), []).append(Holder(*rest))
-    lines = {
-        (owner, key): rest for owner, key, *rest in await unit.rows("line_rows", owners=owners, keys=keys, now=unit.now)
-    }
+    starts, spans = [row[3] for row in rows], [row[4] for row in rows]
+    found_lines = await unit.rows("line_rows", owners=owners, keys=keys, starts=starts, spans=spans, now=unit.now)
+    lines = {(owner, key): rest for owner, key, *rest in found_lines}
     found: list[LimitInfo] = []
-    for owner, key, concurrency, starts, span in rows:
-        waiting, used, soonest = lines[owner, key]
-        rate = None if starts is None else Rate(starts, span)
-        next_start = soonest if rate is not None and used >= rate.count else None
+    for owner, key, concurrency, count, span in rows:
+        waiting, next_start = lines[owner, key]
+        rate = None if count is None else Rate(count, span)
         held = tuple(holders.get((owner, key), ()))
         found.append(LimitInfo(owner, key, concurrency, rate, held, waiting, next_start))
     return found

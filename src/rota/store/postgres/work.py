@@ -34,7 +34,7 @@ async def claim(
 ) -> list[Claimed]:
     """What is moved aside on the way makes room for others: so it may take several looks."""
     claimed: list[Claimed] = []
-    for _ in range(MOST_LOOKS):
+    for look in range(MOST_LOOKS):
         taken = Counter(one.queue for one in claimed)
         left = {queue: want - taken[queue] for queue, want in wants.items()}
         free = {queue: want - taken[queue] for queue, want in start.items()}
@@ -43,26 +43,31 @@ async def claim(
             claimed += found
             if fallen:
                 await admission.put_right(unit, fallen)
-            if stopped:
-                claimed += await _pass(unit, incarnation, stopped, [queue for queue in left if left[queue] > 0], kinds)
+            passed = await _pass(unit, incarnation, stopped) if stopped else []
+            claimed += passed
+            if stopped and not passed:  # all were moved aside: perhaps there are many more of their kind
+                queues = [queue for queue in left if left[queue] > 0]
+                await admission.clear_front(unit, incarnation, queues, kinds, keys=look > 0)
         except asyncpg.PostgresError:
             # What was taken so far is ours: whoever does not hear of it would not run it. The rest can wait.
             if not claimed or unit.in_transaction:
                 raise
             break
-        if not stopped and not fallen:
+        if len(passed) == len(stopped) and not fallen:
+            break  # nothing was moved aside, so there is room for nobody else
+        if any(one.slack is not None for one in claimed):
+            unit.topics.add(Topic.READY)  # these have to start soon: another claim may look for the rest
             break
+    else:
+        unit.topics.add(Topic.READY)  # there may be more behind
     return sorted(claimed, key=lambda one: (one.rank, one.job_id))
 
 
-async def _pass(
-    unit: Unit, incarnation: str, stopped: Sequence[str], queues: Sequence[str], kinds: Sequence[Kind]
-) -> list[Claimed]:
+async def _pass(unit: Unit, incarnation: str, stopped: Sequence[str]) -> list[Claimed]:
     """Of jobs that a gate fits or that need keys, those that may run after all; the others are moved aside."""
-    rows = await unit.rows("pass", ids=stopped, incarnation=incarnation, now=unit.now, only_gates=False)
+    step = unit.database.ageing_step
+    rows = await unit.rows("pass", ids=stopped, incarnation=incarnation, now=unit.now, only_gates=False, step=step)
     passed = [Claimed(*row) for row in rows]
-    if not passed:  # all of them were moved aside: perhaps there are many more of their kind
-        await admission.clear_front(unit, incarnation, queues, kinds)
     if len(passed) < len(stopped) or any(one.slack is not None for one in passed):
         unit.topics.add(Topic.GATE)  # a token is used up: whoever waits has a time to wait for now
     if len(passed) < len(stopped):

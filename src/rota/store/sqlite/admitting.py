@@ -85,8 +85,8 @@ def _look(db: Database) -> tuple[bool, Instant | None]:
     """Is there nothing to do; and when will there be."""
     planned = limits.plan(db, every=True, most=1)
     idle = not (
-        planned.goes or planned.more or gates.at_work(db) or db.value("any_freed") or db.value("any_lone")
-        or places.any_to_put_forward(db)
+        planned.goes or planned.more or planned.far or gates.at_work(db) or db.value("any_freed")
+        or db.value("any_lone") or places.any_to_put_forward(db)
     )  # fmt: skip
     return idle, _first(planned.next_at, gates.next_opening(db), places.next_boost(db))
 

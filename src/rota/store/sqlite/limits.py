@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.model.limits import Key, Limit, Rate, effective, slack
+from rota.model.limits import KEPT_STARTS, LONGEST_GROWN_SLACK, Key, Limit, Rate, effective
 from rota.model.principal import Principal
 from rota.model.times import Duration, Instant
 from rota.model.traits import read_traits
@@ -25,6 +25,7 @@ AT_ONCE = 500
 LINES_AT_ONCE = 500
 EVERY = 1 << 40
 Name = tuple[str, str]  # owner, key
+Asked = tuple[str, str, Duration | None]  # and the window that a job brings along
 
 
 def line(owner: str, key: str) -> str:
@@ -38,16 +39,33 @@ def waits_for(key: str) -> str:
 class Standing:
     """A key as it stands, with what this write takes of it."""
 
-    def __init__(self, limit: Limit | None, numbers: Iterable[int], tokens: int) -> None:
-        self.limit, self.numbers, self.tokens = limit, set(numbers), tokens
+    def __init__(self, limit: Limit | None, numbers: Iterable[int], kept: Duration | None, latest: int | None) -> None:
+        self.limit, self.numbers, self._latest = limit, set(numbers), latest
+        self.started, self.kept = kept is not None, max(kept or 0, KEPT_STARTS)  # any tokens; how far one may look back
+        self._used: dict[Duration, int] = {}  # tokens, by the window in which they count
         self._low = 1
 
-    def room(self, key: Key) -> int | None:
-        """How many more may hold it, and start now; None: any number. `key`: as a job brings it along."""
+    def count(self, window: Duration | None, tokens: int) -> None:
+        if window is not None:
+            self._used[window] = tokens
+
+    def room(self, key: Key, rank: int) -> int | None:
+        """How many more may hold it, and start now, for one of this rank; None: any number. `key`: as a job brings it
+        along. One place is left to a job that waits for several keys, and has for long."""
         counts = effective(key, self.limit)
         rooms = [] if counts.concurrency is None else [counts.concurrency - len(self.numbers)]
-        rooms += [] if counts.rate is None else [counts.rate.count - self.tokens]
-        return min(rooms, default=None)
+        rooms += [] if counts.rate is None else [counts.rate.count - self._used[counts.rate.window]]
+        spoken_for = self._latest is not None and self._latest < rank
+        return min(rooms) - spoken_for if rooms else None
+
+    def leave_room(self, latest: int) -> None:
+        """To a job that has to wait for several keys."""
+        self._latest = latest if self._latest is None else min(self._latest, latest)
+
+    def start(self, rate: Rate) -> bool:
+        """Takes a token; was it the last?"""
+        self._used = {window: tokens + 1 for window, tokens in self._used.items()}
+        return self._used[rate.window] >= rate.count
 
     def take(self) -> int:
         """The lowest number that is free. None is given back within a write."""
@@ -57,14 +75,27 @@ class Standing:
         return self._low
 
 
-def standings(db: Database, names: Collection[Name], now: Instant) -> dict[Name, Standing]:
+def asked(owner: str, key: Key) -> Asked:
+    return owner, key.name, key.rate.window if key.rate else None
+
+
+def standings(db: Database, wanted: Collection[Asked], now: Instant) -> dict[Name, Standing]:
     found: dict[Name, Standing] = {}
-    for owner, key, was_set, concurrency, starts, span, numbers, tokens in db.rows(
-        "key_standings", keys=encode(list(names)).decode(), now=now
+    for owner, key, was_set, concurrency, starts, set_span, span, numbers, tokens, kept, latest in db.rows(
+        "key_standings", keys=encode(list(wanted)).decode(), now=now, latest=LONGEST_GROWN_SLACK
     ):
-        limit = Limit(key, concurrency, _rate(starts, span)) if was_set else None
-        found[owner, key] = Standing(limit, msgspec.json.decode(numbers, type=list[int]), tokens)
+        if (owner, key) not in found:
+            limit = Limit(key, concurrency, _rate(starts, set_span)) if was_set else None
+            found[owner, key] = Standing(limit, msgspec.json.decode(numbers, type=list[int]), kept, latest)
+        found[owner, key].count(span, tokens)
     return found
+
+
+def look_back(db: Database, owner: str, key: str, standing: Standing, window: Duration) -> None:
+    """Starts are kept for as long as anyone looks back."""
+    if window > standing.kept:
+        db.run("stretch_tokens", owner=owner, key=key, span=window)
+        standing.kept = window
 
 
 def _rate(starts: int | None, span: Duration | None) -> Rate | None:
@@ -77,6 +108,7 @@ class Plan(NamedTuple):
     looked_at: list[str]
     next_at: Instant | None  # when a token comes back that somebody waits for
     more: bool
+    far: list[tuple[Name, Duration]]  # keys whose starts have to be kept for longer, as the first in line looks back
 
 
 class Handed(NamedTuple):
@@ -90,23 +122,32 @@ def plan(db: Database, every: bool, most: int) -> Plan:
     way already; a look at all does not count these: perhaps nobody takes them."""
     now = db.now()
     rows = db.rows("all_lines") if every else db.rows("freed_lines", limit=LINES_AT_ONCE)
-    heads = [(at, on_way, owner, _wanted(at, owner, traits)) for at, on_way, owner, traits in rows if owner is not None]
-    known = standings(db, {(owner, key.name) for _, _, owner, key in heads}, now) if heads else {}
+    heads = [
+        (at, on_way, owner, _wanted(at, owner, traits), rank)
+        for at, on_way, owner, traits, rank in rows if owner is not None
+    ]  # fmt: skip
+    known = standings(db, {asked(owner, key) for _, _, owner, key, _ in heads}, now) if heads else {}
     goes: list[tuple[str, int, bool]] = []
     looked_at = [] if every else [row[0] for row in rows]
     instants: list[Instant] = []
-    for at, on_way, owner, key in heads:
+    far: list[tuple[Name, Duration]] = []
+    for at, on_way, owner, key, rank in heads:
         standing = known[owner, key.name]
-        room = standing.room(key)
+        room = standing.room(key, rank)
         room = EVERY if room is None else room - on_way
         if room > 0 and most <= 0:
-            return Plan(goes, looked_at[: looked_at.index(at)] if looked_at else [], min(instants, default=None), True)
+            return Plan(
+                goes, looked_at[: looked_at.index(at)] if looked_at else [], min(instants, default=None), True, far
+            )
         if room > 0:
             goes.append((at, min(room, most), room > most))
             most -= min(room, most)
         else:
-            instants += _token_back(db, owner, effective(key, standing.limit), standing.tokens, now)
-    return Plan(goes, looked_at, min(instants, default=None), not every and len(rows) == LINES_AT_ONCE)
+            counts = effective(key, standing.limit)
+            instants += _token_back(db, owner, counts, now)
+            if counts.rate is not None and standing.started and counts.rate.window > standing.kept:
+                far.append(((owner, key.name), counts.rate.window))
+    return Plan(goes, looked_at, min(instants, default=None), not every and len(rows) == LINES_AT_ONCE, far)
 
 
 def _wanted(at: str, owner: str, traits: str | None) -> Key:
@@ -115,11 +156,14 @@ def _wanted(at: str, owner: str, traits: str | None) -> Key:
     return next((key for key in read_traits(traits).keys if key.name == name), Key(name))
 
 
-def _token_back(db: Database, owner: str, key: Key, tokens: int, now: Instant) -> list[Instant]:
-    if key.rate is None or tokens < key.rate.count:
+def _token_back(db: Database, owner: str, key: Key, now: Instant) -> list[Instant]:
+    if key.rate is None:
         return []
-    at = db.value("token_back", owner=owner, key=key.name, now=now, over=tokens - key.rate.count)
-    return [] if at is None else [at]
+    count, span = key.rate.count, key.rate.window
+    rows = db.rows(
+        "token_back", owner=owner, key=key.name, now=now, span=span, count=count, latest=LONGEST_GROWN_SLACK
+    )  # fmt: skip
+    return [at for (at,) in rows]
 
 
 def hand_on(db: Database, every: bool = False, most: int = AT_ONCE) -> Handed:
@@ -135,6 +179,8 @@ def hand_on(db: Database, every: bool = False, most: int = AT_ONCE) -> Handed:
             seqs += following
             unfinished |= {at} if cut and len(following) == count else set()
     done = [at for at in planned.looked_at if at not in unfinished]
+    for (owner, key), window in planned.far:
+        db.run("stretch_tokens", owner=owner, key=key, span=window)
     if done:
         db.run("looked_at_lines", lines=encode(done).decode())
     if seqs:
@@ -163,13 +209,13 @@ def remove_limit(db: Database, who: Principal, key: str) -> bool:
 
 def _look_again(db: Database, owner: str, key: str, span: Duration | None) -> None:
     if span is not None:
-        db.run("stretch_tokens", owner=owner, key=key, span=span + slack(span))
+        db.run("stretch_tokens", owner=owner, key=key, span=span)
     db.run("look_at_line", lines=encode([line(owner, key)]).decode())
     db.topics.add(Topic.GATE)
 
 
 def _first_waiters(db: Database) -> dict[Name, Key]:
-    wanted = [(owner, _wanted(at, owner, traits)) for at, _, owner, traits in db.rows("all_lines")]
+    wanted = [(owner, _wanted(at, owner, traits)) for at, _, owner, traits, _ in db.rows("all_lines")]
     return {(owner, key.name): key for owner, key in wanted}
 
 
@@ -196,7 +242,7 @@ def of_job(db: Database, owner: str, traits: str | None) -> tuple[LimitInfo, ...
 def _infos(db: Database, wanted: dict[Name, Key], shown: dict[Name, Key] | None) -> list[LimitInfo]:
     """`wanted`: the keys as jobs bring them along; `shown`: the bounds to tell of, if not those that count."""
     now, names = db.now(), encode(list(wanted)).decode()
-    known = standings(db, list(wanted), now)
+    known = standings(db, [asked(owner, key) for (owner, _), key in wanted.items()], now)
     holders: dict[Name, list[Holder]] = {}
     for owner, key, *rest in db.rows("holder_rows", keys=names):
         holders.setdefault((owner, key), []).append(Holder(*rest))
@@ -205,7 +251,7 @@ def _infos(db: Database, wanted: dict[Name, Key], shown: dict[Name, Key] | None)
     for name, brought in wanted.items():
         counts = effective(brought, known[name].limit)
         tells = counts if shown is None else shown[name]
-        back = _token_back(db, name[0], counts, known[name].tokens, now)
+        back = _token_back(db, name[0], counts, now)
         found.append(
             LimitInfo(
                 *name, tells.concurrency, tells.rate, holders=tuple(holders.get(name, ())),

@@ -10,7 +10,7 @@ from rota.model.job import Ref
 from rota.model.lifecycle import Event
 from rota.model.node import News, Node, NodeInfo, NodeState
 from rota.model.outcome import CrashRule, Ending
-from rota.model.times import MINUTE, Duration, Instant
+from rota.model.times import Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
 from rota.store.rows import NodeRow, node_info
@@ -157,5 +157,5 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
         + db.run("delete_old_fires", before=now - retention.ended, limit=limit)
         + db.run("delete_old_skips", before=now - retention.ended, limit=limit)
         + db.run("delete_old_workflows", before=now - retention.ended, limit=limit)
-        + db.run("delete_old_starts", before=now - MINUTE, limit=limit)
+        + db.run("delete_old_starts", before=now, limit=limit)
     )

@@ -14,16 +14,18 @@ import msgspec
 
 from rota.model.job import Kind
 from rota.model.lifecycle import State
-from rota.model.limits import Key, Policy, effective, slack
+from rota.model.limits import Key, Policy, Rate, effective, slack
+from rota.model.order import LEAST_URGENT
 from rota.model.times import Duration, Instant
 from rota.model.traits import read_traits
 from rota.store.base import Topic
 from rota.store.sqlite import gates, lone
 from rota.store.sqlite.database import Database, encode
-from rota.store.sqlite.limits import Name, Standing, line, standings, waits_for
+from rota.store.sqlite.limits import Standing, asked, line, look_back, standings, waits_for
 
 # How far the looks of one claim reach, at least. The last is as long as a write may take.
 LOOKS = (0, 200, 1_000, 4_000)
+LARGEST = (1 << 63) - 1
 
 Head = tuple[int, int, int]  # rank, seq, does it need keys
 _heads = msgspec.json.Decoder(list[Head])
@@ -38,6 +40,9 @@ class Candidate(NamedTuple):
     traits: str | None
     special: int
     fence: int
+    rank: int
+    own_step: Duration | None
+    interruptions: int
 
 
 class Passing:
@@ -126,13 +131,20 @@ class Passing:
         if alone is None:
             return True
         own = next((gate for gate in self._closed if gate.job == one.id), None)
-        idle = not (self.started or self.ahead or self.keyed or look.busy)
-        if own is not None and idle and lone.is_alone(self._db, own):
+        if own is not None and lone.is_alone(self._db, own) and not self._beside(own, look):
             return True
+        if own is None and look.full(one):
+            return True  # first its keys: it is put into line, and meanwhile the others may run
         if own is None:
             self._closed.append(lone.close(self._db, one.id, one.owner, alone, self._now))
         look.wait(one)
         return False
+
+    def _beside(self, own: gates.Closed, look: _Look) -> bool:
+        """Has this claim chosen any that its gate would hold?"""
+        seqs = [*self.started, *self.ahead, *self.keyed, *look.chosen]
+        rows = self._db.rows("candidates", seqs=encode(seqs).decode()) if seqs else []
+        return any(own.fits(one.owner, one.task, one.queue, one.traits) for one in (Candidate(*row) for row in rows))
 
     def _examined(self, heads: Sequence[Head]) -> dict[int, Candidate]:
         seqs = [seq for _, seq, special in heads if special or self._closed]
@@ -153,29 +165,38 @@ class _Look:
         self._taking: list[int] = []
         self._slots: list[tuple[Any, ...]] = []
         self._starts: list[tuple[Any, ...]] = []
+        self._wanted: list[tuple[str, str, str, int]] = []
         self._held: list[tuple[int, str, str]] = []
         self._ended: list[tuple[int, str, str]] = []
         self._keys = {one.seq: read_traits(one.traits).keys for one in candidates.values() if one.special}
-        names: set[Name] = {(candidates[seq].owner, key.name) for seq, keys in self._keys.items() for key in keys}
-        self._standings = standings(db, names, now) if names else {}
+        wanted = {asked(candidates[seq].owner, key) for seq, keys in self._keys.items() for key in keys}
+        self._standings = standings(db, wanted, now) if wanted else {}
 
     def _standing(self, one: Candidate, key: Key) -> Standing:
         return self._standings[one.owner, key.name]
 
     @property
-    def busy(self) -> bool:
-        return bool(self._taking or self.taken)
+    def chosen(self) -> list[int]:
+        return [*self._taking, *self.taken]
+
+    def full(self, one: Candidate) -> bool:
+        return self._full(one) is not None
+
+    def _full(self, one: Candidate) -> Key | None:
+        for key in self._keys[one.seq]:
+            room = self._standing(one, key).room(key, one.rank)
+            if room is not None and room <= 0:
+                return key
+        return None
 
     def wait(self, one: Candidate) -> None:
         self._held.append((one.seq, f"a:{one.id}", "waits until it is alone"))
 
     def take(self, one: Candidate) -> bool:
         """Takes all its keys together, or moves it aside."""
-        for key in self._keys[one.seq]:
-            room = self._standing(one, key).room(key)
-            if room is not None and room <= 0:
-                self._give_way(one, key)
-                return False
+        if (key := self._full(one)) is not None:
+            self._give_way(one, key)
+            return False
         self._taking.append(one.seq)
         for key in self._keys[one.seq]:
             self._reserve(one, key, self._standing(one, key))
@@ -186,14 +207,16 @@ class _Look:
         # One without a bound is held too: a person may set one, or take a rate away that stood in its place, meanwhile.
         self._slots.append((one.owner, key.name, standing.take(), one.id, one.fence + 1, self._now))
         if counts.rate is not None:
-            late = slack(counts.rate.window)
-            self._starts.append(
-                (one.owner, key.name, one.id, one.fence + 1, self._now, self._now + counts.rate.window + late)
-            )
-            standing.tokens += 1
-            self.slacks[one.id] = min(late, self.slacks.get(one.id, late))
-            if standing.tokens >= counts.rate.count:
-                self._db.topics.add(Topic.GATE)  # whoever waits has a time to wait for now
+            self._use_token(one, counts.rate, standing, key.name)
+
+    def _use_token(self, one: Candidate, rate: Rate, standing: Standing, name: str) -> None:
+        late = slack(rate.window, one.interruptions)
+        look_back(self._db, one.owner, name, standing, rate.window)
+        until = self._now + late + standing.kept
+        self._starts.append((one.owner, name, one.id, one.fence + 1, self._now, late, until))
+        self.slacks[one.id] = min(late, self.slacks.get(one.id, late))
+        if standing.start(rate):
+            self._db.topics.add(Topic.GATE)  # whoever waits has a time to wait for now
 
     def _give_way(self, one: Candidate, key: Key) -> None:
         if key.policy is Policy.SKIP:
@@ -202,8 +225,20 @@ class _Look:
         if key.policy is Policy.REPLACE:
             self._replace(one, key)
         self._held.append((one.seq, line(one.owner, key.name), waits_for(key.name)))
-        if effective(key, self._standing(one, key).limit).rate is not None:
+        self._remember(one)
+        standing = self._standing(one, key)
+        if (rate := effective(key, standing.limit).rate) is not None:
+            look_back(self._db, one.owner, key.name, standing, rate.window)
             self._db.topics.add(Topic.GATE)  # it has a time to wait for
+
+    def _remember(self, one: Candidate) -> None:
+        """Of one that waits for several keys: from which rank on others must leave it room."""
+        if len(self._keys[one.seq]) > 1:
+            step = self._db.ageing_step if one.own_step is None else one.own_step
+            latest = min(one.rank + LEAST_URGENT * step, LARGEST)
+            self._wanted += [(one.owner, key.name, one.id, latest) for key in self._keys[one.seq]]
+            for key in self._keys[one.seq]:
+                self._standing(one, key).leave_room(latest)
 
     def _replace(self, one: Candidate, key: Key) -> None:
         self.write()
@@ -222,11 +257,12 @@ class _Look:
             self.taken += self._taking
         self._db.many("insert_slot", self._slots)
         self._db.many("insert_start", self._starts)
+        self._db.many("insert_wanted", self._wanted)
         if self._held:
             self._db.run("hold_jobs", rows=encode(self._held).decode())
         if self._ended:
             self._db.run("put_away", rows=encode(self._ended).decode(), now=self._now)
             self._db.topics.add(Topic.NEWS)
         gates.bar(self._db, self.barred)
-        for done in (self._taking, self._slots, self._starts, self._held, self._ended, self.barred):
+        for done in (self._taking, self._slots, self._starts, self._wanted, self._held, self._ended, self.barred):
             done.clear()

@@ -14,6 +14,21 @@ CROSS JOIN LATERAL (SELECT j.* FROM rota.jobs j WHERE j.state = 'ready' AND j.qu
 WHERE EXISTS (SELECT FROM gates g WHERE (g.gate).job IS DISTINCT FROM head.id
               AND rota.fits(g.gate, head.owner, head.task, head.queue, head.traits))
 
+-- name: hold_full_front
+-- Those at the front that wait for a key which is full join its line together. Needs no lock: being in line is only a place
+-- to wait, and whoever looks at the lines lets go for whom there is room.
+WITH front AS MATERIALIZED (
+    SELECT head.id FROM unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
+    CROSS JOIN LATERAL (SELECT j.id, j.special, j.traits FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = q.queue AND j.kind = k.kind
+                        ORDER BY j.rank, j.id LIMIT :most::integer FOR UPDATE SKIP LOCKED) head
+    WHERE head.special AND NOT head.traits::jsonb ? 'alone'
+), full_ones AS MATERIALIZED (
+    SELECT DISTINCT ON (n.job) n.job, n.owner, n.key, n.policy
+    FROM rota.needs(ARRAY(SELECT id FROM front), rota.clock(:now)) n WHERE n.room <= 0 ORDER BY n.job, n.key
+)
+UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
+FROM full_ones f WHERE j.id = f.job AND f.policy = 'wait'
+
 -- name: sweep_alone
 SELECT moved, cancelled, next_at FROM rota.sweep_alone(:now)
 
@@ -38,9 +53,9 @@ INSERT INTO rota.limits (owner, key, concurrency, starts, span) VALUES (:owner, 
 ON CONFLICT (owner, key) DO UPDATE SET concurrency = excluded.concurrency, starts = excluded.starts, span = excluded.span
 
 -- name: stretch_tokens
--- They come back by the window that counts from now on.
-UPDATE rota.starts SET until = at + :span::bigint + least(greatest(:span::bigint / 20, 20000), 500000)
-WHERE owner = :owner AND key = :key
+-- They are kept for as long as the window that counts from now on looks back.
+UPDATE rota.starts SET until = at + late + :span::bigint
+WHERE owner = :owner AND key = :key AND until < at + late + :span::bigint
 
 -- name: remove_limit
 DELETE FROM rota.limits WHERE owner = :owner AND key = :key
@@ -76,9 +91,11 @@ ORDER BY s.owner, s.key, s.number
 -- name: line_rows
 SELECT wanted.owner, wanted.key,
        (SELECT count(*) FROM rota.jobs j WHERE j.held_by = 'k:' || wanted.owner || ':' || wanted.key AND j.state = 'held'),
-       (SELECT count(*) FROM rota.starts t WHERE t.owner = wanted.owner AND t.key = wanted.key AND t.until > rota.clock(:now)),
-       (SELECT min(t.until) FROM rota.starts t WHERE t.owner = wanted.owner AND t.key = wanted.key AND t.until > rota.clock(:now))
-FROM unnest(:owners::text[], :keys::text[]) AS wanted(owner, key)
+       (SELECT t.at + t.late + wanted.span FROM rota.starts t
+        WHERE t.owner = wanted.owner AND t.key = wanted.key AND t.at > rota.clock(:now) - wanted.span - 2000000
+          AND t.at + t.late + wanted.span > rota.clock(:now)
+        ORDER BY t.at + t.late DESC OFFSET wanted.starts - 1 LIMIT 1)   -- when there will be a token again
+FROM unnest(:owners::text[], :keys::text[], :starts::integer[], :spans::bigint[]) AS wanted(owner, key, starts, span)
 
 -- name: pause_queue
 INSERT INTO rota.queues (name, paused_at, paused_by, note) VALUES (:name, rota.clock(:now), :by, :note)
@@ -219,4 +236,4 @@ SELECT key, concurrency, starts, span FROM rota.keys_of(:owner, :traits) ORDER B
 
 -- name: delete_old_starts
 DELETE FROM rota.starts WHERE ctid IN (
-    SELECT ctid FROM rota.starts WHERE until < rota.clock(:now) - 60000000 ORDER BY until LIMIT :limit)
+    SELECT ctid FROM rota.starts WHERE until < rota.clock(:now) ORDER BY until LIMIT :limit)

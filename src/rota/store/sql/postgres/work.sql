@@ -50,7 +50,7 @@ SELECT id::text, CASE WHEN fallen THEN 0 END, NULL, NULL, NULL, NULL, NULL, NULL
 FROM chosen WHERE fallen OR stopped AND starts
 
 -- name: pass
-SELECT * FROM rota.pass(:ids::uuid[], :incarnation, :now, :only_gates)
+SELECT * FROM rota.pass(:ids::uuid[], :incarnation, :now, :only_gates, :step)
 
 -- name: start_states
 SELECT wanted.place - 1, j.id::text, j.started_at,

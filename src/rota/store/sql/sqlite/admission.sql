@@ -8,7 +8,7 @@ FROM nodes WHERE incarnation = :incarnation
 SELECT EXISTS (SELECT 1 FROM settling), EXISTS (SELECT 1 FROM freed)
 
 -- name: candidates
-SELECT j.seq, j.id, j.owner, j.task, j.queue, j.traits, j.special, j.fence
+SELECT j.seq, j.id, j.owner, j.task, j.queue, j.traits, j.special, j.fence, j.rank, j.own_step, j.interruptions
 FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value
 
 -- name: hold_jobs
@@ -85,7 +85,7 @@ SELECT EXISTS (SELECT 1 FROM freed)
 
 -- name: freed_lines
 -- Lines to be looked at: how many were let go and are on their way, and who is next.
-SELECT f.held_by, (SELECT count(*) FROM jobs r WHERE r.state = 'ready' AND r.held_by = f.held_by), j.owner, j.traits
+SELECT f.held_by, (SELECT count(*) FROM jobs r WHERE r.state = 'ready' AND r.held_by = f.held_by), j.owner, j.traits, j.rank
 FROM (SELECT held_by FROM freed ORDER BY held_by LIMIT :limit) f
 LEFT JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = f.held_by ORDER BY h.rank, h.seq LIMIT 1)
 
@@ -97,7 +97,7 @@ WITH RECURSIVE known(line) AS (
     SELECT (SELECT min(held_by) FROM jobs WHERE state = 'held' AND held_by > known.line AND held_by < 'k;')
     FROM known WHERE known.line IS NOT NULL
 )
-SELECT known.line, 0, j.owner, j.traits FROM known
+SELECT known.line, 0, j.owner, j.traits, j.rank FROM known
 JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = known.line ORDER BY h.rank, h.seq LIMIT 1)
 WHERE known.line IS NOT NULL
 
@@ -112,20 +112,34 @@ SELECT seq FROM jobs WHERE state = 'held' AND held_by = :line ORDER BY rank, seq
 UPDATE jobs SET state = 'ready', reason = NULL WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: key_standings
--- What was set for these keys, who holds them, and how many tokens are used up.
-SELECT w.value ->> 0, w.value ->> 1, l.key IS NOT NULL, l.concurrency, l.starts, l.span,
-       (SELECT json_group_array(s.number) FROM slots s WHERE s.owner = w.value ->> 0 AND s.key = w.value ->> 1),
-       (SELECT count(*) FROM starts t WHERE t.owner = w.value ->> 0 AND t.key = w.value ->> 1 AND t.until > :now)
-FROM json_each(:keys) w LEFT JOIN limits l ON l.owner = w.value ->> 0 AND l.key = w.value ->> 1
+-- Rows: owner, key, the window that a job brings along. What was set for the key, who holds it, how many tokens are used up by
+-- the window that counts, for how long the latest of them is kept, and from which rank on a place is left to a job that waits
+-- for several keys: to one that stands in line, for nobody may ever take one that was let go, and the key would lie idle.
+SELECT w.owner, w.key, w.was_set, w.concurrency, w.starts, w.set_span, w.span,
+       (SELECT json_group_array(s.number) FROM slots s WHERE s.owner = w.owner AND s.key = w.key),
+       (SELECT count(*) FROM starts t WHERE t.owner = w.owner AND t.key = w.key
+          AND t.at > :now - w.span - :latest AND t.at + t.late + w.span > :now),
+       (SELECT t.until - t.at - t.late FROM starts t WHERE t.owner = w.owner AND t.key = w.key ORDER BY t.at DESC LIMIT 1),
+       (SELECT d.latest FROM wanted d JOIN jobs h ON h.id = d.job
+        WHERE d.owner = w.owner AND d.key = w.key AND h.state = 'held' AND h.held_by LIKE 'k:%' ORDER BY d.latest LIMIT 1)
+FROM (SELECT e.value ->> 0 AS owner, e.value ->> 1 AS key, l.key IS NOT NULL AS was_set, l.concurrency, l.starts, l.span AS set_span,
+             iif(l.key IS NULL, e.value ->> 2, l.span) AS span
+      FROM json_each(:keys) e LEFT JOIN limits l ON l.owner = e.value ->> 0 AND l.key = e.value ->> 1) w
 
 -- name: token_back
-SELECT until FROM starts WHERE owner = :owner AND key = :key AND until > :now ORDER BY until LIMIT 1 OFFSET :over
+-- When one of so many tokens will be there again; nothing if one is.
+SELECT at + late + :span FROM starts
+WHERE owner = :owner AND key = :key AND at > :now - :span - :latest AND at + late + :span > :now
+ORDER BY at + late DESC LIMIT 1 OFFSET :count - 1
 
 -- name: insert_slot
 INSERT INTO slots (owner, key, number, job, fence, since) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: insert_start
-INSERT OR REPLACE INTO starts (owner, key, job, fence, at, until) VALUES (?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO starts (owner, key, job, fence, at, late, until) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: insert_wanted
+INSERT OR REPLACE INTO wanted (owner, key, job, latest) VALUES (?, ?, ?, ?)
 
 -- name: replace_waiting
 -- A newer job takes the place of older ones that wait for the same key ...
@@ -144,8 +158,8 @@ INSERT INTO limits (owner, key, concurrency, starts, span) VALUES (:owner, :key,
 ON CONFLICT (owner, key) DO UPDATE SET concurrency = excluded.concurrency, starts = excluded.starts, span = excluded.span
 
 -- name: stretch_tokens
--- They come back by the window that counts from now on.
-UPDATE starts SET until = at + :span WHERE owner = :owner AND key = :key
+-- They are kept for as long as the window that counts from now on looks back.
+UPDATE starts SET until = at + late + :span WHERE owner = :owner AND key = :key AND until < at + late + :span
 
 -- name: remove_limit
 DELETE FROM limits WHERE owner = :owner AND key = :key
