@@ -35,15 +35,11 @@ class KeyBook(Excuses):
         self._orders[note.job] = order
 
     def on_decree(self, note: Note, verb: str, about: Any, **_: Any) -> None:
-        """What was counted by another limit is not counted by the new one."""
+        """A start counts for whoever comes after it by the window that counts then, whatever counted before."""
         if verb == "set_limit":
             self._limits[about.key] = about
         elif verb == "remove_limit":
             self._limits.pop(about, None)
-        if verb in ("set_limit", "remove_limit"):
-            name = about.key if verb == "set_limit" else about
-            self._starts.pop(name, None)
-            self._real.pop(name, None)
 
     def _keys(self, job: str) -> list[Key]:
         order = self._orders.get(job)

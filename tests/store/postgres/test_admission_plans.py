@@ -45,7 +45,7 @@ GATED, WAITS, HOLDS, PLAIN, FREE, FULL, SHUT, FED, BACK, STEPPED, ENDED, LONG, L
 GATE = uid(50, 1)
 LAST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 GROWING = re.compile(
-    r"^(jobs|history|attempts|output|keys|outbox|limits|slots|starts|freed|flows)(?:_(?:\d{8}|other|lasting|dated))?$"
+    r"^(jobs|history|attempts|output|keys|outbox|limits|slots|starts|freed|flows|wanted)(?:_(?:\d{8}|other|lasting|dated))?$"
 )
 
 
@@ -180,6 +180,31 @@ async def claim_without_gates(unit: Unit) -> None:
 async def claim_dropping(unit: Unit) -> None:
     await unit.connection.execute("UPDATE rota.gates SET effect = 'drop'")
     await claims("shut", 100, 0)(unit)
+
+
+async def claim_spoken_for(unit: Unit) -> None:
+    """A hundred thousand others wait for several keys, and some of them for these."""
+    await unit.connection.execute(
+        f"""INSERT INTO rota.wanted SELECT 'local', 'free' || i, {sql_id(WAITS)}, {NOW} - {DAY}
+            FROM generate_series(1, {LANE}) AS i"""
+    )
+    await unit.connection.execute(
+        f"""INSERT INTO rota.wanted SELECT 'local', 'free1', {sql_id(LATE)}, {NOW} - {DAY} + i
+            FROM generate_series(1, {LANE}) AS i"""
+    )
+    await claims("keyed", 100, 0)(unit)
+
+
+async def claim_rated(unit: Unit) -> None:
+    """Each of their keys has fifty starts that nobody looks back to any more, and one looks back for long."""
+    chosen = uids(PLAIN, *range(1, 101))
+    await unit.connection.execute(
+        f"""UPDATE rota.jobs j SET special = true, traits = '{{"keys": [["rate' || i.place || '", null, [10, '
+                   || CASE WHEN i.place = 1 THEN {2 * HOUR} ELSE {MINUTE} END || '], "wait"]]}}'
+            FROM unnest($1::uuid[]) WITH ORDINALITY AS i(id, place) WHERE j.id = i.id""",
+        chosen,
+    )
+    await claims("q", 100, 100)(unit)
 
 
 async def start(unit: Unit) -> None:
@@ -341,7 +366,13 @@ DEEDS: dict[str, Deed] = {
     "claim without gates": Deed(claim_without_gates, False, 300, 4_000, {"claim"}),
     "claim one": Deed(claims("q", 1, 1), False, 10, 200, {"claim"}),
     "claim what needs keys": Deed(claims("keyed", 100, 100), False, 2_000, 12_000, {"claim", "pass"}),
-    "claim what stands in line": Deed(claims("full", 100, 0), False, 20_000, 100_000, {"claim", "pass"}),
+    "claim what stands in line": Deed(claims("full", 100, 0), False, 20_000, 100_000, {
+        "claim", "pass", "hold_full_front",
+    }),
+    "claim what needs keys that others wait for": Deed(claim_spoken_for, False, 10 * PASSED, 50 * PASSED, {
+        "claim", "pass", "hold_full_front",
+    }),
+    "claim by rates": Deed(claim_rated, False, 6_000, 24_000, {"claim", "pass"}),
     "claim what a gate fits": Deed(claims("shut", 100, 0), False, 10 * PASSED, 40 * PASSED, {
         "claim", "pass", "gated_front",
     }),

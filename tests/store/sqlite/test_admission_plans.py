@@ -19,7 +19,7 @@ from tests.store.sqlite.test_plans import ADMISSION, plan, scans, steps
 HELD, KEYS, LANE, BATCH = 100_000, 2_000, 20_000, 100
 NOW = 1_800_000_000_000_000
 QUERIES = named.load("sqlite")
-LARGE = "jobs|slots|starts|limits|flows|j|s|t|l|f|h|r"
+LARGE = "jobs|slots|starts|limits|flows|wanted|j|s|t|l|f|h|r|d"
 # Who is first in the numbers of jobs.
 GATED, WAITS, LONG, READY, FED, BACK, RUNS, ENDED = (n * 1_000_000 for n in range(1, 9))
 
@@ -55,6 +55,8 @@ INSERT INTO slots SELECT 'local', 'key' || (i % {KEYS}), 1, 'j' || ({RUNS} + i),
 INSERT INTO slots VALUES ('local', 'long', 1, 'j1', 1, {NOW});
 INSERT INTO starts (owner, key, until, job, fence, at)
 SELECT 'local', 'rate' || (i % {KEYS}), {NOW} + i, 'j', i, {NOW} FROM n WHERE i <= {HELD};
+INSERT INTO wanted
+SELECT 'local', 'several' || (i % {KEYS}), 'j' || ({WAITS} + i), {NOW} + i FROM n WHERE i <= {HELD // 2};
 INSERT INTO limits (owner, key, concurrency) SELECT 'local', 'set' || i, 1 FROM n WHERE i <= {KEYS};
 INSERT INTO queues (name, feedback, boosted_at) VALUES ('fed', 1, {NOW});
 INSERT INTO flows VALUES ('fed', 'local/t1', 1, 1), ('fed', 'local/back', 1, 1);
@@ -90,7 +92,10 @@ def test_no_query_reads_a_whole_table(large: apsw.Connection, name: str) -> None
 
 
 LINES = json.dumps([f"k:local:key{n}" for n in range(BATCH)])
-NAMES = json.dumps([("local", f"key{n}") for n in range(BATCH)])
+NAMES = json.dumps([("local", f"key{n}", None) for n in range(BATCH)])
+RATES = json.dumps([("local", f"rate{n}", 60_000_000) for n in range(BATCH)])
+SPOKEN_FOR = json.dumps([("local", f"several{n}", None) for n in range(BATCH)])
+LATEST = 2_000_000
 SEQS = json.dumps([READY + n for n in range(1, BATCH + 1)])
 ASIDE = json.dumps([(READY + n, "g:gate", "why") for n in range(1, BATCH + 1)])
 DROPPED = json.dumps([(READY + n, "dropped", "why") for n in range(1, BATCH + 1)])
@@ -103,8 +108,15 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "candidates": ("candidates", {"seqs": SEQS}, 60 * BATCH),
     "hold": ("hold_jobs", {"rows": ASIDE}, 400 * BATCH),
     "put away": ("put_away", {"rows": DROPPED, "now": NOW}, 400 * BATCH),
-    "keys as they stand": ("key_standings", {"keys": NAMES, "now": NOW}, 200 * BATCH),
-    "a token": ("token_back", {"owner": "local", "key": "rate7", "now": NOW, "over": 0}, 200),
+    "keys as they stand": ("key_standings", {"keys": NAMES, "now": NOW, "latest": LATEST}, 200 * BATCH),
+    "rates as they stand": ("key_standings", {"keys": RATES, "now": NOW, "latest": LATEST}, 1_200 * BATCH),
+    "what others wait for": ("key_standings", {"keys": SPOKEN_FOR, "now": NOW, "latest": LATEST}, 200 * BATCH),
+    "a token": (
+        "token_back",
+        {"owner": "local", "key": "rate7", "now": NOW, "span": 60_000_000, "count": 3, "latest": LATEST},
+        2_000,
+    ),
+    "keep tokens": ("stretch_tokens", {"owner": "local", "key": "rate7", "span": 1}, 5_000),
     "first in lines": ("first_in_lines", {"lines": LINES}, 100 * BATCH),
     "next in a long line": ("next_in_line", {"line": "k:local:long", "limit": BATCH}, 30 * BATCH),
     "let go": ("let_go", {"seqs": json.dumps([LONG + n for n in range(1, BATCH + 1)])}, 400 * BATCH),

@@ -348,8 +348,8 @@ BEGIN
             DELETE FROM rota.slots s USING old_jobs o WHERE o.special AND s.job = o.id RETURNING s.owner, s.key
         )
         INSERT INTO rota.freed (held_by) SELECT 'k:' || owner || ':' || key FROM gone;
-        IF EXISTS (SELECT FROM rota.wanted) THEN
-            DELETE FROM rota.wanted w USING old_jobs o WHERE o.special AND w.job = o.id;
+        IF EXISTS (SELECT FROM old_jobs WHERE special AND state <> 'running') THEN   -- whoever ran has had his keys
+            DELETE FROM rota.wanted w USING old_jobs o WHERE o.special AND o.state <> 'running' AND w.job = o.id;
         END IF;
         UPDATE rota.gates g SET opened_at = rota.clock(NULL) FROM old_jobs o WHERE o.special AND g.job = o.id AND g.opened_at IS NULL;
     END IF;
