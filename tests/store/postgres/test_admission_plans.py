@@ -184,25 +184,21 @@ async def claim_dropping(unit: Unit) -> None:
 
 async def claim_spoken_for(unit: Unit) -> None:
     """A hundred thousand others wait for several keys, and some of them for these."""
-    await unit.connection.execute(
-        f"""INSERT INTO rota.wanted SELECT 'local', 'free' || i, {sql_id(WAITS)}, {NOW} - {DAY}
-            FROM generate_series(1, {LANE}) AS i"""
-    )
-    await unit.connection.execute(
-        f"""INSERT INTO rota.wanted SELECT 'local', 'free1', {sql_id(LATE)}, {NOW} - {DAY} + i
-            FROM generate_series(1, {LANE}) AS i"""
-    )
+    for key, sort in (("'free' || i", WAITS), ("'free1'", LATE)):
+        await unit.connection.execute(
+            f"""INSERT INTO rota.wanted SELECT 'local', {key}, {sql_id(sort)}, {NOW} - {DAY} + i
+                FROM generate_series(1, {LANE}) AS i"""
+        )
     await claims("keyed", 100, 0)(unit)
 
 
 async def claim_rated(unit: Unit) -> None:
     """Each of their keys has fifty starts that nobody looks back to any more, and one looks back for long."""
-    chosen = uids(PLAIN, *range(1, 101))
     await unit.connection.execute(
         f"""UPDATE rota.jobs j SET special = true, traits = '{{"keys": [["rate' || i.place || '", null, [10, '
                    || CASE WHEN i.place = 1 THEN {2 * HOUR} ELSE {MINUTE} END || '], "wait"]]}}'
             FROM unnest($1::uuid[]) WITH ORDINALITY AS i(id, place) WHERE j.id = i.id""",
-        chosen,
+        uids(PLAIN, *range(1, 101)),
     )
     await claims("q", 100, 100)(unit)
 
