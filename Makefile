@@ -28,8 +28,8 @@ up: $(READY) ## start rota with the example tasks (stop with Ctrl-C)
 	@echo 'Stop with Ctrl-C.'
 	@$(BIN)/rota up --app examples.hello:app
 
-test: $(READY) ## run the tests, a process per core (PYTEST_ARGS=...)
-	$(BIN)/pytest -n auto --dist worksteal $(PYTEST_ARGS)
+test: $(READY) ## run the tests, in a process more than there are cores: many of them wait (PYTEST_ARGS=...)
+	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal $(PYTEST_ARGS)
 
 check: $(READY) ## lint, formatting, types, import layers, hygiene
 	$(BIN)/ruff check .

@@ -14,9 +14,10 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from bench import claims, quiet, schedules, throughput
+from bench import claims, commands, functions, output, quiet, schedules, throughput
 from bench.figure import QUICK, Figure, Measure, Size
 from bench.postgres import against_peers, horizon, order, sharing, timing, tuning
+from bench.postgres import functions as pg_functions
 from bench.postgres import quiet as pg_quiet
 from bench.postgres import schedules as pg_schedules
 from bench.postgres import throughput as pg_throughput
@@ -25,10 +26,15 @@ ON_SQLITE: dict[str, Measure] = {
     "submit": throughput.submit_many,
     "drain": throughput.drain,
     "drain-default": throughput.drain_by_default,
+    "functions": functions.sync_noops,
+    "idle-pool": functions.idle,
     "claim": claims.claim,
     "idle": quiet.idle,
     "latency": quiet.latency,
     "schedules": schedules.schedules,
+    "output": output.flood,
+    "commands": commands.commands,
+    "starts": commands.starts,
 }
 ON_ORDER: dict[str, Measure] = {
     "pg-behind": order.behind,
@@ -41,6 +47,7 @@ ON_ORDER: dict[str, Measure] = {
 ON_POSTGRES: dict[str, Measure] = {
     "pg-submit": pg_throughput.submit_many,
     "pg-drain": pg_throughput.drain,
+    "pg-functions": pg_functions.sync_noops,
     "pg-peers": against_peers.peers,
     "pg-latency": timing.latency,
     "pg-tuning": tuning.tuning,

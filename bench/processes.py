@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ import apsw
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 300.0
-UP = [sys.executable, "-m", "rota.cli.main", "up", "--app", "bench.load:app"]
-NO_SETTINGS: Mapping[str, str] = {}
+UP = [sys.executable, "-m", "rota.cli.main", "up", "--app"]
+APP = "bench.load:app"
 POLL = 0.1  # rarely: what is looked at is being measured
 
 
@@ -29,28 +29,25 @@ def seconds_of(module: str, *arguments: object, store: Path | str) -> float:
 
 
 @contextmanager
-def node(store: Path, slots: int | None = None) -> Iterator[int]:
+def node(store: Path, slots: int | None = None, app: str = APP, **settings: object) -> Iterator[int]:
     """`rota up` with the tasks of the bench; gives its pid once it has joined. Stops it in the end."""
 
     def joined() -> bool:
         return bool(ask(store, "SELECT count(*) FROM nodes WHERE state = 'live'"))
 
-    with up(store, store.with_suffix(".log"), joined, slots) as pid:
+    with up(store, store.with_suffix(".log"), joined, slots, app, **settings) as pid:
         yield pid
 
 
 @contextmanager
 def up(
-    store: Path | str,
-    log: Path,
-    joined: Callable[[], bool],
-    slots: int | None,
-    settings: Mapping[str, str] = NO_SETTINGS,
+    store: Path | str, log: Path, joined: Callable[[], bool], slots: int | None, app: str = APP, **settings: object
 ) -> Iterator[int]:
     queues = [] if slots is None else ["--queues", f"default:{slots}"]
-    command = [*UP, *queues]
+    command = [*UP, app, *queues]
+    given = {f"ROTA_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("wb") as stderr:
-        process = subprocess.Popen(command, env={**environment(store), **settings}, cwd=ROOT, stderr=stderr)
+        process = subprocess.Popen(command, env=environment(store) | given, cwd=ROOT, stderr=stderr)
 
     def alive_and_joined() -> bool:
         if process.poll() is not None:

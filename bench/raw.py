@@ -41,7 +41,7 @@ FROM jobs j JOIN payloads p USING (seq)
 WHERE j.state = 'ready' AND j.queue = 'default' AND j.kind = 'function' AND (j.expires_at IS NULL OR j.expires_at > ?)
 ORDER BY j.rank, j.seq LIMIT ?"""
 TAKE = "UPDATE jobs SET state = 'running', fence = fence + 1, tries = tries + 1, node = ?, started_at = ? WHERE seq = ?"
-RECORD = "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, 'succeeded', NULL, NULL, 'null')"
+RECORD = "INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, 'succeeded', NULL, NULL, 'null', NULL)"
 END = "UPDATE jobs SET state = 'succeeded', node = NULL, finished_at = ? WHERE seq = ?"
 
 

@@ -41,14 +41,19 @@ def _drain(folder: Path, size: Size, slots: int, batch: int, least: float | None
     ours: list[float] = []
     floor: list[float] = []
     for run in range(size.runs):
-        store = _filled(folder / f"ours-{run}.db", size.jobs)
-        with processes.node(store, slots):
-            processes.until(lambda: not waiting(store))  # noqa: B023 - it is called before the next round
-        ours.append(_rate(store, size.jobs))
+        ours.append(drained_by(folder / f"ours-{run}.db", size.jobs, slots, processes.APP))
         store = _filled(folder / f"floor-{run}.db", size.jobs)
         processes.seconds_of("bench.raw", "drain", store, size.jobs, batch, store=store)
-        floor.append(_rate(store, size.jobs))
+        floor.append(rate(store, size.jobs))
     return against_floor(f"drain of {size.jobs:,} async no-ops, {slots} slots", ours, floor, least)
+
+
+def drained_by(store: Path, jobs: int, slots: int, app: str) -> float:
+    """Jobs a second of one node."""
+    _filled(store, jobs)
+    with processes.node(store, slots, app):
+        processes.until(lambda: not waiting(store))
+    return rate(store, jobs)
 
 
 def _filled(store: Path, jobs: int) -> Path:
@@ -62,7 +67,7 @@ def waiting(store: Path) -> int:
     return processes.ask(store, "SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('ready', 'running'))")
 
 
-def _rate(store: Path, jobs: int) -> float:
+def rate(store: Path, jobs: int) -> float:
     """Jobs a second by the stamps that either side leaves in the store: from the first start to the last end."""
     succeeded = "SELECT count(*) FROM attempts JOIN jobs ON seq = job WHERE state = 'succeeded' AND outcome = state"
     if processes.ask(store, succeeded) != jobs:

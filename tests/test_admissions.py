@@ -212,7 +212,8 @@ async def test_a_rate_is_kept(stage: Stage) -> None:
     await stage.run()
     assert [await state(job) for job in jobs] == [State.SUCCEEDED] * 2 + [State.HELD] * 3
     (info,) = await stage.admissions.limits(["task:ping"])
-    assert info.waiting == 3
+    assert (info.waiting, info.rate) == (3, None)
+    assert info.next_start is not None
     stage.test.clock.advance(9)
     await stage.run()
     assert await state(jobs[2]) is State.HELD

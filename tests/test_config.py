@@ -32,6 +32,12 @@ def test_file_then_environment_then_arguments(empty_folder: Path) -> None:
     assert settings.queues == {"mail": 2}
 
 
+def test_addresses_come_as_texts_and_as_lists(empty_folder: Path) -> None:
+    (empty_folder / "rota.toml").write_text('http_deny = ["private", "*.Internal"]')
+    settings = config.load(environment={"ROTA_HTTP_ALLOW": "127.0.0.1, loopback"})
+    assert (settings.http_allow, settings.http_deny) == (("127.0.0.1", "loopback"), ("private", "*.internal"))
+
+
 def test_another_file_can_be_named(empty_folder: Path) -> None:
     (empty_folder / "other.toml").write_text('user = "other"')
     assert config.load(environment={"ROTA_CONFIG": "other.toml"}).user == "other"
@@ -54,6 +60,10 @@ def test_another_file_can_be_named(empty_folder: Path) -> None:
         ("queues", "default:x"),
         ("queues", "a:1,a:2"),
         ("queues", "a b:1"),
+        ("http_allow", "10.0.0.0/99"),
+        ("http_deny", 5),
+        ("http_timeout", "0s"),
+        ("http_max_body", 0),
         ("grace", "soon"),
         ("grace", "-1s"),
         ("lease", "1s"),

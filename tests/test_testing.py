@@ -98,3 +98,42 @@ async def test_two_harnesses_know_nothing_of_each_other_and_the_app_is_as_before
 def test_without_an_event_loop() -> None:
     info = testing.run(app, add, a=20, b=22)
     assert (info.state, info.result) == (State.SUCCEEDED, 42)
+
+
+@app.task(retry=rota.Retry(3, backoff="1h", jitter=0))
+async def saves(ctx: rota.Context) -> list[int]:
+    done: list[int] = ctx.state or []
+    ctx.progress(len(done) / 2, f"attempt {ctx.attempt}")
+    await ctx.save([*done, ctx.attempt])
+    if ctx.attempt < 3:
+        raise ConnectionError("no answer")
+    return done
+
+
+@app.task(retry=rota.Retry(3, backoff="1h", jitter=0))
+def saves_in_sync(ctx: rota.Context) -> list[int]:
+    done: list[int] = ctx.state or []
+    ctx.progress(len(done) / 2, f"attempt {ctx.attempt}")
+    ctx.save([*done, ctx.attempt])
+    if ctx.attempt < 3:
+        raise ConnectionError("no answer")
+    return done
+
+
+@pytest.mark.parametrize("task", [saves, saves_in_sync], ids=["async", "sync"])
+async def test_progress_and_saved_states_work_as_ever(task: rota.Task) -> None:
+    async with testing.harness(app) as rota_test:
+        job = await task.submit()
+        await rota_test.run_due()
+        first = (await job.info()).progress
+        await rota_test.drain()
+        info = await job.info()
+    assert first is not None
+    assert info.progress is not None
+    assert [(one.fraction, one.text) for one in (first, info.progress)] == [(0.0, "attempt 1"), (1.0, "attempt 3")]
+    assert info.progress.at == info.started_at
+    assert (info.state, info.result) == (State.SUCCEEDED, [1, 2])
+
+
+def test_a_saved_state_without_an_event_loop() -> None:
+    assert testing.run(app, saves_in_sync).result == [1, 2]

@@ -448,10 +448,3 @@ async def test_a_child_in_the_callers_own_transaction() -> None:
                 async with connection.transaction():
                     await tasks["total"].within(connection).submit(after="00000000-0000-7000-8000-000000000000")
             await connection.close()
-
-
-async def test_a_workflow_of_nothing_is_refused() -> None:
-    async with harness(app):
-        with pytest.raises(InvalidInput, match="workflow: 'none' is not valid; expected at least one job"):
-            async with app.workflow("none"):
-                pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString
@@ -84,19 +84,26 @@ async def _migrate(url: str) -> None:
 
 @contextmanager
 def nodes(
-    store: Store, count: int = 1, slots: int | None = None, others: int = 0, **settings: str
+    store: Store,
+    count: int = 1,
+    slots: int | None = None,
+    others: int = 0,
+    app: str = processes.APP,
+    **settings: object,
 ) -> Iterator[list[int]]:
     """So many times `rota up`; gives their pids once they have all joined. `others` are there already."""
     with ExitStack() as stack:
-        yield [stack.enter_context(_node(store, number, slots, settings)) for number in range(others, others + count)]
+        yield [
+            stack.enter_context(_node(store, number, slots, app, settings)) for number in range(others, others + count)
+        ]
 
 
 @contextmanager
-def _node(store: Store, number: int, slots: int | None, settings: dict[str, str]) -> Iterator[int]:
+def _node(store: Store, number: int, slots: int | None, app: str, settings: Mapping[str, object]) -> Iterator[int]:
     def joined() -> bool:
         return int(store.value("SELECT count(*) FROM rota.nodes WHERE state = 'live'")) > number
 
-    with processes.up(store.url, store.folder / f"node-{number}.log", joined, slots, settings) as pid:
+    with processes.up(store.url, store.folder / f"node-{number}.log", joined, slots, app, **settings) as pid:
         yield pid
 
 

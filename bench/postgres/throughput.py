@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench import processes
 from bench.figure import Figure, Size, against_floor
 from bench.postgres import crowd, raw
 from bench.postgres.server import Store, nodes, server, store, work_off
@@ -71,11 +72,11 @@ def full(folder: Path, size: Size) -> Iterator[Figure]:
     yield against_floor(name, ours, floor, least=0.9)
 
 
-def drained(place: Store, jobs: int, slots: int | None) -> float:
+def drained(place: Store, jobs: int, slots: int | None, app: str = processes.APP) -> float:
     """Jobs a second of one node."""
     raw.fill(place.url, jobs)
     begun = place.now()
-    with nodes(place, slots=slots):
+    with nodes(place, slots=slots, app=app):
         work_off(place)
     return rate(place, jobs, begun)
 

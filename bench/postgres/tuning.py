@@ -1,4 +1,4 @@
-"""What the settings that trade latency against cost are worth: slots (the size of a batch), claiming ahead, wake-ups.
+"""What the settings that trade latency against cost are worth: slots (the size of a batch) and claiming ahead.
 
 Each is set against the default, in turns.
 """
@@ -11,12 +11,11 @@ from pathlib import Path
 
 from bench.figure import Figure, Size
 from bench.postgres import raw
-from bench.postgres.server import Store, nodes, server, store, until_no, work_off
+from bench.postgres.server import Store, nodes, server, store, work_off
 from bench.postgres.throughput import rate
 from rota.config import Settings
 from tests.servers.postgres import Server
 
-LIVE = "SELECT EXISTS (SELECT FROM rota.jobs)"
 SLOTS = (4, 64, 256, 1_000)
 AHEAD = (16, 64, 256)
 
@@ -24,8 +23,6 @@ AHEAD = (16, 64, 256)
 def tuning(folder: Path, size: Size) -> Iterator[Figure]:
     with server(folder) as one:
         yield from _throughput(one, folder, size)
-        for notify in ("true", "false"):
-            yield _latency(one, folder, size.submissions // 10, notify)
 
 
 def _throughput(one: Server, folder: Path, size: Size) -> Iterator[Figure]:
@@ -50,7 +47,7 @@ def _drained(place: Store, jobs: int, slots: int, ahead: int) -> float:
     raw.fill(place.url, jobs)
     place.run("SELECT pg_stat_reset()")
     begun = place.now()
-    with nodes(place, slots=slots, ROTA_PREFETCH=str(ahead)):
+    with nodes(place, slots=slots, prefetch=ahead):
         work_off(place)
     return rate(place, jobs, begun)
 
@@ -58,14 +55,3 @@ def _drained(place: Store, jobs: int, slots: int, ahead: int) -> float:
 def _commits(place: Store) -> float:
     """By any who works on this database; those who look on take few."""
     return float(place.value("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"))
-
-
-def _latency(one: Server, folder: Path, submissions: int, notify: str) -> Figure:
-    with store(one, folder) as place:
-        with nodes(place, ROTA_NOTIFY=notify):
-            place.seconds_of("bench.load", "trickle", submissions)
-            until_no(place, LIVE)
-        results = place.connection.execute("SELECT result FROM rota.history").fetchall()
-    took = sorted(float(result) * 1000 for (result,) in results)
-    name = f"PostgreSQL: submit() to start, notify = {notify}, {len(took)} times: p50"
-    return Figure(name, statistics.median(took), "ms", ours=f"p99 {took[len(took) * 99 // 100]:.1f} ms")

@@ -13,6 +13,7 @@ if typing.TYPE_CHECKING:
     from rota.errors import RetryAfter as RetryAfter
     from rota.errors import RotaError as RotaError
     from rota.errors import Snooze as Snooze
+    from rota.errors import Stale as Stale
     from rota.job import Job as Job
     from rota.model.retry import Retry as Retry
     from rota.schedule import Schedule as Schedule
@@ -32,12 +33,13 @@ _HOMES = {
     "RotaError": "rota.errors",
     "Schedule": "rota.schedule",
     "Snooze": "rota.errors",
+    "Stale": "rota.errors",
     "Task": "rota.tasks",
     "Workflow": "rota.workflow",
 }
 __all__ = [
-    "App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Schedule", "Snooze", "Task",
-    "Workflow",
+    "App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Schedule", "Snooze", "Stale",
+    "Task", "Workflow",
 ]  # fmt: skip
 
 

@@ -11,23 +11,22 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rota import config, scheduling
+from rota import config, ordering, scheduling
 from rota.admissions import Admissions
 from rota.building import Building
 from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
-from rota.errors import InvalidInput, SchemaMissing, StoreError, TooLarge
+from rota.errors import InvalidInput, SchemaMissing, StoreError
 from rota.job import Job
-from rota.model.job import NewJob, Spec
-from rota.model.limits import fields
+from rota.model.job import ABOUT_COMMANDS, NewJob, Spec
 from rota.model.principal import Principal
 from rota.model.retry import Retry
-from rota.model.trigger.reading import read_schedule
 from rota.model.trigger.schedule import Schedule as Timing
 from rota.model.trigger.standing import ScheduleInfo
 from rota.model.trigger.template import Template
 from rota.node import Node
-from rota.options import LONGEST_NAME, TASK_NAMES, Drained, Options, new_job, read_options, task_name
+from rota.options import TASK_NAMES, Drained, Options, about_command, new_job, read_options, task_name
+from rota.ordering import HttpCall
 from rota.planning import Planning
 from rota.portal import Portal
 from rota.schedule import Schedule
@@ -35,7 +34,7 @@ from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
 from rota.telemetry.events import Bus
-from rota.work.catalogue import Catalogue, InvalidArguments, TaskDef, fits, to_json
+from rota.work.catalogue import Catalogue, Code, TaskDef, to_json
 from rota.work.context import Context
 from rota.work.crew import MakeCrew, ProcessCrew
 from rota.workflow import Workflow
@@ -64,7 +63,7 @@ class App:
         self.clock: Clock = clock or SystemClock()
         self.chance = chance or Chance()
         self.bus = Bus()
-        self.catalogue = Catalogue()
+        self.catalogue = Catalogue(self._adopt)
         self.who = Principal(self.settings.user)
         self._inline = inline
         self._declared: dict[str, scheduling.Words] = {}
@@ -79,6 +78,10 @@ class App:
         self._given |= {name: value for name, value in settings.items() if value is not None}
         self.settings = config.load(self._given)
         self.who = Principal(self.settings.user)
+
+    def _adopt(self, settings: config.Settings) -> None:
+        """In a process that runs functions for a node: the settings of that node."""
+        self.settings, self.who = settings, Principal(settings.user)
 
     @contextmanager
     def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
@@ -116,16 +119,17 @@ class App:
         alone: str | None = None,
         drain: str | float | timedelta | None = None,
         drained: str | None = None,
+        isolation: str | None = None,
     ) -> Callable[[Callable[..., Any]], Task]: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Makes a function a task: `@app.task` or `@app.task(queue="mail", ...)`. It is named like the function."""
-        name = options.pop("name", None)
+        name, code = options.pop("name", None), Code.read(options.pop("isolation", None))
         if function is not None:
-            return self._add(function, name, options)
-        return lambda decorated: self._add(decorated, name, options)
+            return self._add(function, name, code, options)
+        return lambda decorated: self._add(decorated, name, code, options)
 
-    def _add(self, function: Callable[..., Any], name: str | None, options: Mapping[str, Any]) -> Task:
+    def _add(self, function: Callable[..., Any], name: str | None, code: Code, options: Mapping[str, Any]) -> Task:
         if isinstance(function, Task):
             raise InvalidInput("task", function.name, "a function; @app.cron and @app.every stand above @app.task")
         if isinstance(function, type) or not callable(function):
@@ -136,8 +140,8 @@ class App:
         def info(**signature: Any) -> TaskInfo:
             return TaskInfo(**{name: getattr(defaults, name) for name in TASK_NAMES}, **signature)
 
-        definition = TaskDef(function, info, chosen)
-        _check_templates(definition.info, defaults)
+        definition = TaskDef(function, info, chosen, code)
+        ordering.check_templates(definition.info, defaults)
         self.catalogue.add(definition)
         return Task(self, definition, defaults)
 
@@ -148,15 +152,17 @@ class App:
         *,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        fatal_exit_codes: Sequence[int] = (),
+        stdin: str | None = None,
         name: str | None = None,
         within: Any = None,
         **options: Any,
     ) -> Job:
-        """Orders a command: a list of arguments, never a shell line. `within`: in the caller's own transaction on this
+        """Orders a command: a list of arguments, never a shell line. `resources`, `user`, `group`, `inherit` and
+        `fatal_exit_codes` are for it too (docs/execution.md). `within`: in the caller's own transaction on this
         connection, as `Task.within` does."""
-        spec, task = self.command(argv, cwd, env, fatal_exit_codes, name)
-        chosen = read_options(Options(), options)
+        about, rest = about_command({"cwd": cwd, "env": env, "stdin": stdin, "name": name, **options})
+        spec, task = self.command(argv, **about)
+        chosen = read_options(Options(), rest)
         if within is not None:
             return (await self.submit_within(within, spec, task, ["{}"], chosen))[0]
         return (await self.submit_orders(spec, task, ["{}"], chosen))[0]
@@ -164,23 +170,41 @@ class App:
     def submit_command_sync(self, argv: Sequence[str], *, within: Any = None, **options: Any) -> Job:
         if within is None:
             return self.sync(self.submit_command(argv, **options))
-        given = {part: options.pop(part, None) for part in ("cwd", "env", "name")}
-        spec, task = self.command(argv, fatal_exit_codes=options.pop("fatal_exit_codes", ()), **given)
-        return self.submit_within_sync(within, spec, task, ["{}"], read_options(Options(), options))[0]
+        about, rest = about_command(options)
+        spec, task = self.command(argv, **about)
+        return self.submit_within_sync(within, spec, task, ["{}"], read_options(Options(), rest))[0]
 
-    def command(
-        self,
-        argv: Sequence[str],
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-        fatal_exit_codes: Sequence[int],
-        name: str | None,
-    ) -> tuple[Spec, str]:
-        """A command as what to run, and the name of its task."""
-        spec = Spec.command(argv, cwd, env, fatal_exit_codes)
-        if (size := len(spec.body.encode())) > self.settings.max_args:
-            raise TooLarge("command", size, self.settings.max_args)
-        return spec, task_name(name) if name is not None else _program(argv[0])
+    def command(self, argv: Sequence[str], *, name: str | None = None, **about: Any) -> tuple[Spec, str]:
+        """A command as what to run, and the name of its task. `about`: as `Spec.command` takes it."""
+        return ordering.command(self.settings.max_args, argv, name, about)
+
+    async def submit_http(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
+        """Orders an HTTP call: what `http` takes, and options of orders. `within` as for commands."""
+        call, chosen = self._call(method, url, options)
+        if within is not None:
+            return (await self.submit_within(within, call.spec, call.task, ["{}"], chosen))[0]
+        return (await self.submit_orders(call.spec, call.task, ["{}"], chosen))[0]
+
+    def submit_http_sync(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
+        if within is None:
+            return self.sync(self.submit_http(method, url, **options))
+        call, chosen = self._call(method, url, options)
+        return self.submit_within_sync(within, call.spec, call.task, ["{}"], chosen)[0]
+
+    def _call(self, method: str, url: str, options: Mapping[str, Any]) -> tuple[HttpCall, Options]:
+        about = {name: value for name, value in options.items() if name in ordering.HTTP}
+        rest = {name: value for name, value in options.items() if name not in ordering.HTTP}
+        return self.http(method, url, **about), read_options(Options(), rest)
+
+    def http(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None,
+        body: str | bytes | None = None, expect: int | str | Sequence[int | str] | None = None,
+        redirects: int | None = None, name: str | None = None,
+    ) -> HttpCall:  # fmt: skip
+        """An HTTP call to schedule, or to add to a workflow. `expect`: the statuses that are success (2xx);
+        `redirects`: how many to follow at most (5); `name`: of its task (the host)."""
+        given = {"headers": headers, "json": json, "body": body, "expect": expect, "redirects": redirects, "name": name}
+        return ordering.http(self.settings.max_args, method, url, given)
 
     async def submit_named(self, info: TaskInfo, arguments: Mapping[str, Any], **options: Any) -> Job:
         """Orders a function that is known by its description only, as the command line does."""
@@ -191,7 +215,7 @@ class App:
     def named(self, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
         """Arguments as JSON, held against the description of a function, and the options that it has by itself."""
         body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
-        _check_arguments(info, arguments)
+        ordering.check_arguments(info, arguments)
         defaults = {name: getattr(info, name) for name in TASK_NAMES}
         return body, Options(**{**defaults, "drained": Drained(info.drained)})
 
@@ -236,7 +260,7 @@ class App:
 
     # -- schedules ---------------------------------------------------------------------------------------------------
     async def schedule(
-        self, name: str, task: Task | Sequence[str], *, args: Mapping[str, Any] | None = None, **options: Any
+        self, name: str, task: Task | HttpCall | Sequence[str], *, args: Mapping[str, Any] | None = None, **options: Any
     ) -> Schedule:
         """Keeps a schedule under a name: `cron=`, `every=`, `rrule=` or `at=` says when; `tz`, `overlap` and
         so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing."""
@@ -244,10 +268,10 @@ class App:
         if isinstance(task, Task):
             await planning.save(*self._times_of(scheduling.Words(name, task, args or {}, options)))
         else:
-            await planning.save(*self._times_of_command(name, task, args, options))
+            await planning.save(*self._times_of_other(name, task, args, options))
         return Schedule(self, name)
 
-    def schedule_sync(self, name: str, task: Task | Sequence[str], **options: Any) -> Schedule:
+    def schedule_sync(self, name: str, task: Task | HttpCall | Sequence[str], **options: Any) -> Schedule:
         return self.sync(self.schedule(name, task, **options))
 
     async def schedules(self) -> list[ScheduleInfo]:
@@ -299,16 +323,16 @@ class App:
     def _times_of(self, words: scheduling.Words) -> tuple[Timing, Template]:
         return scheduling.of_task(self.who.user, words, self.settings.max_args, self.clock.now())
 
-    def _times_of_command(
-        self, name: str, argv: Sequence[str], args: object, options: Mapping[str, Any]
+    def _times_of_other(
+        self, name: str, task: HttpCall | Sequence[str], args: object, options: Mapping[str, Any]
     ) -> tuple[Timing, Template]:
         if args is not None:
-            raise InvalidInput("args", args, "none: a command has its arguments in its list")
-        times, rest = scheduling.split(options, also=("cwd", "env", "fatal_exit_codes"))
-        command = {part: rest.pop(part, None) for part in ("cwd", "env")}
-        spec, task = self.command(argv, fatal_exit_codes=rest.pop("fatal_exit_codes", None) or (), name=None, **command)
-        timing = read_schedule(self.who.user, name, times, self.clock.now())
-        return timing, scheduling.order(spec, task, "{}", read_options(Options(), rest, scheduling.JOB_OPTIONS))
+            raise InvalidInput("args", args, "none: a command has its arguments in its list, a call in its body")
+        if isinstance(task, HttpCall):
+            return scheduling.of_spec(self.who.user, name, task.spec, task.task, options, self.clock.now())
+        about, _ = about_command({part: options.get(part) for part in ABOUT_COMMANDS})
+        spec, program = self.command(task, **about)
+        return scheduling.of_spec(self.who.user, name, spec, program, options, self.clock.now(), ABOUT_COMMANDS)
 
     async def planning(self) -> Planning:
         """What people do with schedules, with the store open."""
@@ -357,7 +381,7 @@ class App:
         """This app as a node, ready to `run()`."""
         store = (await self.client()).store
         await self.declare()
-        crew = make_crew or (lambda guards: ProcessCrew(self.catalogue, self.settings, guards))
+        crew = make_crew or (lambda guards: ProcessCrew(self.catalogue, self.settings, guards, self.bus))
         return Node(store, self.clock, self.chance, self.bus, self.settings, self.catalogue.infos(), crew)
 
     async def close(self) -> None:
@@ -413,30 +437,3 @@ async def _open(store: Store) -> None:
             raise
         await store.migrate()
         await store.open()
-
-
-def _program(path: str) -> str:
-    """A name for a command that was given none: its program's, made fit to be shown."""
-    name = path.rsplit("/", 1)[-1] or path
-    return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME]
-
-
-def _check_templates(info: TaskInfo, options: Options) -> None:
-    """A field that no argument can fill should show where the task is declared."""
-    for template in (key.name for key in options.templates):
-        for field in fields(template):
-            if field.partition(".")[0] not in info.parameters and not info.open:
-                raise InvalidInput("key", template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")
-
-
-def _check_arguments(info: TaskInfo, arguments: Mapping[str, Any]) -> None:
-    missing = [name for name in info.required if name not in arguments]
-    unknown = [] if info.open else [name for name in arguments if name not in info.parameters]
-    if missing:
-        raise InvalidArguments(info.name, f"{missing[0]!r} is missing", info.parameters)
-    if unknown:
-        raise InvalidArguments(info.name, f"{unknown[0]!r} is unknown", info.parameters)
-    for name, value in arguments.items():
-        if not fits(value, info.types.get(name, ())):
-            expected = " or ".join(info.types[name])
-            raise InvalidArguments(info.name, f"{name!r} must be {expected}, not {value!r:.60}", info.parameters)

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from rota.errors import StoreError
+from rota.errors import StoreError, StoreUnavailable
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+# Longer than any store takes that still answers. Whoever waits is told then, and may try again.
+PATIENCE = 60.0
 
 
 class Batcher(Generic[Item, Answer]):
@@ -59,7 +61,7 @@ class Batcher(Generic[Item, Answer]):
 
     async def _carry(self, batch: list[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:
-            answers = await self._flush([item for item, _ in batch])
+            answers = await self._answers([item for item, _ in batch])
         except Exception as error:
             if len(batch) == 1 or (isinstance(error, StoreError) and error.passing):
                 _fail(batch, error)
@@ -74,6 +76,15 @@ class Batcher(Generic[Item, Answer]):
             for (_, future), answer in zip(batch, answers, strict=True):
                 if not future.done():
                     future.set_result(answer)
+
+    async def _answers(self, items: list[Item]) -> Sequence[Answer]:
+        try:
+            async with asyncio.timeout(PATIENCE) as limit:
+                return await self._flush(items)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise StoreUnavailable(f"the store has not answered for {PATIENCE:g} s") from None
 
 
 def _fail(batch: Sequence[tuple[object, asyncio.Future[Answer]]], error: BaseException) -> None:

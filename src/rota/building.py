@@ -4,6 +4,7 @@ async with app.workflow("nightly") as flow:
     rows = flow.add(extract, day="2027-01-01")
     flow.add(load, after=rows)
     flow.add(["rm", "-rf", "scratch"], after=rows, on="finish")
+    flow.add(app.http("POST", "https://example.com/done"), after=rows)
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from rota.errors import InvalidInput
 from rota.job import Job
 from rota.model.graph import check
 from rota.model.job import Membership, NewJob
-from rota.options import Options, new_job, read_options, workflow_name
+from rota.options import Options, about_command, new_job, read_options, workflow_name
+from rota.ordering import HttpCall
 from rota.tasks import Task
 from rota.work.context import Context
 from rota.workflow import Workflow
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 # One order is one transaction.
 LARGEST = 20_000
-_COMMAND = ("cwd", "env", "fatal_exit_codes", "name")
 
 
 class Building(Workflow):
@@ -41,9 +42,10 @@ class Building(Workflow):
         self._client: Client | None = None  # while the block lasts
         self._orders: list[tuple[Job, NewJob]] = []
 
-    def add(self, task: Task | Sequence[str], /, *args: Any, **kwargs: Any) -> Job:
-        """Adds a task with its arguments, or a command as a list, with options as `submit` takes them. `after`: a job,
-        or a list of jobs, or of pairs such as `(job, "finish")`; `on`: what they must have ended with."""
+    def add(self, task: Task | HttpCall | Sequence[str], /, *args: Any, **kwargs: Any) -> Job:
+        """Adds a task with its arguments, a command as a list, or `app.http(...)`, with options as `submit` takes
+        them. `after`: a job, or a list of jobs, or of pairs such as `(job, "finish")`; `on`: what they must have ended
+        with."""
         if self._client is None:
             raise InvalidInput("add", "outside of its block", "a call inside `async with app.workflow() as flow:`")
         if len(self._orders) == LARGEST:
@@ -51,14 +53,17 @@ class Building(Workflow):
         if isinstance(task, Task):
             spec, body, options = task.read(args, kwargs)
             name = task.name
+        elif isinstance(task, HttpCall):
+            if args:
+                raise InvalidInput("arguments", args, "none: app.http(...) says all of the call")
+            spec, name = task.spec, task.task
+            body, options = "{}", read_options(Options(), kwargs)
         else:
-            given = {part: kwargs.pop(part, None) for part in _COMMAND}
             if args:
                 raise InvalidInput("arguments", args, "none: a command has its arguments in its list")
-            spec, name = self._app.command(
-                task, given["cwd"], given["env"], given["fatal_exit_codes"] or (), given["name"]
-            )
-            body, options = "{}", read_options(Options(), kwargs)
+            about, rest = about_command(kwargs)
+            spec, name = self._app.command(task, **about)
+            body, options = "{}", read_options(Options(), rest)
         (job_id,) = self._client.job_ids(1)
         job = Job(self._app, job_id)
         self._orders.append((job, new_job(job_id, spec, name, body, options)))

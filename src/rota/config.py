@@ -16,8 +16,11 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model import resources
+from rota.model.addresses import rules
+from rota.model.job import variable
 from rota.model.limits import word
-from rota.model.times import DAY, SECOND, Duration, duration
+from rota.model.times import DAY, MINUTE, SECOND, Duration, duration
 
 FILE = "rota.toml"
 PREFIX = "ROTA_"
@@ -44,7 +47,22 @@ class Settings(msgspec.Struct, frozen=True):
     dead_retention: Duration = 90 * DAY
     key_retention: Duration = 7 * DAY
     crash_limit: int = 3
+    warm_processes: int = 0  # as many as there are cores, and at least two
+    pool_jobs: int = 1000
+    pool_memory: int = 512 * MIB
+    command_cpu: Duration | None = None  # of commands: the most that an order may have
+    command_memory: int | None = None
+    command_files: int | None = None
+    command_processes: int | None = None
+    command_file_size: int | None = None
+    command_user: str = ""  # "": the node's own, or whom the order names
+    command_env: tuple[str, ...] = ()
+    command_cgroup: str = ""
     notify: bool = True
+    http_allow: tuple[str, ...] = ()
+    http_deny: tuple[str, ...] = ()
+    http_timeout: Duration = 5 * MINUTE
+    http_max_body: int = 10 * MIB
 
     @property
     def place(self) -> str:
@@ -178,12 +196,46 @@ def _number(least: int, most: int) -> Callable[[str, Any], int]:
     return read
 
 
+def _addresses(name: str, value: Any) -> tuple[str, ...]:
+    """`10.0.0.0/8,*.example.com`, or a list of such."""
+    return tuple(rule.text for rule in rules(name, value))
+
+
+def _longer_than_nothing(name: str, value: Any) -> Duration:
+    span = duration(value, name)
+    if span == 0:
+        raise InvalidInput(name, value, "a duration longer than 0s")
+    return span
+
+
 def _switch(name: str, value: Any) -> bool:
     words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
     chosen = value if isinstance(value, bool) else words.get(str(value).lower())
     if chosen is None:
         raise InvalidInput(name, value, "true or false")
     return chosen
+
+
+def _bound(part: str) -> Callable[[str, Any], int | None]:
+    """`none` takes back what a file has set."""
+
+    def read(name: str, value: Any) -> int | None:
+        return None if value == "none" else resources.READERS[part](value, name)
+
+    return read
+
+
+def _variables(name: str, value: Any) -> tuple[str, ...]:
+    given = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple):
+        raise InvalidInput(name, value, "names of environment variables such as AWS_REGION,PROXY")
+    return tuple(variable(part, name) for part in given if part != "")
+
+
+def _cgroup(name: str, value: Any) -> str:
+    if not isinstance(value, str) or (value and not value.startswith("/")) or "\0" in value:
+        raise InvalidInput(name, value, "the folder of a control group such as /sys/fs/cgroup/rota")
+    return value.rstrip("/")
 
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
@@ -205,5 +257,20 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "dead_retention": _duration,
     "key_retention": _duration,
     "crash_limit": _number(1, 1000),
+    "warm_processes": _number(0, 1000),
+    "pool_jobs": _number(1, 1_000_000_000),
+    "pool_memory": _number(MIB, 1 << 50),
+    "command_cpu": _bound("cpu"),
+    "command_memory": _bound("memory"),
+    "command_files": _bound("files"),
+    "command_processes": _bound("processes"),
+    "command_file_size": _bound("file_size"),
+    "command_user": _node,
+    "command_env": _variables,
+    "command_cgroup": _cgroup,
     "notify": _switch,
+    "http_allow": _addresses,
+    "http_deny": _addresses,
+    "http_timeout": _longer_than_nothing,
+    "http_max_body": _number(1, 1024 * MIB),
 }

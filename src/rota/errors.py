@@ -4,13 +4,14 @@ RotaError
 ├── InvalidInput            something given to rota is wrong; says what was given and what is right
 │   ├── UnknownTask         no task of that name is known
 │   ├── NotSerialisable     a value that JSON can't carry
-│   └── TooLarge            arguments or a command beyond the limit
+│   └── TooLarge            arguments, a command or a call beyond the limit
 ├── KeyConflict             an idempotency key was used before for something else
 ├── NotFound                no such job (or none that this user may see)
 ├── NotAllowed              this user may not do that
 ├── IllegalEvent            the lifecycle table has no such step
 ├── JobFailed               raised to a caller who asked for the result of a job that has none
 ├── WaitTimeout             a wait ended before the job did
+├── Stale                   raised to a task whose attempt is over for the store; another may have begun
 └── StoreError              the store can't do its work (of itself: it refused this very call)
     ├── StoreUnavailable    locked, unreachable or unreadable; trying again may help
     ├── StoreFull           no space left for the write; nothing was written
@@ -89,6 +90,11 @@ class WaitTimeout(RotaError, TimeoutError):
     def __init__(self, job_id: str, state: str, what: str = "job") -> None:
         self.job_id, self.state = job_id, state
         super().__init__(f"{what} {job_id} is still {state}")
+
+
+class Stale(RotaError):
+    def __init__(self) -> None:
+        super().__init__("this attempt is over, and another may have begun: what it does changes nothing any more")
 
 
 class NotAllowed(RotaError):

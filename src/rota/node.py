@@ -14,6 +14,7 @@ from rota import __version__
 from rota.batching import Batcher
 from rota.clock import Chance, Clock
 from rota.config import Settings
+from rota.control import janitor
 from rota.control.admission import Admission
 from rota.control.janitor import Janitor
 from rota.control.promoter import Promoter
@@ -28,7 +29,7 @@ from rota.model.node import Node as NodeValue
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import SYSTEM
 from rota.model.times import DAY, SECOND
-from rota.service import Loop, Service
+from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
 from rota.store.base import Retention, Store, TaskInfo, Topic
 from rota.telemetry import events
 from rota.work.attempt import Pipeline, Stop, weight
@@ -38,12 +39,15 @@ from rota.work.meter import Meter
 from rota.work.worker import Worker
 
 REJOIN_PAUSE = 1.0
+# A store that is away says so sooner, and is tried again.
+JOIN_LIMIT = 180.0
 # After the graces, the last writes get this long.
 LAST_WRITES = 5.0
 
 
 class StuckNode(RotaError):
-    """The lease is lost and something still runs: this process must end, and it must not tidy up before it does."""
+    """Something hangs, or still runs though the lease is lost: this process must end, and it must not tidy up before
+    it does."""
 
 
 class Node:
@@ -87,7 +91,13 @@ class Node:
 
     async def _live(self) -> None:
         session = Session(self, self._candidate)
-        await session.join([self._joined] if self._joined else [])
+        try:
+            async with asyncio.timeout(JOIN_LIMIT) as limit:
+                await session.join([self._joined] if self._joined else [])
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise StuckNode(f"node {self.id} could not join: the store has not answered for {JOIN_LIMIT:g} s") from None
         self._joined, self._candidate = session.incarnation, self.chance.token()
         self._session = session
         if not self.started.is_set():
@@ -120,6 +130,7 @@ class Session:
         self._lease = Lease(node.clock, node.settings.lease / SECOND, lambda: node.store.exposed(incarnation))
         self._stop_asked, self._hurried, self._killed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._lost: str | None = None
+        self._gave_up: str | None = None
         self._end = float("inf")  # when the keeper ends what still runs
         self._crew: Crew | None = None
         self.worker: Worker | None = None
@@ -142,14 +153,15 @@ class Session:
         except BaseException:
             if self._crew:
                 await self._crew.close()
-            await node.store.leave(SYSTEM, self.incarnation)
+            await self._leave()
             raise
 
     def _make_worker(self, crew: Crew) -> Worker:
         node, settings = self._node, self._node.settings
         shipper = Shipper(node.store, settings.max_output)
         finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: node.store.finish(SYSTEM, batch), weigh=weight)
-        pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance)
+        rule = CrashRule(limit=settings.crash_limit)
+        pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance, rule)
         kinds = [Kind(kind) for kind in crew.executors]
         return Worker(
             node.store,
@@ -177,11 +189,12 @@ class Session:
             self._serve_schedules()
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
-            self._serve(Janitor(node.store, retention, self._leads))
+            self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
         if self.worker:
             self.worker.wake = self._serve(self.worker).wake
             self._listen(Topic.READY, self.worker.when_ready)
             self._serve(Meter(node.store, self.worker, lambda: self._heartbeat.feedback))
+        self._serve(Watchdog(self._loops, self._give_up))
 
     def _serve_schedules(self) -> None:
         store, listen = self._node.store, self._listen
@@ -197,8 +210,8 @@ class Session:
     def _leads(self) -> bool:
         return self._heartbeat.term is not None
 
-    def _serve(self, service: Service, topic: Topic | None = None) -> Loop:
-        loop = Loop(service, self._node.chance, self._failed)
+    def _serve(self, service: Service, topic: Topic | None = None, limit: float | None = None) -> Loop:
+        loop = Loop(service, self._node.chance, self._failed, limit=limit)
         if topic:
             self._listen(topic, loop.wake)
         self._loops.append((loop, asyncio.create_task(loop.run(), name=service.name)))
@@ -208,7 +221,10 @@ class Session:
         self._unlisten.append(self._node.store.listen(frozenset({topic}), wake))
 
     def _failed(self, service: str, error: Exception) -> None:
-        self._node.bus.emit(events.ServiceFailed(service, f"{type(error).__name__}: {error}"))
+        if isinstance(error, Overdue):
+            self._node.bus.emit(events.ServiceStuck(service, error.seconds))
+        else:
+            self._node.bus.emit(events.ServiceFailed(service, f"{type(error).__name__}: {error}"))
 
     # -- middle ------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
@@ -219,6 +235,15 @@ class Session:
         if self._lost is not None:
             await self._end_in_haste()
         await self._shut_down()
+        if self._gave_up is not None:
+            raise StuckNode(f"node {self._node.id} has ended because {self._gave_up}")
+
+    def _give_up(self, why: str) -> None:
+        """What runs is interrupted and handed back: this node can't be relied on to finish it."""
+        if self._gave_up is None and not self._stop_asked.is_set():
+            self._gave_up = why
+            self._node.bus.emit(events.NodeGaveUp(self._node.id, why))
+            self.stop(2)
 
     def _extend(self, deadline: float) -> None:
         """Once the lease is lost, its end comes no later than was said; but sooner if the node is exposed as well."""
@@ -253,8 +278,9 @@ class Session:
 
     async def _close_door(self, worker: Worker) -> None:
         try:
-            await worker.close_door()
-        except StoreError as error:
+            async with asyncio.timeout(LIMIT if self._gave_up is None else LAST_WRITES):
+                await worker.close_door()
+        except (StoreError, TimeoutError) as error:
             self._failed("handing back", error)  # what was claimed ahead goes back when the node leaves
 
     async def _end_in_haste(self) -> None:
@@ -290,9 +316,13 @@ class Session:
             # What still runs ends with this process, and must not be handed back before that.
             self._node.remains = self.incarnation
             return
+        await self._leave()
+
+    async def _leave(self) -> None:
         try:
-            await self._node.store.leave(SYSTEM, self.incarnation)
-        except StoreError as error:
+            async with asyncio.timeout(LIMIT):
+                await self._node.store.leave(SYSTEM, self.incarnation)
+        except (StoreError, TimeoutError) as error:
             self._failed("leaving", error)
 
     @property

@@ -12,7 +12,7 @@ from rota.config import queue_name
 from rota.errors import InvalidInput
 from rota.model.gates import labels, scope
 from rota.model.graph import Edge, Need, edges, need
-from rota.model.job import DEFAULT_QUEUE, NewJob, Spec
+from rota.model.job import ABOUT_COMMANDS, DEFAULT_QUEUE, NewJob, Spec
 from rota.model.limits import Key, Policy, Rate, concurrency, fields, fill, keys, rate
 from rota.model.order import DEFAULT_PRIORITY, priority
 from rota.model.retry import Retry
@@ -91,6 +91,13 @@ def read_options(defaults: Options, given: Mapping[str, Any], allowed: Sequence[
     if "full" in changes and not whole.templates and whole.rate is None:
         raise InvalidInput("full", given["full"], "it together with exclusive=, rate= or limits=, which may be full")
     return whole
+
+
+def about_command(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is said of the command itself, its name too, and what of the job that it is."""
+    names = (*ABOUT_COMMANDS, "name")
+    about = {name: value for name, value in given.items() if name in names and value is not None}
+    return about, {name: value for name, value in given.items() if name not in names}
 
 
 def parents(given: Any, on: Any = None) -> tuple[Edge, ...]:

@@ -53,6 +53,22 @@ def of_task(owner: str, words: Words, limit: int, now: Instant) -> tuple[Schedul
     return schedule, order(spec, words.task.name, body, read_options(defaults, rest, JOB_OPTIONS))
 
 
+def of_spec(
+    owner: str,
+    name: str,
+    spec: Spec,
+    task: str,
+    options: Mapping[str, Any],
+    now: Instant,
+    also: Sequence[str] = (),
+) -> tuple[Schedule, Template]:
+    """Of a command, or an HTTP call. `also`: options that have been heard already."""
+    times, rest = split(options, also)
+    timing = read_schedule(owner, name, times, now)
+    about_job = {option: value for option, value in rest.items() if option not in also}
+    return timing, order(spec, task, "{}", read_options(Options(), about_job, JOB_OPTIONS))
+
+
 def order(spec: Spec, task: str, body: str, options: Options) -> Template:
     if options.at is not None or options.delay or options.key is not None:
         raise InvalidInput("at, delay and key", "given", "none of them: the schedule says when, and each fire is a job")

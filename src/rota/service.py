@@ -2,12 +2,17 @@
 
 A service looks at its shelf once per `tick()` and says how long it may sleep. The loop owns everything else:
 sleeping, waking, backing off after errors, stopping. No service calls another; they meet in the store.
+
+Every loop proves progress. A tick that takes longer than its limit is cancelled, told, and tried again like one that
+failed. The watchdog gives the node up when that does not help: a tick hangs time after time, does not end when it is
+cancelled, or its loop is gone. It looks at its own pace and counts its looks, so a process that was asleep is given
+the time to go on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rota.clock import Chance
@@ -15,6 +20,20 @@ from rota.clock import Chance
 FIRST_BACK_OFF = 0.1
 # When the store is back, work should be too: within a second, and nobody has to be restarted for it.
 LONGEST_BACK_OFF = 1.0
+# A tick makes a few calls to the store at most, and each of them has a limit of its own (30 s on a server).
+LIMIT = 60.0
+# After so many ticks in a row that hung, starting again is no cure.
+HOPELESS = 3
+# A tick that was cancelled has so many looks of the watchdog to end.
+LOOKS = 5
+
+
+class Overdue(Exception):
+    """A tick has hung for this long, and was cancelled."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nothing happened for {seconds:g} s")
+        self.seconds = seconds
 
 
 class Service(Protocol):
@@ -34,9 +53,13 @@ class Loop:
         chance: Chance,
         failed: Callable[[str, Exception], None],
         longest_back_off: float = LONGEST_BACK_OFF,
+        limit: float | None = None,
     ) -> None:
         self.service = service
         self._chance, self._failed, self._longest = chance, failed, longest_back_off
+        self.limit = LIMIT if limit is None else limit
+        self.hung = 0  # ticks in a row that had to be cancelled
+        self._began: float | None = None  # the tick that is under way
         self._woken = asyncio.Event()
         self._stopping = False
 
@@ -52,7 +75,7 @@ class Loop:
         while not self._stopping:
             self._woken.clear()
             try:
-                delay = await self.service.tick()
+                delay = await self._tick()
                 errors = 0
             except Exception as error:
                 errors += 1
@@ -60,6 +83,29 @@ class Loop:
                 await self._back_off(errors)
             else:
                 await self._sleep(delay)
+
+    async def _tick(self) -> float:
+        self._began = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(self.limit) as limit:
+                delay = await self.service.tick()
+        except TimeoutError:
+            self.hung = self.hung + 1 if limit.expired() else 0
+            if limit.expired():
+                raise Overdue(self.limit) from None
+            raise
+        except Exception:
+            self.hung = 0
+            raise
+        finally:
+            self._began = None
+        self.hung = 0
+        return delay
+
+    @property
+    def overdue(self) -> bool:
+        """The tick that is under way should have ended."""
+        return self._began is not None and asyncio.get_running_loop().time() > self._began + self.limit
 
     async def _sleep(self, delay: float) -> None:
         if delay <= 0 or self._woken.is_set():
@@ -76,3 +122,30 @@ class Loop:
         while not self._stopping and (left := until - asyncio.get_running_loop().time()) > 0:
             self._woken.clear()
             await self._sleep(left)
+
+
+class Watchdog:
+    """Sees to it that all loops go on. `give_up` is told why if one does not."""
+
+    name = "watchdog"
+    PERIOD = 1.0
+
+    def __init__(self, loops: Sequence[tuple[Loop, asyncio.Task[None]]], give_up: Callable[[str], None]) -> None:
+        self._loops, self._give_up = loops, give_up
+        self._looks: dict[Loop, int] = {}  # at ticks that are overdue
+
+    async def tick(self) -> float:
+        for loop, task in self._loops:
+            self._looks[loop] = self._looks.get(loop, 0) + 1 if loop.overdue else 0
+            if why := self._trouble(loop, task):
+                self._give_up(f"its {loop.service.name} {why}")
+        return self.PERIOD
+
+    def _trouble(self, loop: Loop, task: asyncio.Task[None]) -> str | None:
+        if task.done():
+            return "has ended"
+        if self._looks[loop] >= LOOKS:
+            return f"has hung for {loop.limit:g} s and can't be cancelled"
+        if loop.hung >= HOPELESS:
+            return f"has hung {loop.hung} times in a row, for {loop.limit:g} s each"
+        return None

@@ -35,6 +35,7 @@ from rota.telemetry.events import Bus
 from rota.work.attempt import Executor, Pipeline, weight
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
+from rota.work.executors.http import HttpExecutor
 from rota.work.handlers import InlineHandlers
 from rota.work.keeping import Keeper
 from rota.work.worker import Worker
@@ -135,7 +136,8 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper) -> Worke
     grace = app.settings.kill_grace / SECOND
     executors: dict[str, Executor] = {
         Kind.FUNCTION: FunctionExecutor(app.catalogue, InlineHandlers(), grace, app.settings.max_result),
-        Kind.COMMAND: CommandExecutor(keeper, grace, os.environ),
+        Kind.COMMAND: CommandExecutor(keeper, app.settings, os.environ),
+        Kind.HTTP: HttpExecutor.of(app.settings),
     }
     pipeline = Pipeline(executors, shipper, finishes, app.bus, app.chance)
     return Worker(store, clock, NODE, app.settings.queues, list(Kind), 0, pipeline, shipper, app.bus)

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from rota.cli.logs import _Stamped
+from rota.store.base import CUT, Chunk
 from tests.cli.program import Rota, on_terminal
 
 SCRIPT = r'printf "out $ROTA_ATTEMPT \033[31mred\033[2J\377\n"; echo err >&2; exit 1'
@@ -50,6 +52,31 @@ def test_timestamps(served: Rota) -> None:
     lines = served.ok("job", "logs", "-t", job).splitlines()
     assert [line.split()[1:] for line in lines] == [["stdout", "one"], ["stdout", "two"]]
     assert all(line.startswith("20") and line.split()[0].endswith("+00:00") for line in lines)
+
+
+def test_a_cut_ends_the_lines_before_it() -> None:
+    """What comes behind it is the end of another line."""
+
+    class Target:
+        shown = b""
+
+        def put(self, body: bytes) -> None:
+            self.shown += body
+
+        def close(self) -> None:
+            pass
+
+    target = Target()
+    stamped = _Stamped(target)
+    pieces = [("stdout", b"one\nhalf"), (CUT, b"\n[cut]\n"), ("stdout", b"half\nlast")]
+    for number, (stream, body) in enumerate(pieces):
+        stamped.write(Chunk("job", 1, number, number * 1_000_000, stream, body), 1)
+    stamped.close()
+    lines = [line.split() for line in target.shown.decode().splitlines()]
+    assert [(line[0][17:19], *line[1:]) for line in lines] == [
+        ("00", "stdout", "one"), ("00", "stdout", "half"), ("01", "cut", "[cut]"),
+        ("02", "stdout", "half"), ("02", "stdout", "last"),
+    ]  # fmt: skip
 
 
 def test_json_lines(served: Rota, job: str) -> None:

@@ -21,11 +21,13 @@ def rows(page: str) -> dict[str, list[str]]:
 
 
 def _shown(name: str, value: object) -> str:
-    if name == "roles":
-        return ",".join(value)  # type: ignore[arg-type]
+    if isinstance(value, tuple):
+        return ",".join(value)
     if name == "queues":
         return ",".join(f"{queue}:{slots}" for queue, slots in value.items())  # type: ignore[attr-defined]
-    if name in ("grace", "kill_grace", "lease") or name.endswith("retention"):
+    if value is None:
+        return "none"
+    if name in ("grace", "kill_grace", "lease", "http_timeout") or name.endswith("retention"):
         return short(value)  # type: ignore[arg-type]
     return str(value).lower() if isinstance(value, bool) else str(value)
 

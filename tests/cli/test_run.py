@@ -22,6 +22,36 @@ def test_it_runs_where_it_was_ordered_with_the_variables_given(served: Rota) -> 
     assert done.stdout == f"{served.folder}\n1 x=y 1\n"
 
 
+def test_a_script_beside_which_it_was_ordered(served: Rota) -> None:
+    script = served.folder / "x.sh"
+    script.write_text("#!/bin/sh\necho ran $1\n")
+    script.chmod(0o755)
+    assert served.ok("run", "--", "./x.sh", "here") == "ran here"
+
+
+def test_what_it_reads(served: Rota) -> None:
+    (served.folder / "words").write_text("from a file\n")
+    assert served.ok("run", "--stdin", "said here", "--", "cat") == "said here"
+    assert served.ok("run", "--stdin", "@words", "--", "cat") == "from a file"
+    done = served("run", "--stdin", "-", "--", "cat", stdin="piped\n")
+    assert done.stdout == "piped\n"
+
+
+def test_what_it_may_use(served: Rota) -> None:
+    words = ["--memory", "1GB", "--files", "100", "--file-size", "1MB", "--cpu", "30s", "--processes", "50"]
+    script = "ulimit -Hn; ulimit -Ht; dd if=/dev/zero of=$TMPDIR/big bs=1M count=2"
+    done = served("run", *words, "--", "sh", "-c", script)
+    assert done.returncode == 128 + signal.SIGXFSZ
+    assert done.stdout == "100\n35\n"
+    assert "it wrote a file larger than 1MB" in done.stderr
+
+
+def test_variables_of_the_node_only_if_it_gives_them(served: Rota) -> None:
+    done = served("run", "--env-from", "SECRET", "--", "env")
+    assert done.returncode == 1
+    assert "a variable that this node gives away (command_env: none)" in done.stderr
+
+
 def test_a_relative_folder_is_one_of_ours(served: Rota) -> None:
     (served.folder / "sub").mkdir()
     assert served.ok("run", "--cwd", "sub", "--", "pwd") == str(served.folder / "sub")

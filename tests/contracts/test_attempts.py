@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from rota.model import outcome
 from rota.model.job import AttemptInfo, Verdict
 from rota.model.lifecycle import State
-from rota.model.outcome import Ending, Outcome, Problem
+from rota.model.limits import Key
+from rota.model.outcome import Crashed, CrashRule, Ending, Outcome, Problem, Usage
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
 from rota.model.times import HOUR, MINUTE, SECOND
+from rota.model.traits import Traits
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, NAP, STOPPED, World, settled
 
 
@@ -157,6 +160,28 @@ async def test_failures_interruptions_and_crashes_are_counted_apart(world: World
     assert [attempt.number for attempt in info.attempts] == [1, 2, 3, 4, 5]
 
 
+async def test_crashes_of_executors_count_with_those_of_nodes(world: World) -> None:
+    """And the next claim tells how many there were, with keys or without."""
+    crashed = Crashed(Problem("rota.ExecutorCrashed", "killed by SIGSEGV"))
+    for traits in (Traits(), Traits(keys=(Key("mutex", 1),))):
+        job_id = await world.one(traits=traits)
+        first, second = await world.node(), await world.node()
+        claimed = await first.take(job_id)
+        assert claimed.crashes == 0
+        assert await first.store.finish(SYSTEM, [settled(claimed, crashed)]) == [Verdict.APPLIED]
+        claimed = await first.take(job_id)
+        assert claimed.crashes == 1
+        await first.die()
+        world.clock.advance(10)
+        await world.store.promote(SYSTEM, 10)
+        claimed = await second.take(job_id)
+        assert claimed.crashes == 2
+        settlement = outcome.settle(job_id, claimed.fence, Retry(9), 0, crashed, 0.0, claimed.crashes, CrashRule(3))
+        assert await second.store.finish(SYSTEM, [settlement]) == [Verdict.APPLIED]
+        info = await world.info(job_id)
+        assert (info.state, info.crashes, info.failures) == (State.FAILED, 3, 0)
+
+
 async def test_a_job_that_started_in_time_does_not_expire_between_its_attempts(world: World) -> None:
     """`expires` gives up on what has *not started* by then; a retry or a crash is no reason to lose it."""
     actor = await world.node()
@@ -258,3 +283,30 @@ async def test_a_cancel_does_not_haunt_a_replay(world: World) -> None:
     assert (await actor.renew()).cancels == ()
     await actor.finish(claimed, BOOM)
     assert await world.state(job_id) is State.SCHEDULED
+
+
+@pytest.mark.parametrize("usage", [None, Usage(), Usage(3_000_000, 1_200_000, 34 << 20, ("rlimits", "cgroup"))])
+async def test_what_attempts_used_up_is_kept(world: World, usage: Usage | None) -> None:
+    """Of the one that ends its job and of those that don't, also when the job comes back."""
+    actor = await world.node()
+    job_id = await world.one(retry=Retry(1, "1s", 0))
+    for result in (BOOM, DONE):
+        claimed = await actor.take()
+        ending = msgspec.structs.replace(settled(claimed, result), usage=usage)
+        assert await world.store.finish(SYSTEM, [ending]) == [Verdict.APPLIED]
+        world.clock.advance(1)
+        await world.promote()
+    assert [one.usage for one in (await world.info(job_id)).attempts] == [usage, usage]
+    await world.store.replay(LOCAL, [job_id], again=True)
+    assert [one.usage for one in (await world.info(job_id)).attempts] == [usage, usage]
+
+
+async def test_what_a_failure_for_good_used_up_is_kept(world: World) -> None:
+    actor = await world.node()
+    job_id = await world.one()
+    claimed = await actor.take()
+    usage = Usage(cpu=7, isolation=("none",))
+    await world.store.finish(SYSTEM, [msgspec.structs.replace(settled(claimed, FATAL), usage=usage)])
+    info = await world.info(job_id)
+    assert [one.usage for one in info.attempts] == [usage]
+    assert info.as_json()["attempts"][0]["usage"] == {"wall": 0, "cpu": 7e-6, "memory": 0, "isolation": ["none"]}

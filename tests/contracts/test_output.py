@@ -80,6 +80,43 @@ async def test_the_first_of_two_chunks_with_one_number_is_kept(world: World) -> 
     assert [chunk.body for chunk in await world.store.output(LOCAL, job_id, START, 10)] == [b"first"]
 
 
+async def test_a_mark_takes_the_place_of_what_was_cut(world: World) -> None:
+    actor = await world.node()
+    one, other = await world.several(2)
+    first, second = await actor.claim()
+    for number in range(6):
+        await actor.say(first.ref, number)
+        await actor.say(second.ref, number)
+    for place, left in ((3, b"a little"), (4, b"more")):
+        mark = Chunk(one, first.fence, place, world.clock.now(), "cut", left, since=2)
+        news = actor.chunk(first.ref, place + 3, b"new")
+        for _ in range(2):  # as after a lost answer
+            verdicts = await world.store.append_output(SYSTEM, [mark, news])
+            assert verdicts[0] is Verdict.APPLIED
+    found = await world.store.output(LOCAL, one, START, 10)
+    assert [(chunk.number, chunk.stream) for chunk in found] == [
+        (0, "stdout"), (1, "stdout"), (4, "cut"), (5, "stdout"), (6, "stdout"), (7, "stdout"),
+    ]  # fmt: skip
+    assert found[2].body == b"more"
+    assert len(await world.store.output(LOCAL, other, START, 10)) == 6
+
+
+async def test_a_stale_attempt_cuts_nothing(world: World) -> None:
+    actor = await world.node()
+    job_id = await world.one(retry=Retry(2, "1s", 0))
+    claimed = await actor.take(job_id)
+    await actor.say(claimed.ref, 0)
+    await actor.finish(claimed, BOOM)
+    world.clock.advance(1)
+    await world.promote()
+    again = await actor.take(job_id)
+    await actor.say(again.ref, 0)
+    async with world.unchanged():
+        for fence in (claimed.fence, again.fence + 1):
+            mark = Chunk(job_id, fence, 1, world.clock.now(), "cut", b"", since=0)
+            assert await world.store.append_output(SYSTEM, [mark]) == [Verdict.STALE]
+
+
 async def test_attempts_follow_each_other(world: World) -> None:
     actor = await world.node()
     job_id = await world.one(retry=Retry(2, "1s", 0))

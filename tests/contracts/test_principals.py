@@ -24,7 +24,7 @@ from rota.model.principal import SYSTEM, Principal
 from rota.model.times import DAY, SECOND
 from rota.model.traits import Traits
 from rota.store.admission import NewGate
-from rota.store.base import Cancelling, JobFilter, Position, Retention, Store
+from rota.store.base import Cancelling, JobFilter, Note, Position, Retention, Store
 from rota.store.graph import WorkflowFilter
 from tests.contracts.shelves import STATES
 from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, PLENTY, Actor, World, settled
@@ -261,6 +261,7 @@ DEEDS: dict[str, Deed] = {
     "hand_back": lambda h, s: s.hand_back(BOB, [h.ahead.ref]),
     "finish": lambda h, s: s.finish(BOB, [settled(h.running, DONE)]),
     "append_output": lambda h, s: s.append_output(BOB, [h.actor.chunk(h.running.ref, 1, b"lies")]),
+    "note": lambda h, s: s.note(BOB, [Note(h.running.job_id, h.running.fence, 1, None, '"lies"')]),
     "register": lambda h, s: s.register(BOB, Node("x", "x", (), {}, "1", DAY), [], [h.actor.incarnation]),
     "renew": lambda h, s: s.renew(BOB, h.actor.incarnation),
     "leave": lambda h, s: s.leave(BOB, h.actor.incarnation),

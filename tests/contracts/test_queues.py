@@ -212,6 +212,22 @@ async def test_strict_is_the_most_urgent_first_however_late(world: World) -> Non
     assert await drain(world, await world.node()) == [urgent, middle, patient]
 
 
+@pytest.mark.parametrize("kind", Kind)
+async def test_steps_count_for_every_kind_of_job(world: World, kind: Kind) -> None:
+    specs = {
+        Kind.FUNCTION: Spec.function("f"), Kind.COMMAND: Spec.command(["true"]),
+        Kind.HTTP: Spec.http("GET", "http://a/"),
+    }  # fmt: skip
+    task = TaskInfo("f", "default", 5, Retry(), None, (), ())
+    actor = await world.node(tasks=[task])
+    await world.store.set_step(LOCAL, "default", STRICT)
+    patient = await world.one(priority=9, task="f", spec=specs[kind])
+    world.clock.advance(30 * DAY / SECOND)
+    urgent = await world.one(priority=0, task="f", spec=specs[kind])
+    await admitted(world)
+    assert names(await actor.claim(kinds=list(Kind))) == [urgent, patient]
+
+
 async def test_steps_of_other_queues_are_their_own(world: World) -> None:
     await world.store.set_step(LOCAL, "strict", STRICT)
     late = {}

@@ -21,6 +21,7 @@ from rota.cli.main import main, parse
 from rota.testing import harness
 from tests.node.running import LONG, running
 from tests.servers.postgres import database, shared_server
+from tests.servers.web import reply, web
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -58,6 +59,13 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
         await space["watch"](job)
         assert await job.result() == {"pages": 12}
         assert "working month=5 attempt=1" in await job.logs()
+        crawl, convert = await space["crawl"].submit(pages=3), await space["convert"].submit(files=2)
+        await rota_test.drain()
+        assert await crawl.result() == 3
+        progress = (await crawl.info()).progress
+        assert progress is not None
+        assert (progress.fraction, progress.text) == (1.0, "page 3 of 3")
+        assert await convert.result() is None
 
 
 async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +152,46 @@ async def test_the_python_of_the_page_on_order_runs(
             assert counts == {"succeeded": 3}
 
 
+async def test_the_python_of_the_page_on_http_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/http.md", "python"):
+        exec(compile(code, "docs/http.md", "exec"), space)
+    with web() as server:
+        server.on("/orders", reply(201, '{"order": 1}', content_type="application/json"))
+        server.on("/health", reply(200, "well"))
+        server.on("/purge", reply(204))
+        async with harness(space["app"], http_allow="127.0.0.1") as rota_test:
+            job = await space["order"](server.url)
+            await space["plan"](server.url)
+            await rota_test.drain()
+            assert (await job.result())["body"] == {"order": 1}
+            await rota_test.advance("1m")
+            counts = await (await space["app"].client()).store.counts(space["app"].who)
+            assert counts == {"succeeded": 4}
+        assert sorted(server.paths()) == ["/health", "/orders", "/purge?at=now"]
+
+
+def test_the_workflow_of_the_page_on_http_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (description,) = blocks("docs/http.md", "json")
+    (tmp_path / "tell.json").write_text(description)
+    assert main(["workflow", "submit", "tell.json", "--json"]) == 0
+    tell = json.loads(capsys.readouterr().out)["jobs"]["tell"]
+    assert main(["job", "show", tell, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["task"], shown["kind"], shown["spec"]["expect"]) == ("tell", "http", ["2xx", "404"])
+
+
+def test_the_settings_of_the_page_on_http_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (settings,) = blocks("docs/http.md", "toml")
+    (tmp_path / "rota.toml").write_text(settings)
+    assert rota.App().settings.http_deny == ("private", "*.internal")
+
+
 async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with database(shared_server()) as url:
@@ -164,7 +212,14 @@ async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("README.md", 18), ("docs/schedules.md", 7), ("docs/workflows.md", 11), ("docs/order.md", 16)]
+    ("page", "least"),
+    [
+        ("README.md", 18),
+        ("docs/schedules.md", 7),
+        ("docs/workflows.md", 11),
+        ("docs/order.md", 16),
+        ("docs/http.md", 4),
+    ],
 )
 def test_the_commands_of_the_pages_are_understood(page: str, least: int) -> None:
     lines = [shlex.split(line, comments=True) for block in blocks(page, "") for line in block.splitlines()]

@@ -397,6 +397,7 @@ def test_a_finished_job_as_people_see_it() -> None:
                 "outcome": "failed",
                 "exit_code": 1,
                 "error": {"type": "builtins.ValueError", "message": "no such user", "trace": "Traceback ..."},
+                "usage": None,
             }
         ],
         "result": None,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rota.model.lifecycle import LIVE, TERMINAL, Event, State, step
 from rota.model.outcome import (
     Cancelled,
+    Crashed,
     CrashRule,
     Ending,
     Failed,
@@ -52,6 +53,7 @@ others: st.SearchStrategy[Outcome] = st.one_of(
     st.builds(Succeeded, texts, codes),
     st.builds(Cancelled, texts, codes),
     st.builds(SetAside, problems),
+    st.builds(Crashed, problems),
 )
 outcomes: st.SearchStrategy[Outcome] = failed | timed_out | others
 
@@ -215,6 +217,21 @@ def test_every_crash_is_a_legal_step_and_ends_the_job_from_the_limit_on(limit: i
     target = step(State.RUNNING, CrashRule(limit).after_crash(crashes))
     assert (target is State.FAILED) == (crashes >= limit)
     assert target in {State.FAILED, State.READY, State.SCHEDULED}
+
+
+@pytest.mark.parametrize(
+    ("crashes", "event", "message"),
+    [
+        (0, Event.RECOVER, "killed by SIGSEGV"),
+        (1, Event.BACK_OFF, "killed by SIGSEGV"),
+        (2, Event.QUARANTINE, "killed by SIGSEGV; that was crash number 3 of this job"),
+    ],
+)
+def test_a_crash_of_what_it_ran_in_is_counted_apart(crashes: int, event: Event, message: str) -> None:
+    outcome = Crashed(Problem("rota.ExecutorCrashed", "killed by SIGSEGV"))
+    found = settle("job-1", 7, Retry(0), 5, outcome, 0.0, crashes, CrashRule(3))
+    assert (found.event, found.ending, found.reason) == (event, Ending.CRASHED, message)
+    assert (found.crashes, found.failures, found.interruptions) == (1, 0, 0)
 
 
 def test_the_default_gives_a_job_three_crashes() -> None:

@@ -16,7 +16,7 @@ from rota.model.node import NodeInfo
 from tests.node.running import LONG
 
 APP = '''
-import asyncio, os, time
+import asyncio, os, signal, time
 import rota
 
 app = rota.App()
@@ -39,14 +39,19 @@ async def work(seconds: float, ctx: rota.Context) -> int:
 @app.task
 def block(seconds: float, ctx: rota.Context) -> int:
     witness(ctx, "start")
-    time.sleep(seconds)
+    time.sleep(seconds if ctx.attempt == 1 else 0)
     witness(ctx, "end")
     return ctx.fence
 
 
 @app.task
 def poison() -> None:
-    os._exit(3)
+    """Kills its node, from wherever it runs."""
+    pid = os.getpid()
+    while b"\\0up\\0" not in open(f"/proc/{pid}/cmdline", "rb").read():
+        pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(60)
 '''
 
 

@@ -118,17 +118,6 @@ async def test_cancel_of_a_running_command(tmp_path: Path) -> None:
         assert not alive(pid)
 
 
-async def test_output_beyond_the_limit_is_cut_and_marked(tmp_path: Path) -> None:
-    app = make_app(tmp_path, max_output=10_000)
-    async with running(app):
-        job = await app.submit_command(["sh", "-c", "yes | head -c 5000000; echo after >&2"])
-        assert (await job.wait(LONG)).state is State.SUCCEEDED
-        logs = await job.logs()
-    assert logs.startswith("y\ny\n")
-    assert "[output cut here: the limit of 10000 bytes is reached]" in logs
-    assert len(logs) < 10_200
-
-
 async def test_bytes_that_are_no_text_survive(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     async with running(app):

@@ -71,10 +71,28 @@ time.sleep(1000 if os.environ["ROTA_ATTEMPT"] == "1" else 0)
     assert "beside" not in logs
 
 
-async def test_a_stopped_node_is_fenced_and_its_work_done_elsewhere(cluster: Cluster) -> None:
-    """SIGSTOP past the lease. The keeper ends the stopped node before anyone else may take its work."""
+async def test_nothing_of_a_killed_node_survives(cluster: Cluster) -> None:
+    """Not its keeper, not the process that functions are forked from, and not one of these."""
     await cluster.start("anna")
-    job = await cluster.block.submit(seconds=2.0)
+    job = await cluster.block.submit(seconds=3600)
+    await cluster.witnessed(job, "start")
+    cluster.signal("anna", signal.SIGKILL)
+
+    async def clear() -> bool:
+        return cluster.leftovers() == []
+
+    await cluster.until(clear, "everything to be gone")
+    await cluster.start("bert")
+    info = await job.wait(LONG)
+    assert (info.state, info.crashes) == (State.SUCCEEDED, 1)
+    assert [words[2:5:2] for words in cluster.witness()] == [["1", "start"], ["2", "start"], ["2", "end"]]
+
+
+async def test_a_stopped_node_is_fenced_and_its_work_done_elsewhere(cluster: Cluster) -> None:
+    """SIGSTOP past the lease. The keeper ends the stopped node, and the function that runs on in a process of its own,
+    before anyone else may take its work."""
+    await cluster.start("anna")
+    job = await cluster.block.submit(seconds=3600)
     await cluster.witnessed(job, "start")
     await cluster.start("bert")
     cluster.signal("anna", signal.SIGSTOP)
@@ -100,7 +118,7 @@ async def test_a_job_that_kills_its_node_goes_to_the_dead_letters(cluster: Clust
     job = await cluster.poison.submit()
     for name in ("anna", "bert", "carl"):
         await cluster.launch(name, "--quiet")
-        assert await cluster.ended(name) == 3
+        assert await cluster.ended(name) == -signal.SIGKILL
     await cluster.start("dora")
     info = await job.wait(LONG)
     assert info.state is State.FAILED

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.sim.machine import Machine
 from tests.sim.wire import Wire
@@ -34,6 +34,8 @@ class Faults:
         if self._world.server:
             kinds |= {self._partition: 4, self._cut_session: 3, self._restart: 2, self._behead: 2}
             del kinds[self._outage]
+        if self._world.plan.stuck:
+            kinds[self._hang] = 6
         while True:
             await asyncio.sleep(self._rng.expovariate(1 / self._world.plan.fault_every))
             if well := [machine for machine in self._world.machines[: self._world.plan.fragile] if machine.well]:
@@ -57,6 +59,24 @@ class Faults:
         for number in range(self._rng.randint(1, 3)):
             self._world.later(number * self._rng.uniform(0, 3), machine.stop)
         self.counts["stop"] += 1
+
+    def _hang(self, machine: Machine) -> None:
+        """The next tick of one of its services never ends by itself."""
+        session = machine.life.node._session
+        if session is None or not session._loops:
+            return
+        loop, _ = self._rng.choice(session._loops)
+        service: Any = loop.service
+        tick = service.tick
+
+        async def hang() -> None:
+            service.tick = tick
+            self._world.witness.note(machine.life.name, "hangs", service=service.name)
+            await asyncio.Event().wait()
+
+        service.tick = hang
+        loop.wake()
+        self.counts["hang"] += 1
 
     def _outage(self, machine: Machine) -> None:
         """The file can't be used: by this machine alone, or by nobody."""

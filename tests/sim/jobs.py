@@ -6,9 +6,10 @@ They note their doings themselves, so that what really ran is known without aski
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.errors import Cancel, Fatal, RetryAfter, Snooze
 from rota.logs.shipper import Sink
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 ENDINGS = {"succeeded": 63, "failed": 20, "fatal": 5, "snoozed": 5, "retry_after": 4, "cancelled": 3}
 ROUTINE = {"succeeded": 85, "failed": 10, "fatal": 5}
 FOREVER = 10_000.0
+Save = Callable[[Any], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ class Work:
         self.exit: asyncio.Future[None] = crew.loop.create_future()
         self._told = asyncio.Event()
 
-    async def perform(self) -> None:
+    async def perform(self, save: Save | None = None) -> None:
+        """What it does; `save` keeps how far it is for the next attempt."""
         self.began = True
         self._note("started", kind=self.kind, incarnation=self.crew.incarnation)
         for number, pause in enumerate(self._script.pauses):
@@ -69,6 +72,8 @@ class Work:
                 await asyncio.sleep(self._script.obeys or 0)
                 break
             self._act(number)
+            if save:
+                await self._keep(save, number)
         self.end("stopped" if self.stopped else self._script.ending)
 
     async def _is_told_within(self, pause: float) -> bool:
@@ -90,6 +95,23 @@ class Work:
             self.crew.loop.call_soon(self._sink.write, "stdout", line.encode(), context=self.crew.life.process.context)
         else:
             self.crew.life.process.context.copy().run(self._sink.write, "stdout", line.encode())
+
+    async def _keep(self, save: Save, number: int) -> None:
+        """Until it is kept or refused, or this work is told to stop."""
+        self._note("saving", number=number)
+        saving = asyncio.ensure_future(save([self.ref.fence, number]))
+        told = asyncio.ensure_future(self._told.wait())
+        awaited = {saving} if self._script.obeys is None else {saving, told}
+        try:
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+            if saving.done() and saving.exception() is None:
+                self._note("saved", number=number)
+        finally:
+            saving.cancel()
+            told.cancel()
+
+    def saw(self, state: list[int] | None) -> None:
+        self._note("saw", state=state)
 
     def conclude(self) -> str:
         """What the function returns or raises at its end."""
@@ -143,7 +165,8 @@ class Stage:
 
     async def play(self, ctx: Context) -> str:
         work = self.works[ctx.job.id, ctx.fence, "play"]
-        await work.perform()
+        work.saw(ctx.state)
+        await work.perform(ctx.save)
         return work.conclude()
 
     def grind(self, ctx: Context) -> str:

@@ -11,6 +11,7 @@ from unittest import mock
 
 import msgspec
 
+from rota import service
 from rota.control.scheduler import Scheduler
 from rota.model.node import NodeInfo, Watch
 from rota.model.trigger import plan as planning
@@ -33,6 +34,8 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
         ("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.fence = wanted.value ->> 1"),
         ("record_attempts", "coalesce(n.id, j.node)", "coalesce(n.id, j.node, '')"),
     ],
+    "note-unfenced": [("note_states", "j.state = 'running' AND j.fence = wanted.value ->> 1", "true")],
+    "state-forgotten": [("taken", "j.fence > 1", "j.fence > 2")],
     "claim-running": [("lane", "state = 'ready'", "state IN ('ready', 'running')")],
     "start-cancelled": [("start_states", "j.cancel", "NULL")],
     "due-too-early": [("due", "run_at <= :now", "run_at <= :now + 3000000")],
@@ -70,7 +73,7 @@ _OF_ADMISSION: dict[str, list[tuple[str, str, str]]] = {
                       ("skip_jobs", "finished_at = :now", "finished_at = NULL")],
     "reopen-forgets": [("reopen_edges", "SET standing = 'open'", "SET standing = standing")],
     "slots-unrecorded": [("insert_slot", "VALUES (?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ? WHERE false")],
-    "tokens-unrecorded": [("insert_start", "VALUES (?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ? WHERE false")],
+    "tokens-unrecorded": [("insert_start", "VALUES (?, ?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ?, ? WHERE false")],
     "open-forgets": [
         ("release_held", "WHERE seq IN", "WHERE false AND seq IN"),
         ("remove_gate", "state = 'held'", "false"),
@@ -90,6 +93,7 @@ GATE_ONLY_SWEPT = "gate-only-swept"  # claims don't look at the gates that peopl
 _BY_OTHER_MEANS = (GATE_ONLY_SWEPT, SETTLE_FORGETS, SLOT_KEPT, LIMIT_IGNORED, ALONE_AT_ONCE)
 # Those that change code, and where.
 LEASE_IGNORED = "lease-ignored"  # the reaper takes living nodes for dead
+HANG_IGNORED = "hang-ignored"  # a service may take as long as it likes
 KEEPER_OFF = "keeper-off"  # nobody kills what has outlived its lease: see SimCrew
 # Those of servers.
 SESSION_LOSS_IGNORED = "session-loss-ignored"  # a node whose lock is lost goes on as if nothing had happened
@@ -98,12 +102,23 @@ GRACE_IGNORED = "grace-ignored"  # a lock is free: nobody waits whether its node
 SKEWED_CLOCK = "skewed-clock"  # nodes and customers take the time from their own machine
 CURSOR_SKEWED = "cursor-skewed"  # the cursor moves to what the clock of the node's machine says
 OF_SERVERS = (SESSION_LOSS_IGNORED, IDENTITY_IGNORED, GRACE_IGNORED, SKEWED_CLOCK, CURSOR_SKEWED)
-NAMES = (*_EDITS, *_OF_SCHEDULES, *_OF_ADMISSION, *_BY_OTHER_MEANS, LEASE_IGNORED, KEEPER_OFF, *OF_SERVERS)
+NAMES = (
+    *_EDITS,
+    *_OF_SCHEDULES,
+    *_OF_ADMISSION,
+    *_BY_OTHER_MEANS,
+    LEASE_IGNORED,
+    KEEPER_OFF,
+    HANG_IGNORED,
+    *OF_SERVERS,
+)
 # A safeguard is missed only under the fault it is for: with these changes of the plan that fault comes often.
 _STRESS: dict[str, dict[str, Any]] = {
     "finish-unfenced": {"fragile": 1, "whole_rate": 1.0, "visits": 40, "error_rate": 0.005},
+    "note-unfenced": {"fragile": 1, "whole_rate": 1.0, "visits": 40, "error_rate": 0.005},
     "start-cancelled": {"prefetch": 3, "visits": 80, "slots": 1, "length": 30.0},
     "keeper-off": {"fragile": 1, "whole_rate": 0.0},
+    HANG_IGNORED: {"stuck": True, "nodes": 1, "fragile": 1},
     **{mutant: {"schedules": 4, "visits": 5} for mutant in (*_OF_SCHEDULES, CURSOR_SKEWED)},
     "remove-unfenced": {"schedules": 4, "visits": 5, "slow_rate": 0.2},
     **{
@@ -193,6 +208,8 @@ def patched(mutant: str | None) -> Iterator[None]:
     with ExitStack() as stack:
         if mutant == LEASE_IGNORED:
             stack.enter_context(mock.patch.object(Watch, "dead", _everyone))
+        if mutant == HANG_IGNORED:
+            stack.enter_context(mock.patch.object(service, "LIMIT", float("inf")))
         if mutant == SESSION_LOSS_IGNORED:
             stack.enter_context(mock.patch.object(Session, "exposed", return_value=None))
         if mutant == "fire-not-unique":

@@ -36,6 +36,7 @@ class Plan:
     schedules: int  # names under which schedules come and go
     decrees: int  # how often someone comes with workflows, keys and gates
     piece: int  # so many edges, waiters and gated jobs one write looks after; the rest is for the services
+    stuck: bool = False  # services hang for ever, now and then
 
     def settings(self, name: str) -> Settings:
         return Settings(

@@ -51,8 +51,8 @@ OF_USERS = {
     "set_feedback": 3,
     "reprioritise": 3,
 }
-OF_NODES = {"claim": 4, "start": 1, "hand_back": 1, "finish": 1, "append_output": 1, "leave": 1, "take_over": 3,
-            "rescue": 1, "promote": 2, "prune": 2, "admit": 1, "charge": 1}  # fmt: skip
+OF_NODES = {"claim": 4, "start": 1, "hand_back": 1, "finish": 1, "append_output": 1, "note": 1, "leave": 1,
+            "take_over": 3, "rescue": 1, "promote": 2, "prune": 2, "admit": 1, "charge": 1}  # fmt: skip
 # Deeds about schedules have shorter names than the verbs of the store; those of rota's own services name no user.
 OF_SCHEDULES = {
     "put": "put_schedule", "pause": "pause_schedule", "resume": "resume_schedule", "remove": "remove_schedule",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -37,10 +38,20 @@ def test_clusters_of_other_sizes(nodes: int) -> None:
         assert not report.violations, failure(report)
 
 
+def test_services_that_hang_stop_nothing_for_ever() -> None:
+    hung = 0
+    for seed in range(CHUNK):
+        report = run(replace(plan.make(seed, 1 + seed % 2), stuck=True))
+        assert not report.violations, failure(report)
+        hung += sum(note.what == "hangs" for note in report.notes)
+    assert hung
+
+
 # These need many seeds: `make sim` hunts them, the others are caught within seconds.
 SLOW = (
-    "finish-unfenced", "remove-unfenced", "keeper-off", "slot-kept-at-crash", "living-forgotten", "revision-ignored",
-    "until-ignored", "server-identity-ignored", "session-loss-ignored", "start-cancelled", "edit-forgets",
+    "finish-unfenced", "note-unfenced", "remove-unfenced", "keeper-off", "slot-kept-at-crash", "living-forgotten",
+    "revision-ignored", "until-ignored", "server-identity-ignored", "session-loss-ignored", "start-cancelled",
+    "edit-forgets", "reopen-forgets", "hang-ignored",
 )  # fmt: skip
 HUNTED = [pytest.param(name, marks=pytest.mark.chaos if name in SLOW else ()) for name in mutants.NAMES]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, cast
 from unittest import mock
 
+from rota import service
 from rota.clock import Chance
 from rota.control import admission, resolver
 from rota.control.promoter import FOLLOWERS_WAIT
@@ -221,7 +222,9 @@ def _catalogue(stage: Stage) -> Catalogue:
 def run(plan: Plan, mutant: str | None = None) -> Report:
     # Of PostgresStore's statements this one alone is not handed to `SimDatabase.call`.
     plan = mutants.stress(plan, mutant)
-    with _in_pieces(plan.piece), mutants.patched(mutant), mock.patch.object(nodes, "renew", renew):
+    # What hangs has to be seen before the finale, in which all is well.
+    limit = mock.patch.object(service, "LIMIT", 3.0) if plan.stuck else nullcontext()
+    with _in_pieces(plan.piece), limit, mutants.patched(mutant), mock.patch.object(nodes, "renew", renew):
         return World(plan, mutant).run()
 
 

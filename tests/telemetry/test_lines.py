@@ -23,7 +23,13 @@ SAMPLES: list[events.Event] = [
     events.AttemptEnded("01", "hello", 1, "failed", "no answer", True),
     events.AttemptStale("01", 4),
     events.AttemptStuck("01", "hello"),
+    events.TasksInThreads(("hello",), "they are defined in the main program"),
+    events.PoolFailed("the process that functions are forked from has died", 2.0),
+    events.PoolSaid("a word too late"),
     events.ServiceFailed("reaper", "away"),
+    events.ServiceStuck("promoter", 60.0),
+    events.LoopBlocked(5.0),
+    events.NodeGaveUp("n1", "its promoter has hung 3 times in a row, for 60 s each"),
 ]
 
 
@@ -35,7 +41,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 13), ("info", 12), ("warning", 8), ("error", 4)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 19), ("info", 17), ("warning", 13), ("error", 8)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)

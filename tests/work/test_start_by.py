@@ -11,6 +11,7 @@ import pytest
 
 import rota
 from rota.clock import ManualClock
+from rota.config import load
 from rota.logs.shipper import Sink
 from rota.model.job import Claimed, Ref, Spec
 from rota.model.outcome import Interrupted, Succeeded
@@ -20,13 +21,14 @@ from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import ThreadHandlers
 from rota.work.keeping import Keeper
 from rota.work.link import Link
+from tests.work.books import shut_book
 
 LATE = Interrupted(TOO_LATE)
 
 
 def attempt(clock: ManualClock, spec: Spec, task: str = "", start_by: float | None = 1.0) -> Attempt:
     claimed = Claimed("job", 1, "local", "default", spec.kind, task, 5, 0, 1, 0, 0, spec.body, "{}", "{}", None)
-    made = Attempt(claimed, Sink(Ref("job", 1), 1_000, clock.now, lambda _: None), clock)
+    made = Attempt(claimed, Sink(Ref("job", 1), 1_000, clock.now, lambda _: None), shut_book(), clock)
     made.start_by = start_by
     return made
 
@@ -115,7 +117,7 @@ async def test_a_command_whose_keeper_is_slow(clock: ManualClock, tmp_path: Path
     keeper.seconds = 1.1 if late else 0.9
     try:
         trace = tmp_path / "ran"
-        executor = CommandExecutor(keeper, 1.0, {"PATH": "/usr/bin:/bin"})
+        executor = CommandExecutor(keeper, load(environment={}), {"PATH": "/usr/bin:/bin"})
         outcome = await executor.execute(attempt(clock, Spec.command(["touch", str(trace)])))
         assert (outcome, trace.exists()) == ((LATE, False) if late else (Succeeded(exit_code=0), True))
     finally:

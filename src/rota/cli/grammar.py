@@ -125,6 +125,42 @@ def command(parser: Parser) -> None:
     group = parser.add_argument_group("for commands")
     group.add_argument("--cwd", metavar="DIR", help="the folder to run it in (the current one)")
     group.add_argument("--env", metavar="NAME=VALUE", action="append", help="a variable for it; repeat for more")
-    group.add_argument("--name", metavar="NAME", help="a name to find it by (that of the program)")
+    group.add_argument(
+        "--env-from",
+        metavar="NAME",
+        action="append",
+        help="a variable of the node's that it may have, if the node gives it (command_env); repeat for more",
+    )
+    group.add_argument("--stdin", metavar="TEXT", help="what it reads as its input; @FILE reads a file, - stdin")
+    group.add_argument("--name", metavar="NAME", help="a name to find it by (that of the program; of a call: the host)")
     group.add_argument("--fatal-exit-codes", metavar="N,...", help="exit codes after which it is not tried again")
+    bounds = parser.add_argument_group("what a command may use")
+    bounds.add_argument("--cpu", metavar="DURATION", help="CPU time of each of its processes: 30s")
+    bounds.add_argument("--memory", metavar="SIZE", help="memory: 512MB, 2GiB")
+    bounds.add_argument("--processes", metavar="N", help="processes at a time")
+    bounds.add_argument("--files", metavar="N", help="open files of each of its processes")
+    bounds.add_argument("--file-size", metavar="SIZE", help="the size of a file that it writes: 1GB")
+    bounds.add_argument("--nice", metavar="N", help="0 to 19: how readily it yields the processor (by its priority)")
+    bounds.add_argument("--user", metavar="USER", help="run it as this user (name or number), if the node is root's")
+    bounds.add_argument("--group", metavar="GROUP", help="and with this group (the user's own)")
     parser.set_defaults(takes_command=True)
+
+
+def http(parser: Parser) -> None:
+    """The HTTP call that a job is."""
+    group = parser.add_argument_group("for HTTP calls")
+    group.add_argument(
+        "--http", nargs=2, metavar=("METHOD", "URL"), help="make this call: --http POST https://example.com/hook"
+    )
+    group.add_argument("--header", metavar="NAME:VALUE", action="append", help="a header; repeat for more")
+    group.add_argument(
+        "--header-env", metavar="NAME=VARIABLE", action="append", help="a header from a variable of this environment"
+    )
+    group.add_argument(
+        "--header-file", metavar="FILE", help="headers from a file, NAME: VALUE in each line; for secrets"
+    )
+    content = group.add_mutually_exclusive_group()
+    content.add_argument("--body", metavar="TEXT", help="what to send; @FILE reads a file, - stdin")
+    content.add_argument("--json-body", metavar="JSON", help="the same, as JSON")
+    group.add_argument("--expect", metavar="STATUS,...", help="statuses that are success: 200, 2xx, 2xx,404 (2xx)")
+    group.add_argument("--redirects", metavar="N", type=whole, help="follow so many at most (5)")

@@ -93,7 +93,9 @@ class Import:
 
     def _template(self, entry: Entry) -> Template:
         home = entry.env.get("HOME") or self._home
-        spec, task = self._app.command([entry.shell, "-c", entry.command], home, entry.env, (), entry_task(entry))
+        spec, task = self._app.command(
+            [entry.shell, "-c", entry.command], cwd=home, env=entry.env, name=entry_task(entry)
+        )
         return order(spec, task, "{}", self._options)
 
     def refuse(self, line: int, text: str, why: str) -> None:

@@ -6,11 +6,14 @@ import argparse
 import asyncio
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
 
+from rota.cli.calls import facts_of
 from rota.cli.limit import keys_text
+from rota.cli.live import Bar, bar, used
 from rota.cli.relations import Relations, relations
 from rota.cli.session import existing, resolve
 from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, safe, shortened, state, table, when
@@ -117,6 +120,7 @@ def _identity(job: JobInfo) -> Iterator[tuple[str, Cell]]:
     yield "state", state(job.state)
     yield "reason", job.reason or ""
     yield "cancelling", "yes, its node was told" if job.cancelling and not job.ended else ""
+    yield "progress", bar(job.progress) if job.progress else ""
 
 
 def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
@@ -125,6 +129,8 @@ def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
         yield "folder", str(job.spec.get("cwd") or "")
         # Values may be secrets; whoever needs them asks for --json.
         yield "environment", ", ".join(job.spec.get("env") or {})
+    elif job.kind is Kind.HTTP:
+        yield from ((name, brief(text)) for name, text in facts_of(job.spec))
     else:
         yield "arguments", brief(_json(job.args))
     yield "queue", f"{job.queue}, priority {job.priority}, owner {job.owner}"
@@ -144,6 +150,8 @@ def _course(job: JobInfo, now: Instant) -> Iterator[tuple[str, Cell]]:
     yield "expires", when(job.expires_at, now) if job.started_at is None else ""
     yield "started", when(job.started_at, now)
     yield "finished", when(job.finished_at, now)
+    last = next((attempt.usage for attempt in reversed(job.attempts) if attempt.usage), None)
+    yield "used", used(last) if last else ""
     counts = {"failures": job.failures, "crashes": job.crashes, "interruptions": job.interruptions}
     yield "so far", ", ".join(f"{count} {name}" for name, count in (counts | {"replays": job.replays}).items() if count)
     yield "result", brief(_json(job.result)) if job.result is not None else ""
@@ -240,7 +248,9 @@ async def wait_(args: argparse.Namespace) -> int:
     limit = None if args.timeout is None else duration(args.timeout, "--timeout") / SECOND
     async with existing(args) as client:
         ids = await resolve(client, args.ids)
-        ends = await asyncio.gather(*(_end(args, client, job, limit) for job in ids))
+        line = Bar(not args.json)
+        with line.of(client, ids[0]) if len(ids) == 1 else nullcontext():
+            ends = await asyncio.gather(*(_end(args, client, job, limit) for job in ids))
         if args.json:
             document([(await client.get(job)).as_json() for job in ids])
     if None in ends:

@@ -9,13 +9,14 @@ import sys
 from contextlib import nullcontext
 from typing import Protocol
 
+from rota.cli.live import Bar
 from rota.cli.session import existing
 from rota.cli.show import json_line, on_terminal
 from rota.cli.waiting import hinting
 from rota.client import Client
 from rota.errors import NotFound
 from rota.model.times import iso
-from rota.store.base import Chunk
+from rota.store.base import CUT, Chunk
 
 Voice = tuple[int, str]  # fence and stream: whose bytes belong together
 # Colours are all that output may do to a terminal, besides lines, tabs and going back to the start of a line.
@@ -32,12 +33,14 @@ async def logs_(args: argparse.Namespace) -> int:
         if args.attempt and not args.follow and not await numbers.exists(args.attempt):
             raise NotFound(f"attempt {args.attempt} of job", job_id)
         writer = _writer(args)
+        line = Bar(args.follow and not args.json)
         try:
-            with hinting(client, job_id) if args.follow else nullcontext():
+            with hinting(client, job_id) if args.follow else nullcontext(), line.of(client, job_id):
                 async for chunk in client.output(job_id, args.follow):
                     number = await numbers.of(chunk.fence)
                     if args.attempt in (None, number):
-                        writer.write(chunk, number)
+                        with line.aside(chunk.body, on_terminal()):
+                            writer.write(chunk, number)
         finally:
             writer.close()
     return 0
@@ -141,10 +144,13 @@ class _Stamped:
         self._begun: dict[Voice, tuple[bytes, bytes]] = {}  # stamp, and what there is of a line
 
     def write(self, chunk: Chunk, number: int) -> None:
+        if chunk.stream == CUT:
+            self._end_lines()  # what comes is the end of another line
         voice = (chunk.fence, chunk.stream)
         fresh = f"{iso(chunk.at)} {chunk.stream:6} ".encode()
         stamp, begun = self._begun.pop(voice, (fresh, b""))
-        *lines, rest = (begun + chunk.body).split(b"\n")
+        body = chunk.body.strip(b"\n") + b"\n" if chunk.stream == CUT else chunk.body
+        *lines, rest = (begun + body).split(b"\n")
         for line in lines:
             self._target.put(stamp + line + b"\n")
             stamp = fresh
@@ -152,9 +158,13 @@ class _Stamped:
             self._begun[voice] = stamp, rest
 
     def close(self) -> None:
+        self._end_lines()
+        self._target.close()
+
+    def _end_lines(self) -> None:
         for stamp, rest in self._begun.values():
             self._target.put(stamp + rest + b"\n")
-        self._target.close()
+        self._begun.clear()
 
 
 class _Json:

@@ -15,6 +15,7 @@ from rota.cli.grammar import (
     count,
     everywhere,
     function,
+    http,
     noun,
     order,
     verb,
@@ -50,7 +51,9 @@ def build() -> Parser:
 
 def _up(verbs: Verbs) -> None:
     up = verb(verbs, "up", "up", "start a node: control and worker in one process, until SIGTERM or Ctrl-C")
-    up.add_argument("--app", metavar="MODULE:APP", help="the rota.App with the functions to run; none: commands only")
+    up.add_argument(
+        "--app", metavar="MODULE:APP", help="the rota.App with the functions to run; none: commands and HTTP calls only"
+    )
     up.add_argument("--roles", metavar="ROLES", help="what the node does (control,worker)")
     slots = up.add_mutually_exclusive_group()
     slots.add_argument("--queues", metavar="QUEUE:N,...", help="queues to serve, with slots, such as default:8,mail:2")
@@ -75,7 +78,7 @@ def _run(verbs: Verbs) -> None:
 
 def _submit(verbs: Verbs) -> None:
     text = "order a job and print its id"
-    submit = verb(verbs, "submit", "submit", text, usage="[options] (TASK [JSON] | -- CMD...)")
+    submit = verb(verbs, "submit", "submit", text, usage="[options] (TASK [JSON] | --http METHOD URL | -- CMD...)")
     function(submit)
     submit.add_argument("--wait", action="store_true", help="wait for its end; exit 1 unless it succeeds")
     _when(submit)
@@ -84,6 +87,7 @@ def _submit(verbs: Verbs) -> None:
     _key(submit)
     admission(submit)
     command(submit)
+    http(submit)
 
 
 def _when(parser: Parser) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rota.cli.grammar import Parser, Verbs, admission, command, count, function, noun, order, verb
+from rota.cli.grammar import Parser, Verbs, admission, command, count, function, http, noun, order, verb
 
 RULE = "when: '0 3 * * *', @daily, 'every 90s', 'FREQ=WEEKLY;BYDAY=MO', 'at 2027-01-01T09:00:00Z'"
 
@@ -31,7 +31,7 @@ def schedule(verbs: Verbs) -> None:
 
 
 def _add(verbs: Verbs) -> None:
-    usage = "NAME RULE [options] (TASK [JSON] | -- CMD...)"
+    usage = "NAME RULE [options] (TASK [JSON] | --http METHOD URL | -- CMD...)"
     add = verb(verbs, "add", "schedule", "keep a rule under a name: jobs are made at its times", usage)
     _name(add)
     add.add_argument("rule", metavar="RULE", help=RULE)
@@ -52,6 +52,7 @@ def _add(verbs: Verbs) -> None:
     order(add, retries="3, or what TASK says")
     admission(add, limit="--job-limit")
     command(add)
+    http(add)
 
 
 def _times(parser: Parser) -> None:

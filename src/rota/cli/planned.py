@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import msgspec
 
 from rota.app import App
+from rota.cli.calls import facts_of
 from rota.cli.job import brief, command_text
 from rota.cli.limit import keys_text
 from rota.cli.sayings import as_json, fire_as_json, in_zone, instant_as_json, look, next_of, standing, utc
@@ -134,13 +132,15 @@ def _work(parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
     if parsed is None:
         return
     work = parsed.template
-    spec: dict[str, Any] = msgspec.json.decode(work.spec.body)
+    spec = work.spec.shown
     yield "task", f"{work.task} ({work.spec.kind})"
     if work.spec.kind is Kind.COMMAND:
         yield "command", brief(command_text(spec))
         yield "folder", str(spec.get("cwd") or "")
         # Values may be secrets; whoever needs them asks for --json.
         yield "environment", ", ".join(spec.get("env") or {})
+    elif work.spec.kind is Kind.HTTP:
+        yield from ((name, brief(text)) for name, text in facts_of(spec))
     else:
         yield "arguments", brief(work.args)
     yield "queue", f"{work.queue}, priority {work.priority}"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from rota.cli.live import Bar
 from rota.cli.session import make_app
 from rota.cli.show import complain, document
 from rota.cli.submit import order_command
@@ -30,27 +31,29 @@ async def run_(args: argparse.Namespace) -> int:
         job = await order_command(app, args, NO_RETRY)
         client = await app.client()
         with hinting(client, job.id), _cancelled_by_signals(client, job.id):
-            await _follow(client, job.id, args.json)
+            with Bar(not args.json).of(client, job.id) as line:
+                await _follow(client, job.id, args.json, line)
             info = await client.wait(job.id)
         if args.json:
             document(info.as_json())
         return _verdict(info)
 
 
-async def _follow(client: Client, job_id: str, out_to_err: bool) -> None:
+async def _follow(client: Client, job_id: str, out_to_err: bool, line: Bar) -> None:
     try:
         async for chunk in client.output(job_id, follow=True):
-            _pass_on(chunk, out_to_err)
+            _pass_on(chunk, out_to_err, line)
     except BrokenPipeError:
         # Nobody reads the command's output any more: it ends, as it would in a shell.
         await client.cancel([job_id], "nobody reads its output any more")
         raise
 
 
-def _pass_on(chunk: Chunk, out_to_err: bool) -> None:
+def _pass_on(chunk: Chunk, out_to_err: bool, line: Bar) -> None:
     stream = sys.stdout if chunk.stream == "stdout" and not out_to_err else sys.stderr
-    stream.buffer.write(chunk.body)
-    stream.flush()
+    with line.aside(chunk.body, stream.isatty()):
+        stream.buffer.write(chunk.body)
+        stream.flush()
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def _work(parsed: Parsed | None) -> dict[str, Any] | None:
         return None
     template = parsed.template
     return {
-        "task": template.task, "kind": template.spec.kind, "spec": msgspec.json.decode(template.spec.body),
+        "task": template.task, "kind": template.spec.kind, "spec": template.spec.shown,
         "args": msgspec.json.decode(template.args), "queue": template.queue, "priority": template.priority,
         "retry": template.retry.parts(), "timeout": _short(template.timeout), "expires": _short(template.expires),
         "labels": template.traits.labels, "keys": [key.name for key in template.traits.keys],

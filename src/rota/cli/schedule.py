@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from rota.app import App
+from rota.cli.calls import call_of
 from rota.cli.sayings import as_json, in_zone, look, next_text, utc
 from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
 from rota.cli.show import complain, document, safe
@@ -59,6 +60,10 @@ async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
     if args.command is not None:
         spec, task = app.command(args.command, **about_command(args))
         return order(spec, task, "{}", read_options(Options(), order_options(args, Retry()), JOB_OPTIONS))
+    if args.http is not None:
+        call = call_of(app, args)
+        options = read_options(Options(), order_options(args, Retry()), JOB_OPTIONS)
+        return order(call.spec, call.task, "{}", options)
     info = await find_task(app, args)
     arguments = read_arguments(args.json_arguments)
     if args.app:  # types are known here: whether the arguments fit shows when the times are filled in

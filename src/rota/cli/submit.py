@@ -1,4 +1,4 @@
-"""`rota submit`: orders a function or a command."""
+"""`rota submit`: orders a function, a command or an HTTP call."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from rota.app import App
+from rota.cli.calls import FOR_CALLS, call_of
 from rota.cli.session import check_exists, make_app, store_exists, utf8
 from rota.cli.show import complain, document
 from rota.cli.waiting import hinting
@@ -21,11 +22,13 @@ from rota.job import Job
 from rota.model.graph import Need, need
 from rota.model.job import JobInfo
 from rota.model.limits import Key, concurrency, rate
+from rota.model.resources import READERS, Resources
 from rota.model.retry import Retry
 from rota.options import Options, read_options, traits
 from rota.store.base import TaskInfo
 
-FOR_COMMANDS = ("cwd", "env", "name", "fatal_exit_codes")
+RESOURCES = ("cpu", "memory", "files", "processes", "file_size", "nice")
+FOR_COMMANDS = ("cwd", "env", "env_from", "name", "fatal_exit_codes", "stdin", "user", "group", *RESOURCES)
 ORDER = (
     "priority", "queue", "timeout", "expires", "labels", "exclusive", "rate", "full", "alone", "drain", "drained",
 )  # fmt: skip
@@ -38,6 +41,8 @@ async def submit_(args: argparse.Namespace) -> int:
     async with make_app(args) as app:
         if args.command is not None:
             job = await order_command(app, args, Retry())
+        elif args.http is not None:
+            job = await _order_call(app, args)
         else:
             job = await _order_task(app, args)
         if not args.json:
@@ -53,16 +58,20 @@ async def submit_(args: argparse.Namespace) -> int:
 
 
 def check_form(args: argparse.Namespace) -> None:
-    if args.command is None and args.task is None:
-        args.parser.error("give a TASK, or a command after `--`")
-    if args.command is not None and args.task is not None:
-        args.parser.error(
-            f"give a TASK or a command after `--`, not both ({args.task!r} and {' '.join(args.command)!r})"
-        )
-    if args.task is not None:
-        for name in FOR_COMMANDS:
-            if getattr(args, name) is not None:
-                args.parser.error(f"--{name.replace('_', '-')} is for commands, not for the task {args.task!r}")
+    """A job is one thing, and what is said of another kind of thing was not meant."""
+    given = [form for form in ("task", "http", "command") if getattr(args, form) is not None]
+    if not given:
+        args.parser.error("give a TASK, --http METHOD URL, or a command after `--`")
+    if len(given) > 1:
+        shown = {"task": repr(args.task), "http": "--http", "command": repr(" ".join(args.command or []))}
+        several = " and ".join(shown[form] for form in given)
+        args.parser.error(f"give a TASK, --http METHOD URL, or a command after `--`, not both ({several})")
+    fitting = {"task": (), "http": ("name", *FOR_CALLS), "command": FOR_COMMANDS}[given[0]]
+    what = {"task": f"the task {args.task!r}", "http": "an HTTP call", "command": "a command"}[given[0]]
+    for name in (*FOR_COMMANDS, *FOR_CALLS):
+        if name not in fitting and getattr(args, name) is not None:
+            kinds = "commands" if name in FOR_COMMANDS else "HTTP calls"
+            args.parser.error(f"--{name.replace('_', '-')} is for {kinds}, not for {what}")
 
 
 def verdict(info: JobInfo) -> int:
@@ -79,6 +88,13 @@ async def order_command(app: App, args: argparse.Namespace, retry: Retry) -> Job
     return await app.submit_command(args.command, **about, **options)
 
 
+async def _order_call(app: App, args: argparse.Namespace) -> Job:
+    call = call_of(app, args)
+    chosen = read_options(Options(), await _options(app, args, Retry()))
+    traits(call.task, "{}", chosen)
+    return (await app.submit_orders(call.spec, call.task, ["{}"], chosen))[0]
+
+
 def about_command(args: argparse.Namespace) -> dict[str, Any]:
     """What is said of a command beside its words."""
     return {
@@ -86,7 +102,28 @@ def about_command(args: argparse.Namespace) -> dict[str, Any]:
         "env": _variables(args.env or []),
         "fatal_exit_codes": _codes(args.fatal_exit_codes),
         "name": args.name,
+        "stdin": None if args.stdin is None else _input(args.stdin),
+        "resources": _resources(args),
+        "user": args.user,
+        "group": args.group,
+        "inherit": args.env_from,
     }
+
+
+def _resources(args: argparse.Namespace) -> Resources:
+    """Read here, for what is wrong should be told by the option's name."""
+    given = {name: getattr(args, name) for name in RESOURCES if getattr(args, name) is not None}
+    return Resources(**{name: READERS[name](value, f"--{name.replace('_', '-')}") for name, value in given.items()})
+
+
+def _input(given: str) -> str:
+    body = _source(given, "--stdin")
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(
+            "--stdin", _shown(body), "text in UTF-8; for other data give it the name of a file"
+        ) from None
 
 
 def folder(given: str | None, what: str = "--cwd") -> str:
@@ -235,7 +272,7 @@ def read_arguments(given: str | None) -> dict[str, Any]:
     return value
 
 
-def _source(given: str) -> bytes:
+def _source(given: str, what: str = "JSON") -> bytes:
     if given == "-":
         return sys.stdin.buffer.read()
     if not given.startswith("@"):
@@ -243,7 +280,7 @@ def _source(given: str) -> bytes:
     try:
         return Path(given[1:]).read_bytes()
     except OSError as error:
-        raise InvalidInput("JSON", given, f"a file that can be read ({error.strerror})") from None
+        raise InvalidInput(what, given, f"a file that can be read ({error.strerror})") from None
 
 
 def _shown(text: bytes) -> str:

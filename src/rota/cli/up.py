@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import os
 import resource
 import signal
 import sys
@@ -15,11 +16,14 @@ import msgspec
 from rota.app import App
 from rota.cli import leaving
 from rota.cli.session import make_app
+from rota.cli.show import complain
 from rota.clock import Clock
 from rota.logs.capture import captured
 from rota.model.times import iso
-from rota.telemetry.events import Event, Subscriber
+from rota.node import StuckNode
+from rota.telemetry.events import Event, LoopBlocked, Subscriber
 from rota.telemetry.lines import Background, Lines
+from rota.telemetry.stall import watched
 
 # Threads with functions share the interpreter with the loop that claims and settles. With Python's default of 5 ms the
 # loop waits that long for its turn whenever a function computes.
@@ -27,6 +31,7 @@ SWITCH_INTERVAL = 0.0005
 # What is loaded by now stays, and jobs leave little behind that reference counts don't free: the collector need not
 # look through everything after each few hundred of them.
 YOUNG_OBJECTS = 50_000
+STUCK = 1  # the exit code
 
 
 async def up_(args: argparse.Namespace) -> int:
@@ -38,7 +43,7 @@ async def up_(args: argparse.Namespace) -> int:
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
     _raise_descriptor_limit()
-    with captured():
+    with captured(), watched(sys.__stderr__ or sys.stderr, lambda seconds: told(LoopBlocked(seconds))):
         await _serve(app, told)
     return 0
 
@@ -51,6 +56,11 @@ async def _serve(app: App, told: Background) -> None:
             asyncio.get_running_loop().add_signal_handler(number, node.stop)
         try:
             await node.run()
+        except StuckNode as error:
+            # Whatever hangs would hold up an orderly end too. Keeper and kernel tidy up behind us.
+            told.close()
+            complain(str(error))
+            os._exit(STUCK)
         finally:
             told.close()
         if node.remains is not None:

@@ -21,19 +21,30 @@ from rota.cli.submit import Known, folder, known_tasks
 from rota.client import Client
 from rota.errors import InvalidInput
 from rota.model.graph import Edge, Need, check, edges, need
-from rota.model.job import Membership, NewJob, Spec, Submitted
+from rota.model.job import ABOUT_COMMANDS, Membership, NewJob, Spec, Submitted
 from rota.model.retry import Retry
 from rota.options import Options, new_job, read_options, task_name, traits, workflow_name
 
 _EXPECTED = (
     """{"name": "...", "jobs": [{"name": "a", "task": "extract"}, {"name": "b", "command": ["ls"], "after": ["a"]}]}"""
 )
-_FOR_COMMANDS = ("cwd", "env", "fatal_exit_codes")
 _AS_THEY_ARE = (
     "at", "delay", "priority", "queue", "key", "timeout", "expires", "labels", "exclusive", "rate", "limits", "full",
     "alone", "drain", "drained",
 )  # fmt: skip
 Span = str | float
+
+
+class Call(msgspec.Struct, forbid_unknown_fields=True):
+    """An HTTP call as the file has it."""
+
+    method: str
+    url: str
+    headers: dict[str, str] | None = None
+    json: Any = None
+    body: str | None = None
+    expect: int | str | list[int | str] | None = None
+    redirects: int | None = None
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -46,6 +57,12 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
     cwd: str | None = None
     env: dict[str, str] | None = None
     fatal_exit_codes: list[int] | None = None
+    http: Call | None = None
+    stdin: str | None = None
+    resources: dict[str, Any] | None = None
+    user: str | int | None = None
+    group: str | int | None = None
+    inherit: list[str] | None = None
     after: str | list[str] | dict[str, str] = []
     on: str | None = None
     at: str | None = None
@@ -202,17 +219,23 @@ async def _orders(app: App, args: argparse.Namespace, jobs: Sequence[Entry], sou
 
 
 def _order(app: App, args: argparse.Namespace, job: Entry, known: Known) -> Ordered:
-    if (job.task is None) == (job.command is None):
-        raise InvalidInput("task and command", "neither" if job.task is None else "both", "one of them")
+    given = [name for name in ("task", "command", "http") if getattr(job, name) is not None]
+    if len(given) != 1:
+        raise InvalidInput("task, command and http", " and ".join(given) or "none", "one of them")
     if job.command is not None:
         if job.args is not None:
             raise InvalidInput("args", job.args, "none: a command has its arguments in its list")
-        where = folder(job.cwd, "cwd")
-        spec, task = app.command(job.command, where, job.env, job.fatal_exit_codes or (), job.name)
+        about = {name: getattr(job, name) for name in ABOUT_COMMANDS} | {"cwd": folder(job.cwd, "cwd")}
+        spec, task = app.command(job.command, name=job.name, **about)
         return Ordered(job.name, spec, task, "{}", _options(job, Options()))
-    for name in _FOR_COMMANDS:
+    for name in ABOUT_COMMANDS:
         if getattr(job, name) is not None:
-            raise InvalidInput(name, getattr(job, name), "it at a command, not at a task")
+            raise InvalidInput(name, getattr(job, name), f"it at a command, not at {given[0]}")
+    if job.http is not None:
+        if job.args is not None:
+            raise InvalidInput("args", job.args, "none: an HTTP call has a body")
+        call = app.http(**msgspec.structs.asdict(job.http), name=job.name)
+        return Ordered(job.name, call.spec, call.task, "{}", _options(job, Options()))
     info = known.get(job.task or "")
     if args.app:  # types are known here: check them too
         app.catalogue.get(info.name).encode((), job.args or {}, app.settings.max_args)

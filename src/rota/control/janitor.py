@@ -13,6 +13,8 @@ PERIOD = 60.0
 SOON = 5.0
 # Between two batches, so that others get their turn.
 BREATH = 0.02
+# Partitions are dropped without hurry, a few of them in one tick, for up to ten minutes each.
+LIMIT = 3600.0
 
 
 class Janitor:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model import http
 from rota.model.graph import Edge
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.limits import Key
 from rota.model.order import DEFAULT_PRIORITY
-from rota.model.outcome import Ending, Problem
+from rota.model.outcome import Ending, Problem, Usage
+from rota.model.progress import Progress
+from rota.model.resources import NO_BOUNDS, Resources
+from rota.model.resources import resources as read_resources
 from rota.model.retry import Retry
 from rota.model.times import Duration, Instant, iso, short
 from rota.model.traits import NONE as NO_TRAITS
@@ -22,12 +26,17 @@ from rota.model.traits import Alone, Traits
 
 DEFAULT_QUEUE = "default"
 NO_RETRY = Retry(0)
+HIGHEST_ID = 2**32 - 1  # of users and groups; the last one means "none" to the system
+LONGEST_VARIABLE = 1_000
+# What may be said of a command beside its words; the arguments of `Spec.command`.
+ABOUT_COMMANDS = ("cwd", "env", "fatal_exit_codes", "stdin", "resources", "user", "group", "inherit")
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 class Kind(StrEnum):
     FUNCTION = "function"
     COMMAND = "command"
+    HTTP = "http"
 
 
 class FunctionSpec(msgspec.Struct, frozen=True):
@@ -39,6 +48,11 @@ class CommandSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     cwd: str | None = None
     env: dict[str, str] = {}
     fatal_exit_codes: list[int] = []
+    stdin: str = ""
+    resources: Resources = NO_BOUNDS
+    user: str | int | None = None
+    group: str | int | None = None
+    inherit: list[str] = []  # names of variables of the node
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -49,7 +63,7 @@ class Spec(msgspec.Struct, frozen=True):
     digest: str
 
     @classmethod
-    def of(cls, kind: Kind, body: FunctionSpec | CommandSpec) -> Spec:
+    def of(cls, kind: Kind, body: FunctionSpec | CommandSpec | http.HttpSpec) -> Spec:
         text = _canonical.encode(body)
         return cls(kind, text.decode(), hashlib.sha256(kind.encode() + b"\0" + text).hexdigest())
 
@@ -63,11 +77,44 @@ class Spec(msgspec.Struct, frozen=True):
         argv: Sequence[str],
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        fatal_exit_codes: Sequence[int] = (),
+        fatal_exit_codes: Sequence[int] | None = (),
+        stdin: str | None = None,
+        resources: Resources | Mapping[str, Any] | None = None,
+        user: str | int | None = None,
+        group: str | int | None = None,
+        inherit: Sequence[str] | None = (),
     ) -> Spec:
         _check_texts(argv, cwd, env)
-        _check_codes(fatal_exit_codes)
-        return cls.of(Kind.COMMAND, CommandSpec(list(argv), cwd, dict(env or {}), sorted(set(fatal_exit_codes))))
+        codes = fatal_exit_codes or ()
+        _check_codes(codes)
+        _check_text("stdin", "" if stdin is None else stdin, nul=True)
+        bounds = read_resources({} if resources is None else resources)
+        command = CommandSpec(
+            list(argv), cwd, dict(env or {}), sorted(set(codes)), stdin or "", bounds, _account("user", user),
+            _account("group", group), _names(inherit),
+        )  # fmt: skip
+        return cls.of(Kind.COMMAND, command)
+
+    @classmethod
+    def http(
+        cls,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: str | bytes | None = None,
+        expect: object = None,
+        redirects: int = http.DEFAULT_REDIRECTS,
+    ) -> Spec:
+        return cls.of(Kind.HTTP, http.call(method, url, headers, body, expect, redirects))
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """As people may see it: without secrets."""
+        return shown_spec(self.kind, msgspec.json.decode(self.body))
+
+
+def shown_spec(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return http.shown(spec) if kind == Kind.HTTP else spec
 
 
 def _check_texts(argv: object, cwd: object, env: object) -> None:
@@ -88,9 +135,9 @@ def _check_texts(argv: object, cwd: object, env: object) -> None:
             raise InvalidInput("environment", name, "names without '='")
 
 
-def _check_text(what: str, text: object) -> None:
-    if not isinstance(text, str) or "\0" in text:
-        raise InvalidInput(what, text, "texts without NUL characters")
+def _check_text(what: str, text: object, nul: bool = False) -> None:
+    if not isinstance(text, str) or ("\0" in text and not nul):
+        raise InvalidInput(what, text, "a text" if nul else "texts without NUL characters")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -103,6 +150,32 @@ def _check_codes(codes: object) -> None:
     for code in codes:
         if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
             raise InvalidInput("fatal exit code", code, "a whole number from 1 to 255")
+
+
+def _account(what: str, given: object) -> str | int | None:
+    """A user or a group, by name or number. Whether there is such a one, the node knows that runs the command."""
+    if given is None:
+        return None
+    if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 12:
+        given = int(given)
+    number = isinstance(given, int) and not isinstance(given, bool) and 0 <= given < HIGHEST_ID
+    name = isinstance(given, str) and 0 < len(given) <= 64 and given.isprintable() and not set(given) & set(" :/")
+    if not number and not name:
+        raise InvalidInput(what, given, f"the name or number of a {what}")
+    return cast("str | int", given)
+
+
+def _names(given: object) -> list[str]:
+    if given is not None and (isinstance(given, str) or not isinstance(given, Sequence | set | frozenset)):
+        raise InvalidInput("inherit", given, "a list of names of environment variables")
+    return sorted({variable(name, "inherit") for name in cast("Sequence[object]", given or ())})
+
+
+def variable(name: object, what: str) -> str:
+    _check_text(what, name)
+    if not isinstance(name, str) or not name or "=" in name or len(name) > LONGEST_VARIABLE:
+        raise InvalidInput(what, name, "the name of an environment variable")
+    return name
 
 
 class Membership(msgspec.Struct, frozen=True, gc=False):
@@ -191,6 +264,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     timeout: Duration | None
     parents: int = 0  # how many it was ordered after
     slack: Duration | None = None  # it must start within this time of its claim, or its rate would not hold
+    crashes: int = 0  # so often its node, or what it ran in, has died under it
+    state: str | None = None  # what an earlier attempt has saved, as JSON
 
     @property
     def ref(self) -> Ref:
@@ -206,6 +281,7 @@ class AttemptInfo(msgspec.Struct, frozen=True):
     outcome: Ending | None = None  # None while it runs
     exit_code: int | None = None
     error: Problem | None = None
+    usage: Usage | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -213,6 +289,7 @@ class AttemptInfo(msgspec.Struct, frozen=True):
             "started_at": iso(self.started_at),
             "finished_at": _iso(self.finished_at),
             "error": msgspec.to_builtins(self.error) if self.error else None,
+            "usage": self.usage.as_json() if self.usage else None,
         }
 
 
@@ -250,6 +327,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()  # of limits
     alone: Alone | None = None  # what must not run beside it
+    progress: Progress | None = None  # what it told last
     attempts: list[AttemptInfo] = []
     result: Any = None
     error: Problem | None = None
@@ -266,6 +344,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         wire["retry"] = self.retry.parts()
         wire["alone"] = self.alone.as_json() if self.alone else None
         wire["labels"], wire["keys"] = list(self.labels), [key.name for key in self.keys]
+        wire["progress"] = self.progress.as_json() if self.progress else None
         wire["error"] = msgspec.to_builtins(self.error) if self.error else None
         wire["attempts"] = [attempt.as_json() for attempt in self.attempts]
         return wire

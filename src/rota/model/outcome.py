@@ -7,13 +7,13 @@ here reads a clock: waits are durations, and the store counts them from its own 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
 
 from rota.model.lifecycle import Event
 from rota.model.retry import Retry
-from rota.model.times import Duration
+from rota.model.times import SECOND, Duration
 
 
 class Ending(StrEnum):
@@ -37,12 +37,12 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     trace: str | None = None
 
 
-class Succeeded(msgspec.Struct, frozen=True):
+class Succeeded(msgspec.Struct, frozen=True, tag=True):
     result: str = "null"  # JSON
     exit_code: int | None = None
 
 
-class Failed(msgspec.Struct, frozen=True):
+class Failed(msgspec.Struct, frozen=True, tag=True):
     problem: Problem
     errors: tuple[str, ...] = ()  # names that retry rules may match, nearest first
     fatal: bool = False
@@ -50,34 +50,56 @@ class Failed(msgspec.Struct, frozen=True):
     exit_code: int | None = None
 
 
-class TimedOut(msgspec.Struct, frozen=True):
+class TimedOut(msgspec.Struct, frozen=True, tag=True):
     problem: Problem
     exit_code: int | None = None
     fatal: bool = False  # its work could not be stopped: another attempt would run beside it
 
 
-class Snoozed(msgspec.Struct, frozen=True):
+class Snoozed(msgspec.Struct, frozen=True, tag=True):
     delay: Duration
     message: str
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class Cancelled(msgspec.Struct, frozen=True, tag=True):
     reason: str
     exit_code: int | None = None
 
 
-class Interrupted(msgspec.Struct, frozen=True):
+class Interrupted(msgspec.Struct, frozen=True, tag=True):
     reason: str
     exit_code: int | None = None
 
 
-class SetAside(msgspec.Struct, frozen=True):
+class SetAside(msgspec.Struct, frozen=True, tag=True):
     """The row could not be run at all: unknown task, broken payload."""
 
     problem: Problem
 
 
-Outcome = Succeeded | Failed | TimedOut | Snoozed | Cancelled | Interrupted | SetAside
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an attempt used up, and what kept it apart from others. 0: not known."""
+
+    wall: Duration = 0
+    cpu: Duration = 0
+    memory: int = 0  # bytes, at its peak
+    isolation: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Seconds and bytes."""
+        return {
+            "wall": self.wall / SECOND, "cpu": self.cpu / SECOND,
+            "memory": self.memory, "isolation": list(self.isolation),
+        }  # fmt: skip
+
+
+class Crashed(msgspec.Struct, frozen=True, tag=True):
+    """What it ran in died under it. That is counted apart from failures: often it is nobody's fault."""
+
+    problem: Problem
+
+
+Outcome = Succeeded | Failed | TimedOut | Snoozed | Cancelled | Interrupted | SetAside | Crashed
 
 
 class Settlement(msgspec.Struct, frozen=True):
@@ -94,10 +116,37 @@ class Settlement(msgspec.Struct, frozen=True):
     result: str | None = None
     error: Problem | None = None
     reason: str | None = None
+    crashes: int = 0
+    usage: Usage | None = None
+    saved: bool = False  # there is a saved state; a success has no more use for it
 
 
-def settle(job_id: str, fence: int, retry: Retry, failures: int, outcome: Outcome, chance: float) -> Settlement:
-    """What follows from this outcome for a job that had failed `failures` times before it."""
+class CrashRule(msgspec.Struct, frozen=True):
+    """What follows when a node, or the process of a function, dies under a job. A first crash restarts at once: most
+    crashes are not the job's doing."""
+
+    limit: int = 3  # the crash that sends the job to the dead letters
+    delay: Duration = 5_000_000  # before the next attempt, from the second crash on
+
+    def after_crash(self, crashes: int) -> Event:
+        """The event for a job it happened to for the `crashes`-th time."""
+        if crashes >= self.limit:
+            return Event.QUARANTINE
+        return Event.RECOVER if crashes == 1 else Event.BACK_OFF
+
+
+def settle(
+    job_id: str,
+    fence: int,
+    retry: Retry,
+    failures: int,
+    outcome: Outcome,
+    chance: float,
+    crashes: int = 0,
+    rule: CrashRule = CrashRule(),  # noqa: B008 - a value
+) -> Settlement:
+    """What follows from this outcome for a job that had failed `failures` times before it, and crashed `crashes`
+    times."""
     match outcome:
         case Succeeded(result, code):
             return Settlement(job_id, fence, Event.SUCCEED, Ending.SUCCEEDED, exit_code=code, result=result)
@@ -121,6 +170,8 @@ def settle(job_id: str, fence: int, retry: Retry, failures: int, outcome: Outcom
             )
         case SetAside(problem):
             return Settlement(job_id, fence, Event.SET_ASIDE, Ending.SET_ASIDE, error=problem, reason=problem.message)
+        case Crashed(problem):
+            return _crash(job_id, fence, problem, crashes + 1, rule)
         case _:
             assert_never(outcome)
 
@@ -134,15 +185,10 @@ def _failure(
     )
 
 
-class CrashRule(msgspec.Struct, frozen=True):
-    """What follows when a node dies under a job. A first crash restarts at once: most crashes are not the job's
-    doing."""
-
-    limit: int = 3  # the crash that sends the job to the dead letters
-    delay: Duration = 5_000_000  # before the next attempt, from the second crash on
-
-    def after_crash(self, crashes: int) -> Event:
-        """The event for a job whose node died under it for the `crashes`-th time."""
-        if crashes >= self.limit:
-            return Event.QUARANTINE
-        return Event.RECOVER if crashes == 1 else Event.BACK_OFF
+def _crash(job_id: str, fence: int, problem: Problem, crashes: int, rule: CrashRule) -> Settlement:
+    event = rule.after_crash(crashes)
+    if event is Event.QUARANTINE:
+        text = f"{problem.message}; that was crash number {crashes} of this job"
+        problem = Problem(problem.type, text, problem.trace)
+    wait = rule.delay if event is Event.BACK_OFF else 0
+    return Settlement(job_id, fence, event, Ending.CRASHED, wait, error=problem, reason=problem.message, crashes=1)

@@ -31,6 +31,7 @@ from rota.model.limits import Key, Policy, Rate
 from rota.model.node import News, Node, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
+from rota.model.progress import Progress
 from rota.model.retry import Retry
 from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
@@ -92,15 +93,22 @@ class Cancelling(StrEnum):
         return cls.REQUESTED if state is State.RUNNING else cls.CANCELLED
 
 
+# The stream of the marks that stand where output was left out.
+CUT = "cut"
+
+
 class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """A piece of an attempt's output. Numbers count up from 0 in each attempt; a repeat of a number changes nothing."""
+    """A piece of an attempt's output. Numbers count up from 0 in each attempt; a repeat of a number changes nothing.
+
+    One with `since` takes the place of all chunks of its attempt from that number up to its own."""
 
     job_id: str
     fence: int
     number: int
     at: Instant
-    stream: str  # stdout, stderr or log
+    stream: str  # stdout, stderr, log or CUT
     body: bytes
+    since: int | None = None
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -108,6 +116,17 @@ class Position(msgspec.Struct, frozen=True):
 
     fence: int = 0
     number: int = -1
+
+
+class Note(msgspec.Struct, frozen=True, gc=False):
+    """Something an attempt tells of itself. Numbers rise in each attempt: what it told later stays, whatever arrives
+    later."""
+
+    job_id: str
+    fence: int
+    number: int
+    progress: Progress | None = None  # None: as before
+    state: str | None = None  # to be kept for the next attempt, as JSON; None: as before
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
@@ -253,7 +272,13 @@ class Store(Timetable, Graph, Admission, ABC):
 
     @abstractmethod
     async def append_output(self, who: Principal, chunks: Sequence[Chunk]) -> list[Verdict]:
-        """Keeps output of running attempts."""
+        """Keeps output of running attempts, and lets go of what a chunk with `since` takes the place of."""
+
+    @abstractmethod
+    async def note(self, who: Principal, notes: Sequence[Note]) -> list[Verdict]:
+        """Keeps what running attempts tell of themselves: progress, and state for the attempts after them, which get it
+        with their claim. Both stay with the job, through retries, take-overs and replays, until it is deleted; but
+        a success has no more use for a state."""
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     @abstractmethod

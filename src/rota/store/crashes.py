@@ -12,4 +12,6 @@ def crash(job: str, fence: int, event: Event, why: str, rule: CrashRule) -> Sett
     problem = Problem("rota.Crash", why)
     if event is Event.QUARANTINE:
         problem = Problem("rota.Crash", f"{why}; {rule.limit} nodes have died under this job")
-    return Settlement(job, fence, event, Ending.CRASHED, delay=rule.delay, error=problem, reason=problem.message)
+    return Settlement(
+        job, fence, event, Ending.CRASHED, delay=rule.delay, error=problem, reason=problem.message, crashes=1
+    )

@@ -29,6 +29,7 @@ class Move(NamedTuple):
     interruptions: int
     reason: str | None
     terminal: bool
+    usage: str | None
 
     @property
     def topics(self) -> set[Topic]:
@@ -36,7 +37,7 @@ class Move(NamedTuple):
         return {Topic.NEWS, rings[self.state]} if self.state in rings else {Topic.NEWS}
 
 
-def move(settlement: Settlement, cancel: str | None, crashes: int) -> Move:
+def move(settlement: Settlement, cancel: str | None) -> Move:
     """`cancel`: the job was asked to stop meanwhile, for this reason."""
     event, reason = settlement.event, settlement.reason
     if cancel is not None and event in _COMES_BACK:
@@ -44,7 +45,9 @@ def move(settlement: Settlement, cancel: str | None, crashes: int) -> Move:
     state = step(State.RUNNING, event)
     delay = settlement.delay if state is State.SCHEDULED and event not in _KEEPS_TIME else None
     error = None if settlement.error is None else msgspec.json.encode(settlement.error).decode()
+    usage = None if settlement.usage is None else msgspec.json.encode(settlement.usage).decode()
     return Move(
         settlement.ending, settlement.exit_code, error, settlement.result,
-        state, delay, settlement.failures, crashes, settlement.interruptions, reason, state in TERMINAL,
+        state, delay, settlement.failures, settlement.crashes, settlement.interruptions, reason, state in TERMINAL,
+        usage,
     )  # fmt: skip

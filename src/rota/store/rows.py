@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from rota.model.graph import Edge, Need, ParentInfo, Standing
-from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind
+from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind, shown_spec
 from rota.model.lifecycle import State
 from rota.model.node import NodeInfo, NodeState
-from rota.model.outcome import Ending, Problem
+from rota.model.outcome import Ending, Problem, Usage
+from rota.model.progress import Progress
 from rota.model.retry import Retry
 from rota.model.traits import read_traits
 from rota.model.trigger.skipped import Reason
@@ -24,6 +25,7 @@ from rota.store.base import TaskInfo
 from rota.store.graph import WorkflowInfo, WorkflowJob
 
 T = TypeVar("T")
+Otherwise = TypeVar("Otherwise")
 
 
 class JobRow(NamedTuple):
@@ -56,6 +58,7 @@ class JobRow(NamedTuple):
     cancelling: bool
     key: str | None
     traits: str | None = None
+    progress: str | None = None  # [fraction, text, at]
 
 
 class AttemptRow(NamedTuple):
@@ -70,6 +73,7 @@ class AttemptRow(NamedTuple):
     exit_code: int | None
     error: str | None
     result: str | None
+    usage: str | None = None
 
 
 _PLAIN = (
@@ -90,10 +94,11 @@ def job_info(
         **{name: getattr(row, name) for name in _PLAIN},
         state=state,
         kind=_kind(row.kind),
-        spec=read_object(row.spec),
+        spec=shown_spec(row.kind, read_object(row.spec)),
         args=read_object(row.args),
         retry=_retry(row.retry),
         cancelling=bool(row.cancelling),
+        progress=_progress(row.progress),
         attempts=attempts,
         result=_json(past[-1].result) if past and state is State.SUCCEEDED else None,
         error=_error(state, attempts, row.reason),
@@ -109,8 +114,9 @@ def job_info(
 def _attempt(row: AttemptRow) -> AttemptInfo:
     problem = _problem(row.error) if row.error is not None else None
     return AttemptInfo(
-        row.number, row.fence, row.node, row.started_at, row.finished_at, Ending(row.outcome), row.exit_code, problem
-    )
+        row.number, row.fence, row.node, row.started_at, row.finished_at, Ending(row.outcome), row.exit_code, problem,
+        None if row.usage is None else _read(row.usage, Usage, Usage()),
+    )  # fmt: skip
 
 
 def _error(state: str, attempts: list[AttemptInfo], reason: str | None) -> Problem | None:
@@ -147,6 +153,13 @@ def _problem(text: str) -> Problem:
         return msgspec.json.decode(text, type=Problem)
     except (msgspec.MsgspecError, RecursionError):
         return Problem("unknown", text)
+
+
+def _progress(text: str | None) -> Progress | None:
+    if text is None:
+        return None
+    told = _read(text, tuple[float | None, str, int], None)
+    return None if told is None else Progress(*told)
 
 
 def _kind(text: str) -> Kind:
@@ -232,7 +245,7 @@ def node_info(row: NodeRow, gone: bool = False, fading: int | None = None) -> No
     )  # fmt: skip
 
 
-def _read(text: str, kind: type[T], otherwise: T) -> T:
+def _read(text: str, kind: type[T], otherwise: Otherwise) -> T | Otherwise:
     """One broken row must not keep the reaper from all the others."""
     try:
         return msgspec.json.decode(text, type=kind)

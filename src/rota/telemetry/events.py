@@ -85,9 +85,47 @@ class AttemptStuck(Event, frozen=True):
     task: str
 
 
+class TasksInThreads(Event, frozen=True):
+    """Functions that can't be found in another process: they run in threads of this one."""
+
+    tasks: tuple[str, ...]
+    why: str
+
+
+class PoolFailed(Event, frozen=True):
+    error: str
+    pause: float
+
+
+class PoolSaid(Event, frozen=True):
+    """A process of the pool wrote something while no job ran in it."""
+
+    text: str
+
+
 class ServiceFailed(Event, frozen=True):
     service: str
     error: str
+
+
+class ServiceStuck(Event, frozen=True):
+    """It hung for so long, was cancelled, and is tried again."""
+
+    service: str
+    seconds: float
+
+
+class LoopBlocked(Event, frozen=True):
+    """Nothing has run on the node's own loop for so long."""
+
+    seconds: float
+
+
+class NodeGaveUp(Event, frozen=True):
+    """One of its loops can't be made to go on: the node ends, so that others take over."""
+
+    id: str
+    why: str
 
 
 Subscriber = Callable[[Event], None]

@@ -47,8 +47,20 @@ def sentence(event: Event) -> tuple[str, str] | None:
             )
         case events.AttemptStuck(job, task):
             return "error", f"job {job} {task}: its function does not stop; its slot stays taken until it does"
+        case events.TasksInThreads(tasks, why):
+            return "warning", f"functions that run inside of the node's own process ({', '.join(tasks)}): {why}"
+        case events.PoolFailed(error, pause):
+            return "error", f"{error}; a new one is started" + (f" in {pause:g}s" if pause else "")
+        case events.PoolSaid(text):
+            return "debug", f"a process without a job wrote: {text}"
         case events.ServiceFailed(service, error):
             return "error", f"{service} failed and will try again: {error}"
+        case events.ServiceStuck(service, seconds):
+            return "error", f"{service} hung for {seconds:g}s, was cancelled and will try again"
+        case events.LoopBlocked(seconds):
+            return "error", f"the node's loop has been blocked for {seconds:g}s: what its threads do follows"
+        case events.NodeGaveUp(id, why):
+            return "error", f"node {id} gives up: {why}; it ends now, and others take over"
         case _:
             return None
 

@@ -23,12 +23,14 @@ from rota.model import outcome as model
 from rota.model.graph import ParentInfo
 from rota.model.job import NO_RETRY, Claimed, Verdict
 from rota.model.lifecycle import Event
-from rota.model.outcome import Outcome, Problem, Settlement
+from rota.model.outcome import CrashRule, Outcome, Problem, Settlement, Usage
 from rota.model.retry import Retry
 from rota.model.times import SECOND, short
 from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus
+from rota.work.notes import Book
 
 PAUSE_AFTER_ERROR = 0.2
+_GOES_ON = (Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF)
 TOO_LATE = "it could not start soon enough for its rate"
 
 
@@ -55,8 +57,11 @@ AskParents = Callable[[str], Awaitable[Sequence[ParentInfo]]]
 
 
 class Attempt:
-    def __init__(self, claimed: Claimed, sink: Sink, clock: Clock, ask_parents: AskParents | None = None) -> None:
-        self.claimed, self.sink, self._clock, self._ask_parents = claimed, sink, clock, ask_parents
+    def __init__(
+        self, claimed: Claimed, sink: Sink, book: Book, clock: Clock, ask_parents: AskParents | None = None
+    ) -> None:
+        self.claimed, self.sink, self.book, self._clock, self._ask_parents = claimed, sink, book, clock, ask_parents
+        self.usage: Usage | None = None  # what it used up, if its executor can tell
         self.stopped: Stop | None = None
         self.why = ""
         self.start_by: float | None = None  # in seconds of the node's clock: later its rate would not hold
@@ -73,6 +78,8 @@ class Attempt:
         if first or (reason is Stop.LOST and self.stopped is not Stop.LOST):
             # A lost lease outweighs everything: whatever the attempt was about to write is not ours to write any more.
             self.stopped, self.why = reason, why
+            if reason is Stop.LOST:
+                self.book.lose()
             if self._on_stop:
                 self._on_stop(reason)
 
@@ -104,9 +111,10 @@ class Pipeline:
         finishes: Batcher[Settlement, Verdict],
         bus: Bus,
         chance: Chance,
+        rule: CrashRule = CrashRule(),  # noqa: B008 - a value
     ) -> None:
         self._executors, self._shipper, self._finishes = executors, shipper, finishes
-        self._bus, self._chance = bus, chance
+        self._bus, self._chance, self._rule = bus, chance, rule
 
     @property
     def ending(self) -> bool:
@@ -119,6 +127,7 @@ class Pipeline:
             claimed = attempt.claimed
             self._bus.emit(AttemptStarted(claimed.job_id, claimed.task, claimed.number))
         timer = _timer(attempt)
+        began = asyncio.get_running_loop().time()
         try:
             result = await self._execute(attempt)
         except Stuck as stuck:
@@ -127,6 +136,9 @@ class Pipeline:
         finally:
             if timer is not None:
                 timer.cancel()
+            if attempt.usage is not None:
+                wall = round((asyncio.get_running_loop().time() - began) * SECOND)
+                attempt.usage = msgspec.structs.replace(attempt.usage, wall=wall)
         outcome = _judge(attempt, result)
         if outcome is not None:
             attempt.settling = True
@@ -150,16 +162,21 @@ class Pipeline:
     async def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
         claimed = attempt.claimed
         if attempt.sink.written:
-            await self._shipper.flush()
+            await self._shipper.close(attempt.sink)
+        await attempt.book.flush()
         chance = self._chance.random()
         settlement = model.settle(
-            claimed.job_id, claimed.fence, _retry(claimed.retry), claimed.failures, outcome, chance
-        )
+            claimed.job_id, claimed.fence, _retry(claimed.retry), claimed.failures, outcome, chance,
+            claimed.crashes, self._rule,
+        )  # fmt: skip
+        saved = claimed.state is not None or attempt.book.saved
+        if attempt.usage is not None or saved:
+            settlement = msgspec.structs.replace(settlement, usage=attempt.usage, saved=saved)
         verdict = await self._finish(attempt, settlement)
         if verdict is Verdict.STALE:
             self._bus.emit(AttemptStale(claimed.job_id, claimed.fence))
         elif self._bus.hears_every_attempt or settlement.event is not Event.SUCCEED:
-            goes_on = settlement.event in ("retry", "snooze", "interrupt")
+            goes_on = settlement.event in _GOES_ON
             ending, reason = settlement.ending.value, settlement.reason
             self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on))
 

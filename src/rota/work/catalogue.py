@@ -7,27 +7,62 @@ Parameters are read from the signature once. Their annotations decide what JSON 
 from __future__ import annotations
 
 import inspect
-import math
+import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import msgspec
 
-from rota.errors import InvalidInput, NotSerialisable, TooLarge, UnknownTask
+from rota.config import Settings
+from rota.errors import InvalidInput, UnknownTask
 from rota.model.job import Spec
 from rota.store.base import TaskInfo
 from rota.work.context import Context
+from rota.work.encoding import to_json as to_json
 
-_encode = msgspec.json.Encoder().encode
+
+class Isolation(StrEnum):
+    """What a function runs in."""
+
+    INLINE = "inline"  # a loop that it shares with other async functions
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class Code(NamedTuple):
+    """How the code of a task is to be run, and how another process can come by it."""
+
+    isolation: Isolation | None = None  # None: nobody has asked for one
+    origin: str = ""  # the module that made it a task
+
+    @classmethod
+    def read(cls, isolation: Any) -> Code:
+        try:
+            chosen = None if isolation is None else Isolation(isolation)
+        except ValueError:
+            raise InvalidInput("isolation", isolation, f"one of {', '.join(Isolation)}") from None
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rota":
+            frame = frame.f_back
+        return cls(chosen, str(frame.f_globals.get("__name__", "")))
 
 
 class TaskDef:
     """One function as a task."""
 
-    def __init__(self, function: Callable[..., Any], info: Callable[..., TaskInfo], name: str) -> None:
-        self.function, self.name = function, name
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        info: Callable[..., TaskInfo],
+        name: str,
+        code: Code = Code(),  # noqa: B008 - a value
+    ) -> None:
+        self.function, self.name, self.code = function, name, code
         self.is_async = inspect.iscoroutinefunction(function)
+        _check_isolation(name, self.is_async, code.isolation)
         self.spec = Spec.function(name)
         self._what = f"arguments of task {name!r}"
         parameters = _parameters(function, name)
@@ -83,10 +118,12 @@ class InvalidArguments(InvalidInput):
 
 
 class Catalogue:
-    """All tasks of one app."""
+    """All tasks of one app. `configure` gives that app other settings."""
 
-    def __init__(self) -> None:
+    def __init__(self, configure: Callable[[Settings], None] = lambda _: None) -> None:
         self._tasks: dict[str, TaskDef] = {}
+        self.configure = configure
+        CATALOGUES.add(self)
 
     def add(self, task: TaskDef) -> None:
         if task.name in self._tasks:
@@ -102,33 +139,23 @@ class Catalogue:
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def __iter__(self) -> Iterator[TaskDef]:
+        return iter(self._tasks.values())
+
     def infos(self) -> list[TaskInfo]:
         return [task.info for task in self._tasks.values()]
 
 
-def to_json(value: Any, limit: int, what: str) -> str:
-    """A value as JSON; refuses what JSON can't carry and what is too large."""
-    try:
-        body = _encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise NotSerialisable(what, str(error), "values that JSON can carry") from None
-    if len(body) > limit:
-        raise TooLarge(what, len(body), limit)
-    if b"null" in body:
-        _refuse_non_finite(value, what)
-    return body.decode()
+# All that live in this process. Code that was imported by the name of its module is found again through them.
+CATALOGUES: WeakSet[Catalogue] = WeakSet()
 
 
-def _refuse_non_finite(value: Any, what: str) -> None:
-    """JSON has no NaN and no infinity; they would silently become null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        raise NotSerialisable(what, value, "values that JSON can carry")
-    if isinstance(value, Mapping):
-        for part in value.values():
-            _refuse_non_finite(part, what)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for part in value:
-            _refuse_non_finite(part, what)
+def _check_isolation(name: str, is_async: bool, isolation: Isolation | None) -> None:
+    kind, fitting = "a sync function", (Isolation.THREAD, Isolation.PROCESS)
+    if is_async:
+        kind, fitting = "an async function", (Isolation.INLINE, Isolation.PROCESS)
+    if isolation is not None and isolation not in fitting:
+        raise InvalidInput("isolation", str(isolation), f"{' or '.join(fitting)} for {kind} ({name})")
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:

@@ -1,4 +1,5 @@
-"""Everything a node runs things with: the keeper for commands, the handlers for functions."""
+"""Everything a node runs things with: the keeper for commands, processes and handlers for functions; HTTP calls are its
+own."""
 
 from __future__ import annotations
 
@@ -8,12 +9,14 @@ from typing import Protocol
 
 from rota.config import Settings
 from rota.model.times import SECOND
+from rota.telemetry.events import Bus
 from rota.work.attempt import Executor
 from rota.work.catalogue import Catalogue
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import Handlers, ThreadHandlers
 from rota.work.keeping import Keeper
+from rota.work.pool.processes import Processes
 
 
 class Crew(Protocol):
@@ -37,23 +40,36 @@ class ProcessCrew:
     """The real one. `guards` are held by every process of the crew, so that their owner is seen to live until all are
     gone."""
 
-    def __init__(self, catalogue: Catalogue, settings: Settings, guards: Sequence[int]) -> None:
-        self._keeper = Keeper(guards)
+    def __init__(self, catalogue: Catalogue, settings: Settings, guards: Sequence[int], bus: Bus | None = None) -> None:
+        from rota.work.executors.http import HttpExecutor  # programs that only order jobs need not wait for it
+
+        self._keeper = Keeper(guards, cgroup=settings.command_cgroup)
+        self._processes: Processes | None = None
         self._handlers: Handlers | None = None
         grace = settings.kill_grace / SECOND
-        self.executors: dict[str, Executor] = {"command": CommandExecutor(self._keeper, grace, os.environ)}
+        self.executors: dict[str, Executor] = {
+            "command": CommandExecutor(self._keeper, settings, os.environ),
+            "http": HttpExecutor.of(settings),
+        }
         # A node without functions doesn't claim any: whoever has them will.
         if len(catalogue):
             self._handlers = ThreadHandlers()
-            self.executors["function"] = FunctionExecutor(catalogue, self._handlers, grace, settings.max_result)
+            self._processes = Processes(self._keeper, catalogue, settings, bus or Bus())
+            self.executors["function"] = FunctionExecutor(
+                catalogue, self._handlers, grace, settings.max_result, self._processes
+            )
 
     async def start(self) -> None:
         await self._keeper.start()
+        if self._processes:
+            await self._processes.start()
 
     def extend(self, deadline: float | None) -> None:
         self._keeper.extend(deadline)
 
     async def close(self, stuck: bool = False) -> None:
+        if self._processes:
+            await self._processes.close()
         if stuck:
             await self._keeper.kill_all()
             return  # the keeper goes when this process does

@@ -13,14 +13,15 @@ import contextlib
 import errno
 import itertools
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from rota.work.link import Link, Message
 from rota.work.report import Exit, Report
 
 __all__ = ["Child", "Exit", "Keeper", "SpawnError"]
 
+NO_BOUNDS: Mapping[str, int | str] = {}
 KILL_LIMIT = 40.0  # after kill(), for a keeper that is itself stuck: longer than all its patience together
 
 # Requests handed to the keeper and not yet answered. More would gain nothing (it forks them one by one) and
@@ -49,10 +50,16 @@ class Child:
         self._name = name
         self._report = report
         self._request = request
+        report.doubted = self.kill
 
     @property
     def pid(self) -> int:
         return self._report.pid
+
+    @property
+    def isolation(self) -> tuple[str, ...]:
+        """What was done to keep it apart, in words."""
+        return self._report.isolation
 
     def terminate(self) -> None:
         """Ask: SIGTERM for every process of the tree."""
@@ -87,10 +94,12 @@ class Keeper:
     """Starts the keeper process, again if it dies, and hands it commands.
 
     `guards` are file descriptors, the caller's to close, that keeper and wardens hold until all they run
-    is gone: a lock on them by flock (one by lockf is not inherited) is free only then.
+    is gone: a lock on them by flock (one by lockf is not inherited) is free only then. In `folder` the private
+    folders of commands are made; `cgroup` is a control group of version 2 that was set aside for commands.
     """
 
-    def __init__(self, guards: Sequence[int] = ()) -> None:
+    def __init__(self, guards: Sequence[int] = (), folder: str | None = None, cgroup: str = "") -> None:
+        self._folder, self._cgroup = folder or tempfile.gettempdir(), cgroup
         # Copies: the caller may close its own, and the number of a closed one soon belongs to something else.
         self._guards = tuple(os.dup(guard) for guard in guards)
         self._deadline: float | None = None
@@ -116,22 +125,25 @@ class Keeper:
         stdin: int,
         stdout: int,
         stderr: int,
+        extra: int | None = None,
+        bounds: Mapping[str, int | str] = NO_BOUNDS,
         unless: Callable[[], bool] = lambda: False,
     ) -> Child:
-        """Start a command; raises SpawnError if it can't be. The file descriptors stay the caller's to close.
+        """Start a command; raises SpawnError if it can't be. The file descriptors stay the caller's to close; the
+        command finds the extra one, if there is one, as its descriptor 3.
 
         `unless` is asked at the last moment before the keeper is told, and raises Unwanted if it says so.
 
-        A program without a slash is looked up in the PATH of `env`. If the call is cancelled, the command is
-        killed.
+        A program without a slash is looked up in the PATH of `env`. Without `cwd` it runs in a private folder. If the
+        call is cancelled, the command is killed.
         """
-        folder = cwd or str(Path.cwd())
-        request = _pack(argv, folder, env)
+        request = _pack(argv, cwd or "", env, bounds)
+        descriptors = (stdin, stdout, stderr) if extra is None else (stdin, stdout, stderr, extra)
         async with self._gate:
-            child = await self._start(request, (stdin, stdout, stderr), unless)
+            child = await self._start(request, descriptors, unless)
             failure = await child._started()
         if failure is not None:
-            raise SpawnError(failure[0], _explain(*failure, argv[0], folder))
+            raise SpawnError(failure[0], _explain(*failure, argv[0], cwd or self._folder))
         return child
 
     def extend(self, deadline: float | None) -> None:
@@ -140,7 +152,7 @@ class Keeper:
         if not self._links or self._closed:
             return
         if self._links[-1].alive:
-            self._links[-1].send(f"deadline {_number(deadline)}")
+            self._links[-1].extend(f"deadline {_number(deadline)}")
         elif deadline is not None:
             # Nobody enforces the deadline while the keeper is dead; don't wait for the next command.
             with contextlib.suppress(SpawnError):
@@ -166,11 +178,11 @@ class Keeper:
             raise SpawnError(errno.ESHUTDOWN, "the keeper is closed")
         if not self._links or not self._links[-1].alive:
             try:
-                link = Link(self._guards)
+                link = Link(self._guards, self._folder, self._cgroup)
             except OSError as error:
                 raise _spawn_error("the keeper", error) from error
             self._links = [old for old in self._links if old.unfinished] + [link]
-            link.send(f"deadline {_number(self._deadline)}")
+            link.extend(f"deadline {_number(self._deadline)}")
         return self._links[-1]
 
     async def _ready(self) -> Link:
@@ -197,10 +209,10 @@ class Keeper:
         raise SpawnError(errno.EAGAIN, "the keeper dies again and again")
 
 
-def _pack(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
+def _pack(argv: Sequence[str], cwd: str, env: Mapping[str, str], bounds: Mapping[str, int | str]) -> bytes:
     if not argv:
         raise SpawnError(errno.EINVAL, "the command is empty")
-    strings = [cwd, str(len(argv)), *argv]
+    strings = [" ".join(f"{name}={value}" for name, value in bounds.items()), cwd, str(len(argv)), *argv]
     for key, value in env.items():
         if not key or "=" in key:
             raise SpawnError(errno.EINVAL, f"not a name for an environment variable: {key!r}")
@@ -242,6 +254,14 @@ def _explain(number: int, what: str, program: str, cwd: str) -> str:
             return f"neither a program for this machine nor a script with a #! line: {program}"
         case "interpreter", _:
             return f"the interpreter that its first line names is not found: {program}"
+        case "program" | "memory", errno.ENOMEM:
+            return f"{program} can't be loaded into the memory that it may have"
+        case "user", _:
+            return f"{program} can't be run as another user: {os.strerror(number)}"
+        case "folder", _:
+            return f"no private folder for {program} in {cwd}: {os.strerror(number)}"
+        case "group", _:
+            return f"{program} can't be put into a control group: {os.strerror(number)}"
         case "process", errno.ESHUTDOWN:
             return "the keeper is ending, nothing can be started"
         case _:

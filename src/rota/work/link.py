@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +27,11 @@ PROGRAM = Path(__file__).with_name("keeper") / "__main__.py"
 START_LIMIT = 10.0  # seconds until a new keeper must have said that it is ready
 CLOSE_LIMIT = 35.0  # longer than the keeper's own patience with processes that don't die
 LOST_LIMIT = 12.0  # after the keeper's death: longer than the patience of its wardens
+# A keeper that doesn't answer was perhaps stopped, by a command of the same user: it is set going again. One that
+# still doesn't is killed, and all it ran with it; too early would cost healthy commands, too late the lease.
+SILENCE_LIMIT = 1.5
+DEAFNESS_LIMIT = 5.0
+DEAFNESS_COUNT = 4  # so many times it must have been told something: we may have been stopped ourselves meanwhile
 
 
 @dataclass(eq=False)
@@ -43,9 +49,11 @@ class Message:
 class Link:
     """One life of the keeper process, the socket to it, and the commands it has."""
 
-    def __init__(self, guards: tuple[int, ...]) -> None:
+    def __init__(self, guards: tuple[int, ...], folder: str, cgroup: str) -> None:
         self.loop = asyncio.get_running_loop()
         self.unfinished: set[Report] = set()  # of commands that it has, or had when it died
+        self._asked = 0.0  # since when it owes us an answer, if it does
+        self._unanswered = 0
         self._outbox: deque[Message] = deque()
         self._ready: asyncio.Future[bool] = self.loop.create_future()
         self._gone: asyncio.Future[None] = self.loop.create_future()
@@ -53,11 +61,11 @@ class Link:
         self._socket.setblocking(False)
         with theirs, contextlib.ExitStack() as undo:
             undo.callback(self._socket.close)
-            self.process = _launch(theirs.fileno(), guards)
+            self.process = _launch(theirs.fileno(), guards, folder, cgroup)
             self._pidfd = os.pidfd_open(self.process.pid)
             undo.pop_all()
         self.loop.add_reader(self._pidfd, self._bury)
-        self.loop.add_reader(self._socket, self._greet)
+        self.loop.add_reader(self._socket, self._hear)
         self._timer = self.loop.call_later(START_LIMIT, self.process.kill)
 
     @property
@@ -73,6 +81,20 @@ class Link:
     def send(self, words: str) -> None:
         with contextlib.suppress(OSError):  # a keeper that is gone has killed everything already
             self._post(Message(words.encode()))
+
+    def extend(self, words: str) -> None:
+        """Tell a deadline. The keeper answers each; so it shows that it is awake."""
+        while self._hear():
+            pass  # perhaps it has answered, and it is we who were not awake
+        now = self.loop.time()
+        if not self._unanswered:
+            self._asked = now
+        elif now > self._asked + DEAFNESS_LIMIT and self._unanswered >= DEAFNESS_COUNT and self._ready.done():
+            self.process.kill()
+        elif now > self._asked + SILENCE_LIMIT:
+            self.process.send_signal(signal.SIGCONT)
+        self._unanswered += 1
+        self.send(words)
 
     def start(self, name: int, request: bytes, stdio: tuple[int, ...]) -> tuple[Report, Message]:
         """Hand over a command. The request goes in a memory file: it may be more than a socket takes."""
@@ -137,12 +159,23 @@ class Link:
             self._outbox.popleft()
         self.loop.remove_writer(self._socket)
 
-    def _greet(self) -> None:
-        self.loop.remove_reader(self._socket)
-        with contextlib.suppress(OSError):
-            if self._socket.recv(64):
-                self._timer.cancel()
-                self._ready.set_result(True)
+    def _hear(self) -> bool:
+        """`ready`, once; then `heard`, as often as it was told something. False if there is nothing to hear."""
+        try:
+            words = self._socket.recv(64)
+        except BlockingIOError:
+            return False
+        except OSError:
+            words = b""
+        if not words:  # it is gone
+            if self._socket.fileno() >= 0:
+                self.loop.remove_reader(self._socket)
+            return False
+        self._unanswered = 0
+        self._timer.cancel()
+        if not self._ready.done():
+            self._ready.set_result(True)
+        return True
 
     def _hang_up(self) -> None:
         self._timer.cancel()
@@ -179,13 +212,13 @@ async def _within(seconds: float, futures: list[asyncio.Future[Any]]) -> bool:
     return True
 
 
-def _launch(control: int, guards: tuple[int, ...]) -> subprocess.Popen[bytes]:
+def _launch(control: int, guards: tuple[int, ...], folder: str, cgroup: str) -> subprocess.Popen[bytes]:
     """A session of its own keeps Ctrl-C away. Popen without preexec_fn is vfork: nothing is copied."""
     controller = os.pidfd_open(os.getpid())
     try:
         inherited = (control, controller, *guards)
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", str(PROGRAM), *map(str, inherited)],
+            [sys.executable, "-I", "-S", str(PROGRAM), folder, cgroup, *map(str, inherited)],
             pass_fds=inherited,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -2,13 +2,27 @@
 
 Every process that answers for the command holds the pipe's other end. So its closing without a word of how the
 command ended is a report too: nobody is left who could know, the command is lost.
+
+A command may find that end (its parent's descriptors are in /proc) and write what it likes. So nothing counts before
+the pipe is closed, and a report that is not exactly one start and one end is no report. Who forges one has the
+command killed, and lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+
+LONGEST = 4096  # bytes of a whole report
+# Between the word of the end and the end of the pipe lies what the keeper needs to close its copy.
+CLOSING_LIMIT = 5.0
+
+_STARTED = re.compile(rb"started (\d{1,10}) ([a-z0-9_:+,-]{1,500})")
+_FAILED = re.compile(rb"failed (\d{1,5}) ([a-z]{1,20})")
+_EXIT = re.compile(rb"exit (\d{1,5}) (\d{1,12}(?:\.\d{1,20})?(?:e-\d\d)?) (\d{1,18}) (-|oom)")
 
 
 @dataclass(frozen=True)
@@ -23,6 +37,7 @@ class Exit:
     cpu_seconds: float
     max_rss_bytes: int
     lost: bool
+    out_of_memory: bool = False
 
 
 LOST = Exit(code=None, signal=None, cpu_seconds=0.0, max_rss_bytes=0, lost=True)
@@ -33,9 +48,14 @@ class Report:
 
     def __init__(self, pipe: int, unfinished: set[Report]) -> None:
         self.pid = 0
+        self.isolation: tuple[str, ...] = ()
+        self.doubted: Callable[[], None] = lambda: None  # called once if the report can't be true
         self._pipe = pipe
         self._unfinished = unfinished
         self._rest = b""
+        self._length = 0
+        self._heard: Exit | None = None
+        self._wrong = False
         self._limit: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self.started: asyncio.Future[tuple[int, str] | None] = self._loop.create_future()  # errno and what failed
@@ -52,23 +72,52 @@ class Report:
             self._limit = self._loop.call_later(seconds, self.lose)
 
     def _read(self) -> None:
-        data = os.read(self._pipe, 4096)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._hear(*line.decode().split())
+        data = os.read(self._pipe, LONGEST)
         if not data:
-            self.lose()
+            self._finish(self._heard if self._heard is not None and not self._wrong and not self._rest else LOST)
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._length += len(data)
+        if self._length > LONGEST:
+            lines, self._rest = [b"too much"], b""
+        for line in lines:
+            if not self._wrong and not self.exit.done() and not self._hear(line):
+                self._doubt()
 
-    def _hear(self, verb: str, *words: str) -> None:
-        match verb:
-            case "started":
-                self.pid = int(words[0])
-                self._answer(None)
-            case "failed":
-                self._answer((int(words[0]), words[1]))
-                self.lose()
-            case "exit":
-                self._finish(_exit(*words))
+    def _hear(self, line: bytes) -> bool:
+        """False if that can't be said, or not now."""
+        if self._heard is not None:
+            return False
+        if found := _STARTED.fullmatch(line):
+            return self._start(int(found[1]), tuple(found[2].decode().split(",")))
+        if found := _FAILED.fullmatch(line):
+            if self.pid:
+                return False
+            self._answer((int(found[1]), found[2].decode()))
+            self.lose()
+            return True
+        if (found := _EXIT.fullmatch(line)) and self.pid:
+            self._heard = _exit(int(found[1]), float(found[2]), int(found[3]), found[4] == b"oom")
+            if self._heard is not None and self._limit is None:
+                self._limit = self._loop.call_later(CLOSING_LIMIT, self._doubt)
+            return self._heard is not None
+        return False
+
+    def _start(self, pid: int, isolation: tuple[str, ...]) -> bool:
+        if self.pid:
+            return False
+        self.pid, self.isolation = pid, isolation
+        self._answer(None)
+        return True
+
+    def _doubt(self) -> None:
+        """It is not the end before the pipe ends; whoever answers for the command is asked to see to that."""
+        if not self._wrong:
+            self._wrong = True
+            if self._limit is not None:
+                self._limit.cancel()
+                self._limit = None
+            self.doubted()
 
     def _answer(self, failure: tuple[int, str] | None) -> None:
         if not self.started.done():
@@ -85,12 +134,17 @@ class Report:
             self._answer(None)
 
 
-def _exit(status: str, cpu_seconds: str, max_rss_bytes: str) -> Exit:
-    code = os.waitstatus_to_exitcode(int(status))
+def _exit(status: int, cpu_seconds: float, max_rss_bytes: int, out_of_memory: bool) -> Exit | None:
+    """None if no process can end so."""
+    try:
+        code = os.waitstatus_to_exitcode(status)
+    except ValueError:
+        return None
     return Exit(
         code=code if code >= 0 else None,
         signal=-code if code < 0 else None,
-        cpu_seconds=float(cpu_seconds),
-        max_rss_bytes=int(max_rss_bytes),
+        cpu_seconds=cpu_seconds,
+        max_rss_bytes=max_rss_bytes,
         lost=False,
+        out_of_memory=out_of_memory,
     )

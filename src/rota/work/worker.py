@@ -30,6 +30,7 @@ from rota.model.times import SECOND, Duration
 from rota.store.base import Store
 from rota.telemetry.events import Bus, ServiceFailed
 from rota.work.attempt import Attempt, Pipeline, Stop
+from rota.work.notes import Notes
 
 LONGEST_SLEEP = 60.0
 # One claim stays a short write, however many slots there are.
@@ -59,6 +60,7 @@ class Worker:
         self._store, self._clock, self._incarnation = store, clock, incarnation
         self._queues, self._kinds, self._prefetch = queues, kinds, prefetch
         self._pipeline, self._shipper, self._bus, self._lend = pipeline, shipper, bus, lend
+        self._notes = Notes(store)
         self._slots, self._free = dict(queues), dict(queues)  # what is lent to a queue makes its free ones negative
         self._ahead: dict[str, deque[tuple[float, Claimed]]] = {queue: deque() for queue in queues}
         self._attempts: dict[Ref, Attempt] = {}
@@ -187,7 +189,9 @@ class Worker:
     # -- running -----------------------------------------------------------------------------------------------------
     def _launch(self, claimed: Claimed) -> None:
         ref = claimed.ref
-        attempt = self._attempts[ref] = Attempt(claimed, self._shipper.open(ref), self._clock, self._ask_parents)
+        attempt = self._attempts[ref] = Attempt(
+            claimed, self._shipper.open(ref), self._notes.open(ref), self._clock, self._ask_parents
+        )
         if claimed.slack is not None and claimed.started_at is not None:
             latest = claimed.started_at + claimed.slack
             attempt.start_by = self._clock.monotonic() + (latest - self._store.now() - self._store.doubt()) / SECOND

@@ -71,6 +71,8 @@ BROKEN: dict[str, dict[str, Any]] = {
     "an unknown kind": {"spec": {"kind": "prayer", "body": "{}", "digest": ""}},
     "a command that is none": {"spec": {"kind": "command", "body": "{}", "digest": ""}},
     "a command of numbers": {"spec": {"kind": "command", "body": '{"argv": [1]}', "digest": ""}},
+    "a call of nothing": {"spec": {"kind": "http", "body": '{"method": "GET", "url": "x"}', "digest": ""}},
+    "a call that is none": {"spec": {"kind": "http", "body": "{}", "digest": ""}},
     "arguments that are no JSON": {"args": "{"},
     "arguments that are no object": {"args": "[]"},
     "a text for a priority": {"priority": "high"},
@@ -97,3 +99,30 @@ def test_what_can_t_be_ordered_is_refused(what: str) -> None:
 def test_garbage_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="order of the schedule"):
         from_json(text)
+
+
+def test_the_times_of_a_fire_in_an_http_call() -> None:
+    headers = {"X-At": "{fire_time}", "X-Other": "{x}"}
+    spec = Spec.http("POST", "https://a/{scheduled_for}?at={fire_time}", headers, '{"at": "{fire_time}"}')
+    job = Template(task="a", spec=spec).job("id", None, "Europe/Berlin", 1_800_000_000_000_000, 1_800_000_001_000_000)
+    made = msgspec.json.decode(job.spec.body)
+    assert made["url"] == "https://a/2027-01-15T09:00:01%2B01:00?at=2027-01-15T09:00:00%2B01:00"
+    assert made["headers"]["X-At"] == "2027-01-15T09:00:00+01:00"
+    assert made["headers"]["X-Other"] == "{x}"
+    assert made["body"] == '{"at": "2027-01-15T09:00:00+01:00"}'
+    assert job.spec == Spec.http(made["method"], made["url"], made["headers"], made["body"])
+
+
+def test_binary_bodies_are_left_alone() -> None:
+    spec = Spec.http("POST", "https://a/{fire_time}", body=b"{fire_time}")
+    job = Template(task="a", spec=spec).job("id", None, "UTC", 0, 0)
+    assert msgspec.json.decode(job.spec.body)["body"] == msgspec.json.decode(spec.body)["body"]
+
+
+def test_secrets_of_a_broken_order_are_not_shown() -> None:
+    spec = Spec.http("GET", "https://a/", {"Authorization": "s3cret"})
+    text = to_json(Template(task="", spec=spec))
+    assert "s3cret" in text
+    with pytest.raises(InvalidInput) as caught:
+        from_json(text)
+    assert "s3cret" not in str(caught.value)

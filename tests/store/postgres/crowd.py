@@ -60,7 +60,14 @@ FROM generate_series({first}, {COUNTS[sort]}, {step}) AS i"""
 HELD = ", fence, tries, node, claimed_at, started_at"
 FIRST = [
     live(SCHEDULED, "scheduled", f"{NOW} + {HOUR} + i", expires=f"CASE WHEN i % 100 = 0 THEN {NOW} + {DAY} + i END"),
-    live(READY, "ready", f"{NOW} - {HOUR} + i", expires=f"CASE WHEN i % 50 = 0 THEN {NOW} + {HOUR} + i END"),
+    live(
+        READY,
+        "ready",
+        f"{NOW} - {HOUR} + i",
+        ", fence",
+        ", i % 2",
+        expires=f"CASE WHEN i % 50 = 0 THEN {NOW} + {HOUR} + i END",
+    ),
     live(RUNNING, "running", f"{NOW} - {HOUR} + i", HELD, f", 1, 1, 'inc' || i % 20, {NOW} - {MINUTE} + i, {NOW}"),
     live(AHEAD, "running", f"{NOW} - {HOUR} + i", HELD, f", 1, 0, 'inc0', {NOW} - {MINUTE} + i, NULL"),
     live(DUE, "scheduled", f"{NOW} - {HOUR} + i"),
@@ -91,6 +98,16 @@ SECOND = [
         f"SELECT {sql_id(sort)}, 1, n, {NOW}, {NOW} + i % 3 * {DAY}, 'stdout', 'x' "
         f"FROM generate_series(1, {count}) AS i, generate_series(0, 1) AS n"
         for sort, count in ((ENDED, 25_000), (DEAD, 2_000), (RUNNING, 2_000))
+    ),
+    *(
+        f"INSERT INTO rota.progress (job, fence, number, fraction, text, at) "
+        f"SELECT {sql_id(sort)}, 1, 5, 0.5, 'half', {NOW} FROM generate_series(1, {count}) AS i"
+        for sort, count in ((ENDED, 100_000), (DEAD, 2_000), (RUNNING, 1_000))
+    ),
+    *(
+        f"INSERT INTO rota.checkpoints (job, fence, number, state) "
+        f"SELECT {sql_id(sort)}, 1, 5, '{{}}' FROM generate_series(1, {count}) AS i"
+        for sort, count in ((DEAD, 20_000), (RUNNING, 1_000), (READY, 7_000))
     ),
 ]
 

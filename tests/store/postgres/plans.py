@@ -18,7 +18,9 @@ from rota.store.postgres.pool import Pool
 
 # Below this they are the rows of a table that stays small, or a partition that is empty.
 FEW_PAGES = 16
-GROWING = re.compile(r"^(jobs|history|attempts|output|keys|outbox)(?:_(?:\d{8}|other|lasting|dated))?$")
+GROWING = re.compile(
+    r"^(jobs|history|attempts|output|keys|outbox|progress|checkpoints)(?:_(?:\d{8}|other|lasting|dated))?$"
+)
 WATCH = """
 LOAD 'auto_explain';
 SET auto_explain.log_min_duration = 0; SET auto_explain.log_analyze = on; SET auto_explain.log_buffers = on;

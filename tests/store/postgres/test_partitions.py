@@ -16,11 +16,12 @@ from rota.model.job import Submitted
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.progress import Progress
 from rota.model.retry import Retry
 from rota.model.times import DAY, HOUR
-from rota.store.base import Position, Retention
+from rota.store.base import Note, Position, Retention
 from rota.store.postgres import PostgresStore, partitions
-from tests.contracts.world import BOOM, DONE, FATAL, NAP, Actor, World
+from tests.contracts.world import BOOM, DONE, FATAL, NAP, Actor, World, settled
 from tests.store.postgres.backends import Postgres
 
 A_DAY = DAY // 1_000_000  # in seconds
@@ -275,21 +276,21 @@ async def test_what_outlived_its_day_goes_with_its_job(world: World, db: Db, clo
     await prune(world)
     await world.promote()
     claims = {one.job_id: one for one in await actor.claim(queue="q")}
-    await actor.finish(claims[ended], DONE)
-    await actor.finish(claims[dead], FATAL)
+    await world.store.note(SYSTEM, [Note(job, one.fence, 0, Progress(1, "", 1), "{}") for job, one in claims.items()])
+    await world.store.finish(SYSTEM, [settled(claims[ended], DONE), settled(claims[dead], FATAL)])
     for _ in range(5):
         clock.advance(2 * A_DAY)
         await prune(world)
     assert await world.store.get(LOCAL, ended) is None
-    assert (await world.info(dead)).state is State.FAILED
+    assert [(one.state, one.progress) for one in [await world.info(dead)]] == [(State.FAILED, Progress(1, "", 1))]
     assert len(await world.store.output(LOCAL, dead, Position(), 10)) == 1
-    for table in ("attempts", "output"):
-        assert where(db, table, ended) == [], table
+    for table in ("attempts", "output", "progress", "checkpoints"):
+        assert where(db, table, ended) == [] != where(db, table, dead), table
     clock.advance(30 * A_DAY)
     for _ in range(3):
         await prune(world)
     assert await world.store.get(LOCAL, dead) is None
-    for table in ("attempts", "output"):
+    for table in ("attempts", "output", "progress", "checkpoints"):
         assert db.execute(f"SELECT count(*) FROM {table}".encode()).fetchone() == (0,), table
 
 

@@ -21,15 +21,17 @@ from rota.model.job import Kind, NewJob, Ref, Spec
 from rota.model.lifecycle import TERMINAL, Event, State
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.progress import Progress
 from rota.model.times import DAY, MINUTE
 from rota.store import named
-from rota.store.base import Chunk, JobFilter, Position, Retention
+from rota.store.base import Chunk, JobFilter, Note, Position, Retention
 from rota.store.postgres import PostgresStore, nodes, orders, reads, work
 from rota.store.postgres.address import STEADY_PLANS
 from rota.store.postgres.database import Unit
 from rota.store.postgres.lowend import LowEnd
 from rota.store.postgres.pool import Pool
 from tests.servers.postgres import database, shared_server
+from tests.store.postgres.beliefs import BELIEFS, believe, mislead
 from tests.store.postgres.crowd import (
     AHEAD,
     CLOCK,
@@ -78,47 +80,6 @@ def large() -> Iterator[Large]:
                 "SELECT relname, pg_relation_size(oid) / 8192 FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
             )
             yield Large(url, dict(sizes.fetchall()))
-
-
-def mislead(db: psycopg.Connection[Any]) -> None:
-    """Makes tables of which the server knows something that is not true of ours."""
-    for table, source in (("jobs", "rota.jobs"), ("history", "rota.history")):
-        db.execute(f"CREATE TABLE public.{table} (LIKE {source})".encode())
-    db.execute("INSERT INTO public.jobs SELECT * FROM rota.jobs WHERE node = 'inc3' AND state = 'running'")
-    db.execute("INSERT INTO public.history SELECT * FROM rota.history WHERE lasting LIMIT 50")
-    db.execute("ANALYZE public.jobs, public.history")
-
-
-OURS = "SELECT oid FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
-FORGET = f"DELETE FROM pg_statistic WHERE starelid IN ({OURS})"
-# What the server knows about the tables.
-BELIEFS: dict[str, list[str]] = {
-    "never analysed": [FORGET, f"UPDATE pg_class SET reltuples = -1, relpages = 0 WHERE oid IN ({OURS})"],
-    "analysed when empty": [FORGET, f"UPDATE pg_class SET reltuples = 0, relpages = 0 WHERE oid IN ({OURS})"],
-    "analysed when few jobs ran": [
-        FORGET,
-        f"UPDATE pg_class SET reltuples = 100, relpages = 5 WHERE oid IN ({OURS}) AND relname ~ '^(jobs|history)'",
-    ],
-    "the truth": ["ANALYZE rota.jobs, rota.history, rota.attempts, rota.output, rota.keys, rota.outbox"],
-}
-
-
-def believe(url: str, belief: str) -> None:
-    with psycopg.connect(url, autocommit=True) as db:
-        db.execute("SET allow_system_table_mods = on")
-        for statement in BELIEFS[belief]:
-            db.execute(statement.encode())
-        if belief == "analysed when few jobs ran":
-            columns = [name for (name,) in db.execute(
-                "SELECT attname FROM pg_attribute WHERE attrelid = 'pg_statistic'::regclass AND attnum > 1 ORDER BY 1"
-            )]  # fmt: skip
-            db.execute(
-                f"INSERT INTO pg_statistic (starelid, {', '.join(columns)}) SELECT c.oid, {', '.join(columns)} "
-                f"FROM pg_statistic s JOIN pg_class f ON f.oid = s.starelid "
-                f"JOIN pg_class c ON c.relnamespace = 'rota'::regnamespace AND c.relkind = 'r' "
-                f"AND regexp_replace(c.relname, '_.*', '') = f.relname "
-                f"WHERE f.relnamespace = 'public'::regnamespace".encode()
-            )
 
 
 @pytest.fixture(scope="module", params=list(BELIEFS))
@@ -221,9 +182,24 @@ async def list_nodes(unit: Unit) -> None:
 
 
 async def say(unit: Unit) -> None:
-    chunks = [Chunk(job, 1, n, NOW, "stdout", b"x") for job in uids(RUNNING, *range(1, 11)) for n in range(10)]
+    chunks = [Chunk(j, 1, n, NOW, "log", b"", {9: 5}.get(n)) for j in uids(RUNNING, *range(1, 11)) for n in range(10)]
     verdicts = await work.append_output(unit, chunks)
     assert (verdicts.count("applied"), verdicts.count("already")) == (80, 20)  # type: ignore[arg-type]
+
+
+async def note(unit: Unit) -> None:
+    """Half of them have told something before."""
+    half = Progress(0.5, "half", NOW)
+    notes = [Note(job, 1, 9, half, "{}") for job in uids(RUNNING, *range(951, 951 + BATCH))]
+    assert set(await work.note(unit, notes)) == {"applied"}
+
+
+async def succeed_saved(unit: Unit) -> None:
+    chosen = [
+        Settlement(job, 1, Event.SUCCEED, Ending.SUCCEEDED, saved=True)
+        for job in uids(RUNNING, *range(951, 951 + BATCH))
+    ]
+    assert set(await work.finish(unit, chosen)) == {"applied"}
 
 
 async def start(unit: Unit) -> None:
@@ -324,7 +300,9 @@ STARTED = {"start_states": {PKEY}, "hold_gated": {PKEY}, "start_jobs": {PKEY}}
 SETTLED = {"lock_jobs": {PKEY}, "standing": {PKEY, ATTEMPTS, HISTORY}}
 MOVED = {"record_attempts": {PKEY}, "move_jobs": {PKEY}}
 # What comes of looking for jobs by their ids, on the way to showing them.
-SHOWN = {"job_rows": {PKEY}, "history_rows": {HISTORY}, "attempt_rows": {ATTEMPTS}}
+SHOWN = {
+    "job_rows": {PKEY, "progress_pkey"}, "history_rows": {HISTORY, "progress_pkey"}, "attempt_rows": {ATTEMPTS},
+}  # fmt: skip
 
 DEEDS = {
     "claim 700": Deed(claim, False, 3_000, 45_000, {"claim": {"jobs_ready"}}),
@@ -341,7 +319,11 @@ DEEDS = {
         "held_by": {"jobs_running"}, "hand_back_states": {PKEY, ATTEMPTS}, "hand_back_jobs": {PKEY}, **SETTLED, **MOVED,
     }),
     "nodes": Deed(list_nodes, True, 2_500, 9_000, {"node_rows": {"jobs_running"}}),
-    "output": Deed(say, False, 400, 4_000, {"append_output": {PKEY, OUTPUT}}),
+    "note": Deed(note, False, 900, 6_000, {"note": {PKEY, "progress_pkey", "checkpoints_pkey"}}),
+    "succeed with a saved state": Deed(succeed_saved, False, 300, 6_000, {
+        "succeed": {PKEY}, "forget_states": {"checkpoints_pkey"},
+    }),
+    "output": Deed(say, False, 500, 4_500, {"append_output": {PKEY, OUTPUT}, "cut_output": {PKEY, OUTPUT}}),
     "start": Deed(start, False, 300, 4_000, STARTED),
     "hand back": Deed(hand_back, False, 400, 9_000, {
         "hand_back_states": {PKEY, ATTEMPTS}, "handed_back_before": {HISTORY, ATTEMPTS}, "hand_back_jobs": {PKEY},
@@ -358,7 +340,7 @@ DEEDS = {
     "hurry": Deed(hurry, False, 200, 4_000, {"lock_jobs": {PKEY}, "hurry_jobs": {PKEY}}),
     "purge": Deed(purge, False, 500, 6_000, {
         "lock_history": {HISTORY}, "delete_output": {OUTPUT}, "delete_attempts": {ATTEMPTS},
-        "delete_history": {HISTORY},
+        "delete_history": {HISTORY}, "delete_progress": {"progress_pkey"}, "forget_states": {"checkpoints_pkey"},
     }),
     "prune": Deed(prune, False, 3_000, 20_000, {
         "old_ended": {FINISHED}, "old_dead": {FINISHED}, "output_counts": {OUTPUT},

@@ -203,7 +203,7 @@ def test_the_lists_above_name_every_column(db: Db) -> None:
     others = {name for (name,) in db.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = 'history'::regclass AND attnum > 0 AND NOT attisdropped"
     )}  # fmt: skip
-    assert others - names == {"finished_at", "outcome", "exit_code", "error", "result", "lasting"}
+    assert others - names == {"finished_at", "outcome", "exit_code", "error", "result", "usage", "lasting"}
     assert names - others == living
 
 

@@ -47,8 +47,10 @@ class TestWhatTheCommandGets:
 
     async def test_the_environment_exactly(self, shell: Shell) -> None:
         env = {"ONE": "1", "EMPTY": "", "EQUALS": "a=b=c", "LINES": "x\ny", "ÜMLAUT": "ß", "RAW": "\udcff"}
-        _, output = await shell.run("/usr/bin/env", "-0", env=env)
-        assert sorted(output.split(b"\0")[:-1]) == sorted(os.fsencode(f"{k}={v}") for k, v in env.items())
+        _, output = await shell.run("/usr/bin/env", "-0", env=env | {"TMPDIR": "/x"})
+        assert sorted(output.split(b"\0")[:-1]) == sorted(
+            os.fsencode(f"{k}={v}") for k, v in (env | {"TMPDIR": "/x"}).items()
+        )
 
     async def test_a_big_environment(self, shell: Shell) -> None:
         exit, output = await shell.run("/bin/sh", "-c", "echo ${#BIG}", env={"BIG": "x" * 100_000})
@@ -66,9 +68,22 @@ class TestWhatTheCommandGets:
         _, output = await shell.run("/bin/pwd", cwd=str(tmp_path))
         assert output.decode() == f"{tmp_path.resolve()}\n"
 
-    async def test_the_controllers_directory_by_default(self, shell: Shell) -> None:
-        _, output = await shell.run("/bin/pwd")
-        assert output.decode() == f"{Path.cwd()}\n"
+    async def test_a_private_folder_by_default(self, shell: Shell) -> None:
+        script = "pwd; echo $TMPDIR; stat -c %a . $TMPDIR; ls -A; mkdir -p a/b; echo x > a/b/c; chmod 0 a"
+        _, output = await shell.run("/bin/sh", "-c", script)
+        folder, temporary, *rest = output.decode().split()
+        assert (temporary, rest) == (f"{folder}/tmp", ["700", "700", "tmp"])
+        assert not Path(folder).exists()
+
+    async def test_only_what_is_temporary_is_private_in_a_folder_of_its_choice(
+        self, shell: Shell, tmp_path: Path
+    ) -> None:
+        script = "echo $TMPDIR; stat -c %a $TMPDIR; echo x > $TMPDIR/a; echo y > kept"
+        _, output = await shell.run("/bin/sh", "-c", script, cwd=str(tmp_path))
+        temporary, mode = output.decode().split()
+        assert mode == "700"
+        assert not Path(temporary).exists()
+        assert (tmp_path / "kept").read_text() == "y\n"
 
     async def test_its_own_path_is_searched(self, shell: Shell, tmp_path: Path) -> None:
         tool = tmp_path / "sometool"

@@ -6,11 +6,13 @@ import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rota.work import keeper as program
+from rota.work import link, report
 from rota.work.keeper.loop import IDLE_WARDENS
 from rota.work.keeping import Keeper, SpawnError
 from tests.work.keeper.shell import ENV, LIMIT, PYTHON, Shell, ended, finish, until
@@ -131,3 +133,84 @@ def test_it_imports_next_to_nothing() -> None:
     modules = subprocess.run([*PYTHON, lines], capture_output=True, text=True, check=True).stdout.split()
     assert "keeper.warden" in modules
     assert not {"asyncio", "collections", "enum", "json", "re", "rota", "signal", "site", "socket"} & set(modules)
+
+
+class TestStopped:
+    """A command of the same user can stop the keeper, which then hears nobody. It is told a deadline every second in a
+    node; here, as fast as it goes."""
+
+    async def told(self, keeper: Keeper, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(LIMIT):
+            while not done():
+                keeper.extend(time.clock_gettime(time.CLOCK_BOOTTIME) + 1000)
+                await asyncio.sleep(0.01)
+        keeper.extend(None)
+
+    async def test_it_is_set_going_again(self, shell: Shell, keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(link, "SILENCE_LIMIT", 0.2)
+        before = keeper.pid
+        child = await shell.script("kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); echo stopped; sleep 1000")
+        assert await shell.out.line() == "stopped"
+        child.kill()
+        ended = asyncio.ensure_future(child.wait())
+        await self.told(keeper, ended.done)
+        assert (await ended).signal == signal.SIGKILL
+        assert keeper.pid == before
+
+    async def test_one_that_is_stopped_again_and_again_is_replaced(
+        self, shell: Shell, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(link, "SILENCE_LIMIT", 60.0)  # as good as stopped again at once
+        monkeypatch.setattr(link, "DEAFNESS_LIMIT", 0.5)
+        before = keeper.pid
+        script = "K=$(cut -d' ' -f4 /proc/$PPID/stat); setsid sleep 1000 & kill -STOP $K; echo stopped; sleep 1000"
+        child = await shell.script(script)
+        assert await shell.out.line() == "stopped"
+        ended = asyncio.ensure_future(child.wait())
+        await self.told(keeper, ended.done)
+        assert (await ended).lost
+        shell.out.drain()
+        assert (await finish(await shell.start("/bin/true"))).code == 0
+        assert keeper.pid not in (None, before)
+
+    async def test_a_controller_that_slept_does_not_blame_the_keeper(
+        self, shell: Shell, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(link, "DEAFNESS_LIMIT", 0.05)
+        before = keeper.pid
+        for _ in range(10):
+            keeper.extend(None)
+            time.sleep(0.1)
+        exit, _ = await shell.run("/bin/true")
+        assert (exit.code, keeper.pid) == (0, before)
+
+
+class TestForgedReports:
+    """A command can find the pipe of its report among its parent's descriptors, unless it is another user's."""
+
+    FORGE = """
+import os, sys, time
+parent = f"/proc/{os.getppid()}/fd"
+for name in os.listdir(parent):
+    if os.readlink(f"{parent}/{name}").startswith("pipe:"):
+        try: os.write(os.open(f"{parent}/{name}", os.O_WRONLY | os.O_NONBLOCK), sys.argv[1].encode())
+        except OSError: pass
+time.sleep(float(sys.argv[2]))
+"""
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can")
+    @pytest.mark.parametrize(
+        "words", ["exit 0 0.0 0 -\n", "garbage\n", "\xff\n\n\n", "exit 0 0.0 0 -\n" * 3, "x" * 9000]
+    )
+    async def test_only_the_forger_is_harmed(
+        self, shell: Shell, keeper: Keeper, words: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(report, "CLOSING_LIMIT", 0.2)
+        neighbour = await shell.start("/bin/sleep", "1000")
+        child = await shell.start(*PYTHON, self.FORGE, words, "1000")
+        assert (await finish(child)).lost
+        assert not Path(f"/proc/{child.pid}").exists()
+        assert Path(f"/proc/{neighbour.pid}/stat").exists()
+        neighbour.kill()
+        assert (await finish(neighbour)).signal == signal.SIGKILL
+        assert (await finish(await shell.start("/bin/true"))).code == 0

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model import http
 from rota.model.gates import labels
-from rota.model.job import DEFAULT_QUEUE, CommandSpec, Kind, NewJob, Spec
+from rota.model.job import ABOUT_COMMANDS, DEFAULT_QUEUE, CommandSpec, Kind, NewJob, Spec
 from rota.model.limits import keys
 from rota.model.order import DEFAULT_PRIORITY, priority
 from rota.model.retry import Retry
@@ -21,7 +22,8 @@ LONGEST_NAME = 200
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An order without its time. Texts in its arguments, and in those of a command, may name the times of the fire."""
+    """An order without its time. Texts in its arguments, and in those of a command or an HTTP call, may name the times
+    of the fire."""
 
     task: str
     spec: Spec
@@ -54,10 +56,21 @@ def _arguments(text: str, filled: Any) -> str:
 
 
 def _with_times(spec: Spec, filled: Any) -> Spec:
-    if spec.kind is not Kind.COMMAND or not _names_times(spec.body):
+    if spec.kind is Kind.FUNCTION or not _names_times(spec.body):
         return spec
+    if spec.kind is Kind.HTTP:
+        return Spec.of(spec.kind, _call_with_times(msgspec.json.decode(spec.body, type=http.HttpSpec), filled))
     command = msgspec.json.decode(spec.body, type=CommandSpec)
-    return Spec.of(spec.kind, msgspec.structs.replace(command, argv=filled(command.argv), env=filled(command.env)))
+    texts = {part: filled(getattr(command, part)) for part in ("argv", "env", "stdin")}
+    return Spec.of(spec.kind, msgspec.structs.replace(command, **texts))
+
+
+def _call_with_times(call: http.HttpSpec, filled: Any) -> http.HttpSpec:
+    url = call.url
+    for name in (FIRE_TIME, SCHEDULED_FOR):
+        url = url.replace(name, filled(name).replace("+", "%2B"))  # a bare + is a space there
+    body = call.body if call.binary else filled(call.body)
+    return msgspec.structs.replace(call, url=url, headers=filled(call.headers), body=body)
 
 
 def _names_times(text: str) -> bool:
@@ -77,7 +90,8 @@ def from_json(text: str) -> Template:
         template = _decoder.decode(text)
         _check(template)
     except (msgspec.MsgspecError, RecursionError, InvalidInput) as problem:
-        raise InvalidInput("order of the schedule", text, f"an order as JSON ({problem})") from None
+        # The text is not shown: there may be secrets in it.
+        raise InvalidInput("order of the schedule", http.HIDDEN, f"an order as JSON ({problem})") from None
     return template
 
 
@@ -85,7 +99,9 @@ def _check(template: Template) -> None:
     msgspec.json.decode(template.args, type=dict[str, Any])
     if template.spec.kind is Kind.COMMAND:
         command = msgspec.json.decode(template.spec.body, type=CommandSpec)
-        Spec.command(command.argv, command.cwd, command.env, command.fatal_exit_codes)
+        Spec.command(command.argv, **{part: getattr(command, part) for part in ABOUT_COMMANDS})
+    if template.spec.kind is Kind.HTTP:
+        http.check(msgspec.json.decode(template.spec.body, type=http.HttpSpec))
     priority(template.priority)
     labels(template.traits.labels)
     keys(template.traits.keys)

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, Gate, Match
 from rota.model.job import Kind
@@ -13,6 +15,7 @@ from rota.model.lifecycle import State
 from rota.model.limits import Limit, Rate
 from rota.model.principal import SYSTEM, Principal
 from rota.model.times import Duration
+from rota.model.traits import read_traits
 from rota.store.admission import (
     LATELY,
     Admitted,
@@ -156,7 +159,14 @@ async def _look_at_key(unit: Unit, who: Principal, key: str) -> None:
 async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None) -> list[LimitInfo]:
     wanted = None if keys is None else list(keys)
     rows = await unit.rows("limit_rows", now=unit.now, sees=who.sees, keys=wanted)
-    return await _infos(unit, [tuple(row) for row in rows])
+    found = await _infos(unit, [(*row[:3], *(row[3:5] if row[3] else _brought(*row))) for row in rows])
+    # Told are the bounds that were set; when there is room again goes by those that count.
+    return [one if row[3] else msgspec.structs.replace(one, rate=None) for one, row in zip(found, rows, strict=True)]
+
+
+def _brought(owner: str, name: str, *rest: Any) -> tuple[int | None, int | None]:
+    rates = [key.rate for key in read_traits(rest[-1]).keys if key.name == name]
+    return (rates[0].count, rates[0].window) if rates and rates[0] else (None, None)
 
 
 async def _infos(unit: Unit, rows: Sequence[tuple[Any, ...]]) -> list[LimitInfo]:

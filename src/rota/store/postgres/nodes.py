@@ -10,7 +10,7 @@ from rota.errors import InvalidInput
 from rota.model.job import Kind, Ref
 from rota.model.lifecycle import Event
 from rota.model.node import News, Node, NodeInfo, NodeState
-from rota.model.outcome import CrashRule, Ending
+from rota.model.outcome import CrashRule
 from rota.model.times import Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
@@ -117,10 +117,8 @@ async def _release(
     crashed = [crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
     if unstarted:
         await work.hand_back(unit, unstarted)
-    for crashes in (0, 1):
-        batch = [one for one in crashed if (one.ending is Ending.CRASHED) == bool(crashes)]
-        if batch:
-            await work.finish(unit, batch, crashes=crashes)
+    if crashed:
+        await work.finish(unit, crashed)
     return [job for job, *_ in held]
 
 

@@ -152,7 +152,10 @@ async def purge(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
 
 
 async def delete(unit: Unit, ids: Sequence[str]) -> None:
-    for name in ("delete_output", "delete_attempts", "delete_edges", "delete_members", "delete_history"):
+    for name in (
+        "delete_output", "delete_attempts", "delete_progress", "forget_states", "delete_edges", "delete_members",
+        "delete_history",
+    ):  # fmt: skip
         await unit.run(name, ids=ids)
 
 

@@ -25,7 +25,7 @@ WORTH_WAITING: Duration = 2 * DAY
 LOCK_LIMIT = "150ms"
 # What must outlive its day is copied with these.
 _LASTING_COLUMNS = {
-    "attempts": "job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result",
+    "attempts": "job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result, usage",
     "output": "job, fence, number, at, kept_at, stream, body",
 }
 
@@ -118,7 +118,8 @@ async def drop(unit: Unit, table: str, partition: str) -> int:
             f"WHERE p.job IN (SELECT id FROM {schema}.jobs UNION ALL SELECT id FROM {schema}.history)"
         )
     else:
-        for kept in (f"{other}_{where}" for other in _LASTING_COLUMNS for where in ("lasting", "other")):
+        lasting = [f"{other}_{where}" for other in _LASTING_COLUMNS for where in ("lasting", "other")]
+        for kept in (*lasting, "progress", "checkpoints"):
             await connection.execute(  # what had to outlive its own day goes with its job
                 f"DELETE FROM {schema}.{kept} o USING {schema}.{partition} p WHERE p.id = o.job"  # noqa: S608
             )

@@ -109,11 +109,11 @@ async def _live(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, Job
 async def _ended(unit: Unit, who: Principal, ids: Sequence[str], last: dict[str, AttemptRow]) -> dict[str, JobRow]:
     rows: dict[str, JobRow] = {}
     for row in await unit.rows("history_rows", ids=ids, sees=who.sees):
-        *columns, node, outcome, exit_code, error, result = row
+        *columns, node, outcome, exit_code, error, result, usage = row
         job = rows[row[0]] = JobRow(*columns)
         if outcome is not None and job.started_at is not None and job.finished_at is not None:
             last[job.id] = AttemptRow(
-                job.tries, job.fence, node, job.started_at, job.finished_at, outcome, exit_code, error, result
+                job.tries, job.fence, node, job.started_at, job.finished_at, outcome, exit_code, error, result, usage
             )
     return rows
 

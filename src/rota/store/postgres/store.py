@@ -156,6 +156,10 @@ class PostgresStore(Admitting, base.Store):
         base.require_system(who, "append output")
         return await self._write(work.append_output, chunks)
 
+    async def note(self, who: Principal, notes: Sequence[base.Note]) -> list[Verdict]:
+        base.require_system(who, "take notes of")
+        return await self._write(work.note, notes) if notes else []
+
     # -- nodes -------------------------------------------------------------------------------------------------------
     async def register(
         self, who: Principal, node: Node, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()

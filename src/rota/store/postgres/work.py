@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 import asyncpg
+import msgspec
 
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import Event, State
 from rota.model.outcome import Ending, Settlement
-from rota.store.base import Chunk, Start, Topic
+from rota.store.base import Chunk, Note, Start, Topic
 from rota.store.moves import Move, move
 from rota.store.postgres import admission, graph
 from rota.store.postgres.database import Unit
@@ -155,20 +156,34 @@ async def hand_back(unit: Unit, refs: Sequence[Ref]) -> list[Verdict]:
     return verdicts
 
 
-async def finish(unit: Unit, settlements: Sequence[Settlement], crashes: int = 0) -> list[Verdict]:
-    """Also carries out what the reaper decides (`crashes=1`): the same write, by another hand."""
+async def finish(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]:
+    """Also carries out what the reaper decides: the same write, by another hand."""
     verdicts: list[Verdict | None] = [None] * len(settlements)
     plain = _plain_successes(settlements)
-    if len(plain) < len(settlements) or unit.database.ties_lately:
+    saved = any(one.saved for one in settlements)
+    if len(plain) < len(settlements) or unit.database.ties_lately or saved:
         await unit.begin()
     if plain:
         await _succeed(unit, settlements, plain, verdicts)
     rest = [index for index, verdict in enumerate(verdicts) if verdict is None]
     if rest:
         await unit.begin()
-        for index, verdict in zip(rest, await _settle(unit, [settlements[i] for i in rest], crashes), strict=True):
+        for index, verdict in zip(rest, await _settle(unit, [settlements[i] for i in rest]), strict=True):
             verdicts[index] = verdict
+    if saved:
+        await _forget_states(unit, settlements, verdicts)
     return [verdict or Verdict.STALE for verdict in verdicts]
+
+
+async def _forget_states(unit: Unit, settlements: Sequence[Settlement], verdicts: Sequence[Verdict | None]) -> None:
+    """A success has no more use for what earlier attempts have saved."""
+    needless = [
+        one.job_id
+        for one, verdict in zip(settlements, verdicts, strict=True)
+        if one.saved and one.event is Event.SUCCEED and verdict is Verdict.APPLIED
+    ]
+    if needless:
+        await unit.run("forget_states", ids=ids_only(needless))
 
 
 def _plain_successes(settlements: Sequence[Settlement]) -> list[int]:
@@ -188,7 +203,8 @@ async def _succeed(
     chosen = [settlements[index] for index in plain]
     done = await unit.rows(
         "succeed", ids=[one.job_id for one in chosen], fences=[min(one.fence, _LARGEST) for one in chosen],
-        codes=[one.exit_code for one in chosen], results=[one.result for one in chosen], now=unit.now,
+        codes=[one.exit_code for one in chosen], results=[one.result for one in chosen],
+        usages=[_usage(one) for one in chosen], now=unit.now,
     )  # fmt: skip
     applied = {job for job, _, _ in done}
     # What others wait for, or held keys: what follows from its end is on lists by now, so nothing is lost if that has
@@ -206,7 +222,11 @@ async def _succeed(
         unit.topics.add(Topic.NEWS)
 
 
-async def _settle(unit: Unit, settlements: Sequence[Settlement], crashes: int) -> list[Verdict]:
+def _usage(one: Settlement) -> str | None:
+    return None if one.usage is None else msgspec.json.encode(one.usage).decode()
+
+
+async def _settle(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]:
     ids, fences = _columns([Ref(one.job_id, one.fence) for one in settlements])
     await unit.rows("lock_jobs", ids=ids_only(ids), sees=None)
     found = {place: rest for place, *rest in await unit.rows("standing", ids=ids, fences=fences)}
@@ -221,7 +241,7 @@ async def _settle(unit: Unit, settlements: Sequence[Settlement], crashes: int) -
         found_tied[one.job_id] = tied_now
         special |= bool(special_now)
         if running and one.job_id not in done:
-            moved = moves[one.job_id] = move(one, cancel, crashes)
+            moved = moves[one.job_id] = move(one, cancel)
             done[one.job_id] = one.ending
             unit.topics |= moved.topics
             if moved.state is State.FAILED:
@@ -247,7 +267,7 @@ async def _carry_out(unit: Unit, moves: Mapping[str, Move]) -> None:
         await unit.run("end_jobs", now=unit.now, states=[one.state.value for one in ended.values()], **_common(ended))
     if going_on:
         common = _common(going_on)
-        attempts = {name: common[name] for name in ("ids", "outcomes", "codes", "errors", "results")}
+        attempts = {name: common[name] for name in ("ids", "outcomes", "codes", "errors", "results", "usages")}
         await unit.run("record_attempts", now=unit.now, **attempts)
         counts = {name: common[name] for name in ("ids", "failures", "crashes", "interruptions", "reasons")}
         await unit.run(
@@ -266,11 +286,16 @@ def _common(moves: Mapping[str, Move]) -> dict[str, list[object]]:
         "failures": [one.failures for one in moves.values()],
         "crashes": [one.crashes for one in moves.values()],
         "interruptions": [one.interruptions for one in moves.values()],
+        "usages": [one.usage for one in moves.values()],
         "reasons": [clean(one.reason) for one in moves.values()],
     }
 
 
 async def append_output(unit: Unit, chunks: Sequence[Chunk]) -> list[Verdict]:
+    if marks := [chunk for chunk in chunks if chunk.since is not None]:
+        ids, fences = _columns([Ref(mark.job_id, mark.fence) for mark in marks])
+        firsts, lasts = [mark.since for mark in marks], [mark.number for mark in marks]
+        await unit.run("cut_output", jobs=ids, fences=fences, firsts=firsts, lasts=lasts)
     ids, fences = _columns([Ref(chunk.job_id, chunk.fence) for chunk in chunks])
     rows = await unit.rows(
         "append_output", jobs=ids, fences=fences, numbers=[chunk.number for chunk in chunks],
@@ -285,6 +310,41 @@ async def append_output(unit: Unit, chunks: Sequence[Chunk]) -> list[Verdict]:
         elif kept or still_open:  # there before, or twice in this very call
             verdicts[place] = Verdict.ALREADY
     return verdicts
+
+
+async def note(unit: Unit, notes: Sequence[Note]) -> list[Verdict]:
+    verdicts = [Verdict.STALE] * len(notes)
+    rounds = _each_once(notes)
+    if len(rounds) > 1:
+        await unit.begin()
+    for places in rounds:
+        chosen = [notes[place] for place in places]
+        ids, fences = _columns([Ref(one.job_id, one.fence) for one in chosen])
+        told = [one.progress for one in chosen]
+        rows = await unit.rows(
+            "note", jobs=ids, fences=fences, numbers=[one.number for one in chosen],
+            fractions=[one and one.fraction for one in told], texts=[one and one.text for one in told],
+            times=[one and one.at for one in told], states=[one.state for one in chosen],
+        )  # fmt: skip
+        for place, applied, known in rows:
+            if applied:
+                verdicts[places[place]] = Verdict.APPLIED
+                unit.topics.add(Topic.NEWS)
+            elif known:
+                verdicts[places[place]] = Verdict.ALREADY
+    return verdicts
+
+
+def _each_once(notes: Sequence[Note]) -> list[list[int]]:
+    """The places of notes, in rounds that name each job once: one statement can't write a row twice."""
+    rounds: list[list[int]] = []
+    count: Counter[str] = Counter()
+    for place, one in enumerate(notes):
+        if count[one.job_id] == len(rounds):
+            rounds.append([])
+        rounds[count[one.job_id]].append(place)
+        count[one.job_id] += 1
+    return rounds
 
 
 def _columns(refs: Sequence[Ref]) -> tuple[list[str], list[int]]:

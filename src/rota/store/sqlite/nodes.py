@@ -9,7 +9,7 @@ from rota.errors import InvalidInput
 from rota.model.job import Ref
 from rota.model.lifecycle import Event
 from rota.model.node import News, Node, NodeInfo, NodeState
-from rota.model.outcome import CrashRule, Ending
+from rota.model.outcome import CrashRule
 from rota.model.times import Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
@@ -92,10 +92,8 @@ def _release(db: Database, incarnation: str, decide: Callable[[int], Event], why
     crashed = [crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
     if unstarted:
         work.hand_back(db, unstarted)
-    for crashes in (0, 1):
-        batch = [s for s in crashed if (s.ending is Ending.CRASHED) == bool(crashes)]
-        if batch:
-            work.finish(db, batch, crashes=crashes)
+    if crashed:
+        work.finish(db, crashed)
     return [job for job, *_ in held]
 
 

@@ -206,7 +206,8 @@ def delete(db: Database, seqs: Sequence[int]) -> None:
         graph.settle(db, graph.MOST)
     text = encode(seqs).decode()
     for name in (
-        "delete_output", "delete_attempts", "delete_payloads", "delete_edges", "delete_members", "delete_jobs",
+        "delete_output", "delete_attempts", "delete_progress", "forget_states", "delete_payloads", "delete_edges",
+        "delete_members", "delete_jobs",
     ):  # fmt: skip
         db.run(name, seqs=text)
 

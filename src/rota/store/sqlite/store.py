@@ -155,6 +155,10 @@ class SqliteStore(Admitting, base.Store):
         base.require_system(who, "append output")
         return await self._write(work.append_output, chunks)
 
+    async def note(self, who: Principal, notes: Sequence[base.Note]) -> list[Verdict]:
+        base.require_system(who, "take notes of")
+        return await self._write(work.note, notes)
+
     # -- nodes -------------------------------------------------------------------------------------------------------
     async def register(
         self, who: Principal, node: Node, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()

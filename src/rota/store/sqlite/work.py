@@ -13,7 +13,7 @@ from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
 from rota.model.times import Duration
-from rota.store.base import Chunk, Start, Topic
+from rota.store.base import Chunk, Note, Start, Topic
 from rota.store.moves import Move, move
 from rota.store.sqlite import gates, places
 from rota.store.sqlite.database import Database, encode
@@ -24,6 +24,7 @@ _standing = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | No
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, apsw.TooBigError)
 _NOTHING: Sequence[Any] = (None, False, None, None)
 _PLAIN_SUCCESS = (State.SUCCEEDED, None, 0, 0, 0, None, True)
+_MOVE = slice(5, 12)  # of a row: what becomes of the job
 
 
 def claim(
@@ -124,36 +125,41 @@ def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:
     return verdicts
 
 
-def finish(db: Database, settlements: Sequence[Settlement], crashes: int = 0) -> list[Verdict]:
-    """Also carries out what the reaper decides (`crashes=1`): the same write, by another hand."""
+def finish(db: Database, settlements: Sequence[Settlement]) -> list[Verdict]:
+    """Also carries out what the reaper decides: the same write, by another hand."""
     refs = encode([(s.job_id, s.fence) for s in settlements]).decode()
     found: dict[int, Sequence[Any]] = {key: rest for key, *rest in _standing.decode(db.value("standing", refs=refs))}
     verdicts: list[Verdict] = []
     rows: list[tuple[Any, ...]] = []
     done: dict[int, Ending] = {}  # a batch may name the same attempt twice
+    saved: set[int] = set()
     for index, settlement in enumerate(settlements):
         seq, running, cancel, outcome = found.get(index, _NOTHING)
         if running and seq not in done:
-            rows.append((seq, *_settle(db, settlement, cancel, crashes)))
+            rows.append((seq, *_settle(db, settlement, cancel)))
             verdicts.append(Verdict.APPLIED)
             done[seq] = settlement.ending
+            if settlement.saved:
+                saved.add(seq)
         else:
             before = done.get(seq, outcome)
             verdicts.append(Verdict.ALREADY if before == settlement.ending else Verdict.STALE)
     if rows:
         now = db.now()
         db.run("record_attempts", rows=encode(rows).decode(), now=now)
-        plain = [row[0] for row in rows if row[5:] == _PLAIN_SUCCESS]
+        plain = [row[0] for row in rows if row[_MOVE] == _PLAIN_SUCCESS]
         if plain:
             db.run("succeed_jobs", seqs=encode(plain).decode(), now=now)
         if len(plain) < len(rows):
-            others = [row for row in rows if row[5:] != _PLAIN_SUCCESS]
+            others = [row for row in rows if row[_MOVE] != _PLAIN_SUCCESS]
             db.run("move_jobs", rows=encode(others).decode(), now=now, step=db.ageing_step)
+        if needless := [row[0] for row in rows if row[0] in saved and row[5] is State.SUCCEEDED]:
+            db.run("forget_states", seqs=encode(needless).decode())
     return verdicts
 
 
-def _settle(db: Database, settlement: Settlement, cancel: str | None, crashes: int) -> Move:
-    moved = move(settlement, cancel, crashes)
+def _settle(db: Database, settlement: Settlement, cancel: str | None) -> Move:
+    moved = move(settlement, cancel)
     if moved.state is State.FAILED:
         db.emit_for_jobs("job.failed", [(settlement.job_id, {"reason": moved.reason, "fence": settlement.fence})])
     db.topics |= moved.topics
@@ -163,6 +169,9 @@ def _settle(db: Database, settlement: Settlement, cancel: str | None, crashes: i
 def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:
     names = encode([(c.job_id, c.fence, c.number) for c in chunks]).decode()
     live = dict(db.rows("open_attempts", refs=names))
+    cuts = [(seq, c.fence, c.since, c.number) for i, seq in live.items() if (c := chunks[i]).since is not None]
+    if cuts:
+        db.many("cut_output", cuts)
     kept = {key for (key,) in db.rows("kept_chunks", chunks=names)}
     fresh = [index for index in live if index not in kept]
     if fresh:
@@ -172,6 +181,33 @@ def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:
     verdicts = [Verdict.ALREADY if index in kept else Verdict.STALE for index in range(len(chunks))]
     for index in fresh:
         verdicts[index] = Verdict.APPLIED
+    return verdicts
+
+
+def note(db: Database, notes: Sequence[Note]) -> list[Verdict]:
+    refs = encode([(one.job_id, one.fence) for one in notes]).decode()
+    found: dict[int, Sequence[Any]] = {key: rest for key, *rest in db.rows("note_states", refs=refs)}
+    told: dict[tuple[int, int], int] = {}  # by (job, fence), the last number of each; a batch may name an attempt twice
+    saved: dict[tuple[int, int], int] = {}
+    verdicts: list[Verdict] = []
+    for index, one in enumerate(notes):
+        seq, runs, last_told, last_saved = found.get(index, (None, False, -1, -1))
+        attempt = (seq, one.fence)
+        last_told, last_saved = told.get(attempt, last_told), saved.get(attempt, last_saved)
+        tells = one.progress is not None and one.number > last_told
+        saves = one.state is not None and one.number > last_saved
+        if not runs or not (tells or saves):
+            known = runs or max(last_told, last_saved) >= one.number
+            verdicts.append(Verdict.ALREADY if known else Verdict.STALE)
+            continue
+        if one.progress is not None and tells:
+            told[attempt] = one.number
+            db.many("keep_progress", [(seq, one.fence, one.number, *msgspec.structs.astuple(one.progress))])
+        if saves:
+            saved[attempt] = one.number
+            db.many("keep_state", [(seq, one.fence, one.number, one.state)])
+        verdicts.append(Verdict.APPLIED)
+        db.topics.add(Topic.NEWS)
     return verdicts
 
 

@@ -4,84 +4,117 @@ again, codes the order names as fatal never again."""
 from __future__ import annotations
 
 import asyncio
-import errno
+import math
 import os
-import signal
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack
 
 import msgspec
 
+from rota.config import Settings
 from rota.errors import InvalidInput
-from rota.logs.shipper import Sink
 from rota.model.job import Claimed, CommandSpec
-from rota.model.outcome import Failed, Interrupted, Outcome, Problem, Snoozed, Succeeded
+from rota.model.outcome import Interrupted, Outcome, Usage
+from rota.model.resources import BOUNDS, Resources, niceness
 from rota.model.times import SECOND
 from rota.work.attempt import TOO_LATE, Attempt, Stop
+from rota.work.executors.accounts import Account, account
+from rota.work.executors.ending import not_started, outcome
 from rota.work.keeping import Child, Exit, Keeper, SpawnError, Unwanted
+from rota.work.output import Drain, Output
+from rota.work.telling import NUMBER as PROGRESS_NUMBER
+from rota.work.telling import VARIABLE as PROGRESS_FD
+from rota.work.telling import Telling
 
 # The node's own environment holds secrets of the node; a command gets what programs need in order to run at all.
-INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
-NOT_FOUND = 127
-NOT_EXECUTABLE = 126
-READ_SIZE = 256 << 10
-SCARCITY = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESHUTDOWN)
-# More than this waiting for the store, and reading pauses: the job writes at the store's pace, memory stays bounded.
-LARGEST_BACKLOG = 4 << 20
-RESUME = 0.05
+INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 _spec = msgspec.json.Decoder(CommandSpec)
 
 
 class CommandExecutor:
-    def __init__(self, keeper: Keeper, kill_grace: float, environment: Mapping[str, str]) -> None:
-        self._keeper, self._kill_grace = keeper, kill_grace
+    def __init__(self, keeper: Keeper, settings: Settings, environment: Mapping[str, str]) -> None:
+        self._keeper, self._settings, self._environment = keeper, settings, environment
+        self._kill_grace = settings.kill_grace / SECOND
+        self._drain = Drain()
         self._base = {name: environment[name] for name in INHERITED if name in environment}
+        self._most = Resources(**{name: getattr(settings, f"command_{name}") for name in BOUNDS})
 
     async def execute(self, attempt: Attempt) -> Outcome:
         spec = _read(attempt.claimed)
-        try:
-            output = _Output(attempt.sink)
-        except OSError as error:
-            return _not_started(SpawnError(error.errno or 0, f"no pipe for its output: {error.strerror}"))
-        try:
-            child = await self._spawn(spec, attempt, output)
-        except SpawnError as error:
-            output.close()
-            return _not_started(error)
-        except Unwanted:
-            output.close()
-            return Interrupted(TOO_LATE)
-        except BaseException:
-            output.close()
-            raise
+        bounds = self._most.tightened(spec.resources)
+        loop = asyncio.get_running_loop()
+        with ExitStack() as made:
+            try:
+                telling = Telling(attempt.book)
+                made.callback(telling.close)
+                output = Output(attempt.sink, self._drain)
+                made.callback(output.close)
+            except OSError as error:
+                return not_started(SpawnError(error.errno or 0, f"no pipe for its output: {error.strerror}"))
+            began = loop.time()
+            try:
+                child = await self._spawn(spec, bounds, attempt, output, telling)
+            except SpawnError as error:
+                return not_started(error)
+            except Unwanted:
+                return Interrupted(TOO_LATE)
+            made.pop_all()
         output.follow()
+        telling.follow()
         attempt.on_stop(lambda reason: self._stop(child, reason))
         exit = await child.wait()
+        attempt.usage = _usage(exit, child, loop.time() - began)
         output.end()
-        return _outcome(exit, spec)
+        telling.end()
+        return outcome(exit, spec, bounds)
 
-    async def _spawn(self, spec: CommandSpec, attempt: Attempt, output: _Output) -> Child:
+    async def _spawn(
+        self, spec: CommandSpec, bounds: Resources, attempt: Attempt, output: Output, telling: Telling
+    ) -> Child:
         claimed = attempt.claimed
+        owner = await self._owner(spec)
         environment = {
             **self._base,
+            **(owner.environment if owner else {}),
+            **self._inherited(spec),
             **spec.env,
             "ROTA_JOB": claimed.job_id,
             "ROTA_ATTEMPT": str(claimed.number),
             "ROTA_FENCE": str(claimed.fence),
+            PROGRESS_FD: str(PROGRESS_NUMBER),
         }
-        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        stdin = _source(spec.stdin)
         try:
             return await self._keeper.spawn(
                 spec.argv,
                 cwd=spec.cwd,
                 env=environment,
-                stdin=nothing,
+                stdin=stdin,
                 stdout=output.writers[0],
                 stderr=output.writers[1],
+                extra=telling.writer,
+                bounds=_words(bounds, claimed.priority) | (owner.words if owner else {}),
                 unless=attempt.too_late,
             )
         finally:
-            os.close(nothing)
+            os.close(stdin)
+
+    async def _owner(self, spec: CommandSpec) -> Account | None:
+        """Whose the command is, if not the node's. If the node says whose, an order can't say otherwise."""
+        fixed, user, group = self._settings.command_user, spec.user, spec.group
+        if fixed and ((user is not None and str(user) != fixed) or group is not None):
+            wanted = f"{user if user is not None else fixed}:{group}" if group is not None else user
+            raise InvalidInput("user", wanted, f"none, or {fixed!r}: this node runs all commands as that")
+        if not fixed and user is None and group is None:
+            return None
+        return await asyncio.to_thread(account, fixed or user, group)  # names may be looked up far away
+
+    def _inherited(self, spec: CommandSpec) -> dict[str, str]:
+        for name in spec.inherit:
+            if name not in self._settings.command_env and name not in INHERITED:
+                allowed = ", ".join(self._settings.command_env) or "none"
+                raise InvalidInput("inherit", name, f"a variable that this node gives away (command_env: {allowed})")
+        return {name: self._environment[name] for name in spec.inherit if name in self._environment}
 
     def _stop(self, child: Child, reason: Stop) -> None:
         """The polite word first; after the grace the whole tree is killed. A lost lease leaves no time for manners."""
@@ -99,93 +132,32 @@ def _read(claimed: Claimed) -> CommandSpec:
         raise InvalidInput("specification", claimed.spec, f"that of a command ({error})") from None
 
 
-def _not_started(error: SpawnError) -> Outcome:
-    """A program that isn't there won't be there in two seconds. A node that is out of processes or descriptors is not
-    the job's fault: it comes back later, uncounted."""
-    if error.errno in SCARCITY:
-        return Snoozed(SECOND, f"the node is short of something: {error}")
-    code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
-    return Failed(Problem("rota.SpawnError", str(error)), fatal=True, exit_code=code)
+def _words(bounds: Resources, priority: int) -> dict[str, int | str]:
+    """What the keeper is told of them. CPU time is counted in whole seconds by the kernel."""
+    given = {name: getattr(bounds, name) for name in BOUNDS}
+    if bounds.cpu is not None:
+        given["cpu"] = math.ceil(bounds.cpu / SECOND)
+    given["nice"] = bounds.nice if bounds.nice is not None else niceness(priority)
+    return {name: value for name, value in given.items() if value is not None and (value or name != "nice")}
 
 
-def _outcome(exit: Exit, spec: CommandSpec) -> Outcome:
-    if exit.lost:
-        return Failed(Problem("rota.KeeperLost", "the process above the command was killed, and the command with it"))
-    if exit.signal is not None:
-        name = signal.Signals(exit.signal).name if exit.signal in list(signal.Signals) else str(exit.signal)
-        return Failed(Problem("rota.Signal", f"killed by {name}"), exit_code=128 + exit.signal)
-    if exit.code == 0:
-        return Succeeded(exit_code=0)
-    problem = Problem("rota.ExitCode", f"exit code {exit.code}")
-    return Failed(problem, fatal=exit.code in spec.fatal_exit_codes, exit_code=exit.code)
+def _source(text: str) -> int:
+    """A descriptor to read the text from. A file in memory holds all of it at once: nobody needs to feed it."""
+    if not text:
+        return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    body = text.encode()
+    fd = os.memfd_create("rota-stdin", os.MFD_CLOEXEC)
+    try:
+        while body:
+            body = body[os.write(fd, body) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+    except BaseException as error:
+        os.close(fd)
+        if isinstance(error, OSError):
+            raise SpawnError(error.errno or 0, f"no memory for its input: {error.strerror}") from None
+        raise
+    return fd
 
 
-class _Output:
-    """The pipes a command writes to, read as it writes."""
-
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
-        self._readers: dict[int, str] = {}
-        self.writers: list[int] = []
-        try:
-            for stream in ("stdout", "stderr"):
-                reader, writer = os.pipe2(os.O_CLOEXEC)
-                self._readers[reader] = stream
-                self.writers.append(writer)
-        except OSError:
-            self.close()
-            raise
-        self._loop = asyncio.get_running_loop()
-
-    def follow(self) -> None:
-        """From here on only the command can write."""
-        self._close_writers()
-        for reader in self._readers:
-            os.set_blocking(reader, False)
-            self._loop.add_reader(reader, self._read, reader)
-
-    def _read(self, reader: int) -> None:
-        try:
-            body = os.read(reader, READ_SIZE)
-        except BlockingIOError:
-            return
-        if body:
-            self._sink.write(self._readers[reader], body)
-            if self._sink.backlog > LARGEST_BACKLOG:
-                self._loop.remove_reader(reader)
-                self._loop.call_later(RESUME, self._resume, reader)
-        else:
-            self._shut(reader)
-
-    def _resume(self, reader: int) -> None:
-        if reader in self._readers:
-            if self._sink.backlog > LARGEST_BACKLOG:
-                self._loop.call_later(RESUME, self._resume, reader)
-            else:
-                self._loop.add_reader(reader, self._read, reader)
-
-    def _shut(self, reader: int) -> None:
-        self._loop.remove_reader(reader)
-        del self._readers[reader]
-        os.close(reader)
-
-    def end(self) -> None:
-        """Reads what is left. The whole tree is gone, so all of it is in the pipes; a stranger who got hold of their
-        other ends must not keep us waiting."""
-        for reader in list(self._readers):
-            self._loop.remove_reader(reader)
-            with suppress(BlockingIOError):
-                while body := os.read(reader, READ_SIZE):
-                    self._sink.write(self._readers[reader], body)
-            self._shut(reader)
-
-    def close(self) -> None:
-        self._close_writers()
-        for reader in list(self._readers):
-            os.close(reader)
-        self._readers.clear()
-
-    def _close_writers(self) -> None:
-        for writer in self.writers:
-            os.close(writer)
-        self.writers = []
+def _usage(exit: Exit, child: Child, seconds: float) -> Usage:
+    return Usage(round(seconds * SECOND), round(exit.cpu_seconds * SECOND), exit.max_rss_bytes, child.isolation)

@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
-from rota.errors import Cancel, Fatal, InvalidInput, RetryAfter, Snooze
-from rota.model.outcome import Cancelled, Failed, Interrupted, Outcome, Problem, Snoozed, Succeeded
-from rota.model.retry import names_of, qualified
-from rota.model.times import duration
+from rota.model.outcome import Cancelled, Interrupted, Outcome
 from rota.work.attempt import TOO_LATE, Attempt, Stop
-from rota.work.catalogue import Catalogue, TaskDef, to_json
+from rota.work.catalogue import Catalogue, TaskDef
 from rota.work.context import Context, RunningJob
+from rota.work.ending import judge, succeeded
 from rota.work.handlers import Call, Handlers
+from rota.work.notes import AttemptReporter
 
-LONGEST_MESSAGE = 2_000
-LONGEST_TRACE = 20_000
+
+class Elsewhere(Protocol):
+    """Runs functions in other processes."""
+
+    def takes(self, task: TaskDef, attempt: Attempt) -> bool: ...
+
+    async def run(self, task: TaskDef, attempt: Attempt) -> Outcome: ...
 
 
 class FunctionExecutor:
-    def __init__(self, catalogue: Catalogue, handlers: Handlers, kill_grace: float, max_result: int) -> None:
-        self._catalogue, self._handlers = catalogue, handlers
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        handlers: Handlers,
+        kill_grace: float,
+        max_result: int,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        self._catalogue, self._handlers, self._elsewhere = catalogue, handlers, elsewhere
         self._kill_grace, self._max_result = kill_grace, max_result
 
     async def execute(self, attempt: Attempt) -> Outcome:
         claimed = attempt.claimed
         task = self._catalogue.get(claimed.task)
+        if self._elsewhere is not None and self._elsewhere.takes(task, attempt):
+            return await self._elsewhere.run(task, attempt)
         arguments = task.decode(claimed.args)
         context: Context | None = None
         if task.context is not None:
             job = RunningJob(claimed.job_id, claimed.task, claimed.queue, claimed.priority, claimed.owner)
             parents = await attempt.parents()
-            context = arguments[task.context] = Context(job, claimed.number, claimed.fence, attempt.sink, parents)
+            reporter = AttemptReporter(attempt.sink, attempt.book)
+            context = arguments[task.context] = Context(
+                job, claimed.number, claimed.fence, reporter, parents, claimed.state, self._max_result
+            )
         if task.is_async:
             call = self._handlers.call_async(self._async(task, arguments, attempt.too_late), attempt.sink)
         else:
@@ -68,7 +83,7 @@ class FunctionExecutor:
             if too_late():
                 return Interrupted(TOO_LATE)
             try:
-                return self._succeeded(await task.function(**arguments))
+                return succeeded(await task.function(**arguments), self._max_result)
             except BaseException as error:
                 return judge(error)
 
@@ -79,57 +94,8 @@ class FunctionExecutor:
             if too_late():
                 return Interrupted(TOO_LATE)
             try:
-                return self._succeeded(task.function(**arguments))
+                return succeeded(task.function(**arguments), self._max_result)
             except BaseException as error:
                 return judge(error)
 
         return run
-
-    def _succeeded(self, value: Any) -> Outcome:
-        if value is None:
-            return Succeeded()
-        try:
-            return Succeeded(to_json(value, self._max_result, "result"))
-        except InvalidInput as wrong:
-            # Fatal: the work was done, and doing it again would not make its result any better.
-            return Failed(Problem("rota.BadResult", str(wrong)), fatal=True)
-
-
-def judge(error: BaseException) -> Outcome:
-    """What an exception out of a task means."""
-    match error:
-        case Fatal():
-            return Failed(problem_of(error), fatal=True)
-        case RetryAfter() | Snooze():
-            try:
-                delay = duration(error.delay, type(error).__name__)
-            except InvalidInput as wrong:
-                return Failed(Problem("rota.InvalidInput", str(wrong)), fatal=True)
-            if isinstance(error, Snooze):
-                return Snoozed(delay, _text(str(error), LONGEST_MESSAGE))
-            return Failed(problem_of(error), names_of(type(error)), retry_in=delay)
-        case Cancel():
-            return Cancelled(_text(str(error) or "cancelled by the task itself", LONGEST_MESSAGE))
-        case _:
-            return Failed(problem_of(error), names_of(type(error)))
-
-
-def problem_of(error: BaseException) -> Problem:
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message could not be made)"
-    trace = "".join(traceback.format_exception(type(error), error, _own(error)))
-    return Problem(qualified(type(error)), _text(message, LONGEST_MESSAGE), _text(trace, LONGEST_TRACE))
-
-
-def _own(error: BaseException) -> Any:
-    """The traceback from the task's own code on."""
-    trace = error.__traceback__
-    return trace.tb_next if trace is not None and trace.tb_next is not None else trace
-
-
-def _text(text: str, limit: int) -> str:
-    """Short enough to keep and safe to encode; of long texts the end matters more."""
-    clean = text.encode("utf-8", "backslashreplace").decode()
-    return clean if len(clean) <= limit else f"{clean[: limit // 4]}\n...\n{clean[-limit * 3 // 4 :]}"

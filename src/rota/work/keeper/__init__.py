@@ -27,14 +27,23 @@ passed to strangers, and killing a group is atomic against fork. What left the g
 stopped first, so that it can't fork faster than we look, then killed; and again, until the kernel says that
 there are no children.
 
+What a command may do and use. Every one gets a session of its own, no privileges that a program's file could give
+(`no_new_privs`), no core, and a private folder. What else it is bounded by (`bounds`: rlimits, nice; `cgroups`;
+another user) is set by the process itself just before it becomes the command. Which of it was done is told with the
+start, as words.
+
 This folder is a program of its own, which `__main__.py` starts and the rest of rota never imports: `loop` is
-the keeper, `warden` a warden, `command` starts a command and `tree` ends it, `wire` is how they all talk. It
+the keeper, `warden` a warden, `command` starts a command (in a place of `folders`) and `tree` ends it, `wire` is how
+they all talk. It
 imports next to nothing, since every warden is a fork of it. So messages are words and NUL-separated strings
 and not JSON (0.5 MB). The only other end is `keeping.py`, with its `link.py` and `report.py`.
 
-  to keeper and warden   `start NAME` with [report, request, stdin, stdout, stderr], `terminate NAME`,
+  to keeper and warden   `start NAME` with [report, request, stdin, stdout, stderr] and perhaps one that the command
+                         finds as its descriptor 3, `terminate NAME`,
                          `kill NAME`; to the keeper also `deadline SECONDS|none`
-  from them              `ready` from the keeper, once; `idle` from a warden
-  request (memory file)  cwd, number of arguments, arguments, KEY=VALUE..., joined by NUL
-  report (pipe)          `started PID` or `failed ERRNO WHAT`; then `exit STATUS CPU-SECONDS MAX-RSS-BYTES`
+  from them              `ready` from the keeper, once, and `heard` after each deadline; `idle` from a warden
+  request (memory file)  bounds, cwd, number of arguments, arguments, KEY=VALUE..., joined by NUL; bounds are words
+                         such as `files=100`, an empty cwd means a private one
+  report (pipe)          `started PID WORD,...` or `failed ERRNO WHAT`; then
+                         `exit STATUS CPU-SECONDS PEAK-BYTES -|oom`
 """

@@ -1,4 +1,5 @@
-"""Starts the keeper, as `python -I -S __main__.py CONTROL CONTROLLER GUARD...`, all of these file descriptors.
+"""Starts the keeper, as `python -I -S __main__.py FOLDER CGROUP CONTROL CONTROLLER GUARD...`: where the folders of
+commands are made, the control group to use if not our own, and from there on file descriptors.
 
 So started, Python knows no place that rota could be imported from; the folder is a package by itself, `keeper`.
 It is started by this file and not by its folder's name because for that Python takes `runpy`, and 0.7 MB.

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 
 
 def now() -> float:
@@ -28,9 +31,12 @@ def prctl(option: int, value: int) -> None:
 
 def set_name(name: bytes) -> None:
     """Tell keeper and wardens apart in ps and top."""
-    fd = os.open("/proc/self/comm", os.O_WRONLY)
-    os.write(fd, name)
-    os.close(fd)
+    LIBC.prctl(PR_SET_NAME, ctypes.c_char_p(name), None, None, None)
+
+
+def hide() -> None:
+    """Our memory and descriptors in /proc are nobody's business: commands may run as the same user."""
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def close_all_but(keep: list[int]) -> None:

@@ -3,20 +3,35 @@
 import errno
 import gc
 import os
+import resource
 import select
 
-from .kernel import PR_SET_CHILD_SUBREAPER, Bell, attempt, now, prctl, set_name
+from .command import Place
+from .folders import candidates, inherit, remove
+from .kernel import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_NO_NEW_PRIVS,
+    Bell,
+    attempt,
+    close_all_but,
+    hide,
+    now,
+    prctl,
+    set_name,
+)
 from .lean import signal, socket
 from .limits import END_LIMIT, LAPSE_LIMIT, SWEEP_LIMIT, WARDEN_LIMIT
 from .tree import cull
 from .warden import be_warden
-from .wire import FDS_PER_START, receive, say, send
+from .wire import FDS_PER_START, MOST_FDS, receive, say, send
 
-IDLE_WARDENS = 8  # kept for the next commands; each takes about 1 MB
+IDLE_WARDENS = 8  # kept for the next commands; each takes about 1 MB,
+BUSY_WARDENS = 64  # and so many while commands come: those of a batch end together, and the next one follows
 
 
 def main(arguments: list[str]) -> None:
-    control, controller, *guards = map(int, arguments)
+    folder, cgroup = map(os.fsencode, arguments[:2])
+    control, controller, *guards = map(int, arguments[2:])
     for fd in (control, controller, *guards):
         os.set_inheritable(fd, False)
     # Block what others may send, and ignore nothing, so that commands inherit only default dispositions.
@@ -24,9 +39,13 @@ def main(arguments: list[str]) -> None:
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    # Both pass to all that comes after us: programs with set-uid give nothing, nobody leaves a core behind.
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hide()
     set_name(b"rota-keeper")
     os.chdir("/")
-    keeper = Keeper(control, controller, guards)
+    keeper = Keeper(control, controller, guards, Place(folder, cgroup))
     gc.disable()
     gc.freeze()  # a collection would touch, and so copy, every page that wardens share
     keeper.run()
@@ -44,15 +63,17 @@ class Ward:
 
 
 class Keeper:
-    def __init__(self, control: int, controller: int, guards: list[int]) -> None:
+    def __init__(self, control: int, controller: int, guards: list[int], place: Place) -> None:
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
         self.controller = controller  # a pidfd: never a stranger who got the same pid
         self.guards = guards
+        self.place = place
         self.pid = os.getpid()
         self.wards: dict[int, Ward] = {}  # by pid
         self.busy: dict[bytes, Ward] = {}  # by name
         self.channels: dict[int, Ward] = {}  # by file descriptor
         self.idle: list[Ward] = []
+        self.least_idle = 0  # since the last deadline
         self.bereaved: list[tuple[int, float]] = []  # reports of failed wardens, and till when we try
         self.deadline: float | None = None
         self.lapsed: float | None = None  # when the deadline passed
@@ -65,6 +86,7 @@ class Keeper:
         for fd in (self.control.fileno(), self.controller, self.bell.fd):
             self.epoll.register(fd, select.EPOLLIN)
         attempt(send, self.control, b"ready")
+        self.tidy()
         while self.end_by is None or (now() < self.end_by and (self.wards or self.bereaved)):
             for fd, _ in self.epoll.poll(self.pause()):
                 self.hear(fd)
@@ -72,6 +94,18 @@ class Keeper:
             self.press()
             self.sweep()
             self.judge()
+        self.place.close()
+
+    def tidy(self) -> None:
+        """What a keeper that was killed has left may take long to remove, so a process of its own does."""
+        folders = self.place.folders
+        others = [path for path in candidates(folders.parent) if path != folders.path]
+        if others and os.fork() == 0:
+            try:
+                close_all_but([folders.lock])
+                inherit(folders.parent, remove)
+            finally:
+                os._exit(0)
 
     def pause(self) -> float | None:
         """Seconds; none while only an event can bring work. Short: the clock of poll stops in a suspend."""
@@ -103,13 +137,15 @@ class Keeper:
                 self.start(value, fds)
             elif verb == b"deadline":
                 self.deadline = None if value == b"none" else float(value)
+                self.thin_out()
+                attempt(send, self.control, b"heard")
             elif value in self.busy:
                 self.pass_on(verb, self.busy[value])
         self.part()
 
     def start(self, name: bytes, fds: list[int]) -> None:
         try:
-            if len(fds) != FDS_PER_START:
+            if not FDS_PER_START <= len(fds) <= MOST_FDS:
                 raise OSError(errno.EMFILE, "file descriptors were lost on the way")
             if self.end_by is not None:
                 raise OSError(errno.ESHUTDOWN, "nothing may run any longer")
@@ -125,6 +161,7 @@ class Keeper:
     def employ(self, words: bytes, fds: list[int]) -> Ward:
         while self.idle:
             ward = self.idle.pop()
+            self.least_idle = min(self.least_idle, len(self.idle))
             try:
                 send(ward.channel, words, fds)
                 return ward
@@ -139,7 +176,7 @@ class Keeper:
         try:
             pid = os.fork()
             if pid == 0:
-                be_warden(self.pid, theirs, self.guards)
+                be_warden(self.pid, theirs, self.guards, self.place)
         except OSError:
             ours.close()
             raise
@@ -150,7 +187,7 @@ class Keeper:
         return ward
 
     def relieve(self, ward: Ward) -> None:
-        """The warden says that it is idle, or is gone."""
+        """The warden says that it is idle, that it never will be again, or is gone."""
         try:
             verb, _, _ = receive(ward.channel, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -160,8 +197,18 @@ class Keeper:
             del self.busy[ward.name]
             ward.name = ward.kill_by = None
             self.idle.append(ward)
-        if not verb or self.end_by is not None or len(self.idle) > IDLE_WARDENS:
+        if verb == b"spent":
+            del self.wards[ward.pid]  # it has something left to do that nobody waits for
             self.dismiss(ward)
+        if not verb or self.end_by is not None or len(self.idle) > BUSY_WARDENS:
+            self.dismiss(ward)
+
+    def thin_out(self) -> None:
+        """Deadlines come about once a second: what nobody has needed since the last is too much."""
+        spare = len(self.idle) - IDLE_WARDENS
+        for ward in self.idle[: max(0, min(spare, self.least_idle))]:
+            self.dismiss(ward)
+        self.least_idle = len(self.idle)
 
     def dismiss(self, ward: Ward) -> None:
         """Hang up. An idle warden exits; one that is busy, and not dead already, kills its tree first."""

@@ -4,7 +4,7 @@ import os
 import select
 import sys
 
-from .command import launch
+from .command import Command, Place, launch
 from .kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, Bell, attempt, close_all_but, now, prctl, set_name
 from .lean import signal, socket
 from .limits import SWEEP_LIMIT
@@ -13,18 +13,19 @@ from .wire import receive, say, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from resource import struct_rusage
     from typing import NoReturn
 
 
-def be_warden(keeper: int, channel: "socket.socket", guards: list[int]) -> "NoReturn":
+def be_warden(keeper: int, channel: "socket.socket", guards: list[int], place: Place) -> "NoReturn":
     """What a fresh fork of the keeper does."""
     status = 1
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        close_all_but([channel.fileno(), *guards])
+        close_all_but([channel.fileno(), *guards, *place.locks])
         set_name(b"rota-warden")
-        warden = Warden(keeper, channel)
+        warden = Warden(keeper, channel, guards, place)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         status = warden.run()
     except BaseException:
@@ -34,9 +35,13 @@ def be_warden(keeper: int, channel: "socket.socket", guards: list[int]) -> "NoRe
 
 
 class Warden:
-    def __init__(self, keeper: int, channel: "socket.socket") -> None:
+    def __init__(self, keeper: int, channel: "socket.socket", guards: list[int], place: Place) -> None:
         self.keeper = keeper
         self.channel = channel
+        self.guards = guards
+        self.place = place
+        self.cpu_seconds = 0.0  # of the command's processes that have ended,
+        self.memory = 0  # and the most that one of them had
         self.bell = Bell()
         self.poll = select.poll()
         self.poll.register(self.bell.fd, select.POLLIN)
@@ -57,22 +62,46 @@ class Warden:
         return os.getppid() != self.keeper
 
     def attend(self, name: bytes, report: int, request: int, *stdio: int) -> bool:
-        """Run a command to its end. False if its tree can't be killed, or nobody is left to serve."""
-        main = launch(report, request, stdio)
+        """Run a command to its end. False if that was the last: its tree can't be killed, nobody is left to serve, or
+        there is a large folder to remove."""
+        self.cpu_seconds, self.memory = 0.0, 0
+        command = launch(report, request, list(stdio), self.place)
         for fd in (request, *stdio):
             os.close(fd)  # or a reader of the command's output would never see its end
         os.chdir("/")  # or its file system would be busy
-        ending = None
-        if main is not None:
-            regular = self.watch(name, main)
-            ending = self.sweep(main)
-            if ending is None or not regular:
-                return False
-        attempt(send, self.channel, b"idle")  # first, so that the next command finds this warden free
-        if ending is not None:
-            say(report, "exit", *ending)
+        if command is None:
+            attempt(send, self.channel, b"idle")
+            os.close(report)
+            return True
+        regular = self.watch(name, command.main)
+        status = self.sweep(command)
+        if status is None or not regular:
+            return False  # its folder is left to the next keeper: those who wait for our end must not wait for that
+        ending = self.used(command)
+        cleared = command.clear()
+        # First, so that the next command finds this warden free.
+        attempt(send, self.channel, b"idle" if cleared else b"spent")
+        say(report, "exit", status, *ending)
         os.close(report)
-        return True
+        if not cleared:
+            self.clear(command)
+        return cleared
+
+    def clear(self, command: Command) -> None:
+        """The last thing that a warden does, by itself: it may take long, and nobody is to wait for it."""
+        for guard in self.guards:
+            os.close(guard)
+        command.clear_all()
+        if self.orphaned():
+            self.place.folders.close()
+
+    def used(self, command: Command) -> tuple[float, int, str]:
+        """CPU seconds, peak of memory, and whether that was more than there was."""
+        leaf = command.leaf
+        if leaf is None:
+            return self.cpu_seconds, self.memory, "-"
+        memory = leaf.memory_peak() or self.memory
+        return max(self.cpu_seconds, leaf.cpu_seconds()), memory, "oom" if leaf.ran_out_of_memory() else "-"
 
     def watch(self, name: bytes, main: int) -> bool:
         """Return when the command must end, or has; it is left a zombie, which keeps its group ours.
@@ -84,7 +113,7 @@ class Warden:
             while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
                 if dead.si_pid == main:
                     return True
-                os.waitpid(dead.si_pid, 0)  # an orphan
+                self.bury(*os.wait4(dead.si_pid, 0))  # an orphan
             if self.channel.fileno() not in [fd for fd, _ in self.poll.poll()]:
                 continue
             verb, addressee, _ = receive(self.channel)
@@ -96,20 +125,26 @@ class Warden:
                 terminate(main)
         return False
 
-    def sweep(self, main: int) -> tuple[int, float, int] | None:
+    def bury(self, pid: int, status: int, usage: "struct_rusage") -> int:
+        self.cpu_seconds += usage.ru_utime + usage.ru_stime
+        self.memory = max(self.memory, usage.ru_maxrss * 1024)
+        return pid
+
+    def sweep(self, command: Command) -> int | None:
         """Kill what is left of the tree. How the command ended, as soon as nothing is left."""
         began = now()
         pause = 0.005
-        ending = None
-        attempt(os.killpg, main, signal.SIGKILL)  # nearly always all that is needed
+        status = None
+        attempt(os.killpg, command.main, signal.SIGKILL)  # nearly always all that is needed
+        if command.leaf is not None:
+            command.leaf.kill()
         while now() < began + SWEEP_LIMIT:
             try:
                 while (dead := os.wait4(-1, os.WNOHANG))[0]:
-                    if dead[0] == main:
-                        _, status, usage = dead
-                        ending = status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+                    if self.bury(*dead) == command.main:
+                        status = dead[1]
             except ChildProcessError:
-                return ending
+                return status
             if now() > began + pause:
                 cull()
                 pause = min(2 * pause, 0.1)

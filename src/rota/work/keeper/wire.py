@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FDS_PER_START = 5
+MOST_FDS = 6  # a command may get one more than its standard three
 
 
 def send(channel: "socket.socket", words: bytes, fds: "Iterable[int]" = ()) -> None:
@@ -21,7 +22,7 @@ def send(channel: "socket.socket", words: bytes, fds: "Iterable[int]" = ()) -> N
 
 def receive(channel: "socket.socket", flags: int = 0) -> tuple[bytes, bytes, list[int]]:
     """One message: verb, name or value, file descriptors. The verb is empty when the other side is gone."""
-    space = socket.CMSG_SPACE(4 * FDS_PER_START)
+    space = socket.CMSG_SPACE(4 * MOST_FDS)
     try:
         words, extra, _, _ = channel.recvmsg(256, space, flags | socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
@@ -32,10 +33,29 @@ def receive(channel: "socket.socket", flags: int = 0) -> tuple[bytes, bytes, lis
     return verb, value, fds
 
 
-def read_request(fd: int) -> tuple[bytes, list[bytes], dict[bytes, bytes]]:
-    cwd, count, *strings = os.pread(fd, os.fstat(fd).st_size, 0).split(b"\0")
-    argv, variables = strings[: int(count)], strings[int(count) :]
-    return cwd, argv, {key: value for key, _, value in (item.partition(b"=") for item in variables)}
+class Request:
+    """What to run, and how."""
+
+    def __init__(self, fd: int) -> None:
+        bounds, cwd, count, *strings = os.pread(fd, os.fstat(fd).st_size, 0).split(b"\0")
+        self.bounds = {key: value for key, _, value in (word.partition(b"=") for word in bounds.split())}
+        self.cwd = cwd  # empty: a private folder
+        self.argv = strings[: int(count)]
+        variables = (item.partition(b"=") for item in strings[int(count) :])
+        self.env = {key: value for key, _, value in variables}
+
+    def number(self, name: bytes) -> int | None:
+        return int(self.bounds[name]) if name in self.bounds else None
+
+    @property
+    def owner(self) -> tuple[int, int] | None:
+        """User and group, if the command is to be somebody else's."""
+        uid, gid = self.number(b"uid"), self.number(b"gid")
+        return None if uid is None or gid is None else (uid, gid)
+
+    @property
+    def groups(self) -> list[int]:
+        return [int(one) for one in self.bounds.get(b"groups", b"").split(b",") if one]
 
 
 def say(report: int, *words: object) -> None:

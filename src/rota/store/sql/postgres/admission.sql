@@ -71,7 +71,11 @@ WITH RECURSIVE lines(line) AS (
     SELECT (SELECT j.held_by FROM rota.jobs j WHERE j.held_by > lines.line AND j.held_by < 'k;' ORDER BY j.held_by LIMIT 1)
     FROM lines WHERE lines.line IS NOT NULL
 )
-SELECT k.owner, k.key, l.concurrency, l.starts, l.span
+SELECT k.owner, k.key, l.concurrency, l.starts, l.span,
+       -- What the first who waits brings along: it counts where nothing was set.
+       CASE WHEN l.key IS NULL THEN (
+           SELECT j.traits FROM rota.jobs j WHERE j.held_by = 'k:' || k.owner || ':' || k.key AND j.state = 'held'
+           ORDER BY j.rank, j.id LIMIT 1) END
 FROM (SELECT owner, key FROM rota.limits UNION SELECT owner, key FROM rota.slots
       UNION SELECT owner, key FROM rota.starts WHERE until > rota.clock(:now)
       UNION SELECT split_part(line, ':', 2), substr(line, length(split_part(line, ':', 2)) + 4)

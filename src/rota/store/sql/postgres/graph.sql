@@ -28,8 +28,8 @@ SELECT id::text FROM below
 WITH back AS (
     DELETE FROM rota.history WHERE id = ANY (:ids::uuid[]) RETURNING *
 ), kept AS (
-    INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
-    SELECT id, fence, tries, coalesce(node, ''), started_at, finished_at, outcome, exit_code, error, result
+    INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result, usage)
+    SELECT id, fence, tries, coalesce(node, ''), started_at, finished_at, outcome, exit_code, error, result, usage
     FROM back WHERE outcome IS NOT NULL AND started_at IS NOT NULL
 ), again AS MATERIALIZED (
     -- What was met by a parent that was purged since stays met: a dead letter is kept for longer than what it came from.

@@ -55,5 +55,11 @@ DELETE FROM rota.output WHERE job = ANY (:ids::uuid[])
 -- name: delete_attempts
 DELETE FROM rota.attempts WHERE job = ANY (:ids::uuid[])
 
+-- name: delete_progress
+DELETE FROM rota.progress WHERE job = ANY (:ids::uuid[])
+
+-- name: forget_states
+DELETE FROM rota.checkpoints WHERE job = ANY (:ids::uuid[])
+
 -- name: delete_history
 DELETE FROM rota.history WHERE id = ANY (:ids::uuid[])

@@ -42,15 +42,18 @@ SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, re
     expires_at = CASE WHEN starts THEN NULL ELSE expires_at END   -- what has started can't expire any more
 FROM chosen, moment WHERE j.ctid = chosen.place AND NOT chosen.stopped AND NOT chosen.fallen
 RETURNING j.id::text, j.fence, j.owner, j.queue, j.kind, j.task, j.priority, j.rank,
-          j.tries + (NOT starts)::integer, j.failures, j.started_at, j.spec, j.args, j.retry, j.timeout, j.parents
+          j.tries + (NOT starts)::integer, j.failures, j.started_at, j.spec, j.args, j.retry, j.timeout, j.parents, NULL::bigint,
+          j.crashes
 )
-SELECT *, NULL::bigint FROM claimed
+-- A first attempt finds nothing saved, and need not look.
+SELECT *, CASE WHEN fence > 1 THEN rota.saved_state(id::uuid) END FROM claimed
 UNION ALL   -- (a fence of 0: it stands in the wrong place)
-SELECT id::text, CASE WHEN fallen THEN 0 END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT id::text, CASE WHEN fallen THEN 0 END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM chosen WHERE fallen OR stopped AND starts
 
 -- name: pass
-SELECT * FROM rota.pass(:ids::uuid[], :incarnation, :now, :only_gates, :step)
+SELECT p.*, j.crashes, CASE WHEN p.fence > 1 THEN rota.saved_state(j.id) END
+FROM rota.pass(:ids::uuid[], :incarnation, :now, :only_gates, :step) p JOIN rota.jobs j ON j.id = p.id::uuid
 
 -- name: start_states
 SELECT wanted.place - 1, j.id::text, j.started_at,
@@ -108,17 +111,17 @@ FROM gone
 -- What nearly all attempts do: the job leaves the living with its one row of history, if the fence still holds. Tells which of
 -- them others wait for, and which held keys.
 WITH ended AS (
-    DELETE FROM rota.jobs j USING unnest(:ids::uuid[], :fences::bigint[], :codes::integer[], :results::text[])
-                                  AS wanted(id, fence, exit_code, result)
+    DELETE FROM rota.jobs j USING unnest(:ids::uuid[], :fences::bigint[], :codes::integer[], :results::text[], :usages::text[])
+                                  AS wanted(id, fence, exit_code, result, usage)
     WHERE j.id = wanted.id AND j.fence = wanted.fence AND j.state = 'running' AND j.started_at IS NOT NULL
-    RETURNING j.*, wanted.exit_code, wanted.result
+    RETURNING j.*, wanted.exit_code, wanted.result, wanted.usage
 ), kept AS (
     INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence,
                               tries, failures, crashes, interruptions, replays, node, spec, digest, args, retry, timeout, key,
-                              traits, finished_at, outcome, exit_code, result, lasting)
+                              traits, finished_at, outcome, exit_code, result, usage, lasting)
     SELECT e.id, owner, 'succeeded', queue, kind, task, priority, rank, run_at, created_at, e.started_at, fence,
            tries, failures, crashes, interruptions, replays, coalesce(n.id, e.node), spec, digest, args, retry, timeout, key,
-           traits, rota.clock(:now), 'succeeded', exit_code, result, false
+           traits, rota.clock(:now), 'succeeded', exit_code, result, usage, false
     FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 )
 SELECT id::text, tied, special FROM ended
@@ -136,28 +139,28 @@ LEFT JOIN rota.jobs j ON j.id = wanted.id
 WITH ended AS (
     DELETE FROM rota.jobs j
     USING unnest(:ids::uuid[], :states::text[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[],
-                 :failures::bigint[], :crashes::bigint[], :interruptions::bigint[], :reasons::text[])
-          AS w(id, ending, outcome, exit_code, error, result, failed, crashed, interrupted, why)
+                 :failures::bigint[], :crashes::bigint[], :interruptions::bigint[], :reasons::text[], :usages::text[])
+          AS w(id, ending, outcome, exit_code, error, result, failed, crashed, interrupted, why, usage)
     WHERE j.id = w.id
-    RETURNING j.*, w.ending, w.outcome, w.exit_code, w.error, w.result, w.failed, w.crashed, w.interrupted, w.why
+    RETURNING j.*, w.ending, w.outcome, w.exit_code, w.error, w.result, w.failed, w.crashed, w.interrupted, w.why, w.usage
 )
 INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                           tries, failures, crashes, interruptions, replays, node, reason, spec, digest, args, retry, timeout,
-                          key, traits, finished_at, outcome, exit_code, error, result, lasting)
+                          key, traits, finished_at, outcome, exit_code, error, result, usage, lasting)
 SELECT e.id, e.owner, e.ending, e.queue, e.kind, e.task, e.priority, e.rank, e.run_at, e.expires_at, e.created_at, e.started_at, e.fence,
        e.tries, e.failures + e.failed, e.crashes + e.crashed, e.interruptions + e.interrupted, e.replays,
        CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, e.why, e.spec, e.digest, e.args,
        e.retry, e.timeout, e.key, e.traits, rota.clock(:now), CASE WHEN e.started_at IS NULL THEN NULL ELSE e.outcome END,
-       e.exit_code, e.error, e.result, e.ending = 'failed'
+       e.exit_code, e.error, e.result, e.usage, e.ending = 'failed'
 FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 
 -- name: record_attempts
 -- Attempts that don't end their jobs.
-INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
+INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result, usage)
 SELECT j.id, j.fence, j.tries, coalesce(n.id, j.node), j.started_at, rota.clock(:now),
-       wanted.outcome, wanted.exit_code, wanted.error, wanted.result
-FROM unnest(:ids::uuid[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[])
-     AS wanted(id, outcome, exit_code, error, result)
+       wanted.outcome, wanted.exit_code, wanted.error, wanted.result, wanted.usage
+FROM unnest(:ids::uuid[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[], :usages::text[])
+     AS wanted(id, outcome, exit_code, error, result, usage)
 JOIN rota.jobs j ON j.id = wanted.id
 LEFT JOIN rota.nodes n ON n.incarnation = j.node
 WHERE j.started_at IS NOT NULL
@@ -175,6 +178,17 @@ FROM unnest(:ids::uuid[], :states::text[], :delays::bigint[], :failures::bigint[
             :interruptions::bigint[], :reasons::text[])
      AS wanted(id, state, delay, failures, crashes, interruptions, reason)
 WHERE j.id = wanted.id
+
+-- name: cut_output
+-- What marks take the place of, in attempts that still run. (The row of the job is shared: the marks will be kept.)
+WITH open AS MATERIALIZED (
+    SELECT j.id, j.fence FROM rota.jobs j
+    WHERE j.id = ANY (:jobs::uuid[]) AND j.state = 'running' ORDER BY j.id FOR SHARE
+)
+DELETE FROM rota.output o
+USING unnest(:jobs::uuid[], :fences::bigint[], :firsts::bigint[], :lasts::bigint[]) AS cut(job, fence, first, last), open
+WHERE open.id = cut.job AND open.fence = cut.fence
+  AND o.job = cut.job AND o.fence = cut.fence AND o.number >= cut.first AND o.number <= cut.last
 
 -- name: append_output
 -- Chunks of attempts that still run, and that are not there yet. (The row of the job is shared: it can't end meanwhile.)
@@ -197,6 +211,39 @@ WITH wanted AS MATERIALIZED (
 )
 SELECT w.place - 1, w.place IN (SELECT place FROM kept), w.place IN (SELECT place FROM fresh),
        EXISTS (SELECT FROM open WHERE open.id = w.job AND open.fence = w.fence)
+FROM wanted w
+
+-- name: note
+-- What attempts that still run tell of themselves, unless they have told something later already; each job once. (The row of
+-- the job is shared: it can't end meanwhile.)
+WITH wanted AS MATERIALIZED (
+    SELECT * FROM unnest(:jobs::uuid[], :fences::bigint[], :numbers::bigint[], :fractions::double precision[], :texts::text[],
+                         :times::bigint[], :states::text[])
+      WITH ORDINALITY AS wanted(job, fence, number, fraction, text, at, state, place)
+), open AS MATERIALIZED (
+    SELECT j.id, j.fence FROM rota.jobs j
+    WHERE j.id = ANY (:jobs::uuid[]) AND j.state = 'running' ORDER BY j.id FOR SHARE
+), fresh AS MATERIALIZED (
+    SELECT w.* FROM wanted w JOIN open ON open.id = w.job AND open.fence = w.fence ORDER BY w.job
+), told AS (
+    INSERT INTO rota.progress AS p (job, fence, number, fraction, text, at)
+    SELECT job, fence, number, fraction, text, at FROM fresh WHERE at IS NOT NULL
+    ON CONFLICT (job) DO UPDATE SET fence = excluded.fence, number = excluded.number, fraction = excluded.fraction,
+                                    text = excluded.text, at = excluded.at
+    WHERE (p.fence, p.number) < (excluded.fence, excluded.number)
+    RETURNING p.job
+), saved AS (
+    INSERT INTO rota.checkpoints AS c (job, fence, number, state)
+    SELECT job, fence, number, state FROM fresh WHERE state IS NOT NULL
+    ON CONFLICT (job) DO UPDATE SET fence = excluded.fence, number = excluded.number, state = excluded.state
+    WHERE (c.fence, c.number) < (excluded.fence, excluded.number)
+    RETURNING c.job
+)
+SELECT w.place - 1,
+       w.place IN (SELECT f.place FROM fresh f WHERE f.job IN (SELECT job FROM told) OR f.job IN (SELECT job FROM saved)),
+       EXISTS (SELECT FROM open WHERE open.id = w.job AND open.fence = w.fence)
+       OR EXISTS (SELECT FROM rota.progress p WHERE p.job = w.job AND p.fence = w.fence AND p.number >= w.number)
+       OR EXISTS (SELECT FROM rota.checkpoints c WHERE c.job = w.job AND c.fence = w.fence AND c.number >= w.number)
 FROM wanted w
 
 -- name: promote

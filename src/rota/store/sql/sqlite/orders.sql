@@ -48,6 +48,9 @@ DELETE FROM output WHERE job IN (SELECT value FROM json_each(:seqs))
 -- name: delete_attempts
 DELETE FROM attempts WHERE job IN (SELECT value FROM json_each(:seqs))
 
+-- name: delete_progress
+DELETE FROM progress WHERE job IN (SELECT value FROM json_each(:seqs))
+
 -- name: delete_payloads
 DELETE FROM payloads WHERE seq IN (SELECT value FROM json_each(:seqs))
 

@@ -19,8 +19,10 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 -- name: taken
 -- All that was taken, as one JSON text that decodes straight into values.
 SELECT json_group_array(json_array(id, fence, owner, queue, kind, task, priority, rank, number, failures, started_at,
-                                   spec, args, retry, timeout, parents) ORDER BY rank, seq)
-FROM (SELECT j.*, tries + (started_at IS NULL) AS number, p.spec, p.args, p.retry, p.timeout
+                                   spec, args, retry, timeout, parents, NULL, crashes, saved) ORDER BY rank, seq)
+FROM (SELECT j.*, tries + (started_at IS NULL) AS number, p.spec, p.args, p.retry, p.timeout,
+             -- A first attempt finds nothing saved, and need not look.
+             iif(j.fence > 1, (SELECT c.state FROM checkpoints c WHERE c.job = j.seq), NULL) AS saved
       FROM jobs j LEFT JOIN payloads p USING (seq)
       WHERE seq IN (SELECT value FROM json_each(:seqs)))
 
@@ -64,9 +66,9 @@ LEFT JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
 
 -- name: record_attempts
 -- One row per attempt, written at its end (REPLACE: a row that someone put in by hand is no reason to stop). Columns of a row: seq, ending, exit code, error, result, ...
-INSERT OR REPLACE INTO attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result)
+INSERT OR REPLACE INTO attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result, usage)
 SELECT j.seq, j.fence, j.tries, coalesce(n.id, j.node), j.started_at, :now,
-       r.value ->> 1, r.value ->> 2, r.value ->> 3, r.value ->> 4
+       r.value ->> 1, r.value ->> 2, r.value ->> 3, r.value ->> 4, r.value ->> 12
 FROM json_each(:rows) r
 JOIN jobs j ON j.seq = r.value ->> 0
 LEFT JOIN nodes n ON n.incarnation = j.node
@@ -78,7 +80,7 @@ UPDATE jobs SET state = 'succeeded', finished_at = :now, node = NULL, cancel = N
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: move_jobs
--- ... state, delay (null: rank and time stay), failures, crashes, interruptions, reason, terminal.
+-- ... state, delay (null: rank and time stay), failures, crashes, interruptions, reason, terminal, usage.
 UPDATE jobs SET
     state         = r.value ->> 5,
     run_at        = iif(r.value ->> 6 IS NULL, run_at, :now + (r.value ->> 6)),
@@ -102,6 +104,9 @@ FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
 WHERE j.state = 'running'
 
+-- name: cut_output
+DELETE FROM output WHERE job = ? AND fence = ? AND number BETWEEN ? AND ?
+
 -- name: kept_chunks
 -- Which of these chunks (job, fence, number) are there already.
 SELECT wanted.key
@@ -111,6 +116,23 @@ JOIN output o ON o.job = j.seq AND o.fence = wanted.value ->> 1 AND o.number = w
 
 -- name: insert_output
 INSERT OR IGNORE INTO output (job, fence, number, at, stream, body) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: note_states
+-- How each note finds its job: whether that attempt runs, and the last it has told and saved.
+SELECT wanted.key, j.seq, j.state = 'running' AND j.fence = wanted.value ->> 1, coalesce(p.number, -1), coalesce(c.number, -1)
+FROM json_each(:refs) wanted
+JOIN jobs j ON j.id = wanted.value ->> 0
+LEFT JOIN progress p ON p.job = j.seq AND p.fence = wanted.value ->> 1
+LEFT JOIN checkpoints c ON c.job = j.seq AND c.fence = wanted.value ->> 1
+
+-- name: keep_progress
+INSERT OR REPLACE INTO progress (job, fence, number, fraction, text, at) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: keep_state
+INSERT OR REPLACE INTO checkpoints (job, fence, number, state) VALUES (?, ?, ?, ?)
+
+-- name: forget_states
+DELETE FROM checkpoints WHERE job IN (SELECT value FROM json_each(:seqs))
 
 -- name: due
 SELECT seq FROM jobs WHERE state = 'scheduled' AND run_at <= :now ORDER BY run_at LIMIT :limit

@@ -1,0 +1,53 @@
+"""How far a job has come, as it told itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput
+from rota.model.times import Instant, iso
+
+LONGEST_TEXT = 200
+
+
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    fraction: float | None  # from 0 to 1; None: it can't tell
+    text: str
+    at: Instant
+
+    @classmethod
+    def told(cls, fraction: object, text: object, at: Instant) -> Progress:
+        """What a task says, in a shape that can be kept. Long texts are cut: nobody should fail for one."""
+        return cls(_fraction(fraction), _text(text), at)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"fraction": self.fraction, "text": self.text, "at": iso(self.at)}
+
+
+def _fraction(given: object) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+        raise InvalidInput("progress", given, "a number from 0 to 1, or None")
+    return float(given)
+
+
+def _text(given: object) -> str:
+    text = str(given).encode("utf-8", "backslashreplace").decode().replace("\0", "\ufffd")
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+
+
+def read_line(line: bytes, at: Instant) -> Progress | None:
+    """What a command says: `0.4 loading`, `40% loading`, or `- loading` if it can't tell how far it is. None if it
+    makes no sense."""
+    word, _, text = line.decode("utf-8", "replace").strip().partition(" ")
+    try:
+        fraction = None if word == "-" else float(word[:-1]) / 100 if word.endswith("%") else float(word)
+    except ValueError:
+        return None
+    if fraction is not None and not (math.isfinite(fraction) and 0 <= fraction <= 1):
+        return None
+    return Progress.told(fraction, text.strip(), at)

@@ -1,0 +1,70 @@
+"""The bounds of a command that the kernel keeps for each process: set by the process itself, just before it becomes
+the command, so that nothing it starts can be without them."""
+
+import os
+import resource
+
+from .kernel import attempt
+from .wire import Request
+
+GIVE_UP = 5  # seconds of CPU after the signal that tells of its end; then SIGKILL
+
+
+class Bounds:
+    """What is to be set, worked out beforehand: with little memory left, little can be worked out."""
+
+    def __init__(self, request: Request, bounded: "set[str]") -> None:
+        self.nice = request.number(b"nice") or 0
+        self.limits: list[tuple[int, tuple[int, int]]] = []
+        self.words: list[str] = []
+        self._add(request.number(b"files"), resource.RLIMIT_NOFILE)
+        self._add(request.number(b"file_size"), resource.RLIMIT_FSIZE)
+        cpu = request.number(b"cpu")
+        self._add(cpu, resource.RLIMIT_CPU, GIVE_UP)
+        processes = request.number(b"processes")
+        if processes is not None and "pids" not in bounded:
+            self._bound_user(processes, os.geteuid() if request.owner is None else request.owner[0])
+        if "memory" not in bounded:
+            self._add(request.number(b"memory"), resource.RLIMIT_AS)  # last: then even this is bounded
+        if self.limits:
+            self.words.insert(0, "rlimits")
+        if self.nice:
+            self.words.append(f"nice:{self.nice}")
+
+    def _add(self, value: int | None, kind: int, more: int = 0) -> None:
+        if value is not None:
+            most = resource.getrlimit(kind)[1]
+            soft, hard = (_lower(value, most), _lower(value + more, most))
+            self.limits.append((kind, (soft, hard)))
+
+    def _bound_user(self, processes: int, uid: int) -> None:
+        """The kernel counts all processes of the user, so those that are there are added. It does not count root's."""
+        if uid == 0:
+            self.words.append("processes-unlimited")
+        else:
+            self._add(_tasks_of(uid) + processes, resource.RLIMIT_NPROC)
+
+    def be_nice(self, group: int) -> None:
+        """Said to the whole group a moment after its start: a fork for this alone would cost more than it is worth."""
+        if self.nice:
+            attempt(os.setpriority, os.PRIO_PGRP, group, os.getpriority(os.PRIO_PROCESS, 0) + self.nice)
+
+    def apply(self) -> None:
+        for kind, pair in self.limits:
+            resource.setrlimit(kind, pair)
+
+
+def _lower(value: int, most: int) -> int:
+    return value if most == resource.RLIM_INFINITY else min(value, most)
+
+
+def _tasks_of(uid: int) -> int:
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                if os.stat(f"/proc/{name}/task").st_uid == uid:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+            except OSError:
+                continue
+    return count

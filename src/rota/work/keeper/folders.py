@@ -1,0 +1,185 @@
+"""Private folders: made for one command, gone with it.
+
+They stand in a folder of the keeper's, which keeper and wardens hold locked while they live. One whose lock is free
+was left by a keeper that was killed, and is removed by the next.
+"""
+
+import errno
+import fcntl
+import os
+
+from .kernel import attempt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PREFIX = b"rota-"
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def claim(parent: bytes, mode: int) -> tuple[bytes, int]:
+    """A new folder of ours in `parent`, and the lock on it."""
+    for number in range(1000):
+        path = os.path.join(parent, b"%s%d-%d" % (PREFIX, os.getpid(), number))
+        try:
+            os.mkdir(path, mode)
+        except FileExistsError:
+            continue  # left by one who had the same pid
+        lock = lock_up(path)
+        if lock is not None:
+            os.fchmod(lock, mode)
+            return path, lock
+        # Another keeper has just started, and took it for one that was left.
+    raise FileExistsError(errno.EEXIST, "no name is free", parent)
+
+
+def lock_up(path: bytes) -> int | None:
+    """The lock on a folder of our user's; none if somebody else has it, or it is gone."""
+    try:
+        fd = os.open(path, DIRECTORY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found, there = os.fstat(fd), os.lstat(path)
+        if found.st_uid == os.geteuid() and found.st_ino == there.st_ino:
+            return fd
+    except OSError:
+        pass
+    os.close(fd)
+    return None
+
+
+def candidates(parent: bytes) -> list[bytes]:
+    """Folders with names as keepers give them. Those that nobody has locked were left by keepers that were killed."""
+    names = [name for name in os.listdir(parent) if name.startswith(PREFIX)]
+    return [os.path.join(parent, name) for name in names if name[len(PREFIX) :].replace(b"-", b"").isdigit()]
+
+
+def inherit(parent: bytes, act: "Callable[[bytes], object]") -> None:
+    """Act on every folder that was left, with its lock: its owner may be only just about to take it."""
+    for path in candidates(parent):
+        lock = lock_up(path)
+        if lock is not None:
+            attempt(act, path)
+            os.close(lock)
+
+
+class Folders:
+    def __init__(self, parent: bytes) -> None:
+        self.parent = parent
+        self.path, self.lock = claim(parent, 0o711)  # another user whose command it is must get through
+        self.count = 0
+
+    def make(self, nested: bool, owner: tuple[int, int] | None) -> tuple[bytes, bytes]:
+        """A folder for one command, and one for what is temporary: inside it, or the same."""
+        self.count += 1
+        path = os.path.join(self.path, b"%d-%d" % (os.getpid(), self.count))
+        temporary = os.path.join(path, b"tmp") if nested else path
+        try:
+            os.mkdir(path, 0o700)
+        except FileNotFoundError:
+            os.mkdir(self.path, 0o711)  # somebody tidied up
+            os.mkdir(path, 0o700)
+        if nested:
+            os.mkdir(temporary, 0o700)
+        if owner is not None:
+            os.chown(temporary, *owner)
+            os.chown(path, *owner)
+        return path, temporary
+
+    def close(self) -> None:
+        attempt(os.rmdir, self.path)
+
+
+def remove_empty(path: bytes) -> bool:
+    """What most commands leave: nothing. False if it takes longer."""
+    try:
+        try:
+            os.rmdir(os.path.join(path, b"tmp"))
+        except FileNotFoundError:
+            pass
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def remove(path: bytes, most: float = float("inf")) -> bool:
+    """All that is in a folder, and itself. False if these are more than `most` folders and files; the rest is left.
+
+    Links are not followed, and folders are taken out of each other first: they may be nested deeper than paths or
+    descriptors reach.
+    """
+    try:
+        top = os.open(path, DIRECTORY)
+    except OSError:
+        return True  # it is gone, or was never ours
+    try:
+        folders = [b"."]
+        seen = 0
+        names = b".rota-" + os.urandom(8).hex().encode()  # of what is moved: an earlier try may have left some
+        while folders and seen < most:
+            inner, count = _empty(top, folders.pop(), names + b"-%d" % seen, most - seen)
+            seen += count
+            folders += inner
+    finally:
+        os.close(top)
+    attempt(os.rmdir, path)
+    return seen < most
+
+
+def _empty(top: int, name: bytes, names: bytes, most: float) -> tuple[list[bytes], int]:
+    """Delete the files of a folder in `top`, and the folder; those in it move up, under new names. Returns these, and
+    how much there was."""
+    moved: list[bytes] = []
+    fd = _opened_up(lambda: os.open(name, DIRECTORY, dir_fd=top), name, top)
+    if fd is None:
+        return moved, 1
+    count = 1
+    try:
+        for entry in os.listdir(fd):
+            count += 1
+            if count > most:
+                return moved, count
+            new = names + b"-%d" % count
+            if _unlink_or_move(os.fsencode(entry), fd, new, top):
+                moved.append(new)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+    if name != b".":
+        attempt(lambda: os.rmdir(name, dir_fd=top))
+    return moved, count
+
+
+def _unlink_or_move(name: bytes, fd: int, new: bytes, top: int) -> bool:
+    """True if it is a folder that was moved."""
+    try:
+        os.unlink(name, dir_fd=fd)
+    except IsADirectoryError:
+        return _opened_up(lambda: _rename(name, fd, new, top), name, fd) is not None
+    except OSError:
+        pass
+    return False
+
+
+def _rename(name: bytes, fd: int, new: bytes, top: int) -> int:
+    os.rename(name, new, src_dir_fd=fd, dst_dir_fd=top)
+    return top
+
+
+def _opened_up(act: "Callable[[], int]", name: bytes, fd: int) -> int | None:
+    """A folder without permissions gets those of its owner. Root never needs that: it would follow a link."""
+    for _ in range(2):
+        try:
+            return act()
+        except PermissionError:
+            attempt(lambda: os.chmod(name, 0o700, dir_fd=fd))
+        except OSError:
+            return None
+    return None

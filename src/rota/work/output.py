@@ -1,0 +1,167 @@
+"""The pipes that commands write to, and the thread that empties them.
+
+A job must never wait because nobody reads what it says. So the pipes are read by one thread for all commands of the
+node: it goes on while the node's loop is busy, and a flood costs the loop little, since the interpreter is free while
+the kernel copies. What is read goes into the attempt's sink, which never waits.
+
+The two streams of a command are two pipes, and nobody knows for sure in which order it wrote to them. The kernel lists
+pipes in the order in which they got something to read; they are read in that order, so lines come out as they were
+written if there was time to wake up in between.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import threading
+import time
+from contextlib import suppress
+
+from rota.logs.shipper import Sink
+
+# As large as everyone may have: a job can go on writing while this thread waits for its turn.
+PIPE_SIZE = 1 << 20
+READ_SIZE = 64 << 10
+# A pipe that is being flooded is left alone for so long, unless it was half full: few large reads cost the others less
+# than many small ones.
+REST = 0.005
+# News of a pipe is told once; after it was read, we ask for more. Who is asked for later is not in the way till then.
+ONCE = select.EPOLLIN | select.EPOLLONESHOT
+# A thread that has nothing to read for this long ends; the next command starts another.
+IDLE = 10.0
+
+
+class Output:
+    """The pipes of one command."""
+
+    def __init__(self, sink: Sink, drain: Drain) -> None:
+        self._sink, self._drain = sink, drain
+        self._lock = threading.Lock()  # whoever reads holds it, so that what was read first is written first
+        self._readers: dict[int, str] = {}
+        self.writers: list[int] = []
+        self.capacity = PIPE_SIZE
+        try:
+            for stream in ("stdout", "stderr"):
+                reader, writer = os.pipe2(os.O_CLOEXEC)
+                self._readers[reader] = stream
+                self.writers.append(writer)
+                with suppress(OSError):  # the user has many pipes already: a small one must do
+                    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+                self.capacity = min(self.capacity, fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
+        except OSError:
+            self.close()
+            raise
+
+    def follow(self) -> None:
+        """From here on only the command can write."""
+        self._close_writers()
+        for reader in self._readers:
+            os.set_blocking(reader, False)
+        self._drain.add(self, list(self._readers))
+
+    def read(self, reader: int) -> int:
+        """What there is, by the thread. Returns how much it was; -1 if nothing can come any more."""
+        came = 0
+        with self._lock, suppress(BlockingIOError):
+            stream = self._readers.get(reader)
+            if stream is None:
+                return -1
+            for size in (READ_SIZE, PIPE_SIZE):  # mostly it is little, and then there need not be room for more
+                body = os.read(reader, size)
+                if not body:
+                    self._shut(reader)
+                    return -1
+                self._sink.write(stream, body)
+                came += len(body)
+                if len(body) < size:
+                    break
+        return came
+
+    def end(self) -> None:
+        """Reads what is left. The whole tree is gone, so all of it is in the pipes; a stranger who got hold of their
+        other ends must not keep us waiting."""
+        with self._lock:
+            for reader, stream in list(self._readers.items()):
+                left = PIPE_SIZE
+                with suppress(BlockingIOError):
+                    while left > 0 and (body := os.read(reader, left)):
+                        self._sink.write(stream, body)
+                        left -= len(body)
+                self._shut(reader)
+
+    def _shut(self, reader: int) -> None:
+        del self._readers[reader]
+        self._drain.forget(reader)
+        os.close(reader)
+
+    def close(self) -> None:
+        self._close_writers()
+        for reader in list(self._readers):
+            os.close(reader)
+        self._readers.clear()
+
+    def _close_writers(self) -> None:
+        for writer in self.writers:
+            os.close(writer)
+        self.writers = []
+
+
+class Drain:
+    """The thread that reads. It is there while there is something to read."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._outputs: dict[int, Output] = {}  # by the number of the pipe's end
+        self._poll: select.epoll | None = None
+
+    def add(self, output: Output, readers: list[int]) -> None:
+        with self._lock:
+            if self._poll is None:
+                poll = self._poll = select.epoll()
+                threading.Thread(target=self._run, args=(poll,), name="rota-output", daemon=True).start()
+            for reader in readers:
+                self._outputs[reader] = output
+                self._poll.register(reader, ONCE)
+
+    def forget(self, reader: int) -> None:
+        with self._lock:
+            if self._outputs.pop(reader, None) and self._poll is not None:
+                self._poll.unregister(reader)
+
+    def _run(self, poll: select.epoll) -> None:
+        resting: dict[int, float] = {}  # until when each is left alone; the first is the first to be over
+        while True:
+            news = poll.poll(max(next(iter(resting.values())) - time.monotonic(), 0.0) if resting else IDLE)
+            if not news and not resting and self._retire(poll):
+                return
+            for reader in self._in_order([reader for reader, _ in news], resting):
+                if (output := self._outputs.get(reader)) is None:
+                    continue  # it has ended meanwhile
+                try:
+                    came = output.read(reader)
+                except Exception:  # no memory, say. It must not be the end of this thread
+                    came = READ_SIZE
+                if READ_SIZE <= came < output.capacity // 2:
+                    resting[reader] = time.monotonic() + REST
+                elif came >= 0:
+                    with suppress(OSError):  # it has ended meanwhile
+                        poll.modify(reader, ONCE)
+
+    def _in_order(self, news: list[int], resting: dict[int, float]) -> list[int]:
+        """Whom to read now: those who have rested, and those with news; but before the news of one stream what the
+        other has written all the while."""
+        now = time.monotonic()
+        speakers = {self._outputs.get(reader) for reader in news}
+        first = [one for one, until in resting.items() if until <= now or self._outputs.get(one) in speakers]
+        for reader in first:
+            del resting[reader]
+        return first + news
+
+    def _retire(self, poll: select.epoll) -> bool:
+        with self._lock:
+            if self._outputs:
+                return False
+            self._poll = None
+            poll.close()
+            return True

@@ -1,0 +1,100 @@
+"""Functions that share a process: what one of them does to it, its neighbours survive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota
+from rota.model.lifecycle import State
+from rota.model.outcome import Ending
+from rota.telemetry.events import AttemptStuck, LeaseLost
+from tests.node.running import LONG, Probe
+from tests.work.pool import app as tasks
+from tests.work.pool.nodes import node, run, until
+
+
+@asynccontextmanager
+async def beside(folder: Path, **settings: Any) -> AsyncIterator[tuple[Probe, rota.Job]]:
+    """A neighbour in the same process, which is let go at the end of the block."""
+    async with node(folder, **settings) as probe:
+        job = await tasks.async_neighbour.submit(path=str(folder / "end"))
+        await until((folder / "end.up1").exists)
+        yield probe, job
+        (folder / "end").touch()
+        assert (await job.wait(LONG)).state is State.SUCCEEDED
+        assert not [event for event in probe.seen if isinstance(event, LeaseLost)]
+
+
+async def test_what_they_say_is_each_ones_own_and_in_order(tmp_path: Path) -> None:
+    async with node(tmp_path):
+        jobs = await tasks.async_speak.submit_many([{}] * 5)
+        for job in jobs:
+            await job.wait(LONG)
+            assert await job.logs() == "first\nINFO shop: second\nthird number=3\nno line end"
+
+
+@pytest.mark.parametrize("task", [tasks.async_waits, tasks.thread_looks])
+async def test_a_cancel_is_heard(tmp_path: Path, task: rota.Task) -> None:
+    async with beside(tmp_path, kill_grace="10s"):
+        job = await task.submit(path=str(tmp_path / "up"))
+        await until((tmp_path / "up").exists)
+        await job.cancel("enough")
+        info = await job.wait(LONG)
+        assert (info.state, info.reason) == (State.CANCELLED, "enough")
+        assert await job.logs() == "stopped in peace\n"
+
+
+async def test_a_crash_is_everyones_until_they_are_alone(tmp_path: Path) -> None:
+    """Nobody can say whose fault it was; so both run again, each in a process of its own, and there it shows."""
+    async with beside(tmp_path, crash_limit=2) as (_, neighbour):
+        info = await run(tasks.async_crash.submit(how="segfault"))
+        assert info.error is not None
+        assert (info.state, info.crashes) == (State.FAILED, 2)
+        assert info.error.message == "killed by SIGSEGV; that was crash number 2 of this job"
+        await until((tmp_path / "end.up2").exists)
+        found = await neighbour.info()
+        assert (found.crashes, found.failures) == (1, 0)
+    assert (await _result(tmp_path, neighbour))["attempt"] == 2
+
+
+@pytest.mark.parametrize("how", ["asleep", "holding the lock of the interpreter"])
+async def test_one_that_blocks_the_loop_is_ended_and_its_neighbour_put_back(tmp_path: Path, how: str) -> None:
+    async with beside(tmp_path) as (_, neighbour):
+        info = await run(tasks.blocks_the_loop.submit(how=how, timeout="300ms"))
+        assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
+        await until((tmp_path / "end.up2").exists)
+        found = await neighbour.info()
+        assert (found.interruptions, found.crashes, found.failures) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("task", [tasks.async_swallow, tasks.thread_sleeps])
+async def test_one_that_does_not_stop_keeps_its_host_until_the_others_are_done(tmp_path: Path, task: rota.Task) -> None:
+    async with beside(tmp_path, queues="default:4") as (probe, neighbour):
+        info = await run(task.submit(path=str(tmp_path / "up"), timeout="300ms"))
+        await probe.until(AttemptStuck)
+        assert "did not stop" in (info.reason or "")
+        fresh = await run(tasks.on_a_loop.submit())  # elsewhere
+    places = (await _result(tmp_path, neighbour))["pid"], fresh.result
+    assert places[0] != places[1]
+    assert (await _result(tmp_path, neighbour))["attempt"] == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(places[0], 0)
+
+
+async def test_a_sub_task_that_exits_fails_nobody_else(tmp_path: Path) -> None:
+    async with beside(tmp_path):
+        assert (await run(tasks.async_exit.submit())).ended
+
+
+async def _result(folder: Path, job: rota.Job) -> Any:
+    app = rota.App(f"sqlite:///{folder / 'rota.db'}")
+    try:
+        return (await (await app.job(job.id)).info()).result
+    finally:
+        await app.close()
