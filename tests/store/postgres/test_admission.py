@@ -351,8 +351,9 @@ async def test_a_key_that_an_order_by_sql_names_twice_is_one(world: World, place
     )  # fmt: skip
     actor = await world.node(tasks=[info])
     with place.connect() as db:
-        submit = """SELECT submit('t', '{"a": 1, "b": 1}'), submit('t', '{"a": 1, "b": 2}')"""
-        ((first, second),) = db.execute(submit.encode()).fetchall()
+        first, second = (
+            db.execute("SELECT submit('t', %s)", [f'{{"a": 1, "b": {b}}}']).fetchall()[0][0] for b in (1, 2)
+        )
     keys = (await world.info(str(first))).keys
     assert [(key.name, key.concurrency, key.rate) for key in keys] == [("u:1", 1, Rate(10, MINUTE))]
     assert [key.name for key in (await world.info(str(second))).keys] == ["u:1", "u:2"]
