@@ -26,9 +26,6 @@ from rota.work.catalogue import to_json
 from rota.work.dialing import AddressDenied, BadResponse, Dialer, Exchange, Head, Resolve, Scarce, Unreachable
 
 TOLD = ("content-type", "etag", "location")  # headers of an answer that its result has
-# More than this waiting for the store, and reading pauses: the answer comes at the store's pace.
-LARGEST_BACKLOG = 4 << 20
-RESUME = 0.05
 # Others have decoders that take their time, and this is the node's own loop.
 CHARSETS = ("utf-8", "us-ascii", "iso-8859-1", "windows-1252")
 _spec = msgspec.json.Decoder(HttpSpec)
