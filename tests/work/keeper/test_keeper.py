@@ -1,6 +1,7 @@
 """The keeper process itself: killed, closed, busy, and after long use."""
 
 import asyncio
+import gc
 import os
 import select
 import signal
@@ -18,8 +19,8 @@ from rota.work.keeping import Keeper, SpawnError
 from tests.work.keeper.shell import ENV, LIMIT, PYTHON, Shell, ended, finish, until
 
 
-def count_fds(process: object) -> int:
-    return len(list(Path(f"/proc/{process}/fd").iterdir()))
+def descriptors(process: object) -> set[str]:
+    return set(os.listdir(f"/proc/{process}/fd"))
 
 
 async def test_killed(shell: Shell, keeper: Keeper) -> None:
@@ -113,17 +114,20 @@ async def test_fifty_at_once(keeper: Keeper, null: int) -> None:
 
 
 async def test_no_file_descriptor_is_left_open(shell: Shell, keeper: Keeper) -> None:
-    async def some(count: int) -> tuple[int, int]:
+    """None that was not open before; one that an earlier test forgot may be closed in between by the collector."""
+
+    async def some(count: int) -> tuple[set[str], set[str]]:
         for _ in range(count):
             assert (await finish(await shell.start("/bin/true"))).code == 0
             with pytest.raises(SpawnError):
                 await shell.start("/nope")
-        return count_fds("self"), count_fds(keeper.pid)
+        gc.collect()
+        return descriptors("self"), descriptors(keeper.pid)
 
     ours, keepers = await some(5)
     ours_then, keepers_then = await some(200)
-    assert ours_then == ours
-    assert keepers_then <= keepers + IDLE_WARDENS
+    assert ours_then <= ours
+    assert len(keepers_then) <= len(keepers) + IDLE_WARDENS
 
 
 def test_it_imports_next_to_nothing() -> None:
