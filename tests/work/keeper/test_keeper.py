@@ -19,8 +19,8 @@ from rota.work.keeping import Keeper, SpawnError
 from tests.work.keeper.shell import ENV, LIMIT, PYTHON, Shell, ended, finish, until
 
 
-def descriptors(process: object) -> set[str]:
-    return set(os.listdir(f"/proc/{process}/fd"))
+def descriptors(process: object) -> set[Path]:
+    return set(Path(f"/proc/{process}/fd").iterdir())
 
 
 async def test_killed(shell: Shell, keeper: Keeper) -> None:
@@ -116,7 +116,7 @@ async def test_fifty_at_once(keeper: Keeper, null: int) -> None:
 async def test_no_file_descriptor_is_left_open(shell: Shell, keeper: Keeper) -> None:
     """None that was not open before; one that an earlier test forgot may be closed in between by the collector."""
 
-    async def some(count: int) -> tuple[set[str], set[str]]:
+    async def some(count: int) -> tuple[set[Path], set[Path]]:
         for _ in range(count):
             assert (await finish(await shell.start("/bin/true"))).code == 0
             with pytest.raises(SpawnError):
