@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rota.model.feedback import LEVELS, Feedback, flow_name
-from rota.model.job import FunctionSpec, Kind, Spec
+from rota.model.job import FunctionSpec, Kind, Spec, Verdict
 from rota.model.limits import Key, Rate
 from rota.model.order import AGEING_STEP, STRICT, rank
 from rota.model.principal import LOCAL, SYSTEM
@@ -70,6 +70,24 @@ async def test_what_runs_in_a_paused_queue_goes_on_and_comes_back(world: World) 
     assert (await actor.claim(), await world.state(claimed.job_id)) == ([], READY)
     await world.store.resume_queue(LOCAL, "default")
     await actor.run(job_id=claimed.job_id)
+
+
+async def test_what_was_claimed_ahead_of_a_pause_goes_back(world: World) -> None:
+    actor = await world.node()
+    kept, free = await world.one(), await world.one(queue="mail")
+    ahead = await actor.claim(wants={"default": 1, "mail": 1}, start=0)
+    await world.store.pause_queue(LOCAL, "default", "")
+    starts = await world.store.start(SYSTEM, [one.ref for one in ahead])
+    assert {one.job_id: start.verdict for one, start in zip(ahead, starts, strict=True)} == {
+        kept: Verdict.STALE,
+        free: Verdict.APPLIED,
+    }
+    assert [ref.job_id for ref in (await actor.renew()).holds] == [free]
+    info = await world.info(kept)
+    assert (info.state, info.node, info.attempts) == (READY, None, [])
+    await world.store.resume_queue(LOCAL, "default")
+    again = await actor.take(kept)
+    assert (again.number, again.fence) == (1, 2)
 
 
 # -- as they stand ----------------------------------------------------------------------------------------------------

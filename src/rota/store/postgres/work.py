@@ -112,14 +112,14 @@ async def start(unit: Unit, refs: Sequence[Ref]) -> list[Start]:
     ids, fences = _columns(refs)
     rows = {place: rest for place, *rest in await unit.rows("start_states", ids=ids, fences=fences, now=unit.now)}
     chosen = sorted({job for job, started_at, cancel in rows.values() if started_at is None and cancel is None})
-    gated = {job for (job,) in await unit.rows("hold_gated", ids=chosen, now=unit.now)} if chosen else set()
-    chosen = [job for job in chosen if job not in gated]  # a gate was closed since the claim
+    back = await _not_now(unit, chosen) if chosen else set()
+    chosen = [job for job in chosen if job not in back]
     now = await unit.value("start_jobs", ids=chosen, now=unit.now) if chosen else None
     answers: list[Start] = []
     seen: set[str] = set()
     for place in range(len(refs)):
         job, started_at, cancel = rows.get(place, (None, None, None))
-        if job is None or job in gated:
+        if job is None or job in back:
             answers.append(Start(Verdict.STALE))
         elif started_at is not None:
             answers.append(Start(Verdict.ALREADY, started_at, cancel))
@@ -129,6 +129,13 @@ async def start(unit: Unit, refs: Sequence[Ref]) -> list[Start]:
             answers.append(Start(Verdict.ALREADY if job in seen else Verdict.APPLIED, now))
             seen.add(job)
     return answers
+
+
+async def _not_now(unit: Unit, ids: list[str]) -> set[str]:
+    """Gives back those that may not start after all: since the claim a gate was closed, or their queue was paused."""
+    gated = [job for (job,) in await unit.rows("hold_gated", ids=ids, now=unit.now)]
+    paused = [job for (job,) in await unit.rows("hand_back_paused", ids=ids)]
+    return {*gated, *paused}
 
 
 async def hand_back(unit: Unit, refs: Sequence[Ref]) -> list[Verdict]:

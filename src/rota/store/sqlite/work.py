@@ -77,8 +77,10 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
     now = db.now()
     rows = {key: rest for key, *rest in db.rows("start_states", refs=_refs(refs), now=now)}
     closed = gates.closed(db, now)
+    paused = {name for (name,) in db.rows("paused_queues")}
     answers: list[Start] = []
     chosen: list[int] = []
+    back: list[int] = []
     barred: dict[int, gates.Closed] = {}
     for index in range(len(refs)):
         seq, started_at, cancel, *about = rows.get(index, (None, None, None))
@@ -93,11 +95,14 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
         elif closed and (gate := gates.fitting(closed, *_four(about), None)):  # it was closed since the claim
             barred[seq] = gate
             answers.append(Start(Verdict.STALE))
+        elif _four(about)[2] in paused:
+            back.append(seq)
+            answers.append(Start(Verdict.STALE))
         else:
             chosen.append(seq)
             answers.append(Start(Verdict.APPLIED, now))
     gates.bar(db, [(seq, gate) for seq, gate in barred.items() if gate.effect is Effect.PAUSE])
-    back = [seq for seq, gate in barred.items() if gate.effect is Effect.DROP]  # for the next claim to drop
+    back += [seq for seq, gate in barred.items() if gate.effect is Effect.DROP]  # for the next claim to drop
     if back:
         db.run("hand_back_jobs", seqs=encode(back).decode(), now=now)
     if chosen:

@@ -72,6 +72,10 @@ FROM (SELECT DISTINCT ON (w.id) w.id AS job, g.id, g.effect, g.reason FROM unnes
       ORDER BY w.id, g.created_at, g.id) hit
 WHERE j.id = hit.job RETURNING j.id::text
 
+-- name: hand_back_paused
+UPDATE rota.jobs j SET state = 'ready', node = NULL, reason = NULL FROM rota.queues q
+WHERE j.id = ANY (:ids::uuid[]) AND j.state = 'running' AND q.name = j.queue AND q.paused_at IS NOT NULL RETURNING j.id::text
+
 -- name: start_jobs
 UPDATE rota.jobs SET started_at = rota.clock(:now), tries = tries + 1, expires_at = NULL
 WHERE id = ANY (:ids::uuid[]) RETURNING started_at
