@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from rota.model.outcome import Ending
 from rota.telemetry.events import AttemptStuck, LeaseLost
 from tests.node.running import LONG, Probe
 from tests.work.pool import app as tasks
-from tests.work.pool.nodes import node, run, until
+from tests.work.pool.nodes import gone, node, run, until
 
 
 @asynccontextmanager
@@ -85,6 +86,19 @@ async def test_one_that_does_not_stop_keeps_its_host_until_the_others_are_done(t
     assert (await _result(tmp_path, neighbour))["attempt"] == 1
     with pytest.raises(ProcessLookupError):
         os.kill(places[0], 0)
+
+
+async def test_a_host_with_too_much_memory_gets_no_more_and_goes_with_its_last(tmp_path: Path) -> None:
+    async with beside(tmp_path, pool_memory=1 << 20) as (_, neighbour):
+        first = (await run(tasks.on_a_loop.submit())).result
+        async with asyncio.timeout(LONG):
+            while (await run(tasks.on_a_loop.submit())).result == first:
+                pass
+        assert not gone(first)
+        (tmp_path / "end").touch()
+        found = (await neighbour.wait(LONG)).result
+        assert (found["pid"], found["attempt"]) == (first, 1)
+        await until(lambda: gone(first))
 
 
 async def test_a_sub_task_that_exits_fails_nobody_else(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from rota.work.attempt import TOO_LATE
 from rota.work.catalogue import TaskDef
 from rota.work.context import Context, RunningJob
 from rota.work.ending import judge, succeeded
-from rota.work.pool.process import Rules, settle_in
+from rota.work.pool.process import Rules, resident, settle_in
 from rota.work.pool.wire import (
     LARGEST_SAYING,
     READ_SIZE,
@@ -230,7 +230,7 @@ class Host:
             elif isinstance(word, Kept):
                 _settle(self._saving.pop(word.number), word.answer)
             elif isinstance(word, Ping):
-                self.tell(Pong(word.number))
+                self.tell(Pong(word.number, resident()))
 
     def save(self, key: int, body: str) -> Future[None]:
         """From any thread."""

@@ -6,6 +6,7 @@ One host is in use. It is asked once a second whether it is still there.
 - It does not answer for long, or dies by itself: nobody can say whose fault it was, so all that ran in it have crashed;
   and what has crashed before runs in a process of its own, where innocents are told from the guilty.
 - An attempt swallows its stop while the loop lives: no others come here, and when only such are left it is killed.
+- It has more memory than it may: no others come here, and when the last has ended it goes.
 """
 
 from __future__ import annotations
@@ -95,10 +96,15 @@ class Stay:
 
 class HostLink:
     def __init__(
-        self, template: Template, largest: int, stray: Callable[[bytes], None], lost: Callable[[HostLink], None]
+        self,
+        template: Template,
+        largest: int,
+        memory: int,
+        stray: Callable[[bytes], None],
+        lost: Callable[[HostLink], None],
     ) -> None:
         """Raises OSError."""
-        self._template, self._lost = template, lost
+        self._template, self._memory, self._lost = template, memory, lost
         self._loop = asyncio.get_running_loop()
         self._keys = itertools.count(1)
         self.stays: dict[int, Stay] = {}
@@ -170,10 +176,10 @@ class HostLink:
             self.ask()
 
     def spare(self) -> None:
-        """No others come here; when only those are left that don't stop, it ends."""
+        """No others come here; when none is left, or only those that don't stop, it ends."""
         self.usable = False
         if all(stay.over is not None for stay in self.stays.values()):
-            self.kill("what is left in it does not stop")
+            self.kill("nothing is left in it that stops by itself")
 
     def kill(self, why: str, known: bool = True) -> None:
         """`known`: it is not the doing of those who are not told to stop."""
@@ -205,6 +211,8 @@ class HostLink:
     def _understand(self, word: Uttered | Progressed | Keep | Ended | Pong) -> None:
         if isinstance(word, Pong):
             self._asked = None
+            if word.memory > self._memory:
+                self.spare()
             return
         stay = self.stays.get(word.key)
         if stay is None:
@@ -262,8 +270,8 @@ class HostLink:
 class Hosts:
     """The host that is in use, and those that are on their way out."""
 
-    def __init__(self, largest: int, grace: float, stray: Callable[[bytes], None]) -> None:
-        self._largest, self._grace, self._stray = largest, grace, stray
+    def __init__(self, largest: int, memory: int, grace: float, stray: Callable[[bytes], None]) -> None:
+        self._largest, self._memory, self._grace, self._stray = largest, memory, grace, stray
         self._template: Template | None = None
         self._host: HostLink | None = None
         self._waiting: list[Stay] = []
@@ -285,7 +293,7 @@ class Hosts:
     def _open(self) -> None:
         if self._template is not None:
             try:
-                self._host = HostLink(self._template, self._largest, self._stray, self._when_lost)
+                self._host = HostLink(self._template, self._largest, self._memory, self._stray, self._when_lost)
             except OSError:  # no descriptors, or the nursery is busy or dead
                 asyncio.get_running_loop().call_later(PULSE, self._retry)
 

@@ -47,7 +47,7 @@ class Pool:
         self._warm, self._most = min(warm, most) if alone else 0, most
         self._grace = settings.kill_grace / SECOND
         self.largest_frame = settings.max_result + FRAME_MARGIN
-        self._hosts = Hosts(self.largest_frame, self._grace, self.stray) if shared else None
+        self._hosts = Hosts(self.largest_frame, settings.pool_memory, self._grace, self.stray) if shared else None
         self._loop = asyncio.get_running_loop()
         self._template: Template | None = None
         self._members: set[Member] = set()

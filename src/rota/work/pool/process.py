@@ -274,7 +274,7 @@ class Process:
         spoke = self._writes is None or self._written() != self._writes
         litter = _has_children()
         leaves = litter or self._spoiled or self._jobs >= self._rules.jobs or self._changed()
-        leaves = leaves or (memory > self._rules.memory and _resident() > self._rules.memory)
+        leaves = leaves or (memory > self._rules.memory and resident() > self._rules.memory)
         os.fchdir(self._home)
         os.umask(self._umask)
         lean.setitimer(lean.ITIMER_REAL, 0)
@@ -358,5 +358,5 @@ def _has_children() -> bool:
     return True
 
 
-def _resident() -> int:
+def resident() -> int:
     return int(Path("/proc/self/statm").read_bytes().split()[1]) * PAGE

@@ -122,6 +122,7 @@ class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 class Pong(msgspec.Struct, frozen=True, array_like=True, tag=True):
     number: int
+    memory: int  # that it has now, in bytes
 
 
 class Uttered(msgspec.Struct, frozen=True, array_like=True, tag=True):
