@@ -38,6 +38,7 @@ from rota.work.executors.function import FunctionExecutor
 from rota.work.executors.http import HttpExecutor
 from rota.work.handlers import InlineHandlers
 from rota.work.keeping import Keeper
+from rota.work.output import Drain
 from rota.work.worker import Worker
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper) -> Worke
     grace = app.settings.kill_grace / SECOND
     executors: dict[str, Executor] = {
         Kind.FUNCTION: FunctionExecutor(app.catalogue, InlineHandlers(), grace, app.settings.max_result),
-        Kind.COMMAND: CommandExecutor(keeper, app.settings, os.environ),
+        Kind.COMMAND: CommandExecutor(keeper, app.settings, os.environ, Drain()),
         Kind.HTTP: HttpExecutor.of(app.settings),
     }
     pipeline = Pipeline(executors, shipper, finishes, app.bus, app.chance)

@@ -23,6 +23,7 @@ from rota.work.attempt import Attempt
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.ending import outcome as meaning
 from rota.work.keeping import Keeper
+from rota.work.output import Drain
 from rota.work.report import Exit
 from tests.work.books import shut_book
 
@@ -53,7 +54,7 @@ class Stage:
         claimed = Claimed("job", 1, "me", "default", "command", "x", priority, 0, 1, 0, 0, spec.body, "{}", "{}", None)
         heard = Heard()
         attempt = Attempt(claimed, cast("Sink", heard), shut_book(), SystemClock())
-        executor = CommandExecutor(self.keeper, self.settings, ENVIRONMENT)
+        executor = CommandExecutor(self.keeper, self.settings, ENVIRONMENT, Drain())
         async with asyncio.timeout(LIMIT):
             found = await executor.execute(attempt)
         self.output = heard.output

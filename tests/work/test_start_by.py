@@ -21,6 +21,7 @@ from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import ThreadHandlers
 from rota.work.keeping import Keeper
 from rota.work.link import Link
+from rota.work.output import Drain
 from tests.work.books import shut_book
 
 LATE = Interrupted(TOO_LATE)
@@ -117,7 +118,7 @@ async def test_a_command_whose_keeper_is_slow(clock: ManualClock, tmp_path: Path
     keeper.seconds = 1.1 if late else 0.9
     try:
         trace = tmp_path / "ran"
-        executor = CommandExecutor(keeper, load(environment={}), {"PATH": "/usr/bin:/bin"})
+        executor = CommandExecutor(keeper, load(environment={}), {"PATH": "/usr/bin:/bin"}, Drain())
         outcome = await executor.execute(attempt(clock, Spec.command(["touch", str(trace)])))
         assert (outcome, trace.exists()) == ((LATE, False) if late else (Succeeded(exit_code=0), True))
     finally:

@@ -16,6 +16,7 @@ from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import Handlers, ThreadHandlers
 from rota.work.keeping import Keeper
+from rota.work.output import Drain
 from rota.work.pool.processes import Processes
 
 
@@ -44,17 +45,18 @@ class ProcessCrew:
         from rota.work.executors.http import HttpExecutor  # programs that only order jobs need not wait for it
 
         self._keeper = Keeper(guards, cgroup=settings.command_cgroup)
+        drain = Drain()
         self._processes: Processes | None = None
         self._handlers: Handlers | None = None
         grace = settings.kill_grace / SECOND
         self.executors: dict[str, Executor] = {
-            "command": CommandExecutor(self._keeper, settings, os.environ),
+            "command": CommandExecutor(self._keeper, settings, os.environ, drain),
             "http": HttpExecutor.of(settings),
         }
         # A node without functions doesn't claim any: whoever has them will.
         if len(catalogue):
             self._handlers = ThreadHandlers()
-            self._processes = Processes(self._keeper, catalogue, settings, bus or Bus())
+            self._processes = Processes(self._keeper, catalogue, settings, drain, bus or Bus())
             self.executors["function"] = FunctionExecutor(
                 catalogue, self._handlers, grace, settings.max_result, self._processes
             )

@@ -1,8 +1,8 @@
-"""The pipes that commands write to, and the thread that empties them.
+"""The pipes that jobs write to, and the thread that empties them.
 
-A job must never wait because nobody reads what it says. So the pipes are read by one thread for all commands of the
-node: it goes on while the node's loop is busy, and a flood costs the loop little, since the interpreter is free while
-the kernel copies. What is read goes into the attempt's sink, which never waits.
+A job must never wait because nobody reads what it says. So the pipes are read by one thread for all commands and
+function processes of the node: it goes on while the node's loop is busy, and a flood costs the loop little, since the
+interpreter is free while the kernel copies. What is read goes into the attempt's sink, which never waits.
 
 The two streams of a command are two pipes, and nobody knows for sure in which order it wrote to them. The kernel lists
 pipes in the order in which they got something to read; they are read in that order, so lines come out as they were
@@ -17,8 +17,7 @@ import select
 import threading
 import time
 from contextlib import suppress
-
-from rota.logs.shipper import Sink
+from typing import Protocol
 
 # As large as everyone may have: a job can go on writing while this thread waits for its turn.
 PIPE_SIZE = 1 << 20
@@ -32,10 +31,15 @@ ONCE = select.EPOLLIN | select.EPOLLONESHOT
 IDLE = 10.0
 
 
-class Output:
-    """The pipes of one command."""
+class Taker(Protocol):
+    def write(self, stream: str, body: bytes) -> None:
+        """From any thread; never waits."""
 
-    def __init__(self, sink: Sink, drain: Drain) -> None:
+
+class Output:
+    """The pipes of one command, or of one process for functions."""
+
+    def __init__(self, sink: Taker, drain: Drain) -> None:
         self._sink, self._drain = sink, drain
         self._lock = threading.Lock()  # whoever reads holds it, so that what was read first is written first
         self._readers: dict[int, str] = {}
@@ -44,6 +48,7 @@ class Output:
         try:
             for stream in ("stdout", "stderr"):
                 reader, writer = os.pipe2(os.O_CLOEXEC)
+                os.set_blocking(reader, False)
                 self._readers[reader] = stream
                 self.writers.append(writer)
                 with suppress(OSError):  # the user has many pipes already: a small one must do
@@ -56,8 +61,6 @@ class Output:
     def follow(self) -> None:
         """From here on only the command can write."""
         self._close_writers()
-        for reader in self._readers:
-            os.set_blocking(reader, False)
         self._drain.add(self, list(self._readers))
 
     def read(self, reader: int) -> int:
@@ -78,16 +81,24 @@ class Output:
                     break
         return came
 
-    def end(self) -> None:
-        """Reads what is left. The whole tree is gone, so all of it is in the pipes; a stranger who got hold of their
-        other ends must not keep us waiting."""
+    def read_all(self) -> None:
+        """What was written up to now, by whoever can't wait for the thread. No more than the pipes can hold: somebody
+        may be writing on and on."""
         with self._lock:
-            for reader, stream in list(self._readers.items()):
-                left = PIPE_SIZE
+            for reader, stream in self._readers.items():
+                left = self.capacity
                 with suppress(BlockingIOError):
                     while left > 0 and (body := os.read(reader, left)):
                         self._sink.write(stream, body)
                         left -= len(body)
+
+    def end(self) -> None:
+        """Reads what is left. The whole tree is gone, so all of it is in the pipes; a stranger who got hold of their
+        other ends must not keep us waiting."""
+        self._close_writers()
+        self.read_all()
+        with self._lock:
+            for reader in list(self._readers):
                 self._shut(reader)
 
     def _shut(self, reader: int) -> None:

@@ -66,6 +66,19 @@ def shout(size: int, ctx: rota.Context) -> None:
 
 
 @app.task
+def floods(size: int, path: str) -> None:
+    """Writes to both streams once it is told to, and says so when it has done it."""
+    Path(path + ".up").touch()
+    while not Path(path + ".go").exists():
+        time.sleep(0.01)
+    body = b"x" * 99 + b"\n"
+    for _ in range(size // len(body) // 2):
+        os.write(1, body)
+        os.write(2, body)
+    Path(path).touch()
+
+
+@app.task
 def mutter(number: int) -> None:
     os.write(1, b"<%d>" % number)
 

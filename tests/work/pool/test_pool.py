@@ -22,7 +22,7 @@ from tests.work.pool.nodes import gone, node, run, until
 
 
 async def test_a_sync_function_runs_in_a_process_that_is_used_again(tmp_path: Path) -> None:
-    async with node(tmp_path, warm_processes=1):
+    async with node(tmp_path, queues="default:1"):
         places = [(await run(tasks.where.submit())).result for _ in range(5)]
     assert all(place == places[0] for place in places)
     assert places[0]["pid"] == places[0]["session"] != os.getpid()
@@ -31,7 +31,7 @@ async def test_a_sync_function_runs_in_a_process_that_is_used_again(tmp_path: Pa
 
 
 async def test_a_process_leaves_after_so_many_jobs_or_with_so_much_memory(tmp_path: Path) -> None:
-    async with node(tmp_path, warm_processes=1, pool_jobs=2):
+    async with node(tmp_path, queues="default:1", pool_jobs=2):
         counts = [(await run(tasks.count.submit())).result for _ in range(5)]
     assert counts == [1, 2, 1, 2, 1]
     async with node(tmp_path, warm_processes=1, pool_memory=1 << 20):
@@ -90,6 +90,21 @@ async def test_output_is_kept_byte_by_byte(tmp_path: Path) -> None:
         await job.wait(LONG)
         said = {chunk.stream: chunk.body async for chunk in job.output()}
     assert said == {"stdout": b"\xff\xfe\x00", "stderr": b"\x80"}
+
+
+async def test_a_function_never_waits_for_the_node_to_read(tmp_path: Path) -> None:
+    """The node's loop stands still until all is written, far more than pipes hold."""
+    size, path = 16_000_000, tmp_path / "written"
+    async with node(tmp_path, lease="60s"):
+        job = await tasks.floods.submit(size=size, path=str(path))
+        await until((tmp_path / "written.up").exists)
+        (tmp_path / "written.go").touch()
+        end = time.monotonic() + LONG
+        while not path.exists():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert (await job.wait(LONG)).state is State.SUCCEEDED
+        assert len(await job.logs()) == size
 
 
 async def test_what_many_quick_jobs_say_is_each_ones_own(tmp_path: Path) -> None:

@@ -32,10 +32,10 @@ _spec = msgspec.json.Decoder(CommandSpec)
 
 
 class CommandExecutor:
-    def __init__(self, keeper: Keeper, settings: Settings, environment: Mapping[str, str]) -> None:
+    def __init__(self, keeper: Keeper, settings: Settings, environment: Mapping[str, str], drain: Drain) -> None:
         self._keeper, self._settings, self._environment = keeper, settings, environment
         self._kill_grace = settings.kill_grace / SECOND
-        self._drain = Drain()
+        self._drain = drain
         self._base = {name: environment[name] for name in INHERITED if name in environment}
         self._most = Resources(**{name: getattr(settings, f"command_{name}") for name in BOUNDS})
 

@@ -21,7 +21,9 @@ from contextlib import ExitStack, suppress
 from rota.errors import InvalidInput
 from rota.model.outcome import Crashed, Interrupted, Outcome, Problem, Usage
 from rota.work.attempt import Attempt, Stop, Stuck
-from rota.work.pool.member import HUNG_UP, Pipes
+from rota.work.output import Drain
+from rota.work.pool.member import HUNG_UP
+from rota.work.pool.pipes import Pipes
 from rota.work.pool.template import Gone, Template
 from rota.work.pool.wire import (
     READ_SIZE,
@@ -100,6 +102,7 @@ class HostLink:
         template: Template,
         largest: int,
         memory: int,
+        drain: Drain,
         stray: Callable[[bytes], None],
         lost: Callable[[HostLink], None],
     ) -> None:
@@ -121,7 +124,7 @@ class HostLink:
             self._channel.setblocking(False)
             undo.callback(self._channel.close)
             with theirs:
-                self._pipes = Pipes(stray, lambda: None)
+                self._pipes = Pipes(drain, stray, lambda: None)
                 undo.callback(self._pipes.close)
                 fds = [theirs.fileno(), *self._pipes.writers]
                 self._name = template.fork(fds, lambda: None, self._when_gone, "host")
@@ -270,8 +273,8 @@ class HostLink:
 class Hosts:
     """The host that is in use, and those that are on their way out."""
 
-    def __init__(self, largest: int, memory: int, grace: float, stray: Callable[[bytes], None]) -> None:
-        self._largest, self._memory, self._grace, self._stray = largest, memory, grace, stray
+    def __init__(self, largest: int, memory: int, grace: float, drain: Drain, stray: Callable[[bytes], None]) -> None:
+        self._largest, self._memory, self._grace, self._drain, self._stray = largest, memory, grace, drain, stray
         self._template: Template | None = None
         self._host: HostLink | None = None
         self._waiting: list[Stay] = []
@@ -293,7 +296,9 @@ class Hosts:
     def _open(self) -> None:
         if self._template is not None:
             try:
-                self._host = HostLink(self._template, self._largest, self._memory, self._stray, self._when_lost)
+                self._host = HostLink(
+                    self._template, self._largest, self._memory, self._drain, self._stray, self._when_lost
+                )
             except OSError:  # no descriptors, or the nursery is busy or dead
                 asyncio.get_running_loop().call_later(PULSE, self._retry)
 

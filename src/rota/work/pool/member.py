@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import socket
 from collections import deque
@@ -13,9 +12,9 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from rota.errors import InvalidInput
-from rota.logs.shipper import Sink
 from rota.model.outcome import Crashed, Interrupted, Outcome, Problem, Usage
 from rota.work.attempt import Attempt, Stop
+from rota.work.pool.pipes import Pipes
 from rota.work.pool.template import Gone, Template
 from rota.work.pool.wire import (
     LARGEST_MESSAGE,
@@ -71,108 +70,6 @@ class Errand:
             self.future.set_result(outcome)
 
 
-class Pipes:
-    """What a process writes to its stdout and stderr. They belong to the attempt that runs in it; `stray` gets what
-    comes while there is none.
-
-    Log lines come by another way, and know how much had been printed before them: so everything is in the order in
-    which it was said.
-    """
-
-    def __init__(self, stray: Callable[[bytes], None], first: Callable[[], None]) -> None:
-        self._stray, self._first = stray, first
-        self.sink: Sink | None = None
-        self._loop = asyncio.get_running_loop()
-        self._readers: list[int] = []
-        self.writers: list[int] = []
-        self._held: list[bytes] = [b"", b""]
-        self._seen = [0, 0]  # how much came out of each, without what is held
-        self._capacity = 65_536
-        try:
-            for _ in range(2):
-                reader, writer = os.pipe2(os.O_CLOEXEC)
-                self._readers.append(reader)
-                self.writers.append(writer)
-        except OSError:
-            self.close()
-            raise
-        self._capacity = fcntl.fcntl(self._readers[0], fcntl.F_GETPIPE_SZ)
-
-    def follow(self) -> None:
-        self.close_writers()
-        for reader in self._readers:
-            os.set_blocking(reader, False)
-            self._loop.add_reader(reader, self._readable)
-
-    def _readable(self) -> None:
-        """Reads first and listens then: a log line that was said before the last of it has come by then."""
-        self._take()
-        self._first()
-        self._pass_on()
-
-    def _take(self) -> bool:
-        found = False
-        for index, reader in enumerate(self._readers):
-            try:
-                body = os.read(reader, READ_SIZE)
-            except BlockingIOError:
-                continue
-            if body:
-                found = True
-                self._held[index] += body
-            else:
-                self._loop.remove_reader(reader)
-        return found
-
-    def _pass_on(self, marks: tuple[int, int] | None = None) -> None:
-        for index, stream in enumerate(("stdout", "stderr")):
-            held = self._held[index]
-            if not held:
-                continue
-            cut = len(held) if marks is None else max(0, marks[index] - self._seen[index])
-            body, self._held[index] = held[:cut], held[cut:]
-            self._seen[index] += len(body)
-            if not body:
-                continue
-            if self.sink is None:
-                self._stray(body)
-            else:
-                self.sink.write(stream, body)
-
-    def said(self, word: Said) -> None:
-        """A log line: after what was printed before it."""
-        while (self._seen[0] + len(self._held[0]) < word.out or self._seen[1] + len(self._held[1]) < word.err) and (
-            self._take()
-        ):
-            pass
-        self._pass_on((word.out, word.err))
-        if self.sink is None:
-            self._stray(word.body)
-        else:
-            self.sink.write("log", word.body)
-
-    def drain(self) -> None:
-        """What was written up to now. No more than a pipe holds: somebody may be writing on and on."""
-        before = sum(self._seen) + sum(map(len, self._held))
-        while self._take() and sum(self._seen) + sum(map(len, self._held)) - before < 2 * self._capacity:
-            pass
-        self._pass_on()
-        self._seen = [0, 0]
-
-    def close(self) -> None:
-        self.close_writers()
-        for reader in self._readers:
-            with suppress(Exception):
-                self._loop.remove_reader(reader)
-            os.close(reader)
-        self._readers = []
-
-    def close_writers(self) -> None:
-        for writer in self.writers:
-            os.close(writer)
-        self.writers = []
-
-
 class Member:
     """Orders that wait for their turn in its socket can be taken back: the controller has a copy of the far end."""
 
@@ -199,7 +96,7 @@ class Member:
             far = os.dup(self._far.fileno())
             undo.callback(os.close, far)
             with theirs:
-                self._pipes = Pipes(pool.stray, self._listen)
+                self._pipes = Pipes(pool.drain, pool.stray, self._listen)
                 undo.callback(self._pipes.close)
                 fds = [far, theirs.fileno(), *self._pipes.writers]
                 self._name = template.fork(fds, self._when_born, self._when_gone)
@@ -231,7 +128,7 @@ class Member:
             self._promote()
 
     def _promote(self) -> None:
-        self._pipes.sink = self.errands[0].attempt.sink if self.errands else None
+        self._pipes.belong_to(self.errands[0].attempt.sink if self.errands else None)
         self.since = self._loop.time()
 
     def _add_large(self, errand: Errand) -> bool:
@@ -366,7 +263,7 @@ class Member:
     def _when_gone(self, gone: Gone) -> None:
         self._listen()
         self.over = True
-        if self._pipes.sink is not None:
+        if self.errands:
             self._pipes.drain()
         self._pool.put_back(self._untouched())
         if self.errands:

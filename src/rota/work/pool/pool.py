@@ -18,6 +18,7 @@ from rota.model.times import SECOND
 from rota.telemetry.events import Bus, PoolFailed, PoolSaid
 from rota.work.attempt import TOO_LATE, Attempt
 from rota.work.keeping import Keeper, SpawnError
+from rota.work.output import Drain
 from rota.work.pool.hosting import Hosts
 from rota.work.pool.member import Errand, Member
 from rota.work.pool.template import Template
@@ -38,16 +39,25 @@ PAUSES = (0.0, 0.5, 2.0, 5.0, 15.0, 30.0)
 
 class Pool:
     def __init__(
-        self, keeper: Keeper, briefing: Briefing, bus: Bus, most: int, alone: bool = True, shared: bool = False
+        self,
+        keeper: Keeper,
+        briefing: Briefing,
+        drain: Drain,
+        bus: Bus,
+        most: int,
+        alone: bool = True,
+        shared: bool = False,
     ) -> None:
         """`alone`: there are tasks that want a process of their own; `shared`: and others that share one."""
-        self._keeper, self._briefing, self._bus = keeper, briefing, bus
+        self._keeper, self._briefing, self.drain, self._bus = keeper, briefing, drain, bus
         settings = briefing.settings
         warm = settings.warm_processes or max(2, os.cpu_count() or 1)
         self._warm, self._most = min(warm, most) if alone else 0, most
         self._grace = settings.kill_grace / SECOND
         self.largest_frame = settings.max_result + FRAME_MARGIN
-        self._hosts = Hosts(self.largest_frame, settings.pool_memory, self._grace, self.stray) if shared else None
+        self._hosts = (
+            Hosts(self.largest_frame, settings.pool_memory, self._grace, drain, self.stray) if shared else None
+        )
         self._loop = asyncio.get_running_loop()
         self._template: Template | None = None
         self._members: set[Member] = set()

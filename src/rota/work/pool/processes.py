@@ -12,12 +12,13 @@ from rota.telemetry.events import Bus, TasksInThreads
 from rota.work.attempt import Attempt
 from rota.work.catalogue import Catalogue, Isolation, TaskDef
 from rota.work.keeping import Keeper
+from rota.work.output import Drain
 from rota.work.pool.pool import Pool
 from rota.work.pool.wire import Briefing, Order, Place
 
 
 class Processes:
-    def __init__(self, keeper: Keeper, catalogue: Catalogue, settings: Settings, bus: Bus) -> None:
+    def __init__(self, keeper: Keeper, catalogue: Catalogue, settings: Settings, drain: Drain, bus: Bus) -> None:
         self._settings, self._bus = settings, bus
         self._explicit = {task.name for task in catalogue if task.code.isolation is Isolation.PROCESS}
         self._hidden = {task.name: why for task in catalogue if (why := _hidden(task))}
@@ -28,7 +29,7 @@ class Processes:
         if found:
             shared = len(self._alone) < len(found)
             slots = sum(settings.queues.values())
-            self._pool = Pool(keeper, _briefing(found, settings), bus, slots, bool(self._alone), shared)
+            self._pool = Pool(keeper, _briefing(found, settings), drain, bus, slots, bool(self._alone), shared)
 
     async def start(self) -> None:
         """Raises InvalidInput if a task must run in a process and can't."""
