@@ -15,6 +15,7 @@ import rota
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending
 from rota.telemetry.events import AttemptStuck, LeaseLost
+from rota.work.pool import hosting
 from tests.node.running import LONG, Probe
 from tests.work.pool import app as tasks
 from tests.work.pool.nodes import gone, node, run, until
@@ -72,6 +73,20 @@ async def test_one_that_blocks_the_loop_is_ended_and_its_neighbour_put_back(tmp_
         await until((tmp_path / "end.up2").exists)
         found = await neighbour.info()
         assert (found.interruptions, found.crashes, found.failures) == (1, 0, 0)
+
+
+async def test_a_loop_that_is_blocked_for_long_is_a_crash_of_all_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosting, "HUNG", 1.5)
+    async with beside(tmp_path, crash_limit=2) as (_, neighbour):
+        job = await tasks.blocks_the_loop.submit(how="asleep")
+        await until((tmp_path / "end.up2").exists)
+        assert [(await one.info()).crashes for one in (neighbour, job)] == [1, 1]
+        await job.cancel()
+        (first, *_) = (await job.wait(LONG)).attempts
+        assert first.error is not None
+        assert first.error.message == "killed: its loop was blocked for 1.5 s"
 
 
 @pytest.mark.parametrize("task", [tasks.async_swallow, tasks.thread_sleeps])

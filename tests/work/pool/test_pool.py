@@ -16,9 +16,10 @@ import rota
 from rota.errors import InvalidInput
 from rota.model.lifecycle import State
 from rota.telemetry.events import PoolFailed, TasksInThreads
+from rota.work.pool import pool
 from tests.node.running import LONG, running
 from tests.work.pool import app as tasks
-from tests.work.pool.nodes import gone, node, run, until
+from tests.work.pool.nodes import children, gone, node, run, until
 
 
 async def test_a_sync_function_runs_in_a_process_that_is_used_again(tmp_path: Path) -> None:
@@ -118,13 +119,28 @@ async def test_what_many_quick_jobs_say_is_each_ones_own(tmp_path: Path) -> None
 
 async def test_long_functions_run_side_by_side_and_short_ones_are_not_kept_waiting(tmp_path: Path) -> None:
     async with node(tmp_path, queues="default:8", warm_processes=2):
-        began = time.monotonic()
-        long = await tasks.naps.submit_many([{"seconds": 3.0}] * 6)
+        long = await tasks.neighbour.submit_many([{"path": str(tmp_path / str(number))} for number in range(6)])
         quick = [await tasks.echo.submit(text=str(number)) for number in range(20)]
         assert [await job.result(LONG) for job in quick] == [str(number) for number in range(20)]
-        early = time.monotonic() - began
-        assert len({await job.result(LONG) for job in long}) == 6
-    assert early < 3.0
+        for number in range(6):
+            await until((tmp_path / f"{number}.up").exists)
+        for number, job in enumerate(long):
+            (tmp_path / str(number)).touch()
+            assert await job.result(LONG) == "untouched"
+
+
+async def test_processes_that_nobody_needs_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "KEPT_IDLE", 0.5)
+    async with node(tmp_path, warm_processes=1):
+        jobs = [await tasks.neighbour.submit(path=str(tmp_path / str(number))) for number in range(3)]
+        for number in range(3):
+            await until((tmp_path / f"{number}.up").exists)
+        nursery = (await run(tasks.where.submit())).result["parent"]
+        assert len(children(nursery)) >= 3
+        for number, job in enumerate(jobs):
+            (tmp_path / str(number)).touch()
+            assert (await job.wait(LONG)).result == "untouched"
+        await until(lambda: len(children(nursery)) == 2)  # a warm one, and the one for async functions
 
 
 async def test_a_function_knows_its_job_and_may_be_async(tmp_path: Path) -> None:
