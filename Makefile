@@ -11,6 +11,9 @@ CODE := $(wildcard src tests bench examples scripts)
 # Asking for another PYTHON= asks for another stamp, and so for a new environment.
 READY := .venv/.ready$(if $(PYTHON),-$(subst /,_,$(PYTHON)))
 
+# The tests start thousands of processes; without the byte code on disk each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help up test check demo bench sim chaos fmt clean
 

@@ -22,6 +22,7 @@ class Size(msgspec.Struct, frozen=True):
     punctual: int = 200  # fire every second,
     ticking: int = 20  # for so many seconds
     commands: int = 1_000
+    rq: int = 1_000  # jobs: it is slow, and it is a rate
     # on PostgreSQL
     drained: int = 50_000
     # A node begins its housekeeping 5 s after it came to lead, and then does it every minute. What is seen in a minute
@@ -48,7 +49,7 @@ class Size(msgspec.Struct, frozen=True):
 
 QUICK = Size(
     runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, submissions=50, schedules=5_000, punctual=50, ticking=4,
-    commands=200,
+    commands=200, rq=100,
     drained=2_000, settling=1.0, watched=3.0, peers=300, timers=200, spread=2.0, pinned=5_000,
     crowd=5_000, fan=1_000, chain=100, keyed=2_000, keys=100, rated=20.0, flows=900, flood=1_000, flooded=3.0,
 )  # fmt: skip

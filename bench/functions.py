@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import processes
-from bench.figure import Figure, Size
+from bench import against_rq, processes
+from bench.figure import Figure, Size, against_floor
+from bench.peers import home
 from bench.quiet import SETTLING
 from bench.throughput import drained_by
 from rota.work.worker import LARGEST_CLAIM
@@ -21,8 +22,16 @@ SLOTS = 2 * LARGEST_CLAIM  # as in the drain of async ones
 
 
 def sync_noops(folder: Path, size: Size) -> Iterator[Figure]:
-    rates = [drained_by(folder / f"sync-{run}.db", size.jobs, SLOTS, APP) for run in range(size.runs)]
-    yield figure(f"{size.jobs:,} sync no-ops in warm processes, {SLOTS} slots", rates)
+    ways = against_rq.WAYS if home.set_up() else ()
+    ours: list[float] = []
+    theirs: dict[against_rq.Way, list[float]] = {way: [] for way in ways}
+    for run in range(size.runs):
+        ours.append(drained_by(folder / f"sync-{run}.db", size.jobs, SLOTS, APP))
+        for number, way in enumerate(ways):
+            theirs[way].append(against_rq.drained(folder / f"rq-{run}-{number}", way, size))
+    yield figure(f"{size.jobs:,} sync no-ops in warm processes, {SLOTS} slots", ours)
+    for way, rates in theirs.items():
+        yield against_floor(f"the same against RQ, {way.name}", ours, rates, way.least)
 
 
 def figure(name: str, rates: list[float]) -> Figure:

@@ -77,6 +77,20 @@ def killed_at_last(command: list[str], store: str, log: Path) -> Iterator[None]:
         process.wait()
 
 
+@contextmanager
+def program(command: list[str], environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Some other server or worker, for the length of the block."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield process
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+
+
 def environment(store: Path | str) -> dict[str, str]:
     """Ours, less what may be set for rota here: the figures are those of the defaults."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}

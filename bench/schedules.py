@@ -31,7 +31,7 @@ from rota.model.trigger.rules import Every
 from rota.model.trigger.schedule import Schedule
 from rota.model.trigger.template import Template
 from rota.store.sqlite import SqliteStore
-from rota.work.catalogue import to_json
+from rota.work.encoding import to_json
 
 OWNER = "local"
 SLOTS = 1_000

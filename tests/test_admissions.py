@@ -19,7 +19,7 @@ from rota.model.order import AGEING_STEP
 from rota.model.principal import SYSTEM, Principal
 from rota.model.times import HOUR, SECOND, iso
 from rota.testing import Harness, harness
-from tests.servers.postgres import database, shared_server
+from tests.store.postgres.backends import migrated_database
 
 app = rota.App("sqlite:///never-made.db")
 order: list[object] = []
@@ -69,7 +69,7 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
         async with harness(app) as rota_test:
             yield Stage(rota_test, await app.admissions())
         return
-    with database(shared_server()) as url:
+    with migrated_database() as url:
         async with harness(app, store=url) as rota_test:
             yield Stage(rota_test, await app.admissions())
 

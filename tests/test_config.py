@@ -38,6 +38,13 @@ def test_addresses_come_as_texts_and_as_lists(empty_folder: Path) -> None:
     assert (settings.http_allow, settings.http_deny) == (("127.0.0.1", "loopback"), ("private", "*.internal"))
 
 
+def test_sizes_come_as_numbers_and_with_units(empty_folder: Path) -> None:
+    (empty_folder / "rota.toml").write_text('pool_memory = "256MiB"\nmax_output = 2048')
+    settings = config.load({"http_max_body": "10MB"}, environment={"ROTA_MAX_ARGS": "4096", "ROTA_MAX_RESULT": "2MiB"})
+    assert (settings.pool_memory, settings.max_output, settings.http_max_body) == (256 << 20, 2048, 10_000_000)
+    assert (settings.max_args, settings.max_result) == (4096, 2 << 20)
+
+
 def test_another_file_can_be_named(empty_folder: Path) -> None:
     (empty_folder / "other.toml").write_text('user = "other"')
     assert config.load(environment={"ROTA_CONFIG": "other.toml"}).user == "other"
@@ -71,7 +78,9 @@ def test_another_file_can_be_named(empty_folder: Path) -> None:
         ("prefetch", "many"),
         ("max_args", 0),
         ("max_args", True),
-        ("max_output", "1k"),
+        ("max_output", "1 k b"),
+        ("pool_memory", "1KB"),
+        ("http_max_body", "2GiB"),
         ("crash_limit", 0),
         ("no_such_setting", 1),
     ],

@@ -23,7 +23,7 @@ from rota.model.principal import SYSTEM
 from rota.model.times import HOUR, MINUTE, SECOND
 from rota.store.admission import Holder, LimitInfo, QueueInfo, Waiting
 from rota.testing import Harness, harness
-from tests.servers.postgres import database, shared_server
+from tests.store.postgres.backends import migrated_database
 
 NOW = 1_800_000_000 * SECOND
 GATE = Gate(
@@ -210,7 +210,7 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
         async with harness(app) as rota_test:
             yield rota_test
         return
-    with database(shared_server()) as url:
+    with migrated_database() as url:
         async with harness(app, store=url) as rota_test:
             yield rota_test
 

@@ -41,7 +41,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 async def world(tmp_path: Path, clock: ManualClock, chance: Chance) -> AsyncIterator[World]:
     backend = SqliteMemory(tmp_path, clock)
     store = backend.store(Chance(2))
-    await store.migrate()
+    await backend.prepare(store)
     await store.open()
     yield World(store, backend, clock, chance)
     await store.close()

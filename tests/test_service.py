@@ -93,7 +93,8 @@ async def test_errors_are_told_and_survived() -> None:
     assert told == [("scripted", "one"), ("scripted", "two")]
 
 
-async def test_wake_ups_do_not_shorten_a_back_off() -> None:
+async def test_wake_ups_do_not_shorten_a_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "FIRST_BACK_OFF", FOR_EVER)
     service = Scripted(ValueError("away"))
     loop = Loop(service, Chance(1), lambda name, error: None, longest_back_off=FOR_EVER)
     task = asyncio.create_task(loop.run())

@@ -15,7 +15,7 @@ from rota.errors import InvalidInput, KeyConflict, NotFound, WaitTimeout
 from rota.model.lifecycle import State
 from rota.testing import Harness, harness
 from tests.node.running import LONG, running
-from tests.servers.postgres import database, shared_server
+from tests.store.postgres.backends import migrated_database
 
 app = rota.App("sqlite:///never-made.db")
 
@@ -176,7 +176,7 @@ async def test_nothing_is_ordered_if_the_block_fails() -> None:
         ((["true"], 1), {}, "a command has its arguments in its list"),
         (("true",), {}, "a list of arguments such as"),
         (([],), {}, "it is empty"),
-        ((["true"],), {"prority": 1}, "one of at, delay, priority"),
+        ((["true"],), {"prority": 1}, "one of name, cwd, .* at, delay, priority"),
     ],
 )
 async def test_what_add_refuses(arguments: tuple[Any, ...], options: dict[str, Any], said: str) -> None:
@@ -346,7 +346,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'rota.db'}"
     else:
-        with database(shared_server()) as url:
+        with migrated_database() as url:
             yield url
 
 
@@ -433,7 +433,7 @@ async def test_the_sync_face_inside_a_loop_says_what_to_do_instead() -> None:
 
 
 async def test_a_child_in_the_callers_own_transaction() -> None:
-    with database(shared_server()) as url:
+    with migrated_database() as url:
         own, tasks = real(url)
         async with running(own):
             connection = await asyncpg.connect(url)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from bench.figure import Figure, Size, against_floor
-from bench.postgres.peers import home
-from bench.postgres.server import program, server, store
+from bench.peers import home
+from bench.peers.valkey import valkey
+from bench.postgres.server import server, store
 from bench.postgres.throughput import SLOTS, drained
-from bench.processes import until
-from tests.servers.ports import free_port
+from bench.processes import program
 from tests.servers.postgres import Server, database
 
 CONCURRENCIES = (1, 20, 100)  # of Procrastinate: the best of them counts
@@ -27,7 +25,8 @@ class Rates(NamedTuple):
 
 
 def peers(folder: Path, size: Size) -> Iterator[Figure]:
-    home.set_up()
+    if not home.set_up():
+        return
     ours: list[Rates] = []
     celery: list[Rates] = []
     procrastinate: list[Rates] = []
@@ -62,32 +61,10 @@ def _procrastinate(one: Server, jobs: int, concurrency: int) -> Rates:
 
 def _celery(folder: Path, jobs: int) -> Rates:
     folder.mkdir()
-    with _valkey(folder) as address:
+    with valkey(folder) as address:
         submitted = jobs / home.answer("with_celery", "submit", jobs, address=address)
-        app = "bench.postgres.peers.with_celery"
+        app = "bench.peers.with_celery"
         options = ["--pool", "prefork", "--without-gossip", "--without-mingle", "--without-heartbeat"]
         worker = [str(home.PYTHON), "-m", "celery", "-A", app, "worker", "--loglevel", "WARNING", *options]
         with program(worker, home.environment(address), folder / "worker.log"):
             return Rates(submitted, home.answer("with_celery", "rate", jobs + 1, address=address))  # with its first
-
-
-@contextmanager
-def _valkey(folder: Path) -> Iterator[str]:
-    """Everything is appended to a file, which is on the disk a second later at most."""
-    port = free_port()
-    options = {
-        "--port": port,
-        "--bind": "127.0.0.1",
-        "--dir": folder,
-        "--appendonly": "yes",
-        "--appendfsync": "everysec",
-    }
-    command = [home.valkey(), *(str(part) for option in options.items() for part in option), "--save", ""]
-
-    def answers() -> bool:
-        with socket.socket() as one:
-            return one.connect_ex(("127.0.0.1", port)) == 0
-
-    with program(command, home.environment(""), folder / "valkey.log"):
-        until(answers)
-        yield f"redis://127.0.0.1:{port}"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -124,19 +122,3 @@ def until_gone(store: Store, last: LiteralString, patience: float = processes.PA
 
 def until_no(store: Store, question: LiteralString) -> None:
     processes.until(lambda: not store.value(question))
-
-
-@contextmanager
-def program(command: list[str], environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Some other server or worker, for the length of the block."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, env=environment, cwd=processes.ROOT, stdout=output, stderr=subprocess.STDOUT
-        )
-    try:
-        yield process
-        process.send_signal(signal.SIGTERM)
-        process.wait(processes.PATIENCE)
-    finally:
-        process.kill()
-        process.wait()

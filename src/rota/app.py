@@ -24,8 +24,7 @@ from rota.model.retry import Retry
 from rota.model.trigger.schedule import Schedule as Timing
 from rota.model.trigger.standing import ScheduleInfo
 from rota.model.trigger.template import Template
-from rota.node import Node
-from rota.options import TASK_NAMES, Drained, Options, about_command, new_job, read_options, task_name
+from rota.options import FOR_COMMANDS, TASK_NAMES, Drained, Options, about_command, new_job, read_options, task_name
 from rota.ordering import HttpCall
 from rota.planning import Planning
 from rota.portal import Portal
@@ -34,13 +33,15 @@ from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
 from rota.telemetry.events import Bus
-from rota.work.catalogue import Catalogue, Code, TaskDef, to_json
+from rota.work.catalogue import Catalogue, Code, TaskDef
 from rota.work.context import Context
-from rota.work.crew import MakeCrew, ProcessCrew
+from rota.work.encoding import to_json
 from rota.workflow import Workflow
 
 if TYPE_CHECKING:
+    from rota.node import Node
     from rota.store.postgres import Order
+    from rota.work.crew import MakeCrew
 
 T = TypeVar("T")
 
@@ -135,7 +136,7 @@ class App:
         if isinstance(function, type) or not callable(function):
             raise InvalidInput("task", function, "a function")
         chosen = task_name(getattr(function, "__name__", "") if name is None else name)
-        defaults = read_options(Options(), options, allowed=TASK_NAMES)
+        defaults = read_options(Options(), options, allowed=TASK_NAMES, beside=("name", "isolation"))
 
         def info(**signature: Any) -> TaskInfo:
             return TaskInfo(**{name: getattr(defaults, name) for name in TASK_NAMES}, **signature)
@@ -162,7 +163,7 @@ class App:
         connection, as `Task.within` does."""
         about, rest = about_command({"cwd": cwd, "env": env, "stdin": stdin, "name": name, **options})
         spec, task = self.command(argv, **about)
-        chosen = read_options(Options(), rest)
+        chosen = read_options(Options(), rest, beside=FOR_COMMANDS)
         if within is not None:
             return (await self.submit_within(within, spec, task, ["{}"], chosen))[0]
         return (await self.submit_orders(spec, task, ["{}"], chosen))[0]
@@ -172,7 +173,8 @@ class App:
             return self.sync(self.submit_command(argv, **options))
         about, rest = about_command(options)
         spec, task = self.command(argv, **about)
-        return self.submit_within_sync(within, spec, task, ["{}"], read_options(Options(), rest))[0]
+        chosen = read_options(Options(), rest, beside=FOR_COMMANDS)
+        return self.submit_within_sync(within, spec, task, ["{}"], chosen)[0]
 
     def command(self, argv: Sequence[str], *, name: str | None = None, **about: Any) -> tuple[Spec, str]:
         """A command as what to run, and the name of its task. `about`: as `Spec.command` takes it."""
@@ -194,7 +196,7 @@ class App:
     def _call(self, method: str, url: str, options: Mapping[str, Any]) -> tuple[HttpCall, Options]:
         about = {name: value for name, value in options.items() if name in ordering.HTTP}
         rest = {name: value for name, value in options.items() if name not in ordering.HTTP}
-        return self.http(method, url, **about), read_options(Options(), rest)
+        return self.http(method, url, **about), read_options(Options(), rest, beside=ordering.HTTP)
 
     def http(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None,
@@ -379,6 +381,9 @@ class App:
 
     async def node(self, make_crew: MakeCrew | None = None) -> Node:
         """This app as a node, ready to `run()`."""
+        from rota.node import Node  # most who order jobs run none: a third of what they would import
+        from rota.work.crew import ProcessCrew
+
         store = (await self.client()).store
         await self.declare()
         crew = make_crew or (lambda guards: ProcessCrew(self.catalogue, self.settings, guards, self.bus))

@@ -19,7 +19,7 @@ from rota.errors import InvalidInput
 from rota.job import Job
 from rota.model.graph import check
 from rota.model.job import Membership, NewJob
-from rota.options import Options, about_command, new_job, read_options, workflow_name
+from rota.options import FOR_COMMANDS, Options, about_command, new_job, read_options, workflow_name
 from rota.ordering import HttpCall
 from rota.tasks import Task
 from rota.work.context import Context
@@ -63,7 +63,7 @@ class Building(Workflow):
                 raise InvalidInput("arguments", args, "none: a command has its arguments in its list")
             about, rest = about_command(kwargs)
             spec, name = self._app.command(task, **about)
-            body, options = "{}", read_options(Options(), rest)
+            body, options = "{}", read_options(Options(), rest, beside=FOR_COMMANDS)
         (job_id,) = self._client.job_ids(1)
         job = Job(self._app, job_id)
         self._orders.append((job, new_job(job_id, spec, name, body, options)))

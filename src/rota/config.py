@@ -196,6 +196,11 @@ def _number(least: int, most: int) -> Callable[[str, Any], int]:
     return read
 
 
+def _size(least: int, most: int) -> Callable[[str, Any], int]:
+    """Bytes, as a number or as `16MiB`."""
+    return lambda name, value: resources.size(value, name, least, most)
+
+
 def _addresses(name: str, value: Any) -> tuple[str, ...]:
     """`10.0.0.0/8,*.example.com`, or a list of such."""
     return tuple(rule.text for rule in rules(name, value))
@@ -250,16 +255,16 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "lease": _lease,
     "prefetch": _number(0, 10_000),
     "lend": _switch,
-    "max_args": _number(1, 256 * MIB),
-    "max_result": _number(1, 256 * MIB),
-    "max_output": _number(1024, 1024 * MIB),
+    "max_args": _size(1, 256 * MIB),
+    "max_result": _size(1, 256 * MIB),
+    "max_output": _size(1024, 1024 * MIB),
     "retention": _duration,
     "dead_retention": _duration,
     "key_retention": _duration,
     "crash_limit": _number(1, 1000),
     "warm_processes": _number(0, 1000),
     "pool_jobs": _number(1, 1_000_000_000),
-    "pool_memory": _number(MIB, 1 << 50),
+    "pool_memory": _size(MIB, 1 << 50),
     "command_cpu": _bound("cpu"),
     "command_memory": _bound("memory"),
     "command_files": _bound("files"),
@@ -272,5 +277,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "http_allow": _addresses,
     "http_deny": _addresses,
     "http_timeout": _longer_than_nothing,
-    "http_max_body": _number(1, 1024 * MIB),
+    "http_max_body": _size(1, 1024 * MIB),
 }

@@ -162,13 +162,12 @@ class Session:
         finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: node.store.finish(SYSTEM, batch), weigh=weight)
         rule = CrashRule(limit=settings.crash_limit)
         pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance, rule)
-        kinds = [Kind(kind) for kind in crew.executors]
         return Worker(
             node.store,
             node.clock,
             self.incarnation,
             settings.queues,
-            kinds,
+            lambda: [Kind(kind) for kind in crew.able()],
             settings.prefetch,
             pipeline,
             shipper,
@@ -190,8 +189,9 @@ class Session:
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
-        if self.worker:
+        if self.worker and self._crew:
             self.worker.wake = self._serve(self.worker).wake
+            self._crew.watch(self.worker.when_ready)
             self._listen(Topic.READY, self.worker.when_ready)
             self._serve(Meter(node.store, self.worker, lambda: self._heartbeat.feedback))
         self._serve(Watchdog(self._loops, self._give_up))

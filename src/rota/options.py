@@ -29,6 +29,7 @@ TASK_NAMES = (
     "queue", "priority", "retry", "timeout", "labels", "exclusive", "rate", "limits", "full", "alone", "drain",
     "drained",
 )  # fmt: skip
+FOR_COMMANDS = ("name", *ABOUT_COMMANDS)
 LONGEST_KEY = 255
 LONGEST_NAME = 200
 LONGEST_REASON = 1_000
@@ -70,12 +71,14 @@ class Options(msgspec.Struct, frozen=True):
         return [Key(key.name, key.concurrency, key.rate, self.full) for key in (*first, *self.limits)]
 
 
-def read_options(defaults: Options, given: Mapping[str, Any], allowed: Sequence[str] = NAMES) -> Options:
-    """`given` over `defaults`; None counts as not given."""
+def read_options(
+    defaults: Options, given: Mapping[str, Any], allowed: Sequence[str] = NAMES, beside: Sequence[str] = ()
+) -> Options:
+    """`given` over `defaults`; None counts as not given. `beside`: what the caller takes too, and has read itself."""
     changes: dict[str, Any] = {}
     for name, value in given.items():
         if name not in allowed:
-            raise InvalidInput("option", name, f"one of {', '.join(allowed)}")
+            raise InvalidInput("option", name, f"one of {', '.join((*beside, *allowed))}")
         if value is not None and name not in ("after", "on"):
             changes[name] = _READERS[name](value)
     if given.get("after") is not None:
@@ -95,9 +98,8 @@ def read_options(defaults: Options, given: Mapping[str, Any], allowed: Sequence[
 
 def about_command(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is said of the command itself, its name too, and what of the job that it is."""
-    names = (*ABOUT_COMMANDS, "name")
-    about = {name: value for name, value in given.items() if name in names and value is not None}
-    return about, {name: value for name, value in given.items() if name not in names}
+    about = {name: value for name, value in given.items() if name in FOR_COMMANDS and value is not None}
+    return about, {name: value for name, value in given.items() if name not in FOR_COMMANDS}
 
 
 def parents(given: Any, on: Any = None) -> tuple[Edge, ...]:

@@ -13,7 +13,8 @@ from rota.model.job import Spec
 from rota.model.limits import fields
 from rota.options import LONGEST_NAME, Options, task_name
 from rota.store.base import TaskInfo
-from rota.work.catalogue import InvalidArguments, fits, to_json
+from rota.work.catalogue import InvalidArguments, fits
+from rota.work.encoding import to_json
 
 HTTP = ("headers", "json", "body", "expect", "redirects", "name")
 

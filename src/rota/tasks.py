@@ -10,7 +10,8 @@ from rota.errors import InvalidInput
 from rota.job import Job
 from rota.model.job import Spec
 from rota.options import NAMES, Options, read_options
-from rota.work.catalogue import TaskDef, to_json
+from rota.work.catalogue import TaskDef
+from rota.work.encoding import to_json
 
 if TYPE_CHECKING:
     from rota.app import App

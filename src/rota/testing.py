@@ -141,7 +141,7 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper) -> Worke
         Kind.HTTP: HttpExecutor.of(app.settings),
     }
     pipeline = Pipeline(executors, shipper, finishes, app.bus, app.chance)
-    return Worker(store, clock, NODE, app.settings.queues, list(Kind), 0, pipeline, shipper, app.bus)
+    return Worker(store, clock, NODE, app.settings.queues, lambda: list(Kind), 0, pipeline, shipper, app.bus)
 
 
 def run(app: App, task: Task, **arguments: Any) -> JobInfo:

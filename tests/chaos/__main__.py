@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`: breaks real nodes and a real PostgreSQL, and says what that did to the jobs."""
+"""`python -m tests.chaos`: breaks real nodes and a real store, and says what that did to the jobs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import time
 
 from tests.chaos import report
 from tests.chaos.play import play
+from tests.chaos.scenario import POSTGRES, SQLITE
 from tests.chaos.scenarios import (
     away,
     backend_kills,
+    controller,
+    executors,
     failover,
     leader_kill,
     limits,
@@ -43,10 +46,15 @@ SCENARIOS = {
         limits,
         rates,
         workflows,
+        executors,
+        controller,
     )
 }
 # What `make chaos` plays unless it is told otherwise.
-USUAL = ("worker-kill", "pause", "leader-kill", "restart", "backend-kills", "schedules", "limits", "rates", "workflows")
+USUAL = (
+    "worker-kill", "pause", "leader-kill", "restart", "backend-kills", "schedules", "limits", "rates", "workflows",
+    "executors", "controller",
+)  # fmt: skip
 
 
 def _arguments() -> argparse.Namespace:
@@ -54,6 +62,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="scenario", help=f"of {', '.join(SCENARIOS)}")
     parser.add_argument("--all", action="store_true", help="all of them; without names those of `make chaos`")
     parser.add_argument("--quick", action="store_true", help="fewer faults each")
+    parser.add_argument("--store", choices=(POSTGRES, SQLITE), help="default: each that the scenario can be played on")
     parser.add_argument("--seconds", type=float, help="how long faults go on in each")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--keep", action="store_true", help="keep logs, witness and database of good runs too")
@@ -73,10 +82,12 @@ def main() -> int:
     for name in names:
         scenario = SCENARIOS[name]
         seconds = given.seconds or (scenario.quick if given.quick else scenario.seconds)
-        reports.append(play(scenario, seconds, given.keep))
-        if not given.json:
-            print(report.line(reports[-1].cells()), *report.details(reports[-1]), sep="\n", flush=True)
-    bad = [each.scenario.name for each in reports if each.faults]
+        for store in scenario.stores:
+            if given.store in (None, store):
+                reports.append(play(scenario, seconds, given.keep, store))
+                if not given.json:
+                    print(report.line(reports[-1].cells()), *report.details(reports[-1]), sep="\n", flush=True)
+    bad = [each.name for each in reports if each.faults]
     if given.json:
         print(json.dumps([each.as_json() for each in reports], indent=2))
     else:

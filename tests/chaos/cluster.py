@@ -1,4 +1,4 @@
-"""Real nodes and a client in processes of their own, on a PostgreSQL of our own."""
+"""Real nodes and a client in processes of their own, on a store of our own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
-from tests.chaos import fires, graphs, keys, told
-from tests.chaos.evidence import Evidence, Exit, Fault, read_rows
+from tests.chaos import fires, graphs, keys, saves, told
+from tests.chaos.evidence import Evidence, Exit, Fault
+from tests.chaos.records import Away, PostgresRecords, Records
 from tests.chaos.witness import FIRES, Reader
 from tests.servers.postgres import Server
 
@@ -36,16 +35,15 @@ class Cluster:
     def __init__(
         self,
         folder: Path,
-        url: str,
-        server: Server,
-        standby: Server | None,
+        records: Records,
         load: Sequence[str],
+        app: str,
         slots: int,
         skews: Mapping[str, float],
         names: Sequence[str] = NODES,
     ) -> None:
-        self.folder, self.url, self.server, self.standby = folder, url, server, standby
-        self.load, self.slots, self.skews, self.names = load, slots, skews, names
+        self.folder, self.records = folder, records
+        self.load, self.app, self.slots, self.skews, self.names = load, app, slots, skews, names
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.client: subprocess.Popen[bytes] | None = None
         self.witness = Reader(folder / "witness")
@@ -55,10 +53,24 @@ class Cluster:
         self._watching: asyncio.Task[None] | None = None
         self.closing = False
 
+    @property
+    def _postgres(self) -> PostgresRecords:
+        """For scenarios that are about it."""
+        assert isinstance(self.records, PostgresRecords)
+        return self.records
+
+    @property
+    def server(self) -> Server:
+        return self._postgres.server
+
+    @property
+    def standby(self) -> Server | None:
+        return self._postgres.standby
+
     # -- processes ---------------------------------------------------------------------------------------------------
     def launch(self, name: str) -> None:
         self._launched[name] = time.time()
-        options = ["--app", "tests.chaos.app:app", "--node", name, "--slots", str(self.slots)]
+        options = ["--app", self.app, "--node", name, "--slots", str(self.slots)]
         self.nodes[name] = self._start(name, [sys.executable, "-m", "rota", "up", *options])
 
     async def back(self, name: str) -> None:
@@ -71,7 +83,7 @@ class Cluster:
     def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
-            "ROTA_STORE": self.url,
+            "ROTA_STORE": self.records.url,
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
             "CHAOS_WITNESS": str(self.folder / "witness"),
             "CHAOS_NODE": name,
@@ -130,16 +142,37 @@ class Cluster:
         """The node and all below it."""
         parents: dict[int, list[int]] = {}
         for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                parents.setdefault(int(stat[1]), []).append(int(entry.name))
+            if entry.name.isdigit() and (stat := _stat(int(entry.name))):
+                parents.setdefault(int(stat[2]), []).append(int(entry.name))
         found = [self.nodes[name].pid]
         for pid in found:
             found += parents.get(pid, [])
         return found
+
+    def stop(self, name: str) -> list[int]:
+        """SIGSTOP for the node alone."""
+        self.signal([self.nodes[name].pid], signal.SIGSTOP)
+        return [self.nodes[name].pid]
+
+    def stop_all(self, name: str) -> list[int]:
+        """SIGSTOP for the node and all below it: also for what was just being started when we looked."""
+        stopped: list[int] = []
+        while new := [pid for pid in self.tree(name) if pid not in stopped]:
+            self.signal(new, signal.SIGSTOP)
+            stopped += new
+        return stopped
+
+    def processes(self, name: str, title: str) -> list[int]:
+        """Those below a node that go by this name; what has ended and was not buried yet does not count."""
+        return [pid for pid in self.tree(name) if (stat := _stat(pid)) and stat[0] == title and stat[1] != "Z"]
+
+    def identities(self, name: str) -> dict[int, str]:
+        """All of the tree, and when each was started: numbers of processes are used again."""
+        return {pid: stat[20] for pid in self.tree(name) if (stat := _stat(pid))}
+
+    def alive(self, identities: Mapping[int, str]) -> list[int]:
+        found = [(pid, _stat(pid), since) for pid, since in identities.items()]
+        return [pid for pid, stat, since in found if stat and stat[1] != "Z" and stat[20] == since]
 
     def signal(self, pids: list[int], number: signal.Signals) -> None:
         for pid in pids:
@@ -150,18 +183,13 @@ class Cluster:
 
     # -- questions ---------------------------------------------------------------------------------------------------
     def ask(self, query: Any, *values: object) -> list[tuple[Any, ...]]:
-        server = self.server if self.server.running else self.standby
-        assert server
-        name = self.url.rpartition("/")[2]
-        with psycopg.connect(server.url(name), autocommit=True, sslmode="disable", connect_timeout=5) as connection:
-            return connection.execute(query, values or None).fetchall()
+        return self._postgres.ask(query, *values)
 
     def living(self) -> set[str]:
         try:
-            rows = self.ask("SELECT id, started_at / 1000000.0 FROM rota.nodes WHERE state = 'live'")
             # A node that was killed is live in its row until it is taken over.
-            return {name for name, started in rows if float(started) > self._launched[name]}
-        except psycopg.Error:
+            return {name for name, started in self.records.living() if started > self._launched[name]}
+        except Away:
             return set()
 
     def leader(self) -> str:
@@ -179,8 +207,8 @@ class Cluster:
         logs = {path.name: path.read_text()[-600:] for path in self.folder.glob("*.log")}
         return "\n".join(f"--- {name}\n{text}" for name, text in logs.items())
 
-    def fault(self, kind: str, began: float, node: str = "", until: float = 0.0) -> None:
-        self.evidence.faults.append(Fault(began, kind, node, until))
+    def fault(self, kind: str, began: float, node: str = "", until: float = 0.0, pids: Sequence[int] = ()) -> None:
+        self.evidence.faults.append(Fault(began, kind, node, until, tuple(pids)))
 
     # -- end ---------------------------------------------------------------------------------------------------------
     async def settle(self) -> Evidence:
@@ -208,22 +236,19 @@ class Cluster:
         await asyncio.sleep(0.3)
         evidence.leftovers = self._leftovers()
         evidence.told, evidence.lines = told.read(self.folder / "told"), self.witness.read()
-        server = self.server if self.server.running else self.standby
-        assert server
         events = [*map(asdict, evidence.faults), *map(asdict, evidence.exits)]
         (self.folder / "faults.json").write_text(json.dumps(events, indent=1))
-        url = server.url(self.url.rpartition("/")[2])
-        evidence.rows, evidence.tries = read_rows(url)
+        self.records.read(evidence)
         if (deeds := self.folder / "deeds").exists():
-            evidence.fires = fires.read(url, deeds, self.folder / f"witness{FIRES}")
+            evidence.fires = fires.read(self._postgres.address, deeds, self.folder / f"witness{FIRES}")
         evidence.keys, evidence.graph = keys.read_files(self.folder), graphs.read_file(self.folder)
+        evidence.saves = saves.read_file(self.folder)
         return evidence
 
     def _left(self) -> int:
         try:
-            due = "(SELECT count(*) FROM rota.schedules WHERE next_at <= rota.clock(NULL))"
-            return int(self.ask(f"SELECT count(*) + {due} FROM rota.jobs")[0][0])
-        except psycopg.Error:
+            return self.records.left()
+        except Away:
             return -1
 
     def _leftovers(self) -> list[str]:
@@ -248,3 +273,12 @@ class Cluster:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             await asyncio.to_thread(process.wait)
+
+
+def _stat(pid: int) -> list[str]:
+    """Name, state, parent, ...: empty if there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return []
+    return [text[text.index("(") + 1 : text.rindex(")")], *text.rpartition(")")[2].split()]

@@ -1,4 +1,4 @@
-"""The command jobs: `python -IS command.py NUMBER SECONDS`, with its witness file in the environment."""
+"""The command jobs: `python -IS command.py NUMBER SECONDS [shadow]`, with its witness file in the environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 sys.path.insert(0, os.environ["CHAOS_ROOT"])
 
-from tests.chaos.witness import ALIVE, END, START, Pen, slices
+from tests.chaos.witness import ALIVE, END, START, Pen, cast_shadow, slices
 
 
 def node() -> str:
@@ -26,8 +26,11 @@ def node() -> str:
 
 def main() -> None:
     number, seconds = int(sys.argv[1]), float(sys.argv[2])
-    witness = Pen(os.environ["ROTA_JOB"], int(os.environ["ROTA_FENCE"]), number, node())
+    who = os.environ["ROTA_JOB"], int(os.environ["ROTA_FENCE"]), number, node()
+    witness = Pen(*who)
     witness.note(START)
+    if sys.argv[3:]:
+        cast_shadow(*who)
     for slice in slices(seconds):
         time.sleep(slice)
         witness.note(ALIVE)

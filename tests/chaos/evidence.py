@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import psycopg
 
 from tests.chaos.fires import Fires
 from tests.chaos.graphs import Step
 from tests.chaos.keys import Keys
+from tests.chaos.saves import Save
 from tests.chaos.told import Order
 from tests.chaos.witness import Line
 
@@ -26,6 +23,8 @@ class Row:
     crashes: int
     outcome: str | None = None  # of its last attempt; only what has ended has one
     ended: bool = False
+    failures: int = 0
+    at: float = 0.0  # when it ended, by the wall clock
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,16 @@ class Try:
     job: str
     fence: int
     outcome: str
+    at: float = 0.0  # when it ended, by the wall clock
+
+
+@dataclass(frozen=True)
+class Told:
+    """The progress that the database has of a job: by which attempt, and what it said."""
+
+    job: str
+    fence: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,7 @@ class Fault:
     kind: str
     node: str = ""
     until: float = 0.0  # when it was over, if it lasted
+    pids: tuple[int, ...] = ()  # those that it struck, if not the node itself
 
 
 @dataclass(frozen=True)
@@ -66,26 +76,9 @@ class Evidence:
     fires: Fires = field(default_factory=Fires)  # of runs with schedules
     keys: Keys = field(default_factory=Keys)  # of runs with limits
     graph: dict[int, Step] = field(default_factory=dict)  # of runs with workflows
+    saves: list[Save] = field(default_factory=list)  # of runs in which executors crash
+    progress: list[Told] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)  # what a person should know
 
     def of(self, *kinds: str) -> list[Fault]:
         return [fault for fault in self.faults if fault.kind in kinds]
-
-
-def read_rows(url: str) -> tuple[list[Row], list[Try]]:
-    """By our own statements: rota's are not to be trusted here."""
-    with psycopg.connect(url) as connection:
-        jobs = connection.execute("SELECT id::text, task, args, state, fence, crashes FROM rota.jobs").fetchall()
-        history = connection.execute(
-            "SELECT id::text, task, args, state, fence, crashes, outcome FROM rota.history"
-        ).fetchall()
-        attempts = connection.execute("SELECT job::text, fence, outcome FROM rota.attempts").fetchall()
-    rows = [_row(columns, None, ended=False) for columns in jobs]
-    rows += [_row(columns[:6], columns[6], ended=True) for columns in history]
-    return rows, [Try(*columns) for columns in attempts]
-
-
-def _row(columns: Sequence[object], outcome: str | None, ended: bool) -> Row:
-    job, task, args, state, fence, crashes = columns
-    number = str(task).partition("command.")[2] or json.loads(str(args))["number"]
-    return Row(str(job), int(number), str(state), int(str(fence)), int(str(crashes)), outcome, ended)

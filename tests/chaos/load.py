@@ -90,15 +90,14 @@ class Load:
         self.seen = len(lines)
         return max(0, self.profile.outstanding - len(self.asking) - (self.accepted - self.ended))
 
+    def kind(self) -> str:
+        chance = random.random()
+        if chance < self.profile.commands:
+            return "command"
+        return "block" if chance < self.profile.commands + self.profile.blocking else "linger"
+
     async def _order(self, number: int) -> None:
-        profile, chance = self.profile, random.random()
-        kind = (
-            "command"
-            if chance < profile.commands
-            else "block"
-            if chance < profile.commands + profile.blocking
-            else "linger"
-        )
+        profile, kind = self.profile, self.kind()
         options: dict[str, Any] = {}
         due = time.time() + random.uniform(0.3, 4.0) if random.random() < profile.timers else None
         if due is not None:
@@ -126,7 +125,7 @@ class Load:
         self.book.write(word=ASKED, number=number, at=at, kind=kind, keyed="key" in options, due=due)
         try:
             async with asyncio.timeout(ANSWER_LIMIT):
-                job = await self._submit(number, kind, seconds, options)
+                job = await self.submit(number, kind, seconds, options)
         except REFUSALS as error:
             word, why = REFUSED, f"{type(error).__name__}: {error}"
         except TimeoutError:
@@ -139,11 +138,14 @@ class Load:
         self.book.write(word=word, number=number, at=time.monotonic(), took=time.monotonic() - at, why=why)
         return word
 
-    async def _submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job:
+    async def command(self, number: int, seconds: float, options: dict[str, Any], *rest: str) -> rota.Job:
+        argv = [sys.executable, "-IS", str(ROOT / "tests/chaos/command.py"), str(number), str(seconds), *rest]
+        variables = {"CHAOS_WITNESS": str(self.folder / "witness"), "CHAOS_ROOT": str(ROOT)}
+        return await tasks.app.submit_command(argv, env=variables, name=f"command.{number}", **options)
+
+    async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job:
         if kind == "command":
-            argv = [sys.executable, "-IS", str(ROOT / "tests/chaos/command.py"), str(number), str(seconds)]
-            variables = {"CHAOS_WITNESS": str(self.folder / "witness"), "CHAOS_ROOT": str(ROOT)}
-            return await tasks.app.submit_command(argv, env=variables, name=f"command.{number}", **options)
+            return await self.command(number, seconds, options)
         task = self.block if kind == "block" else self.linger
         return await task.submit(number=number, seconds=seconds, **options)
 

@@ -13,20 +13,21 @@ from pathlib import Path
 from tests.chaos import report
 from tests.chaos.cluster import Cluster
 from tests.chaos.evidence import Evidence
-from tests.chaos.scenario import Scenario
+from tests.chaos.records import PostgresRecords, Records, SqliteRecords
+from tests.chaos.scenario import POSTGRES, Scenario
 from tests.servers.postgres import Server, create_database
 
 # A call that nobody thought could hang must not keep the whole run waiting.
 LONGEST = 300.0
 
 
-def play(scenario: Scenario, seconds: float, keep: bool) -> report.Report:
+def play(scenario: Scenario, seconds: float, keep: bool, store: str = POSTGRES) -> report.Report:
     began = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix=f"rota-chaos-{scenario.name}-"))
     try:
-        with _servers(scenario, folder) as (server, standby):
-            evidence = asyncio.run(_play(scenario, seconds, folder, server, standby))
-        made = report.make(scenario, evidence, time.monotonic() - began)
+        with _records(scenario, folder, store) as records:
+            evidence = asyncio.run(_play(scenario, seconds, folder, records))
+        made = report.make(scenario, evidence, time.monotonic() - began, store)
         if made.faults:
             made.evidence.notes.append(f"everything is kept in {folder}")
         keep = keep or bool(made.faults)
@@ -38,6 +39,15 @@ def play(scenario: Scenario, seconds: float, keep: bool) -> report.Report:
     finally:
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _records(scenario: Scenario, folder: Path, store: str) -> Iterator[Records]:
+    if store == POSTGRES:
+        with _servers(scenario, folder) as (server, standby):
+            yield PostgresRecords(create_database(server).rpartition("/")[2], server, standby)
+    else:
+        yield SqliteRecords(folder / "rota.db")
 
 
 @contextmanager
@@ -56,13 +66,9 @@ def _servers(scenario: Scenario, folder: Path) -> Iterator[tuple[Server, Server 
                 each.stop("immediate")
 
 
-async def _play(scenario: Scenario, seconds: float, folder: Path, server: Server, standby: Server | None) -> Evidence:
-    url = create_database(server)
-    if standby:
-        name = url.rpartition("/")[2]
-        url = f"postgresql://postgres@127.0.0.1:{server.port},127.0.0.1:{standby.port}/{name}"
+async def _play(scenario: Scenario, seconds: float, folder: Path, records: Records) -> Evidence:
     cluster = Cluster(
-        folder, url, server, standby, scenario.load(seconds), scenario.slots, scenario.skews, scenario.nodes
+        folder, records, scenario.load(seconds), scenario.app, scenario.slots, scenario.skews, scenario.nodes
     )
     try:
         async with asyncio.timeout(seconds + LONGEST):

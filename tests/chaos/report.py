@@ -7,15 +7,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos import checker, fire_checker, graph_checker, key_checker
+from tests.chaos import checker, crash_checker, fire_checker, graph_checker, key_checker
 from tests.chaos.checker import DOUBLE, EXCUSED, LOST, OVERLAP, Finding, accepted, ended
 from tests.chaos.evidence import Evidence
 from tests.chaos.figures import percentile
-from tests.chaos.scenario import Scenario
+from tests.chaos.scenario import POSTGRES, Scenario
 
 COLUMNS = ("scenario", "accepted", "ended", "lost", "double", "overlaps", "n", "p50", "p99", "max", "goal", "verdict")
-BAD = checker.BAD + fire_checker.BAD + key_checker.BAD + graph_checker.BAD
-WIDTHS = (13, 8, 7, 4, 6, 8, 4, 6, 6, 6, 52, 7)
+BAD = checker.BAD + fire_checker.BAD + key_checker.BAD + graph_checker.BAD + crash_checker.BAD
+WIDTHS = (17, 8, 7, 4, 6, 8, 4, 6, 6, 6, 52, 7)
 
 
 @dataclass
@@ -26,6 +26,11 @@ class Report:
     figures: list[float]
     missed: list[str]
     took: float
+    store: str = POSTGRES
+
+    @property
+    def name(self) -> str:
+        return self.scenario.name if self.store == POSTGRES else f"{self.scenario.name}/{self.store}"
 
     @property
     def counts(self) -> Counter[str]:
@@ -47,7 +52,7 @@ class Report:
         overlaps = f"{counts[OVERLAP]}" + (f"+{counts[EXCUSED]}" if counts[EXCUSED] else "")
         goal = f"{self.scenario.goal} <= {self.scenario.limit:g} s"
         return [
-            self.scenario.name, str(_wanted(self.evidence)), str(ended(self.evidence)),
+            self.name, str(_wanted(self.evidence)), str(ended(self.evidence)),
             str(counts[LOST] + counts[fire_checker.MISSED]), str(counts[DOUBLE] + counts[fire_checker.DOUBLED]),
             overlaps, str(len(figures)), _seconds(percentile(figures, 0.5)),
             _seconds(percentile(figures, 0.99)), _seconds(percentile(figures, 1.0)), goal,
@@ -56,7 +61,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "scenario": self.scenario.name,
+            "scenario": self.name,
             "accepted": _wanted(self.evidence),
             "ended": ended(self.evidence),
             "findings": dict(self.counts),
@@ -69,10 +74,10 @@ class Report:
         }
 
 
-def make(scenario: Scenario, evidence: Evidence, took: float) -> Report:
+def make(scenario: Scenario, evidence: Evidence, took: float, store: str = POSTGRES) -> Report:
     evidence.exits = [exit for exit in evidence.exits if not scenario.may_exit(evidence, exit)]
     findings = scenario.check(evidence, lambda old, new: scenario.excused(evidence, old, new))
-    return Report(scenario, evidence, findings, scenario.measure(evidence), scenario.missed(evidence), took)
+    return Report(scenario, evidence, findings, scenario.measure(evidence), scenario.missed(evidence), took, store)
 
 
 def _wanted(evidence: Evidence) -> int:

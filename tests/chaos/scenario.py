@@ -10,6 +10,8 @@ from tests.chaos.cluster import NODES, Cluster
 from tests.chaos.evidence import Evidence, Exit
 from tests.servers.postgres import Setting
 
+POSTGRES, SQLITE = "postgres", "sqlite"
+
 
 def _never(evidence: Evidence, old: Span, new: Span) -> bool:
     return False
@@ -35,6 +37,8 @@ class Scenario:
     quick: float = 12.0
     profile: str = "heavy"
     client: str = "tests.chaos.load"
+    app: str = "tests.chaos.app:app"
+    stores: tuple[str, ...] = (POSTGRES,)  # that it can be played on
     slots: int = 8
     nodes: tuple[str, ...] = NODES
     standby: bool = False

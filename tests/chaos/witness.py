@@ -15,7 +15,10 @@ from pathlib import Path
 
 TICK = 0.1
 START, ALIVE, STOPPED, END = "start", "alive", "stopped", "end"
-FIRES, KEYS = ".fires", ".keys"
+CRASH = "crash"  # the next thing that it does is to kill the process that it runs in
+SHADOW = "shadow"  # by a process that it left behind: it lives until somebody kills it
+FIRES, KEYS, SAVES = ".fires", ".keys", ".saves"
+SHADOWS_LIVE = 60.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,28 @@ def note_fire(job: str, fence: int, schedule: str, fire: str, node: str) -> None
 def note_keys(job: str, keys: Sequence[str]) -> None:
     """In a file of its own too: what the job was told that it needs."""
     os.write(_file(KEYS), f"{job} {','.join(keys)}\n".encode())
+
+
+def note_save(word: str, job: str, fence: int, state: Sequence[int]) -> None:
+    """What an attempt found, asked to keep, and was told about that."""
+    os.write(_file(SAVES), f"{time.monotonic()} {word} {job} {fence} {','.join(map(str, state))}\n".encode())
+
+
+def cast_shadow(job: str, fence: int, number: int, node: str) -> None:
+    """Leaves a process behind that has no parent, no session and no name in common with this one."""
+    if pid := os.fork():
+        os.waitpid(pid, 0)
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    try:
+        pen, end = Pen(job, fence, number, node), time.monotonic() + SHADOWS_LIVE
+        while time.monotonic() < end:
+            pen.note(SHADOW)
+            time.sleep(TICK)
+    finally:
+        os._exit(0)
 
 
 _files: dict[str, int] = {}
@@ -91,6 +116,6 @@ class Reader:
         """Jobs that run on this node since it was last started (wall clock): what was killed before never said so."""
         running: set[str] = set()
         for line in self.read():
-            if line.node == node and line.wall > since:
+            if line.node == node and line.wall > since and line.word != SHADOW:
                 (running.add if line.word in (START, ALIVE) else running.discard)(line.job)
         return running

@@ -53,7 +53,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--nice", "20", "--", "ls"], "--nice: '20' is not valid; expected a whole number from 0 to 19"),
         (["--user", "", "--", "ls"], "user: '' is not valid; expected the name or number of a user"),
         (["--group", "a b", "--", "ls"], "group: 'a b' is not valid"),
-        (["--env-from", "A=B", "--", "ls"], "inherit: 'A=B' is not valid; expected the name of"),
+        (["--env-from", "A=B", "--", "ls"], "--env-from: 'A=B' is not valid; expected the name of"),
         (["--stdin", "@/no/such/file", "--", "ls"], "--stdin: '@/no/such/file' is not valid; expected a file"),
         (["--stdin", "a\udcff", "--", "ls"], "expected text in UTF-8"),
         (["--exclusive", "", "--", "ls"], "exclusive: '' is not valid"),

@@ -58,6 +58,25 @@ def test_a_function_for_people(served: Rota) -> None:
     assert "raise ValueError(text)" in shown
 
 
+def test_all_that_was_said_of_a_command_is_shown(served: Rota) -> None:
+    job = served.ok(
+        "submit", "--in", "1h", "--stdin", "s3cret", "--memory", "512MB", "--cpu", "90s", "--files", "100",
+        "--user", "nobody", "--group", "7", "--env-from", "PATH", "--fatal-exit-codes", "4,3", "--", "true",
+    )  # fmt: skip
+    said = {" ".join(line.split()) for line in served.ok("job", "show", job).splitlines()}
+    assert said >= {
+        "input 6 bytes", "may use cpu 1m30s, memory 512MB, files 100", "runs as user nobody, group 7", "inherits PATH",
+        "fatal codes 3, 4",
+    }  # fmt: skip
+
+
+def test_the_class_of_an_exception_stands_with_each_attempt(served: Rota) -> None:
+    _, job = served.here("submit", "--wait", "--retries", "0", "boom", '{"text": "3"}')
+    shown = served.ok("job", "show", job)
+    assert shown.count("  ValueError: 3\n") == 1, shown
+    assert "so far     1 failure\n" in shown
+
+
 def test_lists_can_be_narrowed(served: Rota, failed: str) -> None:
     def ids(*words: str) -> list[str]:
         return [job["id"] for job in served.json("job", "list", *words)]

@@ -47,6 +47,14 @@ def test_one_attempt(served: Rota, job: str) -> None:
     assert (missing.returncode, missing.stderr) == (1, f"rota: no attempt 3 of job {job!r}\n")
 
 
+def test_one_stream(served: Rota, job: str) -> None:
+    assert served.ok("job", "logs", "--stream", "stderr", job) == "err\nerr"
+    assert served.ok("job", "logs", "--stream", "log", job) == ""
+    wrong = served("job", "logs", "--stream", "out", job)
+    assert wrong.stderr == "rota: --stream: 'out' is not valid; expected one of stdout, stderr, log\n"
+    assert wrong.returncode == 2
+
+
 def test_timestamps(served: Rota) -> None:
     job = served.ok("submit", "--wait", "--", "sh", "-c", "echo one; echo two")
     lines = served.ok("job", "logs", "-t", job).splitlines()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import APP, Rota, claim, on_terminal, refused
-from tests.servers.postgres import database, shared_server
+from tests.store.postgres.backends import migrated_database
 
 HEADER = ["NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES", "SLOTS", "PAUSED"]
 
@@ -30,7 +30,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Placed]:
     if request.param == "sqlite":
         yield Placed(tmp_path, f"sqlite:///{tmp_path / 'rota.db'}")
         return
-    with database(shared_server()) as url:
+    with migrated_database() as url:
         yield Placed(tmp_path, url)
 
 

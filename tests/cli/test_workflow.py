@@ -154,6 +154,15 @@ def test_retry_runs_what_failed_and_what_was_skipped(rota: Rota, waiting: dict[s
     assert rota.json("workflow", "retry", "chain", "--from", "a") == {"id": waiting["id"], "done": True, "jobs": 1}
 
 
+def test_a_whole_name_is_meant_though_an_id_ends_like_it(rota: Rota) -> None:
+    names = "0123456789abcdef"
+    flow = order(rota, [{"name": name, "command": ["true"]} for name in names], "hex")
+    rota.ok("workflow", "cancel", "hex")
+    for name in names:  # the ids of sixteen jobs end like several of them
+        assert rota.json("workflow", "retry", "hex", "--from", name)["jobs"] == 1
+        assert rota.job(flow["jobs"][name])["state"] != "cancelled"
+
+
 def test_replay_runs_all_of_it_again(served: Rota) -> None:
     jobs = [{"name": "one", "command": ["true"]}, {"name": "two", "command": ["true"], "after": "one"}]
     flow = order(served, jobs, "again")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest_asyncio
 from rota.clock import Chance, ManualClock
 from rota.store.base import Store
 from tests.contracts.world import World
+from tests.servers.postgres import MEMORY, roomy
 from tests.store.backends import Backend, backends
 from tests.store.postgres.backends import Heir
 
@@ -44,9 +46,16 @@ async def legacy() -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def backend(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Backend]:
+def folder() -> Iterator[Path]:
+    """In memory if there is room: no contract is about disks, and each commit would wait for one."""
+    with tempfile.TemporaryDirectory(prefix="rota-contract-", dir=MEMORY if roomy(MEMORY) else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest, folder: Path, clock: ManualClock) -> Iterator[Backend]:
     kind: type[Backend] = request.param
-    place = kind(tmp_path, clock)
+    place = kind(folder, clock)
     place.virgin = bool({"raw", "raw_pair"} & set(inspect.signature(request.function).parameters))
     yield place
     place.close()
@@ -69,8 +78,8 @@ async def raw_pair(raw: Store, backend: Backend) -> AsyncIterator[tuple[Store, S
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def store(raw: Store) -> Store:
-    await raw.migrate()
+async def store(raw: Store, backend: Backend) -> Store:
+    await backend.prepare(raw)
     await raw.open()
     return raw
 

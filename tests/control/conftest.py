@@ -21,7 +21,7 @@ async def world(
     kind: type[Backend] = getattr(request, "param", SqliteMemory)
     backend = kind(tmp_path, clock)
     store = backend.store(Chance(2))
-    await store.migrate()
+    await backend.prepare(store)
     await store.open()
     yield World(store, backend, clock, chance)
     await store.close()

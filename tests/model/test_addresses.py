@@ -29,6 +29,7 @@ def made(allow: Any = (), deny: Any = ()) -> Rules:
         # in disguise
         ("::ffff:127.0.0.1", "loopback"), ("::ffff:169.254.169.254", "metadata"), ("::127.0.0.1", "loopback"),
         ("64:ff9b::a9fe:a9fe", "metadata"), ("2002:7f00:1::", "loopback"),
+        ("64:ff9b:1::7f00:1", "loopback"), ("::ffff:0:127.0.0.1", "loopback"),
         ("2001:0:4136:e378:8000:63bf:80ff:fffe", "loopback"),
     ],
 )  # fmt: skip

@@ -176,7 +176,7 @@ def test_rules_see_the_names_of_the_error() -> None:
     assert settled(Failed(PROBLEM, names_of(OSError)), retry).delay == 30 * SECOND
 
 
-@pytest.mark.parametrize("rule", [TimeoutError, "TimeoutError", "builtins.TimeoutError"])
+@pytest.mark.parametrize("rule", [TimeoutError, "TimeoutError", "builtins.TimeoutError", "rota.Timeout"])
 def test_a_timeout_obeys_the_rule_for_timeout_errors(rule: str | type[BaseException]) -> None:
     assert settled(TimedOut(LATE), Retry(3, "30s", 0, rules={rule: "1s"})).delay == SECOND
     assert settled(TimedOut(LATE), Retry(3, "30s", 0, rules={rule: FATAL})).event is Event.FAIL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -49,6 +50,7 @@ def test_all_of_them_from_texts() -> None:
         ({"cpu": "0s"}, "cpu"),
         ({"cpu": "long"}, "cpu"),
         ({"memory": "1KB"}, "at least 4MiB"),
+        ({"memory": "9000000TB"}, "at most 1048576TiB"),
         ({"files": 2}, "files"),
         ({"processes": 0}, "processes"),
         ({"processes": True}, "processes"),
@@ -97,6 +99,9 @@ def test_they_survive_the_way_through_the_store() -> None:
     [
         ({"stdin": 5}, "stdin"),
         ({"stdin": "\ud800"}, "UTF-8"),
+        ({"cwd": ""}, "an absolute path"),
+        ({"cwd": "reports"}, "an absolute path"),
+        ({"cwd": Path("/")}, "texts .of paths and numbers: str"),
         ({"user": ""}, "the name or number of a user"),
         ({"user": -1}, "the name or number of a user"),
         ({"user": "a b"}, "the name or number of a user"),

@@ -107,7 +107,9 @@ def test_what_is_no_backoff_is_refused_wherever_it_stands(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"^backoff: "):
         Retry(backoff=text)
     if text != FATAL:
-        with pytest.raises(InvalidInput, match=r"^backoff: "):
+        with pytest.raises(
+            InvalidInput, match=r"^retry rule of ValueError: .* expected 'fatal', or a back-off such as"
+        ):
             Retry(rules={"ValueError": text})
 
 
@@ -306,7 +308,7 @@ def test_the_defaults_are_the_documented_ones() -> None:
         ("retry rule", {"rules": {5: FATAL}}),
         ("retry rule", {"rules": {None: FATAL}}),
         ("retry rule", {"rules": {ValueError(): FATAL}}),
-        ("backoff", {"rules": {"ValueError": "Fatal"}}),
+        ("retry rule of ValueError", {"rules": {"ValueError": "Fatal"}}),
     ],
 )
 def test_wrong_policies_are_refused_when_they_are_written(what: str, wrong: dict[str, Any]) -> None:

@@ -62,6 +62,7 @@ class Cluster:
         (folder / "chaos_app.py").write_text(APP)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.expected_dead: set[str] = set()
+        self.settings: dict[str, str] = {}  # of nodes that are launched from now on
         self.app = rota.App(self.store_url)
 
         # The client's side of the tasks: the code is not needed in order to submit.
@@ -82,7 +83,7 @@ class Cluster:
         await self.until(lambda: self._is_up(name), f"{name} to come up")
 
     async def launch(self, name: str, *options: str) -> None:
-        environment = {**os.environ, "ROTA_STORE": self.store_url}
+        environment = {**os.environ, "ROTA_STORE": self.store_url, **self.settings}
         command = [sys.executable, "-m", "rota", "up", "--app", "chaos_app:app", "--node", name, *options]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(command, cwd=self.folder, env=environment, stderr=log)

@@ -191,11 +191,21 @@ async def test_other_bounds(tmp_path: Path, argv: list[str], bounds: dict[str, A
 
 
 async def test_killing_and_stopping_its_warden(tmp_path: Path) -> None:
-    async with beside_a_neighbour(tmp_path) as stage:
+    async with beside_a_neighbour(tmp_path, crash_limit=1) as stage:
         killed, _, _ = await stage.end_of("sh", "-c", "kill -9 $PPID; sleep 1000")
         assert problem(killed) == "rota.KeeperLost"
+        assert killed.attempts[0].outcome is Ending.CRASHED
         stopped, _, _ = await stage.end_of("sh", "-c", "kill -STOP $PPID; sleep 1000", timeout="500ms")
         assert stopped.attempts[0].outcome is Ending.TIMED_OUT
+
+
+async def test_a_command_that_lost_what_stood_above_it_has_not_failed(tmp_path: Path) -> None:
+    """It is run again although it has no retries, as it would be if its whole node had died."""
+    async with beside_a_neighbour(tmp_path) as stage:
+        script = f"test -e {tmp_path}/again && exit 0; touch {tmp_path}/again; kill -9 $PPID; sleep 1000"
+        info, _, _ = await stage.end_of("sh", "-c", script, retry=0)
+        assert [attempt.outcome for attempt in info.attempts] == [Ending.CRASHED, Ending.SUCCEEDED]
+        assert (info.state, info.crashes, info.failures) == (State.SUCCEEDED, 1, 0)
 
 
 async def test_what_a_node_refuses_is_said_and_not_tried_again(tmp_path: Path) -> None:

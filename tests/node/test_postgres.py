@@ -24,13 +24,14 @@ from rota.telemetry.events import LeaseLost
 from rota.work.heartbeat import LeaseGuard
 from tests.node.cluster import Cluster
 from tests.node.running import LONG, Probe, running
-from tests.servers.postgres import Mode, Server, database, shared_server
+from tests.servers.postgres import Mode, Server, database
+from tests.store.postgres.backends import migrated_database
 from tests.store.postgres.places import Place, until_so
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with database(shared_server()) as url:
+    with migrated_database() as url:
         yield url
 
 
@@ -231,7 +232,9 @@ async def test_the_keeper_hears_it_when_a_node_is_exposed_no_more(clock: ManualC
     assert not lost
 
 
-async def test_the_job_of_a_killed_node_starts_elsewhere_within_seconds(cluster: Cluster) -> None:
+async def test_the_job_of_a_killed_node_starts_elsewhere_long_before_its_lease_is_over(cluster: Cluster) -> None:
+    """By silence alone it would take five minutes, and nobody here waits that long."""
+    cluster.settings["ROTA_LEASE"] = "5m"
     await cluster.start("anna")
     await cluster.start("bert")
     job = await cluster.work.submit(seconds=0.5)
@@ -245,8 +248,6 @@ async def test_the_job_of_a_killed_node_starts_elsewhere_within_seconds(cluster:
     first, second = info.attempts
     assert (first.outcome, first.node) == (Ending.CRASHED, holder)
     assert (second.outcome, second.node) == (Ending.SUCCEEDED, {"anna": "bert", "bert": "anna"}[holder])
-    assert second.started_at - (first.finished_at or 0) < SECOND
-    assert second.started_at - first.started_at < 5 * SECOND, "by silence alone it would take ten"
     assert (info.crashes, info.failures, info.result) == (1, 0, 2)
     ends = [words[2] for words in cluster.witness() if words[1] == job.id and words[4] == "end"]
     assert ends == ["2"]

@@ -39,7 +39,7 @@ class Hanging:
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("service.LIMIT", "node.LIMIT", "node.JOIN_LIMIT", "batching.PATIENCE", "logs.shipper.PATIENCE"):
+    for place in ("service.LIMIT", "node.LIMIT", "batching.PATIENCE", "logs.shipper.PATIENCE"):
         monkeypatch.setattr(f"rota.{place}", 0.3)
     monkeypatch.setattr("rota.node.LAST_WRITES", 0.3)
 
@@ -53,7 +53,10 @@ async def start(app: rota.App, **times: float) -> tuple[Node, Probe, asyncio.Tas
 
 
 @pytest.mark.parametrize("call", ["claim", "finish", "append_output", "promote", "renew"])
-async def test_a_call_that_hangs_now_and_then_is_made_again(tmp_path: Path, call: str) -> None:
+async def test_a_call_that_hangs_now_and_then_is_made_again(
+    tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.service.HOPELESS", 1_000)  # a slow machine may add hangs of its own
     app = make_app(tmp_path)
     with captured():
         node, probe, task = await start(app, **{call: 2})
@@ -66,7 +69,9 @@ async def test_a_call_that_hangs_now_and_then_is_made_again(tmp_path: Path, call
     assert not [event for event in probe.seen if isinstance(event, NodeGaveUp | LeaseLost)]
 
 
-async def test_a_call_that_always_hangs_ends_the_node_and_others_take_over(tmp_path: Path) -> None:
+async def test_a_call_that_always_hangs_ends_the_node_and_others_take_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app, other = make_app(tmp_path), make_app(tmp_path)
     with captured():
         _, probe, task = await start(app, claim=float("inf"))
@@ -77,6 +82,7 @@ async def test_a_call_that_always_hangs_ends_the_node_and_others_take_over(tmp_p
         assert [event.why for event in probe.seen if isinstance(event, NodeGaveUp)] == [
             "its worker has hung 3 times in a row, for 0.3 s each"
         ]
+        monkeypatch.undo()
         async with running(other):
             assert (await job.wait(LONG)).state is State.SUCCEEDED
         await app.close()
@@ -98,7 +104,8 @@ async def test_what_runs_on_a_node_that_gives_up_is_handed_back(tmp_path: Path) 
         await app.close()
 
 
-async def test_a_store_that_never_answers_is_not_joined(tmp_path: Path) -> None:
+async def test_a_store_that_never_answers_is_not_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.node.JOIN_LIMIT", 0.3)
     app = make_app(tmp_path)
     with captured():
         _, _, task = await start(app, register=float("inf"))
@@ -143,8 +150,8 @@ def block():
     time.sleep(4)
 
 async def main():
-    with stall.watched(sys.stderr, lambda seconds: print(f"blocked for {seconds:g}", file=sys.stderr), 0.05):
-        await asyncio.sleep(1)
+    with stall.watched(sys.stderr, lambda seconds: print(f"blocked for {seconds:g}", file=sys.stderr), 0.3):
+        await asyncio.sleep(2.5)
         print("not yet", file=sys.stderr, flush=True)
         block()
         await asyncio.sleep(0.2)
@@ -157,7 +164,7 @@ def test_a_blocked_loop_is_told_once_with_the_stacks() -> None:
     done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, timeout=60, check=True)
     before, _, after = done.stderr.partition("not yet\n")
     assert before == ""
-    assert after.startswith("blocked for 0.25\n")
+    assert after.startswith("blocked for 1.5\n")
     assert after.count("blocked for") == after.count(" in block") == 1
 
 

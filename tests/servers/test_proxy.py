@@ -11,6 +11,7 @@ import pytest
 from tests.servers.postgres import database, shared_server
 from tests.servers.proxy import Proxy, ThreadedProxy
 
+LIMIT = 20.0  # seconds for what should happen at once
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[], Awaitable[Streams]]
 
@@ -36,7 +37,7 @@ class Echo:
             writer.close()
 
     async def until(self, heard: bytes) -> None:
-        async with asyncio.timeout(5), self.news:
+        async with asyncio.timeout(LIMIT), self.news:
             await self.news.wait_for(lambda: self.heard == heard)
 
 
@@ -67,7 +68,7 @@ async def connect(proxy: Proxy) -> AsyncIterator[Connect]:
 
 
 async def hear(reader: asyncio.StreamReader, count: int) -> bytes:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         return await reader.readexactly(count)
 
 
@@ -89,7 +90,7 @@ async def test_bytes_and_ends_pass(connect: Connect, proxy: Proxy) -> None:
     (connection,) = proxy.connections
     writer.write_eof()
     assert await reader.read() == b"bye"
-    await asyncio.wait_for(connection.task, 5)
+    await asyncio.wait_for(connection.task, LIMIT)
     assert not proxy.connections
 
 
@@ -178,11 +179,11 @@ async def test_a_delay_adds_to_each_way_and_not_to_each_piece(connect: Connect, 
     reader, writer = await connect()
     proxy.delay = 0.1
     began = time.monotonic()
-    for _ in range(10):
+    for _ in range(200):
         writer.write(b"x")
-        await asyncio.sleep(0.005)
-    assert await hear(reader, 10) == b"x" * 10
-    assert 0.2 <= time.monotonic() - began < 1.0
+        await asyncio.sleep(0.001)
+    assert await hear(reader, 200) == b"x" * 200
+    assert 0.2 <= time.monotonic() - began < 20, "added to each piece it would be forty"
 
 
 async def test_a_target_that_is_down_is_a_reset(connect: Connect, proxy: Proxy) -> None:
@@ -205,7 +206,7 @@ async def test_a_commit_whose_answer_is_lost_is_done() -> None:
             proxy.drop_replies(to=b"COMMIT")
             await connection.execute("INSERT INTO things VALUES (1)")
             committing = asyncio.create_task(connection.commit())
-            await asyncio.wait_for(proxy.reply_lost(), 5)
+            await asyncio.wait_for(proxy.reply_lost(), LIMIT)
             assert not committing.done()
             proxy.kill_connections()
             with pytest.raises(psycopg.OperationalError):

@@ -17,6 +17,7 @@ from tests.sim.world import run
 FAULTS = {
     "crash": "crashes",
     "pause": "pauses",
+    "executor": "executors struck",
     "outage": "outages",
     "stop": "orderly stops",
     "jump": "clock jumps",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.sim.checkpoints import CheckpointBook
+from tests.sim.crashes import CrashBook, TellingBook
 from tests.sim.fires import FireBook
 from tests.sim.gates import AloneBook, GateBook, HeldBook
 from tests.sim.graphs import GraphBook
@@ -28,7 +29,7 @@ def check(
 ) -> list[Violation]:
     books: list[Book] = [RowBook(), RunBook(), OrderBook(), FaultBook(), LeaseBook(), LeaderBook(), TimeBook()]
     books += [FireBook(), OverlapBook(), PromiseBook()]
-    books += [GraphBook(), KeyBook(), GateBook(), AloneBook(), HeldBook(), CheckpointBook()]
+    books += [GraphBook(), KeyBook(), GateBook(), AloneBook(), HeldBook(), CheckpointBook(), CrashBook(), TellingBook()]
     for note in notes:
         for book in books:
             book.read(note)

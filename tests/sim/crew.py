@@ -1,26 +1,28 @@
 """The crew of a simulated node: it plays jobs instead of running them, under a keeper that is true to the real one.
 
-Commands are processes of their own: they go on while their node is paused, and can always be killed. Functions run in
-the node's process: they pause with it, and one that does not stop when told lives until that process ends. The keeper
-is a process too: it kills everything at the lease deadline or when the node is gone. It sleeps through its deadline
-only if the whole machine does.
+Commands are processes of their own: they go on while their node is paused, can always be killed, and crash. Functions
+run in such processes too (`pool.py`), or in the node's: there they pause with it, and one that does not stop when told
+lives until that process ends. The keeper is a process too: it kills everything at the lease deadline or when the node
+is gone. It sleeps through its deadline only if the whole machine does.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from rota.logs.shipper import Sink
 from rota.model.job import Ref
-from rota.model.outcome import Failed, Outcome, Problem, Succeeded
+from rota.model.outcome import Crashed, Failed, Outcome, Problem, Succeeded
 from rota.work.attempt import Attempt, Executor, Stop
 from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import Call
 from tests.sim.driver import SimStore
-from tests.sim.jobs import Work, write_routine, write_script
+from tests.sim.jobs import APART, CRASHED, Work, write_routine, write_script
 from tests.sim.mutants import KEEPER_OFF
+from tests.sim.pool import SimPool
 
 if TYPE_CHECKING:
     from tests.sim.machine import Life
@@ -43,12 +45,17 @@ class SimCrew:
         self._deadline: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
         grace = float(world.plan.kill_grace)
-        functions = FunctionExecutor(world.catalogue, SimHandlers(self), grace, MAX_RESULT)
+        functions = FunctionExecutor(world.catalogue, SimHandlers(self), grace, MAX_RESULT, SimPool(self, grace))
         self.executors: dict[str, Executor] = {"command": SimCommands(self, grace), "function": functions}
         life.crews.append(self)
 
     async def start(self) -> None:
         await asyncio.sleep(self.world.rng.uniform(0.01, 0.1))
+
+    def able(self) -> Sequence[str]:
+        return list(self.executors)
+
+    def watch(self, more: Callable[[], None]) -> None: ...
 
     def extend(self, deadline: float | None) -> None:
         if self._alarm:
@@ -62,7 +69,7 @@ class SimCrew:
         stays."""
         if stuck:
             for work in list(self.works):
-                if work.kind == "command":
+                if work.kind in APART:
                     work.kill()
             return
         self.closed = True
@@ -91,7 +98,7 @@ class SimCrew:
     def orphan(self) -> None:
         """The node's process is gone. Its threads are too; the keeper notices and kills the rest."""
         for work in list(self.works):
-            if work.kind != "command":
+            if work.kind not in APART:
                 work.kill()
         delay = self.world.rng.uniform(0.001, 0.3)
         self.loop.call_later(delay, self._bury, context=self.keeper.context)
@@ -106,10 +113,29 @@ class SimCrew:
         plan, rng = self.world.plan, self.world.rng
         order = self.world.customer.orders.get(ref.job_id)
         rude = 0 if self.world.healed else plan.rude_rate
-        script = write_script(rng, kind, order.timeout is not None, rude) if order else write_routine(rng, rude)
+        crashes = kind in APART and self._crashes(ref.job_id)
+        if order:
+            script = write_script(rng, kind, order.timeout is not None, rude, crashes)
+        else:
+            script = write_routine(rng, rude, crashes)
         work = Work(self, ref, sink, script, kind)
         self.works.append(work)
         return work
+
+    def _crashes(self, job_id: str) -> bool:
+        plan = self.world.plan
+        poison = Random(f"{plan.seed}/{job_id}").random() < plan.crash_rate
+        return poison or (not self.world.healed and self.world.rng.random() < plan.crash_rate / 2)
+
+    def crash(self, work: Work) -> None:
+        """What it runs in dies, and all that share it."""
+        for other in [one for one in self.works if one.kind == "host"] if work.kind == "host" else [work]:
+            other.kill(CRASHED)
+
+    def lose_all(self) -> None:
+        """The keeper is killed, and all below it with it; there is another one at once."""
+        for work in [one for one in self.works if one.kind in APART]:
+            work.kill(CRASHED)
 
 
 class SimCommands:
@@ -137,6 +163,8 @@ class SimCommands:
 
 
 def _outcome(work: Work) -> Outcome:
+    if work.how == CRASHED:
+        return Crashed(Problem("rota.KeeperLost", "simulated"))
     if work.ending == "succeeded" and not work.process.dead:
         return Succeeded(exit_code=0)
     return Failed(Problem("rota.ExitCode", work.ending), fatal=work.ending == "fatal", exit_code=1)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from tests.sim.jobs import APART
 from tests.sim.machine import Machine
 from tests.sim.wire import Wire
 
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 # A fault strikes so many callbacks of its process later, at most: in the middle of something. Or it waits until the
 # process is in the middle of one of these calls, some of which are more worth waiting for than others.
 LONGEST_FUSE = 60
-AIMS = {"finish": 6, "claim": 3, "renew": 2, "append_output": 1, "start": 1, "hand_back": 1, "take_over": 1, "leave": 1}
+AIMS = {
+    "finish": 6,
+    "claim": 3,
+    "renew": 2,
+    "append_output": 1,
+    "note": 1,
+    "start": 1,
+    "hand_back": 1,
+    "take_over": 1,
+    "leave": 1,
+}
 
 AIMS_AT_ADMISSION = {"admit": 5, "settle": 5}
 AIMS_AT_SCHEDULES = {"advance": 6, "release": 3, "coming_schedules": 2}
@@ -30,7 +41,7 @@ class Faults:
         self.counts: Counter[str] = Counter()
 
     async def run(self) -> None:
-        kinds = {self._crash: 4, self._pause: 7, self._outage: 2, self._stop: 2, self._jump: 1}
+        kinds = {self._crash: 4, self._pause: 7, self._outage: 2, self._stop: 2, self._jump: 1, self._executor: 3}
         if self._world.server:
             kinds |= {self._partition: 4, self._cut_session: 3, self._restart: 2, self._behead: 2}
             del kinds[self._outage]
@@ -43,6 +54,16 @@ class Faults:
 
     def _crash(self, machine: Machine) -> None:
         self._strike(machine, "crash", machine.crash, self._aim())
+
+    def _executor(self, machine: Machine) -> None:
+        """One of the processes that run its jobs is killed; or the keeper, and so all of them."""
+        for crew in machine.life.crews:
+            if works := [work for work in crew.works if work.kind in APART]:
+                if self._rng.random() < 0.3:
+                    crew.lose_all()
+                else:
+                    crew.crash(self._rng.choice(works))
+                self.counts["executor"] += 1
 
     def _pause(self, machine: Machine) -> None:
         lease, rng = self._world.plan.lease, self._rng

@@ -90,7 +90,9 @@ class Admitting(Book):
 class GateBook(Admitting):
     """I7 for gates and queues."""
 
-    def on_row(self, note: Note, verb: str, wall: int, before: Row | None, after: Row | None, **_: Any) -> None:
+    def on_row(
+        self, note: Note, verb: str, wall: int, before: Row | None, after: Row | None, sent: float, **_: Any
+    ) -> None:
         self.passes(wall)
         if before is None or after is None:
             return
@@ -100,8 +102,9 @@ class GateBook(Admitting):
             self.found("I7", f"{verb} took it, and gate {gates[0].id} ({gates[0].match.text()}) is closed", note)
         queue = self.about[note.job].queue if note.job in self.about else ""
         since = self.paused.get(queue)
-        if since is not None and (claimed or (started and note.at - since > BITES)):
-            self.found("I7", f"{verb} took it, and queue {queue} is paused since {note.at - since:.2f} s", note)
+        # A node hears of a pause within that time. What it had sent by then may be long on its way.
+        if since is not None and (claimed or (started and sent - since > BITES)):
+            self.found("I7", f"{verb} took it, and queue {queue} was paused for {sent - since:.2f} s", note)
         dropped = after["state"] == "dropped" != before["state"] and note.job not in self.fires
         if dropped and not any(gate.effect is Effect.DROP for gate in self.closed_for(note.job, wall)):
             self.found("I7", "it was dropped, and no gate says so", note)

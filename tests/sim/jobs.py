@@ -19,11 +19,15 @@ from rota.work.context import Context
 if TYPE_CHECKING:
     from tests.sim.crew import SimCrew
 
+# What is no part of the node's process: it goes on when that is stopped, and can crash without it.
+APART = ("command", "process", "host")
+CRASHED, EVICTED = "crashed", "evicted"  # evicted: the process that it shared was killed because of a neighbour
 # How jobs end, and how many of a hundred; the last three only functions can.
 ENDINGS = {"succeeded": 63, "failed": 20, "fatal": 5, "snoozed": 5, "retry_after": 4, "cancelled": 3}
 ROUTINE = {"succeeded": 85, "failed": 10, "fatal": 5}
 FOREVER = 10_000.0
 Save = Callable[[Any], Awaitable[Any]]
+Tell = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
@@ -35,20 +39,22 @@ class Script:
     obeys: float | None  # after how long it stops when it is told to; None: not at all
 
 
-def write_script(rng: Random, kind: str, may_hang: bool, rude_rate: float) -> Script:
+def write_script(rng: Random, kind: str, may_hang: bool, rude_rate: float, crashes: bool = False) -> Script:
     pauses = [rng.expovariate(1.0) * rng.choice([0.1, 3, 6]) for _ in range(rng.randint(1, 3))]
     if may_hang and rng.random() < 0.15:
         pauses.append(FOREVER)
     obeys = None if rng.random() < rude_rate else rng.choice([0.0, rng.uniform(0, 1), rng.uniform(0, 4)])
     endings = list(ENDINGS)[:3] if kind == "command" else list(ENDINGS)
-    return Script(tuple(pauses), rng.choices(endings, [ENDINGS[ending] for ending in endings])[0], obeys)
+    ending = rng.choices(endings, [ENDINGS[ending] for ending in endings])[0]
+    return Script(tuple(pauses), CRASHED if crashes else ending, obeys)
 
 
-def write_routine(rng: Random, rude_rate: float) -> Script:
+def write_routine(rng: Random, rude_rate: float, crashes: bool = False) -> Script:
     """What schedules order: mostly short, as it comes again and again."""
     pauses = [rng.expovariate(1.0) * rng.choice([0.02, 0.3, 0.3, 1.5]) for _ in range(rng.randint(1, 2))]
     obeys = None if rng.random() < rude_rate else rng.choice([0.0, rng.uniform(0, 1)])
-    return Script(tuple(pauses), rng.choices(list(ROUTINE), list(ROUTINE.values()))[0], obeys)
+    ending = rng.choices(list(ROUTINE), list(ROUTINE.values()))[0]
+    return Script(tuple(pauses), CRASHED if crashes else ending, obeys)
 
 
 class Work:
@@ -59,11 +65,12 @@ class Work:
         self._sink, self._script = sink, script
         self.process = crew.loop.process(f"{crew.life.name}/{ref.job_id[-4:]}/{ref.fence}")
         self.began = self.ended = self.stopped = False
+        self.how = ""
         self.exit: asyncio.Future[None] = crew.loop.create_future()
         self._told = asyncio.Event()
 
-    async def perform(self, save: Save | None = None) -> None:
-        """What it does; `save` keeps how far it is for the next attempt."""
+    async def perform(self, save: Save | None = None, tell: Tell | None = None) -> None:
+        """What it does; `save` keeps how far it is for the next attempt, `tell` is for those who look on."""
         self.began = True
         self._note("started", kind=self.kind, incarnation=self.crew.incarnation)
         for number, pause in enumerate(self._script.pauses):
@@ -72,8 +79,12 @@ class Work:
                 await asyncio.sleep(self._script.obeys or 0)
                 break
             self._act(number)
+            if tell and number == 0:
+                tell(0.5, f"{self.ref.fence}")
             if save:
                 await self._keep(save, number)
+        if not self.stopped and self._script.ending == CRASHED:
+            self.crew.crash(self)
         self.end("stopped" if self.stopped else self._script.ending)
 
     async def _is_told_within(self, pause: float) -> bool:
@@ -90,8 +101,8 @@ class Work:
     def _act(self, number: int) -> None:
         line = f"{self.ref.job_id}/{self.ref.fence}/{number}\n"
         self._note("effect", line=line.strip())
-        # Commands write into a pipe, which the node reads when it can; threads share the node's memory.
-        if self.kind == "command":
+        # Other processes write into a pipe, which the node reads when it can; threads share the node's memory.
+        if self.kind in APART:
             self.crew.loop.call_soon(self._sink.write, "stdout", line.encode(), context=self.crew.life.process.context)
         else:
             self.crew.life.process.context.copy().run(self._sink.write, "stdout", line.encode())
@@ -136,13 +147,13 @@ class Work:
 
     def tell(self) -> None:
         self._told.set()
-        if self._script.obeys is None and self.kind != "command":
+        if self._script.obeys is None and self.kind not in APART:
             self.crew.life.leaks = True
 
     def end(self, how: str) -> None:
         """It does nothing any more from here on."""
         if not self.ended:
-            self.ended = True
+            self.ended, self.how = True, how
             if self.began:
                 self._note("ended", how=how)
             self.crew.works.remove(self)
@@ -166,7 +177,7 @@ class Stage:
     async def play(self, ctx: Context) -> str:
         work = self.works[ctx.job.id, ctx.fence, "play"]
         work.saw(ctx.state)
-        await work.perform(ctx.save)
+        await work.perform(ctx.save, ctx.progress)
         return work.conclude()
 
     def grind(self, ctx: Context) -> str:

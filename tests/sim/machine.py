@@ -12,6 +12,7 @@ from rota.store.base import Store
 from rota.telemetry.events import AttemptStuck, Bus, Event, LeaseLost, ServiceFailed
 from tests.sim.crew import SimCrew
 from tests.sim.driver import SimStore
+from tests.sim.jobs import APART
 from tests.sim.loop import PROCESS, Process, SkewedClock
 from tests.sim.network import Link
 
@@ -66,13 +67,17 @@ class Life:
         return not self.process.dead and heartbeat is not None and heartbeat.term is not None
 
     @property
+    def up(self) -> bool:
+        return not self.process.dead and self.node._session is not None
+
+    @property
     def gone(self) -> bool:
         """Nothing of it is left: what a free lock says."""
         return self.process.dead and all(crew.keeper.dead for crew in self.crews)
 
     def processes(self, whole: bool) -> list[Process]:
         """Those that stop with the node; with `whole` those that stop with the machine."""
-        works = [work for crew in self.crews for work in crew.works if whole or work.kind != "command"]
+        works = [work for crew in self.crews for work in crew.works if whole or work.kind not in APART]
         keepers = [crew.keeper for crew in self.crews] if whole else []
         return [self.process, *keepers, *(work.process for work in works)]
 

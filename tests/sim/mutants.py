@@ -13,7 +13,11 @@ import msgspec
 
 from rota import service
 from rota.control.scheduler import Scheduler
+from rota.model import outcome
+from rota.model.lifecycle import Event
 from rota.model.node import NodeInfo, Watch
+from rota.model.outcome import CrashRule, Ending, Problem, Settlement
+from rota.model.times import SECOND
 from rota.model.trigger import plan as planning
 from rota.model.trigger.fires import next_fire
 from rota.model.trigger.identity import fire_id
@@ -91,6 +95,12 @@ LIMIT_IGNORED = "limit-ignored"  # by every second node
 ALONE_AT_ONCE = "alone-at-once"  # it does not wait for those that run
 GATE_ONLY_SWEPT = "gate-only-swept"  # claims don't look at the gates that people close
 _BY_OTHER_MEANS = (GATE_ONLY_SWEPT, SETTLE_FORGETS, SLOT_KEPT, LIMIT_IGNORED, ALONE_AT_ONCE)
+# Of crashes.
+CRASH_IS_FAILURE = "crash-is-failure"  # a job whose process died is taken for one that failed
+CRASH_LIMIT_IGNORED = "crash-limit-ignored"  # it comes back, however often it crashes
+CRASH_AT_ONCE = "crash-at-once"  # it comes back without a pause
+STATE_LOST = "state-lost-at-crash"  # what it had saved is gone
+OF_CRASHES = (CRASH_IS_FAILURE, CRASH_LIMIT_IGNORED, CRASH_AT_ONCE, STATE_LOST)
 # Those that change code, and where.
 LEASE_IGNORED = "lease-ignored"  # the reaper takes living nodes for dead
 HANG_IGNORED = "hang-ignored"  # a service may take as long as it likes
@@ -107,6 +117,7 @@ NAMES = (
     *_OF_SCHEDULES,
     *_OF_ADMISSION,
     *_BY_OTHER_MEANS,
+    *OF_CRASHES,
     LEASE_IGNORED,
     KEEPER_OFF,
     HANG_IGNORED,
@@ -118,6 +129,9 @@ _STRESS: dict[str, dict[str, Any]] = {
     "note-unfenced": {"fragile": 1, "whole_rate": 1.0, "visits": 40, "error_rate": 0.005},
     "start-cancelled": {"prefetch": 3, "visits": 80, "slots": 1, "length": 30.0},
     "keeper-off": {"fragile": 1, "whole_rate": 0.0},
+    **{
+        mutant: {"pool": True, "crash_rate": 0.3, "visits": 30, "schedules": 0, "length": 20.0} for mutant in OF_CRASHES
+    },
     HANG_IGNORED: {"stuck": True, "nodes": 1, "fragile": 1},
     **{mutant: {"schedules": 4, "visits": 5} for mutant in (*_OF_SCHEDULES, CURSOR_SKEWED)},
     "remove-unfenced": {"schedules": 4, "visits": 5, "slow_rate": 0.2},
@@ -134,7 +148,7 @@ def stress(plan: Plan, mutant: str | None) -> Plan:
     are hunted faster without."""
     if mutant is None:
         return plan
-    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0}
+    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0, "schedules": 0}
     return replace(plan, **(changes | _STRESS.get(mutant, {})))
 
 
@@ -144,6 +158,11 @@ def spoil(db: SqliteDatabase, mutant: str | None) -> None:
         assert old in changed[query], f"mutant {mutant}: the query {query} has changed"
         changed[query] = changed[query].replace(old, new)
     db._queries = changed
+    if mutant == STATE_LOST:
+        db.connection.execute(
+            "CREATE TEMP TRIGGER forget_at_crash AFTER UPDATE ON main.jobs WHEN new.crashes > old.crashes "
+            "BEGIN DELETE FROM checkpoints WHERE job = new.seq; END"
+        ).fetchall()
     if mutant == SLOT_KEPT:
         text = db.connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'special_job_moved'").get
         spoilt = text.replace("WHEN old.special", "WHEN new.crashes = old.crashes AND old.special")
@@ -203,9 +222,21 @@ def _boundless(take: Callable[..., bool]) -> Callable[..., bool]:
     return take_anyway
 
 
+def _as_failure(job_id: str, fence: int, problem: Problem, crashes: int, rule: CrashRule) -> Settlement:
+    return Settlement(job_id, fence, Event.RETRY, Ending.FAILED, SECOND, failures=1, error=problem)
+
+
 @contextmanager
 def patched(mutant: str | None) -> Iterator[None]:
     with ExitStack() as stack:
+        if mutant == CRASH_IS_FAILURE:
+            stack.enter_context(mock.patch.object(outcome, "_crash", _as_failure))
+        if mutant == CRASH_LIMIT_IGNORED:
+            again = lambda rule, crashes: Event.RECOVER if crashes == 1 else Event.BACK_OFF  # noqa: E731
+            stack.enter_context(mock.patch.object(CrashRule, "after_crash", again))
+        if mutant == CRASH_AT_ONCE:
+            at_once = lambda rule, crashes: Event.QUARANTINE if crashes >= rule.limit else Event.RECOVER  # noqa: E731
+            stack.enter_context(mock.patch.object(CrashRule, "after_crash", at_once))
         if mutant == LEASE_IGNORED:
             stack.enter_context(mock.patch.object(Watch, "dead", _everyone))
         if mutant == HANG_IGNORED:

@@ -36,6 +36,10 @@ class Plan:
     schedules: int  # names under which schedules come and go
     decrees: int  # how often someone comes with workflows, keys and gates
     piece: int  # so many edges, waiters and gated jobs one write looks after; the rest is for the services
+    pool: bool  # functions run in processes of their own, or in one that they share; else in the node's
+    crash_rate: (
+        float  # of jobs that always crash what they run in, if that is not the node; half as many do now and then
+    )
     stuck: bool = False  # services hang for ever, now and then
 
     def settings(self, name: str) -> Settings:
@@ -74,4 +78,6 @@ def make(seed: int, nodes: int = 2) -> Plan:
         schedules=rng.choice([0, 0, 2, 4]),
         decrees=rng.choice([0, 0, 20, 40]),
         piece=rng.choice([1, 2, 500]),
+        pool=rng.random() < 0.5,
+        crash_rate=rng.choice([0, 0.04, 0.12]),
     )

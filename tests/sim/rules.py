@@ -121,7 +121,7 @@ class RowBook(Book):
         if started and before["cancel"] is not None:
             self.found("I7", "started after it was cancelled", note)
 
-    def _end(self, note: Note, before: Row, after: Row, verb: str, named: list[int] | None) -> None:
+    def _end(self, note: Note, before: Row, after: Row, verb: str, named: list[int] | None, **_: Any) -> None:
         """Only what leaves the running state ends an attempt."""
         attempt = (note.job, before["fence"])
         if verb == "finish" and named is None:

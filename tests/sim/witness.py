@@ -34,6 +34,8 @@ Row = dict[str, Any]
 # Which wish of a customer a call is made for; and when a step of schedules was handed to the store.
 WISH: contextvars.ContextVar[int] = contextvars.ContextVar("wish", default=0)
 SENT: contextvars.ContextVar[float | None] = contextvars.ContextVar("sent", default=None)
+# What attempts tell: the tables, and what a row of them is.
+TELLINGS = {"progress": "progress", "checkpoints": "state"}
 _TRIGGER = "CREATE TEMP TRIGGER witness_{event} AFTER {event} ON main.jobs BEGIN SELECT witness({values}); END"
 
 
@@ -71,6 +73,8 @@ class Witness:
         self.notes: list[Note] = []
         self._moves: list[tuple[str, Row | None, Row | None]] = []
         self._deeds: dict[str, list[tuple[Row | None, Row | None]]] = {table: [] for table in TABLES}
+        self._told: list[tuple[str, str, int, int]] = []
+        self.moved = 0  # how many changes of jobs there were
         self._leases: dict[str, float] = {}
         self._homes: dict[str, str] = {}
         self.gone: Callable[[str], bool] = lambda life: False
@@ -93,6 +97,13 @@ class Witness:
         self._watch(db, "schedules", "INSERT", "UPDATE", "DELETE")
         self._watch(db, "fires", "INSERT")
         self._watch(db, "skips", "INSERT")
+        db.connection.create_scalar_function("witness_told", lambda *told: self._told.append(told), 4)
+        for table, thing in TELLINGS.items():
+            job = "(SELECT id FROM main.jobs WHERE seq = new.job)"
+            db.connection.execute(
+                f"CREATE TEMP TRIGGER witness_{table} AFTER INSERT ON main.{table} "
+                f"BEGIN SELECT witness_told('{thing}', {job}, new.fence, new.number); END"
+            ).fetchall()
 
     def _watch(self, db: Database, table: str, *events: str) -> None:
         columns = TABLES[table]
@@ -120,6 +131,7 @@ class Witness:
     # -- calls of the store ------------------------------------------------------------------------------------------
     def rolled_back(self) -> None:
         self._moves.clear()
+        self._told.clear()
         for deeds in self._deeds.values():
             deeds.clear()
 
@@ -131,6 +143,10 @@ class Witness:
         elif verb == "register" or (verb == "renew" and answer.known):
             self._renewed(who, verb, args[1])
         moves, self._moves = self._moves, []
+        self.moved += len(moves)
+        told, self._told = self._told, []
+        for thing, job, fence, number in told:
+            self.note(who, "kept", job, fence, thing=thing, number=number)
         wall = self._clock.now()
         self._nodes_and_times(who, verb, args, answer, wall)
         self._schedules(who, verb, why, wall)
@@ -138,7 +154,8 @@ class Witness:
             self.note(who, "decree", verb=verb, wall=wall, about=args[1], rest=tuple(args[2:]))
         for job, before, after in moves:
             fence = (before or after or {})["fence"]
-            self.note(who, "row", job, fence, verb=verb, wall=wall, named=named.get(job), before=before, after=after)
+            rest: dict[str, Any] = {"named": named.get(job), "before": before, "after": after, "sent": why.sent}
+            self.note(who, "row", job, fence, verb=verb, wall=wall, **rest)
 
     def _schedules(self, who: str, verb: str, why: Cause, wall: int) -> None:
         """Fires and skips before the change of the schedule: they are judged by how it stood."""

@@ -41,6 +41,9 @@ from tests.sim.witness import COLUMNS, Note, Row, Witness
 # Seconds after the faults in which every job must have ended, and after which a node that was told to stop must have.
 SETTLING = 300
 STOPPING = 60
+LONGEST_CALL = 35
+# Longer than any simulated job takes, unless it hangs: then its timeout ends it.
+QUIET = 30
 # When all is well, what is due becomes ready within this.
 PROMPT = 0.25
 
@@ -161,15 +164,21 @@ class World:
             machine.heal()
 
     async def _settle(self) -> None:
-        live = "SELECT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL)"
-        for _ in range(SETTLING if self.mutant is None else SETTLING // 6):
-            if not self.store._write_side().connection.execute(live).get:
+        """Until every job has ended. A mutant may have lost one; where nothing moves any more, nothing ever will."""
+        live = "SELECT count(*), max(state = 'scheduled' AND run_at > ?) FROM jobs WHERE finished_at IS NULL"
+        quiet = 0
+        for _ in range(SETTLING if self.mutant is None else SETTLING // 2):
+            before = self.witness.moved
+            left, coming = self.store._write_side().connection.execute(live, (self.store.now(),)).get
+            if not left or (quiet > QUIET and self.mutant):
                 return
             await asyncio.sleep(1)
+            quiet = 0 if coming or self.witness.moved != before else quiet + 1
 
     async def _finale(self) -> None:
         """All is well: there is one leader. Then it sleeps for a while, and the others must do without."""
         await asyncio.sleep(max(0.0, self.plan.length + self.plan.lease + 8 - self.loop.time()))
+        await self._all_up()
         leaders = [machine for machine in self.machines if machine.life.leads]
         self.witness.note("world", "leaders", names=[machine.life.name for machine in leaders])
         alone = len(self.machines) == 1
@@ -186,6 +195,13 @@ class World:
         if self.planner:
             await self.planner.end_finale()
         await self._settle()
+
+    async def _all_up(self) -> None:
+        """A node that was about to register when all healed may wait for an answer that never comes."""
+        for _ in range(LONGEST_CALL):
+            if all(machine.life.up for machine in self.machines):
+                return
+            await asyncio.sleep(1)
 
     async def _stop(self) -> None:
         for machine in self.machines:

@@ -28,6 +28,10 @@ class Backend(ABC):
     def store(self, chance: Chance) -> Store:
         """A store on this place, neither migrated nor opened. Only a shared place gives more than one."""
 
+    async def prepare(self, store: Store) -> None:
+        """Migrates a store of this place, or does what comes to the same and is quicker."""
+        await store.migrate()
+
     def close(self) -> None:  # noqa: B027 - most leave it to the folder's end
         """Takes away what was made."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
@@ -134,6 +135,14 @@ class TestWhatItGets:
             with pytest.raises(InvalidInput, match="this node runs all commands as that"):
                 await stage.run("id", **about)
 
+    @pytest.mark.parametrize(
+        ("name", "value"), [("command_user", "no-such-user"), ("command_cgroup", "/no/such/group")]
+    )
+    def test_what_a_node_can_not_keep_is_refused_when_it_starts(self, name: str, value: str) -> None:
+        settings = load({name: value}, environment={})
+        with pytest.raises(InvalidInput, match=f"^{name}: '{value}' is not valid"):
+            CommandExecutor(cast("Keeper", None), settings, {}, Drain()).check()
+
     async def test_the_nodes_bounds_stand_and_an_order_can_only_tighten_them(self, stage: Stage) -> None:
         stage.settings = load({"command_files": 100}, environment={})
         assert await stage.out("sh", "-c", "ulimit -Hn", resources={"files": 50}) == "50\n"
@@ -200,3 +209,19 @@ class TestTheRecord:
         found, attempt = await stage.run("no-such-program")
         assert isinstance(found, Failed)
         assert (found.exit_code, attempt.usage) == (127, None)
+
+
+async def test_a_command_whose_output_can_not_be_read_does_not_run_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its attempt would be over, and the next would run beside it."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError):
+            await stage.run("sleep", "60")
+        assert not stage.keeper._children
+    assert await stage.out("echo", "well") == "well\n"

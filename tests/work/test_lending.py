@@ -19,7 +19,7 @@ from tests.work.test_meter import Shop
 async def world(tmp_path: Path, clock: ManualClock, chance: Chance) -> AsyncIterator[World]:
     backend = SqliteMemory(tmp_path, clock)
     store = backend.store(Chance(2))
-    await store.migrate()
+    await backend.prepare(store)
     await store.open()
     yield World(store, backend, clock, chance)
     await store.close()

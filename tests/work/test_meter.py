@@ -44,7 +44,7 @@ class Shop:
         self._ended: Counter[str] = Counter()
         self._woken = False
         self.worker = Worker(
-            world.store, world.clock, actor.incarnation, queues, self.kinds, prefetch, cast("Pipeline", self),
+            world.store, world.clock, actor.incarnation, queues, lambda: self.kinds, prefetch, cast("Pipeline", self),
             Shipper(world.store, 1_000), Bus(), lend,
         )  # fmt: skip
         self.worker.wake = self._wake
@@ -103,7 +103,7 @@ class Shop:
 async def world(tmp_path: Path, clock: ManualClock, chance: Chance) -> AsyncIterator[World]:
     backend = SqliteMemory(tmp_path, clock)
     store = backend.store(Chance(2))
-    await store.migrate()
+    await backend.prepare(store)
     await store.open()
     yield World(store, backend, clock, chance)
     await store.close()

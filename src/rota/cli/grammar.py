@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from typing import Any, NoReturn
 
 from rota.cli.show import complain
@@ -21,6 +22,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2)
 
 
+@functools.cache
 def everywhere(store: object = argparse.SUPPRESS, json: object = argparse.SUPPRESS) -> argparse.ArgumentParser:
     """What every verb takes, before or after its name. SUPPRESS: the verb's parser must not undo what came before."""
     parent = argparse.ArgumentParser(add_help=False)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import msgspec
 
-from rota.cli.calls import facts_of
+from rota.cli import calls, commands
 from rota.cli.limit import keys_text
 from rota.cli.live import Bar, bar, used
 from rota.cli.relations import Relations, relations
@@ -24,6 +22,7 @@ from rota.explain import Reason
 from rota.model.job import AttemptInfo, JobInfo, Kind
 from rota.model.lifecycle import State
 from rota.model.order import priority
+from rota.model.outcome import Problem
 from rota.model.times import SECOND, Duration, Instant, duration, short
 from rota.store.base import Cancelling, JobFilter
 
@@ -125,12 +124,9 @@ def _identity(job: JobInfo) -> Iterator[tuple[str, Cell]]:
 
 def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
     if job.kind is Kind.COMMAND:
-        yield "command", brief(command_text(job.spec))
-        yield "folder", str(job.spec.get("cwd") or "")
-        # Values may be secrets; whoever needs them asks for --json.
-        yield "environment", ", ".join(job.spec.get("env") or {})
+        yield from ((name, brief(text)) for name, text in commands.facts_of(job.spec))
     elif job.kind is Kind.HTTP:
-        yield from ((name, brief(text)) for name, text in facts_of(job.spec))
+        yield from ((name, brief(text)) for name, text in calls.facts_of(job.spec))
     else:
         yield "arguments", brief(_json(job.args))
     yield "queue", f"{job.queue}, priority {job.priority}, owner {job.owner}"
@@ -152,15 +148,15 @@ def _course(job: JobInfo, now: Instant) -> Iterator[tuple[str, Cell]]:
     yield "finished", when(job.finished_at, now)
     last = next((attempt.usage for attempt in reversed(job.attempts) if attempt.usage), None)
     yield "used", used(last) if last else ""
-    counts = {"failures": job.failures, "crashes": job.crashes, "interruptions": job.interruptions}
-    yield "so far", ", ".join(f"{count} {name}" for name, count in (counts | {"replays": job.replays}).items() if count)
+    counts = {"failure": job.failures, "crash": job.crashes, "interruption": job.interruptions, "replay": job.replays}
+    yield "so far", ", ".join(_counted(count, what) for what, count in counts.items() if count)
     yield "result", brief(_json(job.result)) if job.result is not None else ""
     yield "error", brief(f"{job.error.type}: {job.error.message}") if job.error else ""
 
 
-def command_text(spec: Mapping[str, Any]) -> str:
-    argv = spec.get("argv")
-    return shlex.join(argv) if isinstance(argv, list) else _json(spec)
+def _counted(count: int, what: str) -> str:
+    ending = "" if count == 1 else "es" if what.endswith("sh") else "s"
+    return f"{count} {what}{ending}"
 
 
 def _json(value: object) -> str:
@@ -174,8 +170,16 @@ def brief(text: str) -> str:
 def _attempt_row(attempt: AttemptInfo, now: Instant) -> tuple[Cell, ...]:
     outcome = state(attempt.outcome or "running")
     code = "" if attempt.exit_code is None else str(attempt.exit_code)
-    error = shortened(attempt.error.message, LONGEST_REASON) if attempt.error else ""
+    error = shortened(_problem(attempt.error), LONGEST_REASON) if attempt.error else ""
     return str(attempt.number), attempt.node, when(attempt.started_at, now), _span(attempt, now), outcome, code, error
+
+
+def _problem(error: Problem) -> str:
+    """Messages of rota's own are sentences; of an exception the class says more than `3` or `'key'`."""
+    kind = error.type.rpartition(".")[2]
+    if error.type.startswith("rota.") or error.message in ("", kind):
+        return error.message
+    return f"{kind}: {error.message}"
 
 
 _CANCELLING = {

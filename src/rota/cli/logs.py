@@ -14,10 +14,11 @@ from rota.cli.session import existing
 from rota.cli.show import json_line, on_terminal
 from rota.cli.waiting import hinting
 from rota.client import Client
-from rota.errors import NotFound
+from rota.errors import InvalidInput, NotFound
 from rota.model.times import iso
 from rota.store.base import CUT, Chunk
 
+STREAMS = ("stdout", "stderr", "log")  # the marks of what was left out belong to each
 Voice = tuple[int, str]  # fence and stream: whose bytes belong together
 # Colours are all that output may do to a terminal, besides lines, tabs and going back to the start of a line.
 _ACTS = re.compile(
@@ -27,6 +28,8 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 
 
 async def logs_(args: argparse.Namespace) -> int:
+    if args.stream not in (None, *STREAMS):
+        raise InvalidInput("--stream", args.stream, f"one of {', '.join(STREAMS)}")
     async with existing(args) as client:
         job_id = await client.resolve(args.id)
         numbers = _Numbers(client, job_id)
@@ -38,7 +41,7 @@ async def logs_(args: argparse.Namespace) -> int:
             with hinting(client, job_id) if args.follow else nullcontext(), line.of(client, job_id):
                 async for chunk in client.output(job_id, args.follow):
                     number = await numbers.of(chunk.fence)
-                    if args.attempt in (None, number):
+                    if args.attempt in (None, number) and (args.stream is None or chunk.stream in (args.stream, CUT)):
                         with line.aside(chunk.body, on_terminal()):
                             writer.write(chunk, number)
         finally:

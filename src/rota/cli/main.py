@@ -40,12 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """Everything after the first `--` is a command and none of our business."""
-    parser = build()
     own, command = list(words), None
     if "--" in own:
         cut = own.index("--")
         own, command = own[:cut], own[cut + 1 :]
-    args, extras = parser.parse_known_args(own)
+    args, extras = build(own).parse_known_args(own)
     args.command = command
     unknown = [extra for extra in extras if extra.startswith("-") and extra != "-"]
     if unknown:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from typing import Any
+
 from rota import __version__
 from rota.cli.grammar import (
     Parser,
@@ -27,30 +30,31 @@ from rota.cli.parser_schedules import calendar, schedule
 ABOUT = "A distributed job scheduler: `rota up` starts a node, `rota run -- CMD` runs a command on it."
 
 
-def build() -> Parser:
+def build(words: Collection[str] | None = None) -> Parser:
+    """All of it. Given the words of a call, what goes below a verb that they don't name is left out: making all of it
+    takes longer than most verbs do."""
     parser = Parser(prog="rota", description=ABOUT, parents=[everywhere(store=None, json=False)])
     parser.add_argument("--version", action="version", version=f"rota {__version__}", help="print the version and exit")
     verbs = add_verbs(parser)
-    _up(verbs)
-    _run(verbs)
-    _submit(verbs)
-    _job(noun(verbs, "job", "look at jobs, and change their course"))
-    _workflow(noun(verbs, "workflow", "jobs that were ordered together, and wait for each other"))
-    schedule(noun(verbs, "schedule", "rules that make jobs at their times"))
-    calendar(noun(verbs, "calendar", "named sets of dates that schedules leave out, or keep to"))
-    gate(noun(verbs, "gate", "rules that hold or drop matching jobs, until they are opened"))
-    limit(noun(verbs, "limit", "keys that jobs need: how many at once, how many starts"))
-    queue(noun(verbs, "queue", "what waits and runs in queues; pausing them, how they rank"))
-    flow(noun(verbs, "flow", "whose turn it is: flows and their feedback levels"))
-    _dead(noun(verbs, "dead", "jobs that failed for good: look, run again, delete"))
-    _node(noun(verbs, "node", "the processes that run jobs"))
+    run, submit = "submit a command, follow its output, and exit with its exit code", "order a job and print its id"
+    usage = "[options] (TASK [JSON] | --http METHOD URL | -- CMD...)"
+    up = "start a node: control and worker in one process, until SIGTERM or Ctrl-C"
+    parts: list[tuple[str, Any, Callable[[Any], None]]] = [
+        ("up", verb(verbs, "up", "up", up), _up),
+        ("run", verb(verbs, "run", "run", run, "[options] -- CMD..."), _run),
+        ("submit", verb(verbs, "submit", "submit", submit, usage), _submit),
+    ]
+    for name, text, fill in NOUNS:
+        parts.append((name, noun(verbs, name, text), fill))
     verb(verbs, "migrate", "store", "create the store, or bring its schema up to date")
     verb(verbs, "doctor", "store", "look for trouble: store, schema, space, nodes, settings; exit 1 if there is any")
+    for name, part, fill in parts:
+        if words is None or name in words:
+            fill(part)
     return parser
 
 
-def _up(verbs: Verbs) -> None:
-    up = verb(verbs, "up", "up", "start a node: control and worker in one process, until SIGTERM or Ctrl-C")
+def _up(up: Parser) -> None:
     up.add_argument(
         "--app", metavar="MODULE:APP", help="the rota.App with the functions to run; none: commands and HTTP calls only"
     )
@@ -65,9 +69,7 @@ def _up(verbs: Verbs) -> None:
     noise.add_argument("--quiet", action="store_true", help="warnings and errors only")
 
 
-def _run(verbs: Verbs) -> None:
-    text = "submit a command, follow its output, and exit with its exit code"
-    run = verb(verbs, "run", "run", text, usage="[options] -- CMD...")
+def _run(run: Parser) -> None:
     _when(run)
     _after(run)
     order(run, retries="0")
@@ -76,9 +78,7 @@ def _run(verbs: Verbs) -> None:
     command(run)
 
 
-def _submit(verbs: Verbs) -> None:
-    text = "order a job and print its id"
-    submit = verb(verbs, "submit", "submit", text, usage="[options] (TASK [JSON] | --http METHOD URL | -- CMD...)")
+def _submit(submit: Parser) -> None:
     function(submit)
     submit.add_argument("--wait", action="store_true", help="wait for its end; exit 1 unless it succeeds")
     _when(submit)
@@ -120,6 +120,7 @@ def _job(verbs: Verbs) -> None:
     _id(logs)
     logs.add_argument("--follow", "-f", action="store_true", help="go on until the job has ended")
     logs.add_argument("--attempt", metavar="N", type=count, help="only this attempt")
+    logs.add_argument("--stream", metavar="STREAM", help="only this stream: stdout, stderr, log")
     logs.add_argument("--timestamps", "-t", action="store_true", help="begin each line with its time and stream")
     _ids(verb(verbs, "cancel", "job", "end waiting jobs, stop running ones"))
     _ids(verb(verbs, "retry", "job", "run failed or cancelled jobs again, and waiting ones at once"))
@@ -215,3 +216,17 @@ def _id(parser: Parser) -> None:
 
 def _ids(parser: Parser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="+", help="an id, or a beginning or end of it that fits no other")
+
+
+NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
+    ("job", "look at jobs, and change their course", _job),
+    ("workflow", "jobs that were ordered together, and wait for each other", _workflow),
+    ("schedule", "rules that make jobs at their times", schedule),
+    ("calendar", "named sets of dates that schedules leave out, or keep to", calendar),
+    ("gate", "rules that hold or drop matching jobs, until they are opened", gate),
+    ("limit", "keys that jobs need: how many at once, how many starts", limit),
+    ("queue", "what waits and runs in queues; pausing them, how they rank", queue),
+    ("flow", "whose turn it is: flows and their feedback levels", flow),
+    ("dead", "jobs that failed for good: look, run again, delete", _dead),
+    ("node", "the processes that run jobs", _node),
+)

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from rota.app import App
-from rota.cli.calls import facts_of
-from rota.cli.job import brief, command_text
+from rota.cli import calls, commands
+from rota.cli.job import brief
 from rota.cli.limit import keys_text
 from rota.cli.sayings import as_json, fire_as_json, in_zone, instant_as_json, look, next_of, standing, utc
 from rota.cli.session import check_exists, existing, planning_of, utf8
@@ -135,12 +135,9 @@ def _work(parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
     spec = work.spec.shown
     yield "task", f"{work.task} ({work.spec.kind})"
     if work.spec.kind is Kind.COMMAND:
-        yield "command", brief(command_text(spec))
-        yield "folder", str(spec.get("cwd") or "")
-        # Values may be secrets; whoever needs them asks for --json.
-        yield "environment", ", ".join(spec.get("env") or {})
+        yield from ((name, brief(text)) for name, text in commands.facts_of(spec))
     elif work.spec.kind is Kind.HTTP:
-        yield from ((name, brief(text)) for name, text in facts_of(spec))
+        yield from ((name, brief(text)) for name, text in calls.facts_of(spec))
     else:
         yield "arguments", brief(work.args)
     yield "queue", f"{work.queue}, priority {work.priority}"

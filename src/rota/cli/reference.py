@@ -55,8 +55,9 @@ def _table(actions: Iterator[argparse.Action]) -> list[str]:
 
 
 def _name(action: argparse.Action) -> str:
+    words = action.metavar if isinstance(action.metavar, tuple) else (action.metavar or "",)
     names = ", ".join(action.option_strings)
-    return " ".join(part for part in (names, str(action.metavar or "") if action.nargs != 0 else "") if part)
+    return " ".join(part for part in (names, *(words if action.nargs != 0 else ())) if part)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, UnknownTask
 from rota.job import Job
 from rota.model.graph import Need, need
-from rota.model.job import JobInfo
+from rota.model.job import JobInfo, variable
 from rota.model.limits import Key, concurrency, rate
 from rota.model.resources import READERS, Resources
 from rota.model.retry import Retry
@@ -106,7 +106,7 @@ def about_command(args: argparse.Namespace) -> dict[str, Any]:
         "resources": _resources(args),
         "user": args.user,
         "group": args.group,
-        "inherit": args.env_from,
+        "inherit": None if args.env_from is None else [variable(name, "--env-from") for name in args.env_from],
     }
 
 

@@ -148,10 +148,11 @@ async def _start(flow: Workflow, args: argparse.Namespace) -> str | None:
 
 
 def _job_of(found: Sequence[WorkflowJob], given: str, workflow: str) -> str:
-    """The one job of a workflow that has this id, or begins or ends like this, or has this name."""
+    """The one job of a workflow that has this id or this name, or whose id begins or ends like this. A name that is
+    given in full is meant: `a`, `feed` or `add` are ends of ids too."""
     part = given.lower()
-    fitting = [job for job in found if part and (job.id.startswith(part) or job.id.endswith(part))]
-    fitting = fitting or [job for job in found if job.task == given]
+    fitting = [job for job in found if job.id == part] or [job for job in found if job.task == given]
+    fitting = fitting or [job for job in found if part and (job.id.startswith(part) or job.id.endswith(part))]
     if not fitting:
         raise NotFound(f"job of workflow {workflow} that fits", given)
     if len(fitting) > 1:

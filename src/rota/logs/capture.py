@@ -51,28 +51,37 @@ class _Stream(io.TextIOBase):
 
 
 class Handler(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+
     def emit(self, record: logging.LogRecord) -> None:
         sink = CURRENT.get()
-        if sink is None:
-            return
+        if sink is not None:
+            sink.write("log", self.line(record))
+
+    def line(self, record: logging.LogRecord) -> bytes:
         try:
             text = self.format(record)
         except Exception as error:  # a log call with wrong arguments must not fail the job
             text = f"{record.levelname} {record.name}: {record.msg!r} (can't be formatted: {error})"
-        sink.write("log", (text + "\n").encode("utf-8", "backslashreplace"))
+        return (text + "\n").encode("utf-8", "backslashreplace")
+
+
+def listen_to_logs(handler: Handler) -> None:
+    root = logging.getLogger()
+    if root.level == logging.WARNING:  # nobody has chosen a level: "info" is what people expect to find in a job's log
+        root.setLevel(logging.INFO)
+    root.addHandler(handler)
 
 
 @contextmanager
 def captured() -> Iterator[None]:
     """While this is open, attempts' prints and log records are theirs."""
     out, err = sys.stdout, sys.stderr
-    handler = Handler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
-    level = root.level
-    if level == logging.WARNING:  # nobody has chosen a level: "info" is what people expect to find in a job's log
-        root.setLevel(logging.INFO)
-    root.addHandler(handler)
+    level, handler = root.level, Handler()
+    listen_to_logs(handler)
     sys.stdout, sys.stderr = _Stream("stdout", out), _Stream("stderr", err)
     try:
         yield

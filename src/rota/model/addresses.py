@@ -21,7 +21,7 @@ Network = IPv4Network | IPv6Network
 GROUPS: dict[str, tuple[Network, ...]] = {
     name: tuple(ip_network(text) for text in texts)
     for name, texts in {
-        # Of clouds that have it elsewhere than at a link-local address.
+        # Where clouds tell a machine its secrets: some are link-local, but others are not.
         "metadata": (
             "169.254.169.254", "169.254.170.2", "168.63.129.16", "100.100.100.200", "192.0.0.192",
             "fd00:ec2::/32", "fd20:ce::254",
@@ -35,7 +35,8 @@ GROUPS: dict[str, tuple[Network, ...]] = {
     }.items()
 }  # fmt: skip
 DENIED = ("metadata", "loopback", "link-local", "unspecified", "multicast", "reserved")
-_NAT64 = ip_network("64:ff9b::/96")
+# The last 32 bits of these are an IPv4 address: of gateways (also of one's own, RFC 8215), and of translators.
+_TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96")))
 _COMPATIBLE = ip_network("::/96")
 _EXPECTED = f"networks, host names such as *.example.com, or {', '.join(GROUPS)}"
 
@@ -77,7 +78,7 @@ def _faces(address: Address) -> list[Address]:
     if address.ipv4_mapped is not None:
         return [address.ipv4_mapped]
     inner = [address.sixtofour, address.teredo[1] if address.teredo else None]
-    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+    if any(address in network for network in _TRANSLATED) or (address in _COMPATIBLE and int(address) > 1):
         inner.append(IPv4Address(int(address) & 0xFFFF_FFFF))
     return [address, *(face for face in inner if face is not None)]
 

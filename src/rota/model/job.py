@@ -128,6 +128,8 @@ def _check_texts(argv: object, cwd: object, env: object) -> None:
     for text in argv:
         _check_text("command", text)
     _check_text("working folder", "" if cwd is None else cwd)
+    if isinstance(cwd, str) and not cwd.startswith("/"):  # whoever orders and whoever runs it stand in other folders
+        raise InvalidInput("working folder", cwd, "an absolute path such as /srv/reports")
     for text in (*variables, *variables.values()):
         _check_text("environment", text)
     for name in variables:
@@ -136,8 +138,10 @@ def _check_texts(argv: object, cwd: object, env: object) -> None:
 
 
 def _check_text(what: str, text: object, nul: bool = False) -> None:
-    if not isinstance(text, str) or ("\0" in text and not nul):
-        raise InvalidInput(what, text, "a text" if nul else "texts without NUL characters")
+    if not isinstance(text, str):
+        raise InvalidInput(what, text, "a text" if nul else "texts (of paths and numbers: str(...))")
+    if "\0" in text and not nul:
+        raise InvalidInput(what, text, "texts without NUL characters")
     try:
         text.encode()
     except UnicodeEncodeError:

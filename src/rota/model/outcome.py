@@ -15,6 +15,9 @@ from rota.model.lifecycle import Event
 from rota.model.retry import Retry
 from rota.model.times import SECOND, Duration
 
+# What rules may call it: as it is shown, and as Python does.
+TIMEOUT = ("rota.Timeout", "Timeout", "builtins.TimeoutError", "TimeoutError")
+
 
 class Ending(StrEnum):
     """The word that history keeps for each attempt."""
@@ -156,9 +159,7 @@ def settle(
                 wait = retry_in
             return _failure(job_id, fence, Ending.FAILED, problem, wait, code)
         case TimedOut(problem, code, fatal):
-            wait = (
-                None if fatal else retry.after_failure(failures + 1, ("builtins.TimeoutError", "TimeoutError"), chance)
-            )
+            wait = None if fatal else retry.after_failure(failures + 1, TIMEOUT, chance)
             return _failure(job_id, fence, Ending.TIMED_OUT, problem, wait, code)
         case Snoozed(delay, message):
             return Settlement(job_id, fence, Event.SNOOZE, Ending.SNOOZED, delay=delay, reason=message)

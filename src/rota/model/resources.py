@@ -1,7 +1,8 @@
 """How much of a machine one command may use.
 
 Each bound is one of a process (CPU time, memory, open files, size of a file), but for `processes`, which is one of
-the whole command. A node has bounds of its own; an order can only tighten them.
+the whole command, and `memory` where control groups bound that too. A node has bounds of its own; an order can only
+tighten them.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _checked(given: Resources) -> Resources:
     return resources(values)
 
 
-def size(given: object, what: str = "size", least: int = 1) -> int:
+def size(given: object, what: str = "size", least: int = 1, most: int = MOST_BYTES) -> int:
     """Reads `512MB` (10⁶), `2GiB` or `2G` (2³⁰), or a plain number of bytes."""
     expected = "a size such as 512MB or 2GiB"
     value: float = -1
@@ -89,8 +90,9 @@ def size(given: object, what: str = "size", least: int = 1) -> int:
         value = float(number) * unit if "." in number else int(number) * unit
     if value < 0:
         raise InvalidInput(what, given, expected)
-    if not least <= value <= MOST_BYTES:
-        raise InvalidInput(what, given, f"{expected}, at least {size_text(least)}")
+    if not least <= value <= most:
+        bound = f"at least {size_text(least)}" if value < least else f"at most {size_text(most)}"
+        raise InvalidInput(what, given, f"{expected}, {bound}")
     return int(value)
 
 

@@ -82,7 +82,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
             raise InvalidInput("jitter", self.jitter, "a number from 0 to 1")
         if not isinstance(rules, dict):
             raise InvalidInput("retry rules", rules, "a mapping of exceptions to 'fatal' or a back-off")
-        names = {_name(error): _rule(rule) for error, rule in rules.items()}
+        names = {(name := _name(error)): _rule(name, rule) for error, rule in rules.items()}
         msgspec.structs.force_setattr(self, "rules", names)
 
     def parts(self) -> dict[str, Any]:
@@ -111,16 +111,18 @@ def _name(error: object) -> str:
     raise InvalidInput("retry rule", error, "an exception class or its name")
 
 
-def _rule(rule: object) -> str:
-    if not isinstance(rule, str):
-        raise InvalidInput("retry rule", rule, "'fatal' or a back-off such as 30s")
-    if rule != FATAL:
-        backoff(rule)
-    return rule
+def _rule(name: str, rule: object) -> str:
+    try:
+        if rule != FATAL:
+            backoff(rule if isinstance(rule, str) else "")
+    except InvalidInput:
+        raise InvalidInput(f"retry rule of {name}", rule, f"'fatal', or {_EXPECTED}") from None
+    return cast("str", rule)
 
 
 def qualified(error: type[BaseException]) -> str:
-    return f"{error.__module__}.{error.__qualname__}"
+    name = f"{error.__module__}.{error.__qualname__}"
+    return name.encode("utf-8", "backslashreplace").decode()  # a module may be called anything
 
 
 def names_of(error: type[BaseException]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One attempt at one job: prepare, execute, keep its output, settle. Each step has a name; one write ends it.
+"""One attempt at one job: execute it, judge its end, keep its output, settle. One write ends it.
 
 An executor runs the work and returns an `Outcome`. Whoever wants the attempt to end early calls `stop`; the first
 reason counts, and from then on the reason decides the outcome: work that was told to stop may end in any way it
@@ -26,10 +26,11 @@ from rota.model.lifecycle import Event
 from rota.model.outcome import CrashRule, Outcome, Problem, Settlement, Usage
 from rota.model.retry import Retry
 from rota.model.times import SECOND, short
-from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus
+from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus, ServiceFailed
 from rota.work.notes import Book
 
 PAUSE_AFTER_ERROR = 0.2
+QUIET = 10.0
 _GOES_ON = (Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF)
 TOO_LATE = "it could not start soon enough for its rate"
 
@@ -74,9 +75,8 @@ class Attempt:
         return self.start_by is not None and self._clock.monotonic() > self.start_by
 
     def stop(self, reason: Stop, why: str = "") -> None:
-        first = self.stopped is None
-        if first or (reason is Stop.LOST and self.stopped is not Stop.LOST):
-            # A lost lease outweighs everything: whatever the attempt was about to write is not ours to write any more.
+        # A lost lease outweighs everything: whatever the attempt was about to write is not ours to write any more.
+        if self.stopped is None or (reason is Stop.LOST and self.stopped is not Stop.LOST):
             self.stopped, self.why = reason, why
             if reason is Stop.LOST:
                 self.book.lose()
@@ -115,6 +115,7 @@ class Pipeline:
     ) -> None:
         self._executors, self._shipper, self._finishes = executors, shipper, finishes
         self._bus, self._chance, self._rule = bus, chance, rule
+        self._quiet_until = 0.0  # what keeps ends from being written is told now and then, not for each of them
 
     @property
     def ending(self) -> bool:
@@ -127,7 +128,6 @@ class Pipeline:
             claimed = attempt.claimed
             self._bus.emit(AttemptStarted(claimed.job_id, claimed.task, claimed.number))
         timer = _timer(attempt)
-        began = asyncio.get_running_loop().time()
         try:
             result = await self._execute(attempt)
         except Stuck as stuck:
@@ -136,9 +136,6 @@ class Pipeline:
         finally:
             if timer is not None:
                 timer.cancel()
-            if attempt.usage is not None:
-                wall = round((asyncio.get_running_loop().time() - began) * SECOND)
-                attempt.usage = msgspec.structs.replace(attempt.usage, wall=wall)
         outcome = _judge(attempt, result)
         if outcome is not None:
             attempt.settling = True
@@ -147,11 +144,11 @@ class Pipeline:
     async def _execute(self, attempt: Attempt) -> Outcome:
         if attempt.too_late():
             return model.Interrupted(TOO_LATE)
-        try:
-            executor = self._executors[attempt.claimed.kind]
-            return await executor.execute(attempt)
-        except KeyError:
+        executor = self._executors.get(attempt.claimed.kind)
+        if executor is None:
             return model.SetAside(Problem("rota.UnknownKind", f"no executor for kind {attempt.claimed.kind!r}"))
+        try:
+            return await executor.execute(attempt)
         except RotaError as error:
             return model.SetAside(Problem(f"rota.{type(error).__name__}", str(error)))
         except Stuck:
@@ -188,9 +185,16 @@ class Pipeline:
             except Exception as error:
                 if attempt.stopped is Stop.LOST:
                     return Verdict.STALE
+                self._complain(error)
                 if not (isinstance(error, StoreError) and error.passing):
                     settlement = _unwritable(settlement, error)
                 await asyncio.sleep(PAUSE_AFTER_ERROR)
+
+    def _complain(self, error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET
+            self._bus.emit(ServiceFailed("writing of ends", f"{type(error).__name__}: {error}"))
 
 
 def weight(settlement: Settlement) -> int:

@@ -21,7 +21,7 @@ from rota.errors import InvalidInput, UnknownTask
 from rota.model.job import Spec
 from rota.store.base import TaskInfo
 from rota.work.context import Context
-from rota.work.encoding import to_json as to_json
+from rota.work.encoding import to_json
 
 
 class Isolation(StrEnum):
@@ -61,7 +61,7 @@ class TaskDef:
         code: Code = Code(),  # noqa: B008 - a value
     ) -> None:
         self.function, self.name, self.code = function, name, code
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = _is_async(function)
         _check_isolation(name, self.is_async, code.isolation)
         self.spec = Spec.function(name)
         self._what = f"arguments of task {name!r}"
@@ -99,6 +99,8 @@ class TaskDef:
             return self._decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidArguments(self.name, str(error), self._names) from None
+        except Exception as error:  # of a type of the task's own, which checks its values
+            raise InvalidArguments(self.name, f"{type(error).__name__}: {error}", self._names) from None
 
     def decode(self, body: str | bytes) -> dict[str, Any]:
         """The keyword arguments for the call. Raises InvalidInput if they don't fit the signature."""
@@ -150,6 +152,15 @@ class Catalogue:
 CATALOGUES: WeakSet[Catalogue] = WeakSet()
 
 
+def _is_async(function: Callable[..., Any]) -> bool:
+    return any(inspect.iscoroutinefunction(one) for one in _faces(function))
+
+
+def _faces(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """What is called, and if that is an object, what it does when it is called."""
+    return function, type(function).__call__
+
+
 def _check_isolation(name: str, is_async: bool, isolation: Isolation | None) -> None:
     kind, fitting = "a sync function", (Isolation.THREAD, Isolation.PROCESS)
     if is_async:
@@ -159,6 +170,8 @@ def _check_isolation(name: str, is_async: bool, isolation: Isolation | None) -> 
 
 
 def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _faces(function)):
+        raise InvalidInput("task", name, "a function that returns its result; this one yields")
     parameters = list(inspect.signature(function).parameters.values())
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):

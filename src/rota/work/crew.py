@@ -3,11 +3,13 @@ own."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from rota.config import Settings
+from rota.errors import RotaError
 from rota.model.times import SECOND
 from rota.telemetry.events import Bus
 from rota.work.attempt import Executor
@@ -15,7 +17,7 @@ from rota.work.catalogue import Catalogue
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import Handlers, ThreadHandlers
-from rota.work.keeping import Keeper
+from rota.work.keeping import Keeper, SpawnError
 from rota.work.output import Drain
 from rota.work.pool.processes import Processes
 
@@ -25,6 +27,12 @@ class Crew(Protocol):
     def executors(self) -> Mapping[str, Executor]: ...
 
     async def start(self) -> None: ...
+
+    def able(self) -> Sequence[str]:
+        """Kinds of work that could begin now: others are left to other nodes."""
+
+    def watch(self, more: Callable[[], None]) -> None:
+        """`more` is called when there are more of them."""
 
     def extend(self, deadline: float | None) -> None:
         """Until then the node's lease lasts; None: there is nothing left that could outlive it."""
@@ -49,8 +57,9 @@ class ProcessCrew:
         self._processes: Processes | None = None
         self._handlers: Handlers | None = None
         grace = settings.kill_grace / SECOND
+        self._commands = CommandExecutor(self._keeper, settings, os.environ, drain)
         self.executors: dict[str, Executor] = {
-            "command": CommandExecutor(self._keeper, settings, os.environ, drain),
+            "command": self._commands,
             "http": HttpExecutor.of(settings),
         }
         # A node without functions doesn't claim any: whoever has them will.
@@ -62,9 +71,21 @@ class ProcessCrew:
             )
 
     async def start(self) -> None:
-        await self._keeper.start()
+        """Raises RotaError: a node that is short of something now may try again."""
+        await asyncio.to_thread(self._commands.check)  # names may be looked up far away
+        try:
+            await self._keeper.start()
+            if self._processes:
+                await self._processes.start()
+        except SpawnError as error:
+            raise RotaError(str(error)) from None
+
+    def able(self) -> Sequence[str]:
+        return [kind for kind in self.executors if kind != "function" or not self._processes or self._processes.able]
+
+    def watch(self, more: Callable[[], None]) -> None:
         if self._processes:
-            await self._processes.start()
+            self._processes.watch(more)
 
     def extend(self, deadline: float | None) -> None:
         self._keeper.extend(deadline)

@@ -14,7 +14,7 @@ import socket
 import ssl
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import h11
@@ -26,6 +26,9 @@ from rota.model.http import Target
 CONNECT = 10.0  # seconds to find the address, reach it, and agree on keys
 READ_SIZE = 64 << 10
 LARGEST_HEAD = 64 << 10
+# Pieces of an answer that are looked at in one go. They may be of one byte each, and this is the node's own loop.
+AT_ONCE = 32
+MOST_WORDS_BEFORE = 20  # "100 Continue" and the like, before the answer
 SCARCITY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Place = tuple[int, Any]  # a family, and an address as sockets know it
@@ -58,8 +61,10 @@ class Head(msgspec.Struct, frozen=True):
 class Exchange:
     """A request that was sent. First comes `head`, then `body`."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turn: asyncio.Lock) -> None:
+        """`turn`: shared by all exchanges. Of those that have much to look at, only one does in a turn of the loop."""
+        self._reader, self._writer, self._turn = reader, writer, turn
+        self._looked_at = 0
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
 
     def send(self, method: str, target: Target, headers: Sequence[tuple[str, str]], body: bytes) -> None:
@@ -74,7 +79,7 @@ class Exchange:
         self._writer.write(b"".join(part for part in parts if part))
 
     async def head(self) -> Head:
-        while True:
+        for _ in range(MOST_WORDS_BEFORE):
             event = await self._next()
             if isinstance(event, h11.Response):
                 fields: dict[str, str] = {}
@@ -83,6 +88,7 @@ class Exchange:
                 return Head(event.status_code, fields)
             if not isinstance(event, h11.InformationalResponse):
                 raise BadResponse("it closed the connection without an answer")
+        raise BadResponse("it does not come to the point")
 
     async def body(self) -> AsyncIterator[bytes]:
         while not isinstance(event := await self._next(), h11.EndOfMessage):
@@ -91,6 +97,10 @@ class Exchange:
             yield bytes(event.data)
 
     async def _next(self) -> Any:
+        self._looked_at += 1
+        if self._looked_at % AT_ONCE == 0:
+            async with self._turn:
+                await asyncio.sleep(0)
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 self._http.receive_data(await self._reader.read(READ_SIZE))
@@ -103,6 +113,7 @@ class Dialer:
     def __init__(self, rules: Rules, resolve: Resolve | None = None) -> None:
         self._rules, self._resolve = rules, resolve or look_up
         self._context: ssl.SSLContext | None = None
+        self._turn = asyncio.Lock()
 
     @asynccontextmanager
     async def dial(self, target: Target) -> AsyncIterator[Exchange]:
@@ -112,7 +123,7 @@ class Dialer:
         except TimeoutError:
             raise Unreachable(f"{target.authority}: no connection within {CONNECT:g}s") from None
         try:
-            yield Exchange(reader, writer)
+            yield Exchange(reader, writer, self._turn)
         except OSError as error:
             raise BadResponse(f"the connection broke ({_why(error)})") from None
         finally:
@@ -197,7 +208,7 @@ async def look_up(host: str, port: int) -> list[Place]:
                 found.append((family, place))
         except Exception as error:
             problem = error
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop has closed: nobody waits for it any more
             loop.call_soon_threadsafe(settle, found, problem)
 
     threading.Thread(target=ask, name="rota-lookup", daemon=True).start()

@@ -12,7 +12,7 @@ from rota.errors import Cancel, Fatal, InvalidInput, RetryAfter, Snooze
 from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded
 from rota.model.retry import names_of, qualified
 from rota.model.times import duration
-from rota.work.catalogue import to_json
+from rota.work.encoding import to_json
 
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACE = 20_000
@@ -30,7 +30,16 @@ def succeeded(value: Any, max_result: int) -> Outcome:
 
 
 def judge(error: BaseException) -> Outcome:
-    """What an exception out of a task means."""
+    """What an exception out of a task means. It may be of any class: one that can't even be looked at must not keep
+    the attempt from ending."""
+    try:
+        return _judge(error)
+    except BaseException as worse:
+        text = f"its exception can't be told: looking at it raised {type(worse).__name__}"
+        return Failed(Problem("rota.BadException", text))
+
+
+def _judge(error: BaseException) -> Outcome:
     match error:
         case Fatal():
             return Failed(problem_of(error), fatal=True)
@@ -50,7 +59,7 @@ def judge(error: BaseException) -> Outcome:
 
 def problem_of(error: BaseException) -> Problem:
     try:
-        message = str(error)
+        message = str(error) or type(error).__name__
     except Exception:
         message = "(its message could not be made)"
     trace = "".join(traceback.format_exception(type(error), error, _own(error)))

@@ -1,4 +1,5 @@
-"""Where functions run: never on the loop that renews the lease.
+"""Where functions run that no other process could import: in the node's process, but never on the loop that renews the
+lease. (All others run in processes of their own or in one that they share: `pool`.)
 
 Async functions share one loop in a thread of its own; a function that blocks it slows its neighbours, and nothing
 else. Sync functions get a thread each. Calls and results cross between the loops in batches: one wake-up for many.
@@ -189,11 +190,16 @@ class _Threaded(Call):
                 continue
 
     def cancel(self) -> None:
-        """Raises an exception in the thread: it arrives at the next line of Python, not inside a blocking call."""
         with self._ending:
-            if not self._ended and self._thread.ident is not None:
-                identity = ctypes.c_ulong(self._thread.ident)
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(asyncio.CancelledError))
+            if not self._ended:
+                cancel_thread(self._thread)
+
+
+def cancel_thread(thread: threading.Thread) -> None:
+    """Raises an exception in the thread: it arrives at the next line of Python, not inside a blocking call."""
+    if thread.ident is not None:
+        identity = ctypes.c_ulong(thread.ident)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, ctypes.py_object(asyncio.CancelledError))
 
 
 class InlineHandlers:

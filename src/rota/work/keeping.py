@@ -19,9 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from rota.work.link import Link, Message
 from rota.work.report import Exit, Report
 
-__all__ = ["Child", "Exit", "Keeper", "SpawnError"]
+__all__ = ["Child", "Exit", "Keeper", "SpawnError", "Unwanted"]
 
 NO_BOUNDS: Mapping[str, int | str] = {}
+# Bounds that a warden may have for good, and the least of each that it can work with. Not of CPU time: it goes on using
+# that; nor of processes, which are counted for a whole user.
+BEARABLE = {"files": 64, "file_size": 0, "memory": 256 << 20}
 KILL_LIMIT = 40.0  # after kill(), for a keeper that is itself stuck: longer than all its patience together
 
 # Requests handed to the keeper and not yet answered. More would gain nothing (it forks them one by one) and
@@ -77,7 +80,7 @@ class Child:
         self._report.exit.add_done_callback(lambda _: tell(self))
 
     async def _started(self) -> tuple[int, str] | None:
-        """How the start failed, if it did. Who stops waiting for that gives up the command."""
+        """How the start failed (errno and what), if it did. Who stops waiting for that gives up the command."""
         try:
             return await self._report.started
         except asyncio.CancelledError:
@@ -132,7 +135,7 @@ class Keeper:
         """Start a command; raises SpawnError if it can't be. The file descriptors stay the caller's to close; the
         command finds the extra one, if there is one, as its descriptor 3.
 
-        `unless` is asked at the last moment before the keeper is told, and raises Unwanted if it says so.
+        `unless` is asked at the last moment before the keeper is told; if it says so, Unwanted is raised instead.
 
         A program without a slash is looked up in the PATH of `env`. Without `cwd` it runs in a private folder. If the
         call is cancelled, the command is killed.
@@ -140,7 +143,7 @@ class Keeper:
         request = _pack(argv, cwd or "", env, bounds)
         descriptors = (stdin, stdout, stderr) if extra is None else (stdin, stdout, stderr, extra)
         async with self._gate:
-            child = await self._start(request, descriptors, unless)
+            child = await self._start(request, _bearable(bounds), descriptors, unless)
             failure = await child._started()
         if failure is not None:
             raise SpawnError(failure[0], _explain(*failure, argv[0], cwd or self._folder))
@@ -191,14 +194,14 @@ class Keeper:
             raise SpawnError(errno.EAGAIN, "the keeper died as soon as it was started")
         return link
 
-    async def _start(self, request: bytes, stdio: tuple[int, ...], unless: Callable[[], bool]) -> Child:
+    async def _start(self, request: bytes, limits: str, stdio: tuple[int, ...], unless: Callable[[], bool]) -> Child:
         for _ in range(STARTS_TRIED):
             link = await self._ready()
             if unless():
                 raise Unwanted
             name = next(self._names)
             try:
-                child = Child(link, name, *link.start(name, request, stdio))
+                child = Child(link, name, *link.start(name, limits, request, stdio))
             except ConnectionError:
                 continue  # it has just died and nothing was handed over: a new one may be asked
             except OSError as error:
@@ -224,6 +227,14 @@ def _pack(argv: Sequence[str], cwd: str, env: Mapping[str, str], bounds: Mapping
         return b"\0".join(map(os.fsencode, strings))
     except UnicodeEncodeError as error:
         raise SpawnError(errno.EINVAL, f"not valid text: {_short(error.object)!r}") from error
+
+
+def _bearable(bounds: Mapping[str, int | str]) -> str:
+    """The limits as one word, if they all are such as a warden can have; else none."""
+    limits = {name: int(value) for name, value in bounds.items() if name in BEARABLE}
+    if bounds.keys() - limits.keys() - {"nice"} or any(value < BEARABLE[name] for name, value in limits.items()):
+        return ""
+    return ",".join(f"{name}={value}" for name, value in sorted(limits.items()))
 
 
 def _spawn_error(what: str, error: OSError) -> SpawnError:

@@ -96,10 +96,10 @@ class Link:
         self._unanswered += 1
         self.send(words)
 
-    def start(self, name: int, request: bytes, stdio: tuple[int, ...]) -> tuple[Report, Message]:
+    def start(self, name: int, limits: str, request: bytes, stdio: tuple[int, ...]) -> tuple[Report, Message]:
         """Hand over a command. The request goes in a memory file: it may be more than a socket takes."""
         report, writer = os.pipe()
-        message = Message(f"start {name}".encode(), owned=(writer,))
+        message = Message(f"start {name} {limits}".encode(), owned=(writer,))
         try:
             body = os.memfd_create("rota-request")
             message.owned = (writer, body)

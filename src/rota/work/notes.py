@@ -35,7 +35,8 @@ class Reporter(Protocol):
     def log(self, line: str) -> None: ...
 
     def progress(self, fraction: float | None, text: str) -> None:
-        """Raises InvalidInput if the fraction is none; whatever else goes wrong with it is nobody's business."""
+        """Raises InvalidInput if the fraction is neither from 0 to 1 nor None; whatever else goes wrong is nobody's
+        business."""
 
     def save(self, body: str) -> Future[None]:
         """Keeps a state, as JSON. Done when it is durable; raises Stale if this attempt is over for the store."""

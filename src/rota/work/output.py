@@ -59,8 +59,8 @@ class Output:
             raise
 
     def follow(self) -> None:
-        """From here on only the command can write."""
-        self._close_writers()
+        """The job runs. Our ends for writing stay open till its end: a pipe that closes would wake the thread, of every
+        command, only to hear what the keeper tells anyway."""
         self._drain.add(self, list(self._readers))
 
     def read(self, reader: int) -> int:
@@ -95,11 +95,8 @@ class Output:
     def end(self) -> None:
         """Reads what is left. The whole tree is gone, so all of it is in the pipes; a stranger who got hold of their
         other ends must not keep us waiting."""
-        self._close_writers()
         self.read_all()
-        with self._lock:
-            for reader in list(self._readers):
-                self._shut(reader)
+        self.close()
 
     def _shut(self, reader: int) -> None:
         del self._readers[reader]
@@ -108,9 +105,9 @@ class Output:
 
     def close(self) -> None:
         self._close_writers()
-        for reader in list(self._readers):
-            os.close(reader)
-        self._readers.clear()
+        with self._lock:
+            for reader in list(self._readers):
+                self._shut(reader)
 
     def _close_writers(self) -> None:
         for writer in self.writers:
@@ -129,8 +126,9 @@ class Drain:
     def add(self, output: Output, readers: list[int]) -> None:
         with self._lock:
             if self._poll is None:
-                poll = self._poll = select.epoll()
+                poll = select.epoll()
                 threading.Thread(target=self._run, args=(poll,), name="rota-output", daemon=True).start()
+                self._poll = poll  # not before there is somebody who reads
             for reader in readers:
                 self._outputs[reader] = output
                 self._poll.register(reader, ONCE)
@@ -138,7 +136,8 @@ class Drain:
     def forget(self, reader: int) -> None:
         with self._lock:
             if self._outputs.pop(reader, None) and self._poll is not None:
-                self._poll.unregister(reader)
+                with suppress(OSError):  # it could not be registered
+                    self._poll.unregister(reader)
 
     def _run(self, poll: select.epoll) -> None:
         resting: dict[int, float] = {}  # until when each is left alone; the first is the first to be over

@@ -12,8 +12,8 @@ import os
 from rota.model.progress import read_line
 from rota.work.notes import Book
 
-VARIABLE = "ROTA_PROGRESS_FD"
-NUMBER = 3  # the descriptor that the command finds it at
+PROGRESS_FD = "ROTA_PROGRESS_FD"  # the variable that names the descriptor
+PROGRESS_NUMBER = 3  # and its number: the first after the standard three
 READ_SIZE = 64 << 10  # as much as a pipe holds
 LONGEST_LINE = 4096
 PAUSE = 0.02  # between two looks
@@ -29,8 +29,7 @@ class Telling:
         self._rest = b""
 
     def follow(self) -> None:
-        """From here on only the command can write."""
-        self._hang_up()
+        """Our end for writing stays open till the command's end: a pipe that closes would wake the loop for nothing."""
         self._listen()
 
     def _listen(self) -> None:
@@ -59,6 +58,7 @@ class Telling:
 
     def end(self) -> None:
         """The command is gone, and all that it wrote is in the pipe."""
+        self._hang_up()
         for _ in range(LAST_READS):
             if not self._hear():
                 break

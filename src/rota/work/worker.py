@@ -50,7 +50,7 @@ class Worker:
         clock: Clock,
         incarnation: str,
         queues: dict[str, int],
-        kinds: Sequence[Kind],
+        kinds: Callable[[], Sequence[Kind]],
         prefetch: int,
         pipeline: Pipeline,
         shipper: Shipper,
@@ -58,7 +58,7 @@ class Worker:
         lend: bool = True,
     ) -> None:
         self._store, self._clock, self._incarnation = store, clock, incarnation
-        self._queues, self._kinds, self._prefetch = queues, kinds, prefetch
+        self._kinds, self._prefetch = kinds, prefetch
         self._pipeline, self._shipper, self._bus, self._lend = pipeline, shipper, bus, lend
         self._notes = Notes(store)
         self._slots, self._free = dict(queues), dict(queues)  # what is lent to a queue makes its free ones negative
@@ -133,7 +133,7 @@ class Worker:
             return
         self._claiming = True
         try:
-            claimed = await self._store.claim(SYSTEM, self._incarnation, wants, self._kinds, start)
+            claimed = await self._store.claim(SYSTEM, self._incarnation, wants, self._kinds(), start)
         finally:
             self._claiming = False
         got = Counter(one.queue for one in claimed)
@@ -217,6 +217,9 @@ class Worker:
                 self._stuck.add(task)
                 task.add_done_callback(self._stuck.discard)
 
+    def _failed(self, attempt: Attempt, error: Exception) -> None:
+        self._bus.emit(ServiceFailed(f"attempt at {attempt.claimed.job_id}", f"{type(error).__name__}: {error}"))
+
     def _count(self, attempt: Attempt) -> None:
         """What it has used of its slot since it was last counted, for its flow."""
         now = self._clock.monotonic()
@@ -266,9 +269,6 @@ class Worker:
         self._accepting = False
         async with self._asking:
             await self._hand_back(older_than=-1.0)
-
-    def _failed(self, attempt: Attempt, error: Exception) -> None:
-        self._bus.emit(ServiceFailed(f"attempt at {attempt.claimed.job_id}", f"{type(error).__name__}: {error}"))
 
     def drop_ahead(self) -> None:
         """Forgets what was claimed ahead, and what a claim under way may still bring: it is not ours any more."""

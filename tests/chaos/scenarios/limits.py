@@ -52,9 +52,8 @@ async def _kill(cluster: Cluster, name: str) -> None:
 
 
 async def _stop(cluster: Cluster, name: str, whole: bool) -> None:
-    pids = cluster.tree(name) if whole else [cluster.nodes[name].pid]
-    began = time.monotonic()
-    cluster.signal(pids, signal.SIGSTOP)
+    pids = cluster.stop_all(name) if whole else cluster.stop(name)
+    began = time.monotonic()  # only now all of them are still
     await asyncio.sleep(PAUSE)
     woken = time.monotonic()
     cluster.signal(pids[::-1], signal.SIGCONT)

@@ -25,9 +25,8 @@ async def run(cluster: Cluster, seconds: float) -> None:
     while time.monotonic() < end:
         name, whole = NODES[count % len(NODES)], count % 2 == 1
         await cluster.busy(name)
-        pids = cluster.tree(name) if whole else [cluster.nodes[name].pid]
-        began = time.monotonic()
-        cluster.signal(pids, signal.SIGSTOP)
+        pids = cluster.stop_all(name) if whole else cluster.stop(name)
+        began = time.monotonic()  # only now all of them are still
         await asyncio.sleep(PAUSE)
         woken = time.monotonic()  # before the signals: the first of them wake up while the last are still to be sent
         cluster.signal(pids[::-1], signal.SIGCONT)

@@ -109,7 +109,9 @@ class Window:
 
     def __init__(self, zone: str, start: int, end: int, step: int) -> None:
         self.zone, self.start, self.end, self.step = zone, start, end, step
-        self.moments = [Moment(utc, ZoneInfo(zone)) for utc in range(start, end, step)]
+        info = ZoneInfo(zone)
+        self.moments = [Moment(utc, info) for utc in range(start, end, step)]
+        self.readings = list(self._readings())
         self.shown: dict[datetime, list[int]] = defaultdict(list)
         for moment in self.moments:
             self.shown[moment.reading].append(moment.utc)
@@ -120,16 +122,17 @@ class Window:
             shown = [m.utc for m in self.moments if fields.match(m.day, m.hour, m.minute, m.second)]
             yield from (shown for _ in policies)
             return
-        matched = [r for r in self.readings() if fields.match(r.date(), r.hour, r.minute, r.second)]
+        matched = [r for r in self.readings if fields.match(r.date(), r.hour, r.minute, r.second)]
         for gap, fold in policies:
             yield sorted({utc for reading in matched for utc in self._instants(reading, gap, fold)})
 
-    def readings(self) -> Iterator[datetime]:
+    def _readings(self) -> Iterator[datetime]:
         """Every reading from the first to the last, whether the wall ever showed it or not."""
         reading, last = self.moments[0].reading, self.moments[-1].reading
+        step = timedelta(seconds=self.step)
         while reading <= last:
             yield reading
-            reading += timedelta(seconds=self.step)
+            reading += step
 
     def _instants(self, reading: datetime, gap: str, fold: str) -> list[int]:
         times = self.shown.get(reading)

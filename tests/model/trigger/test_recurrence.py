@@ -7,7 +7,7 @@ import re
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
-from time import perf_counter
+from time import process_time
 
 import pytest
 from dateutil.rrule import rrulestr  # type: ignore[import-untyped]
@@ -160,10 +160,10 @@ def test_rules_that_fire_every_hour_follow_elapsed_time(text: str, elapsed: bool
     ],
 )
 def test_errors_point_at_the_part(text: str, complaint: str) -> None:
-    begin = perf_counter()
+    begin = process_time()
     with pytest.raises(InvalidInput, match=re.escape(complaint)):
         Schedule(name="x", rule=read_rule(text, "2001-01-01T00:00:00"))
-    assert perf_counter() - begin < 5, "never a search without an end"
+    assert process_time() - begin < 5, "never a search without an end"
 
 
 def test_a_beginning_is_needed() -> None:
@@ -176,9 +176,9 @@ def test_a_beginning_is_needed() -> None:
 
 def test_a_rule_of_each_second_is_entered_at_once() -> None:
     schedule = Schedule(name="x", rule=Recurrence("FREQ=SECONDLY", "1971-01-01T00:00:00"))
-    begin = perf_counter()
+    begin = process_time()
     assert next_fire(schedule, instant("2090-01-01T00:00:00Z")) == instant("2090-01-01T00:00:01Z")
-    assert perf_counter() - begin < 5, "counted from 1971 it takes hours"
+    assert process_time() - begin < 5, "counted from 1971 it takes hours"
 
 
 @pytest.mark.parametrize("week", [1, 2, 20, 51, -1])

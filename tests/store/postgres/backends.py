@@ -8,16 +8,20 @@ would go by while new ones learn of tables and functions.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, ClassVar
 
 import asyncpg
 import psycopg
 
-from rota.clock import Chance
+from rota.clock import Chance, SystemClock
 from rota.model.lifecycle import TERMINAL, State
 from rota.store.postgres import PostgresStore
-from tests.servers.postgres import fresh_schema_name, shared_server
+from tests.servers.postgres import create_database, database, fresh_schema_name, shared_server
 from tests.store.backends import Backend, Contents
 
 
@@ -136,6 +140,28 @@ class Postgres(Backend):
         with self.connection() as db:
             cursor = db.execute("DELETE FROM nodes WHERE incarnation = %s", (incarnation,))
             assert cursor.rowcount == 1
+
+
+@contextmanager
+def migrated_database() -> Iterator[str]:
+    """A database of one's own, with rota's schema in it. A copy of one takes a tenth of the time of a migration."""
+    with database(shared_server(), template=_pattern(os.getpid())) as url:
+        yield url
+
+
+@cache
+def _pattern(_: int) -> str:
+    url = create_database(shared_server())
+
+    async def migrate() -> None:
+        store = PostgresStore(url, SystemClock(), Chance())
+        await store.migrate()
+        await store.close()
+
+    thread = threading.Thread(target=asyncio.run, args=[migrate()])  # this one may have a running loop
+    thread.start()
+    thread.join()
+    return url.rpartition("/")[2]
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

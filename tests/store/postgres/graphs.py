@@ -16,7 +16,7 @@ from rota.store.postgres.callers import Order
 from tests.contracts.world import DONE, Actor, World
 from tests.store.postgres.places import Place
 
-PATIENCE = 3.0  # seconds; whoever waits for a lock that nobody gives up waits for longer
+PATIENCE = 20.0  # seconds; whoever waits for a lock that nobody gives up waits for ever
 ROUNDS = 60
 
 

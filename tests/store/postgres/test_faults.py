@@ -134,7 +134,7 @@ async def test_one_that_stops_in_the_middle_of_a_transaction_loses_its_locks(
     halting = asyncio.create_task(stopped._database.call(stopped._database.pools().work, half))
     await inside.wait()
     beats = (await actor.seen()).beats
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         assert await world.store.take_over(SYSTEM, actor.incarnation, beats, CrashRule()) == [job]
     go_on.set()
     with pytest.raises(StoreUnavailable) as caught:

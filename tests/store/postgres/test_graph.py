@@ -19,11 +19,12 @@ from rota.model.retry import Retry
 from rota.store.base import Topic
 from rota.store.postgres import PostgresStore
 from tests.contracts.world import DONE, FATAL, Actor, World, settled
+from tests.servers.postgres import shared_server
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.graphs import all_settled, end, stuck, transaction, within
 from tests.store.postgres.places import Place, until
 
-PATIENCE = 3.0  # seconds; whoever waits for a lock that nobody gives up waits for longer
+PATIENCE = 20.0  # seconds; whoever waits for a lock that nobody gives up waits for ever
 ROUNDS = 60
 
 
@@ -201,14 +202,14 @@ async def test_parents_that_are_cancelled_and_end_in_the_same_moment(world: Worl
 
 async def test_orders_that_name_the_same_parents_don_t_lock_up(world: World, second: PostgresStore) -> None:
     parents = await world.several(40)
-    began = time.monotonic()
+    before = len(shared_server().log())
     for number in range(10):
         mixed = random.Random(number)
         orders = [world.job(after=tuple(map(Edge, mixed.sample(parents, 30)))) for _ in range(8)]
         await asyncio.gather(*(
             store.submit(LOCAL, [[job]]) for store, job in zip([world.store, second] * 4, orders, strict=True)
         ))  # fmt: skip
-    assert time.monotonic() - began < 8, "each deadlock takes a second to be found"
+    assert "deadlock" not in shared_server().log()[before:]
 
 
 # -- what is in someone else's hands ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
 from rota.store.base import Topic
 from rota.store.postgres import PostgresStore, session
+from rota.store.postgres import bell as bells
 from rota.store.postgres.bell import BURST, PER_SECOND, Bell
 from rota.store.postgres.session import PROOF, PROOF_LIMIT
 from tests.contracts.test_wakeups import Alarm
@@ -77,16 +78,14 @@ async def test_a_burst_of_orders_is_a_handful_of_wake_ups(world: World, place: P
     await ear.marked(place)
     rung = ear.times(READY)
     assert 1 <= len(rung) <= BURST + PER_SECOND * (took + 1) + 1
-    assert len(rung) < 100
     assert rung[-1] >= began + took - 0.001, "the last order was announced too, after it was made"
     assert not ear.times(DUE)
 
 
-async def test_rare_ones_go_out_at_once(world: World, ear: Ear) -> None:
-    began = time.monotonic()
+async def test_rare_ones_go_out_at_once(world: World, ear: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bells, "PER_SECOND", 0.001)  # any that is put off is put off for long
     await world.one()
     await ear.until(ear_payload(world, READY))
-    assert time.monotonic() - began < 0.5, "as against a second, when nobody had rung"
 
 
 def ear_payload(world: World, *topics: Topic) -> str:
@@ -98,10 +97,8 @@ def ear_payload(world: World, *topics: Topic) -> str:
 async def test_topics_do_not_wait_for_each_other(world: World, place: Place, ear: Ear) -> None:
     for _ in range(50):
         await world.one()  # more than its share
-    began = time.monotonic()
     await world.one(delay=SECOND)
     await ear.until_topic(DUE)
-    assert time.monotonic() - began < 0.5
 
 
 async def test_one_that_does_not_notify_is_silent(world: World, place: Place, ear: Ear, clock: ManualClock) -> None:
@@ -194,7 +191,7 @@ async def test_a_ring_that_hangs_does_not_hold_up_the_close(monkeypatch: pytest.
 
     bell = Bell(ring)
     bell.ring({READY})
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT):
         await bell.close()
 
 

@@ -4,16 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import apsw
 
-from rota.clock import Chance
+from rota.clock import Chance, ManualClock
 from rota.model.lifecycle import TERMINAL, State
-from rota.store.sqlite import SqliteStore
+from rota.model.order import AGEING_STEP
+from rota.store.base import Store
+from rota.store.sqlite import SqliteStore, migrate
+from rota.store.sqlite.database import MEMORY, Database
 from tests.store.backends import Backend, Contents
 
 
+@cache
+def pattern() -> apsw.Connection:
+    """What every migration from nothing leads to."""
+    database = Database(MEMORY, ManualClock(), AGEING_STEP)
+    migrate.migrate(database)
+    return database.connection
+
+
 class _Sqlite(Backend):
+    async def prepare(self, store: Store) -> None:
+        """Takes its pages from a pattern: a migration takes longer than most tests."""
+        assert isinstance(store, SqliteStore)
+        fresh = store
+
+        def copy() -> None:
+            with fresh._write_side().connection.backup("main", pattern(), "main") as backup:
+                backup.step()
+
+        await fresh._run(True, copy)
+
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
         raise NotImplementedError

@@ -27,7 +27,7 @@ def path(backend: SqliteFile) -> str:
 @pytest.fixture
 async def store(backend: SqliteFile | SqliteMemory) -> AsyncIterator[SqliteStore]:
     store = backend.store(Chance(2))
-    await store.migrate()
+    await backend.prepare(store)
     await store.open()
     yield store
     await store.close()

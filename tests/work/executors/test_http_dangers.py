@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from rota.model.http import target
 from rota.model.job import Spec
 from rota.model.outcome import Cancelled, Failed, Snoozed, Succeeded, TimedOut
 from rota.model.times import SECOND
@@ -191,6 +193,38 @@ async def dribble(_: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(b"a")
         await writer.drain()
         await asyncio.sleep(0.005)
+
+
+async def hints(_: Asked, writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+        await writer.drain()
+
+
+async def test_hints_without_end(server: Web) -> None:
+    failed = await failure("GET", server.on("/", hints))
+    assert (failed.fatal, failed.problem.type) == (False, "rota.BadResponse")
+
+
+async def test_an_answer_in_tiny_pieces_does_not_hold_up_the_loop() -> None:
+    """All of it is there at once, so that nobody ever has to wait for more."""
+    reader, turns = asyncio.StreamReader(), 0
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    reader.feed_data(head + b"1\r\na\r\n" * 5000 + b"0\r\n\r\n")
+    exchange = dialing.Exchange(reader, cast(Any, io.BytesIO()), asyncio.Lock())
+    exchange.send("GET", target("http://a/"), [], b"")
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    assert (await exchange.head()).status == 200
+    assert len([part async for part in exchange.body()]) == 5000
+    beside.cancel()
+    assert turns >= 5000 // dialing.AT_ONCE
 
 
 async def test_a_server_that_never_comes_to_the_point(server: Web) -> None:

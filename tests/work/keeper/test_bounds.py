@@ -11,7 +11,7 @@ import pytest
 
 from rota.work.keeper.bounds import Bounds, _tasks_of
 from rota.work.keeper.wire import Request
-from rota.work.keeping import Child, Exit, Keeper, SpawnError
+from rota.work.keeping import Child, Exit, Keeper, SpawnError, _bearable
 from tests.work.keeper.shell import ENV, PYTHON, Pipe, Shell, finish
 
 NOBODY = 65534
@@ -64,6 +64,47 @@ async def test_limits_of_the_kernel(shell: Bounded) -> None:
     assert exit.code == 0
     assert output.splitlines() == ["100 100", f"{1 << 30} {1 << 30}", f"{1 << 20} {1 << 20}", "7 12", "True"]
     assert "rlimits" in child.isolation
+
+
+def limits_of(process: object) -> dict[str, tuple[str, str]]:
+    """Soft and hard."""
+    lines = Path(f"/proc/{process}/limits").read_text().splitlines()[1:]
+    return {line[:26].strip(): (line[26:47].strip(), line[47:68].strip()) for line in lines}
+
+
+def warden_of(child: Child) -> int:
+    return int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+async def test_a_warden_serves_only_commands_with_the_limits_that_it_has_taken(keeper: Keeper, null: int) -> None:
+    """Unless each has a control group: then commands take their own."""
+
+    async def one(**bounds: int | str) -> tuple[int, dict[str, tuple[str, str]]]:
+        child = await keeper.spawn(
+            ["/bin/sleep", "1000"], cwd="/", env=ENV, stdin=null, stdout=null, stderr=null, bounds=bounds
+        )
+        warden, limits = warden_of(child), limits_of(child.pid)
+        child.kill()
+        await finish(child)
+        return warden, limits
+
+    of_node = limits_of(keeper.pid)
+    free, limits = await one()
+    assert limits == of_node
+    bounds = {"files": 100, "file_size": 1 << 20}
+    wanted = of_node | {"Max open files": ("100", "100"), "Max file size": (f"{1 << 20}", f"{1 << 20}")}
+    assert await one(**bounds) == (free, wanted)
+    assert await one(**bounds) == (free, wanted)
+    assert (await one())[1] == of_node
+    assert await one(**bounds, nice=3) == (free, wanted)
+    assert (await one(files=200))[1]["Max open files"] == ("200", "200")
+    assert (await one())[1] == of_node
+
+
+@pytest.mark.parametrize("given", [{"cpu": 7}, {"memory": 100 << 20}, {"files": 4}, {"files": 100, "uid": 7}])
+def test_limits_that_a_warden_could_not_work_with_are_not_its_own(given: dict[str, int]) -> None:
+    assert _bearable(given | {"file_size": 0, "nice": 3}) == ""
+    assert _bearable({"memory": 1 << 30, "nice": 3, "files": 100}) == f"files=100,memory={1 << 30}"
 
 
 async def test_a_bounded_command_gets_clean_signals_and_descriptors(shell: Bounded) -> None:

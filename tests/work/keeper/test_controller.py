@@ -70,18 +70,37 @@ async def test_killed(out: Pipe, tmp_path: Path) -> None:
     words = await controller.words(3)
     keeper = next(int(word.split()[1]) for word in words if word.startswith("up"))
     tree = [os.pidfd_open(int(word)) for word in words if word.isdigit()]
-    os.kill(keeper, signal.SIGSTOP)  # so that there is a time between the controller's end and the tree's
+    wardens = [int(word) for word in Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()]
+    for pid in (keeper, *wardens):  # so that there is a time between the controller's end and the tree's
+        os.kill(pid, signal.SIGSTOP)
     controller.process.kill()
     controller.process.wait()
     assert controller.locked()
     assert not any(map(ended, tree))
-    os.kill(keeper, signal.SIGCONT)
+    for pid in (keeper, *wardens):
+        os.kill(pid, signal.SIGCONT)
     await controller.unlocked()
     assert all(map(ended, tree))
     out.drain()
     assert not Path(f"/proc/{keeper}/exe").exists()
     for pidfd in tree:
         os.close(pidfd)
+    controller.close()
+
+
+async def test_killed_while_its_keeper_is_stopped(out: Pipe, tmp_path: Path) -> None:
+    """By a command, say: then nobody is left who would set it going again."""
+    controller = Controller(tmp_path / "lock", 0, out)
+    words = await controller.words(3)
+    keeper = next(int(word.split()[1]) for word in words if word.startswith("up"))
+    tree = [os.pidfd_open(int(word)) for word in words if word.isdigit()]
+    os.kill(keeper, signal.SIGSTOP)
+    controller.process.kill()
+    for pidfd in tree:
+        await readable(pidfd)
+        os.close(pidfd)
+    os.kill(keeper, signal.SIGCONT)
+    await controller.unlocked()
     controller.close()
 
 

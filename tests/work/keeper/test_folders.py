@@ -135,3 +135,67 @@ async def test_a_command_that_removes_its_folder_or_the_keepers(place: Path, out
     await asyncio.sleep(0)
     await keeper.close()
     assert list(place.iterdir()) == []
+
+
+async def said(keeper: Keeper, null: int, script: str) -> list[str]:
+    """The lines that a script writes."""
+    out = Pipe()
+    try:
+        exit, output = await Shell(keeper, out, null).run("/bin/sh", "-c", script, env={"PATH": os.environ["PATH"]})
+    finally:
+        out.close()
+    assert exit.code == 0
+    return output.decode().splitlines()
+
+
+async def test_a_folder_that_was_left_as_it_was_made_serves_the_next_command_under_a_new_name(
+    place: Path, null: int
+) -> None:
+    keeper = Keeper(folder=str(place))
+    *first, was = await said(keeper, null, "stat -c %i . tmp; ls -A . tmp; echo $PWD")
+    *second, is_now = await said(keeper, null, "stat -c %i . tmp; ls -A . tmp; echo $PWD")
+    assert first == second
+    assert was != is_now
+    assert not Path(was).exists()
+    assert not Path(is_now).exists()
+    await keeper.close()
+    assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "echo secret > file",
+        "echo secret > tmp/.file",
+        "mkdir inner",
+        "chmod 777 .",
+        "chmod 1700 tmp",
+        "rmdir tmp",
+        "rmdir tmp; ln -s /etc tmp",
+        "mv tmp other; mkdir -m 700 tmp; mkfifo tmp/fifo",
+        "mv $PWD $PWD-away; mkdir -m 755 -p $PWD/tmp",
+        """python3 -c 'import os; os.setxattr(".", "user.mark", b"x")' || true""",  # no file system need have them
+    ],
+)
+async def test_a_command_finds_no_trace_of_the_one_before(place: Path, null: int, mark: str) -> None:
+    keeper = Keeper(folder=str(place))
+    await said(keeper, null, mark)
+    found = await said(
+        keeper,
+        null,
+        """ls -A . tmp; stat -c '%a %F' . tmp
+        python3 -c 'import os; print(os.listxattr("."))'""",
+    )
+    assert found == [".:", "tmp", "", "tmp:", "700 directory", "700 directory", "[]"]
+    await keeper.close()
+
+
+async def test_a_folder_that_somebody_spoils_while_it_waits_is_not_given_to_a_command(place: Path, null: int) -> None:
+    keeper = Keeper(folder=str(place))
+    await said(keeper, null, "true")
+    [kept] = [path for one in place.iterdir() for path in one.iterdir()]
+    (kept / "foreign").write_text("")
+    assert await said(keeper, null, "ls -A") == ["tmp"]
+    assert not kept.exists()
+    await keeper.close()
+    assert list(place.iterdir()) == []

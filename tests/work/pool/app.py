@@ -210,6 +210,14 @@ def hangs(how: str, path: str) -> None:
 
 
 @app.task(retry=ONCE)
+def stops_its_parent(again: bool) -> None:
+    parent = os.getppid()
+    while True:
+        os.kill(parent, signal.SIGSTOP)
+        time.sleep(0.001 if again else 3600)
+
+
+@app.task(retry=ONCE)
 def looks(ctx: rota.Context, path: str) -> None:
     Path(path).touch()
     while not ctx.cancelled:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from tests.work.pool import app as tasks
 
 
 @asynccontextmanager
-async def node(folder: Path, **settings: Any) -> AsyncIterator[Probe]:
-    given = {"kill_grace": "400ms", "queues": "default:8", "warm_processes": 2, "pool_jobs": 1000, "crash_limit": 3}
-    tasks.app.configure(store=f"sqlite:///{folder / 'rota.db'}", **{**given, **settings})
-    async with running(tasks.app) as (_, probe):
+async def node(folder: Path, app: rota.App = tasks.app, **settings: Any) -> AsyncIterator[Probe]:
+    given = {"kill_grace": "400ms", "queues": "default:8", "warm_processes": 2}
+    app._given = {}  # what an earlier test has set
+    app.configure(store=f"sqlite:///{folder / 'rota.db'}", **{**given, **settings})
+    async with running(app) as (_, probe):
         yield probe
 
 
@@ -32,6 +33,19 @@ async def until(true: Callable[[], bool]) -> None:
 
 async def run(job: Awaitable[rota.Job]) -> JobInfo:
     return await (await job).wait(LONG)
+
+
+def nurseries() -> set[int]:
+    """Below this process: a node of ours has one, or two for a moment."""
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit():
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                if b"rota.work.pool.nursery" in (entry / "cmdline").read_bytes():
+                    found.add(int(entry.name))
+    return {pid for pid in found if parents.get(parents.get(parents[pid], 0), 0) == os.getpid()}
 
 
 def gone(pid: int) -> bool:

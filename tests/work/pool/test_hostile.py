@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,9 +15,10 @@ import rota
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending
 from rota.telemetry.events import LeaseLost
+from rota.work.pool import template
 from tests.node.running import LONG, Probe
 from tests.work.pool import app as tasks
-from tests.work.pool.nodes import gone, node, run, until
+from tests.work.pool.nodes import children, gone, node, nurseries, run, until
 
 
 @asynccontextmanager
@@ -66,6 +69,36 @@ async def test_what_hangs_is_gone_after_its_grace(tmp_path: Path, how: str) -> N
     assert info.state is State.FAILED
     assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
     assert info.reason == "timed out after 300ms"
+
+
+async def test_stopping_what_it_was_forked_from(tmp_path: Path) -> None:
+    """Nobody could be started nor stopped until that goes on: it is set going again."""
+    async with beside(tmp_path):
+        info = await run(tasks.stops_its_parent.submit(again=False, timeout="300ms"))
+        assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
+
+
+async def test_stopping_what_it_was_forked_from_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(template, "NUDGES", 1)
+    async with node(tmp_path):
+        info = await run(tasks.stops_its_parent.submit(again=True, timeout="300ms"))
+        assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
+        assert (await run(tasks.echo.submit(text="another one is there"))).state is State.SUCCEEDED
+
+
+async def test_one_that_is_stopped_while_it_imports_goes_on(tmp_path: Path) -> None:
+    async with node(tmp_path):
+        first = (await run(tasks.where.submit())).result["parent"]
+        assert nurseries() == {first}
+        old = {first, *children(first)}  # for a moment these look like one, too
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: bool(nurseries() - old))
+        (second,) = nurseries() - old
+        os.kill(second, signal.SIGSTOP)
+        info = await run(tasks.where.submit())
+        assert info.result["parent"] == second
 
 
 async def test_a_cancel_stops_what_looks_and_what_waits(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +18,9 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Ending
 from rota.telemetry.events import AttemptStuck, LeaseLost
 from rota.work.pool import hosting
+from rota.work.pool.host import MOST_HELD, Guest, Host
+from rota.work.pool.process import Rules
+from rota.work.pool.wire import Frames, Order, Ping, Pong, Progressed, Told, Uttered, decode_guest, frame
 from tests.node.running import LONG, Probe
 from tests.work.pool import app as tasks
 from tests.work.pool.nodes import gone, node, run, until
@@ -119,6 +124,43 @@ async def test_a_host_with_too_much_memory_gets_no_more_and_goes_with_its_last(t
 async def test_a_sub_task_that_exits_fails_nobody_else(tmp_path: Path) -> None:
     async with beside(tmp_path):
         assert (await run(tasks.async_exit.submit())).ended
+
+
+async def test_one_that_prints_without_end_waits_and_does_not_keep_the_host_from_answering() -> None:
+    """What nobody has read filled its memory, and its answer stood at the end of all that: it was taken for dead."""
+    ours, theirs = socket.socketpair()
+    host = Host(Rules({}, 1 << 20, 1, 1 << 30), theirs)
+    threading.Thread(target=host.run, daemon=True).start()
+
+    def print_on() -> None:
+        for _ in range(100_000):
+            host.utter(Uttered(1, "stdout", b"x" * 1000))
+
+    printing = threading.Thread(target=print_on, daemon=True)
+    printing.start()
+    await until(lambda: bool(host._unsent) and len(host._out) > MOST_HELD // 2)  # nobody reads
+
+    def first() -> object:
+        assert isinstance(host._out[0], bytes)
+        return Frames(1 << 20, decode_guest).feed(host._out[0])[0]
+
+    ours.sendall(frame(Ping()))
+    await until(lambda: isinstance(first(), Pong))
+    assert len(host._out) <= MOST_HELD + 2
+    ours.close()
+    await until(lambda: not printing.is_alive())
+
+
+async def test_of_progress_only_the_newest_is_sent() -> None:
+    ours, theirs = socket.socketpair()
+    host = Host(Rules({}, 1 << 20, 1, 1 << 30), theirs)
+    guest = Guest(host, 3, Order("job", 1, 1, "task", "default", 5, "local", "{}"))
+    for number in range(1000):
+        guest.progress(number / 1000, "")
+    threading.Thread(target=host.run, daemon=True).start()
+    words = Frames(1 << 20, decode_guest).feed(await asyncio.to_thread(ours.recv, 1 << 20))
+    assert words == [Progressed(3, Told(0.999, ""))]
+    ours.close()
 
 
 async def _result(folder: Path, job: rota.Job) -> Any:

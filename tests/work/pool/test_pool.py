@@ -7,6 +7,7 @@ import os
 import signal
 import textwrap
 import time
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +213,41 @@ async def test_the_death_of_the_nursery_costs_its_jobs_one_crash(tmp_path: Path)
     assert (info.result, info.crashes, len(info.attempts)) == ("untouched", 1, 2)
 
 
+async def test_without_a_nursery_functions_are_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "PAUSES", (3600.0,))
+    async with node(tmp_path) as probe:
+        place = (await run(tasks.where.submit())).result
+        os.kill(place["parent"], signal.SIGKILL)
+        await probe.until(PoolFailed)
+        function = await tasks.where.submit()
+        command = await tasks.app.submit_command(["true"])
+        assert (await command.wait(LONG)).state is State.SUCCEEDED
+        assert (await function.info()).state is State.READY
+
+
+async def test_the_death_of_the_first_nursery_while_it_imports_is_made_up_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Functions ran inside of the node from then on."""
+    monkeypatch.syspath_prepend(tmp_path)
+    code = f"""
+        import os, signal, rota
+        mark = {str(tmp_path / "imported")!r}
+        with open(mark, "a") as file:
+            file.write("x")
+        if os.path.getsize(mark) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        app = rota.App("sqlite:///{tmp_path / "rota.db"}")
+        @app.task
+        def somewhere() -> int:
+            return os.getpid()
+    """
+    (tmp_path / "dies_once.py").write_text(textwrap.dedent(code))
+    dies_once = importlib.import_module("dies_once")
+    async with running(dies_once.app):
+        assert await (await dies_once.somewhere.submit()).result(LONG) != os.getpid()
+
+
 class TestWhatOthersCanNotImport:
     async def test_runs_in_a_thread_and_that_is_said_once(self, tmp_path: Path) -> None:
         app = rota.App(f"sqlite:///{tmp_path / 'rota.db'}")
@@ -230,7 +266,7 @@ class TestWhatOthersCanNotImport:
         @app.task(isolation="process")
         def local() -> None: ...
 
-        with pytest.raises(InvalidInput, match="process for task 'local'"):
+        with pytest.raises(InvalidInput, match="isolation of task 'local': 'process' is not valid"):
             async with running(app):
                 pass
 
@@ -260,6 +296,40 @@ class TestWhatOthersCanNotImport:
             assert why in event.why
             assert await (await only_once.somewhere.submit()).result(LONG) == os.getpid()
 
+    @pytest.mark.parametrize("define", ["def", "async def"])
+    async def test_it_may_show_after_the_node_has_started(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, define: str
+    ) -> None:
+        """It was looked at once, when the node started: imports that failed later went unsaid."""
+        monkeypatch.syspath_prepend(tmp_path)
+        code = f"""
+            import os, pathlib, time, rota
+            folder = pathlib.Path({str(tmp_path)!r})
+            if (folder / "once").exists():
+                while not (folder / "go").exists():
+                    time.sleep(0.01)
+                raise RuntimeError("not twice")
+            (folder / "once").touch()
+            app = rota.App(f"sqlite:///{{folder / 'rota.db'}}")
+            @app.task
+            {define} somewhere() -> int:
+                return os.getpid()
+        """
+        name = f"slow_import_{len(define)}"
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(code))
+        slow = importlib.import_module(name)
+        async with running(slow.app) as (_, probe):
+            assert not any(isinstance(event, TasksInThreads) for event in probe.seen)
+            early = await slow.somewhere.submit()
+            command = await slow.app.submit_command(["true"])
+            assert (await command.wait(LONG)).state is State.SUCCEEDED
+            assert (await early.info()).state is State.READY
+            (tmp_path / "go").touch()
+            event = await probe.until(TasksInThreads)
+            assert event.tasks == ("somewhere",)
+            assert await early.result(LONG) == os.getpid()
+            assert await (await slow.somewhere.submit()).result(LONG) == os.getpid()
+
 
 @pytest.mark.parametrize(
     ("isolation", "is_async", "expected"),
@@ -271,6 +341,34 @@ def test_an_isolation_that_makes_no_sense(isolation: str, is_async: bool, expect
 
     with pytest.raises(InvalidInput, match=expected):
         rota.App().task(isolation=isolation)(one if is_async else other)
+
+
+def test_a_function_that_yields_is_no_task() -> None:
+    def one() -> Iterator[int]:
+        yield 1
+
+    async def other() -> AsyncIterator[int]:
+        yield 1
+
+    for wrong in (one, other):
+        with pytest.raises(InvalidInput, match="this one yields"):
+            rota.App().task(wrong)
+
+
+def test_an_unknown_option_of_a_task_is_told_all_that_there_are() -> None:
+    with pytest.raises(InvalidInput, match="one of name, isolation, queue, "):
+        rota.App().task(isolatoin="thread")(lambda: None)  # type: ignore[call-overload]
+
+
+async def test_an_object_whose_call_is_async(tmp_path: Path) -> None:
+    class Twice:
+        async def __call__(self, number: int) -> int:
+            return number * 2
+
+    app = rota.App(f"sqlite:///{tmp_path / 'rota.db'}")
+    task = app.task(name="twice")(Twice())
+    async with running(app):
+        assert await (await task.submit(number=4)).result(LONG) == 8
 
 
 async def test_jobs_that_wait_when_the_node_stops_go_back(tmp_path: Path) -> None:

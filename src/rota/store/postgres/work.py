@@ -111,14 +111,21 @@ async def start(unit: Unit, refs: Sequence[Ref]) -> list[Start]:
     await unit.begin()
     ids, fences = _columns(refs)
     rows = {place: rest for place, *rest in await unit.rows("start_states", ids=ids, fences=fences, now=unit.now)}
-    chosen = sorted({job for job, started_at, cancel in rows.values() if started_at is None and cancel is None})
-    back = await _not_now(unit, chosen) if chosen else set()
-    chosen = [job for job in chosen if job not in back]
+    waiting = {
+        job: paused for job, started_at, cancel, paused in rows.values() if started_at is None and cancel is None
+    }
+    back = {job for job, paused in waiting.items() if paused}  # since the claim its queue was paused,
+    chosen = sorted(waiting.keys() - back)
+    if back:
+        await unit.run("hand_back_jobs", ids=sorted(back))
+    if chosen:  # or a gate was closed
+        back |= {job for (job,) in await unit.rows("hold_gated", ids=chosen, now=unit.now)}
+        chosen = [job for job in chosen if job not in back]
     now = await unit.value("start_jobs", ids=chosen, now=unit.now) if chosen else None
     answers: list[Start] = []
     seen: set[str] = set()
     for place in range(len(refs)):
-        job, started_at, cancel = rows.get(place, (None, None, None))
+        job, started_at, cancel, _ = rows.get(place, (None, None, None, None))
         if job is None or job in back:
             answers.append(Start(Verdict.STALE))
         elif started_at is not None:
@@ -129,13 +136,6 @@ async def start(unit: Unit, refs: Sequence[Ref]) -> list[Start]:
             answers.append(Start(Verdict.ALREADY if job in seen else Verdict.APPLIED, now))
             seen.add(job)
     return answers
-
-
-async def _not_now(unit: Unit, ids: list[str]) -> set[str]:
-    """Gives back those that may not start after all: since the claim a gate was closed, or their queue was paused."""
-    gated = [job for (job,) in await unit.rows("hold_gated", ids=ids, now=unit.now)]
-    paused = [job for (job,) in await unit.rows("hand_back_paused", ids=ids)]
-    return {*gated, *paused}
 
 
 async def hand_back(unit: Unit, refs: Sequence[Ref]) -> list[Verdict]:

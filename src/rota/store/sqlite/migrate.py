@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import apsw
 
@@ -11,6 +11,7 @@ from rota.store import named
 from rota.store.sqlite.database import APPLICATION, Database, translated
 
 
+@cache
 def known_version() -> int:
     return named.migrations("sqlite")[-1][0]
 

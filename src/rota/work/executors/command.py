@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 
 import msgspec
 
@@ -22,9 +23,7 @@ from rota.work.executors.accounts import Account, account
 from rota.work.executors.ending import not_started, outcome
 from rota.work.keeping import Child, Exit, Keeper, SpawnError, Unwanted
 from rota.work.output import Drain, Output
-from rota.work.telling import NUMBER as PROGRESS_NUMBER
-from rota.work.telling import VARIABLE as PROGRESS_FD
-from rota.work.telling import Telling
+from rota.work.telling import PROGRESS_FD, PROGRESS_NUMBER, Telling
 
 # The node's own environment holds secrets of the node; a command gets what programs need in order to run at all.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
@@ -38,6 +37,17 @@ class CommandExecutor:
         self._drain = drain
         self._base = {name: environment[name] for name in INHERITED if name in environment}
         self._most = Resources(**{name: getattr(settings, f"command_{name}") for name in BOUNDS})
+
+    def check(self) -> None:
+        """Raises InvalidInput if the settings can't be kept here: at the start, not command by command."""
+        user, group = self._settings.command_user, self._settings.command_cgroup
+        if user:
+            try:
+                account(user, None)
+            except InvalidInput as error:
+                raise InvalidInput("command_user", user, error.expected) from None
+        if group and not Path(group, "cgroup.procs").exists():
+            raise InvalidInput("command_cgroup", group, "the folder of a control group that is there")
 
     async def execute(self, attempt: Attempt) -> Outcome:
         spec = _read(attempt.claimed)
@@ -58,9 +68,14 @@ class CommandExecutor:
                 return not_started(error)
             except Unwanted:
                 return Interrupted(TOO_LATE)
+            try:
+                output.follow()
+                telling.follow()
+            except BaseException:  # no thread to read it, say. It must not run on without us
+                child.kill()
+                await child.wait()
+                raise
             made.pop_all()
-        output.follow()
-        telling.follow()
         attempt.on_stop(lambda reason: self._stop(child, reason))
         exit = await child.wait()
         attempt.usage = _usage(exit, child, loop.time() - began)

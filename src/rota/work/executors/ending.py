@@ -6,7 +6,7 @@ import errno
 import signal
 
 from rota.model.job import CommandSpec
-from rota.model.outcome import Failed, Outcome, Problem, Snoozed, Succeeded
+from rota.model.outcome import Crashed, Failed, Outcome, Problem, Snoozed, Succeeded
 from rota.model.resources import Resources, size_text
 from rota.model.times import SECOND, Duration, short
 from rota.work.keeping import Exit, SpawnError
@@ -29,8 +29,8 @@ def not_started(error: SpawnError) -> Outcome:
 
 
 def outcome(exit: Exit, spec: CommandSpec, bounds: Resources) -> Outcome:
-    if exit.lost:
-        return _failed("KeeperLost", "the process above the command was killed, and the command with it")
+    if exit.lost:  # like a function whose process has died: the command did not fail
+        return Crashed(Problem("rota.KeeperLost", "the process above the command was killed, and the command with it"))
     code = exit.code if exit.code is not None else BY_SIGNAL + (exit.signal or 0)
     if code == 0:
         return Succeeded(exit_code=0)

@@ -1,4 +1,5 @@
-"""Runs functions of the app. How one ends is said by what it returns or raises."""
+"""Runs functions of the app: in other processes, or in this one those that no other process could import. How one ends
+is said by what it returns or raises."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from rota.work.notes import AttemptReporter
 class Elsewhere(Protocol):
     """Runs functions in other processes."""
 
-    def takes(self, task: TaskDef, attempt: Attempt) -> bool: ...
+    def takes(self, task: TaskDef) -> bool: ...
 
     async def run(self, task: TaskDef, attempt: Attempt) -> Outcome: ...
 
@@ -38,7 +39,7 @@ class FunctionExecutor:
     async def execute(self, attempt: Attempt) -> Outcome:
         claimed = attempt.claimed
         task = self._catalogue.get(claimed.task)
-        if self._elsewhere is not None and self._elsewhere.takes(task, attempt):
+        if self._elsewhere is not None and self._elsewhere.takes(task):
             return await self._elsewhere.run(task, attempt)
         arguments = task.decode(claimed.args)
         context: Context | None = None

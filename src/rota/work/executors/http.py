@@ -22,8 +22,8 @@ from rota.model.job import Claimed
 from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded, TimedOut
 from rota.model.times import SECOND, Duration, Instant, short
 from rota.work.attempt import Attempt, Stop
-from rota.work.catalogue import to_json
 from rota.work.dialing import AddressDenied, BadResponse, Dialer, Exchange, Head, Resolve, Scarce, Unreachable
+from rota.work.encoding import to_json
 
 TOLD = ("content-type", "etag", "location")  # headers of an answer that its result has
 # Others have decoders that take their time, and this is the node's own loop.

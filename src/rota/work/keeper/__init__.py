@@ -13,7 +13,8 @@ reports the command's end; then it is as good as new and is given the next comma
 costs more than most of what people run.
 
 Who notices what:
-  - the controller is gone (end of file, or its pidfd): the keeper has the wardens kill their trees and exits.
+  - the controller is gone (end of file, or its pidfd): the keeper has the wardens kill their trees and exits;
+    they do so by themselves, too, in case somebody has stopped the keeper.
   - the lease deadline passes (boot-time clock): the same, and then the keeper kills the controller, because
     functions that run inside it can't be stopped in any other way.
   - the keeper is gone (end of file, or the parent-death signal): the wardens kill their trees and exit.
@@ -32,16 +33,17 @@ What a command may do and use. Every one gets a session of its own, no privilege
 another user) is set by the process itself just before it becomes the command. Which of it was done is told with the
 start, as words.
 
-This folder is a program of its own, which `__main__.py` starts and the rest of rota never imports: `loop` is
-the keeper, `warden` a warden, `command` starts a command (in a place of `folders`) and `tree` ends it, `wire` is how
-they all talk. It
-imports next to nothing, since every warden is a fork of it. So messages are words and NUL-separated strings
-and not JSON (0.5 MB). The only other end is `keeping.py`, with its `link.py` and `report.py`.
+This folder is a program of its own, which `__main__.py` starts: `loop` is the keeper, `warden` a warden, `command`
+starts a command (in a place of `folders`, with its `bounds`, in a leaf of `cgroups`) and `tree` ends it, `wire` is how
+they all talk. It imports next to nothing, and nothing of the rest of rota, since every warden is a fork of it. So
+messages are words and NUL-separated strings and not JSON (0.5 MB). The other end is `keeping.py`, with its `link.py`
+and `report.py`; processes for functions use some of the tools in here (`kernel`, `tree`, `wire`).
 
-  to keeper and warden   `start NAME` with [report, request, stdin, stdout, stderr] and perhaps one that the command
-                         finds as its descriptor 3, `terminate NAME`,
-                         `kill NAME`; to the keeper also `deadline SECONDS|none`
-  from them              `ready` from the keeper, once, and `heard` after each deadline; `idle` from a warden
+  to keeper and warden   `start NAME [LIMITS]` with [report, request, stdin, stdout, stderr] and perhaps one that the
+                         command finds as its descriptor 3 (LIMITS: those of its bounds that a warden may take for its
+                         own, as one word), `terminate NAME`, `kill NAME`; to the keeper also `deadline SECONDS|none`
+  from them              `ready` from the keeper, once, and `heard` after each deadline; from a warden `idle`, or
+                         `spent` if it has a large folder to remove and takes no other command
   request (memory file)  bounds, cwd, number of arguments, arguments, KEY=VALUE..., joined by NUL; bounds are words
                          such as `files=100`, an empty cwd means a private one
   report (pipe)          `started PID WORD,...` or `failed ERRNO WHAT`; then

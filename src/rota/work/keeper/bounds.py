@@ -1,5 +1,6 @@
 """The bounds of a command that the kernel keeps for each process: set by the process itself, just before it becomes
-the command, so that nothing it starts can be without them."""
+the command, or by the warden for itself, whose children are born with them; so nothing that a command starts can be
+without them."""
 
 import os
 import resource

@@ -1,8 +1,11 @@
 """Starts a command, below the warden that calls.
 
-There are two ways. `posix_spawn` starts a process without a copy of this one, at half the price of a fork; but nothing
-can be done between its birth and its becoming the command. So it serves commands that are bounded by what keeper
-and wardens have set for themselves, and all others are forked.
+There are two ways. `posix_spawn` starts a process without a copy of this one, at a third of the price of a fork; but
+nothing can be done between its birth and its becoming the command. So it serves commands that are bounded by what
+keeper and wardens have set for themselves, and all others are forked.
+
+Limits are hardly ever given up again, so a warden that takes those of a command for its own can serve only commands
+with the same from then on. The keeper sees to that, and says with the start whether they may be taken.
 """
 
 import ctypes
@@ -11,7 +14,7 @@ import os
 
 from .bounds import Bounds
 from .cgroups import Groups, Leaf
-from .folders import Folders, remove, remove_empty
+from .folders import Folders, remove
 from .kernel import LIBC
 from .lean import signal
 from .wire import Request, say
@@ -20,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-AT_ONCE = 500  # files and folders: as many as are gone before anyone notices
 ALWAYS = ("session", "no_new_privs", "no-core")  # of every command, by what is set in the keeper
 
 
@@ -51,6 +53,7 @@ class Command:
 
     def __init__(self, request: Request, place: Place) -> None:
         self.request = request
+        self.folders = place.folders
         self.main = 0
         self.leaf: Leaf | None = None
         self.words = list(ALWAYS)
@@ -73,8 +76,9 @@ class Command:
         if request.owner is not None:
             self.words.append("user")
 
-    def start(self, stdio: list[int]) -> None:
-        if self.leaf is None and not self.bounds.limits and self.request.owner is None:
+    def start(self, stdio: list[int], take_limits: bool) -> None:
+        simple = self.leaf is None and self.request.owner is None
+        if simple and (take_limits or not self.bounds.limits):
             self._spawn(stdio)
         else:
             self._fork(stdio)
@@ -86,6 +90,7 @@ class Command:
             os.chdir(self.cwd)
             what = "program"
             program = locate(self.request.argv[0], self.request.env)
+            self.bounds.apply()
             moves = [(os.POSIX_SPAWN_DUP2, fd, place) for place, fd in enumerate(stdio)]
             self.main = os.posix_spawn(
                 program, self.request.argv, self.request.env, file_actions=moves, setsid=True, setsigmask=()
@@ -154,18 +159,18 @@ class Command:
         """Remove what it had to itself. False if there is so much that it takes a while."""
         if self.leaf is not None:
             self.leaf.remove()
-        return remove_empty(self.folder) or remove(self.folder, AT_ONCE)
+        return self.folders.clear(self.folder)
 
     def clear_all(self) -> None:
         remove(self.folder)
 
 
-def launch(report: int, request: int, stdio: list[int], place: Place) -> Command | None:
+def launch(report: int, request: int, stdio: list[int], place: Place, take_limits: bool) -> Command | None:
     """Start the command and say so, or say why not."""
     command = None
     try:
         command = Command(Request(request), place)
-        command.start(stdio)
+        command.start(stdio, take_limits)
     except Failure as failure:
         if command is not None:
             command.clear()

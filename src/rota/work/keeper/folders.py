@@ -1,5 +1,8 @@
 """Private folders: made for one command, gone with it.
 
+To make and remove them takes longer than most of what else is done for a command. So one that was left exactly as it
+was made, empty and not marked in any way, gets a new name instead, and is for the warden's next command.
+
 They stand in a folder of the keeper's, which keeper and wardens hold locked while they live. One whose lock is free
 was left by a keeper that was killed, and is removed by the next.
 """
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 
 PREFIX = b"rota-"
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+TEMPORARY = b"/tmp"
+AT_ONCE = 500  # files and folders: as many as are gone before anyone notices
+GET_FLAGS = 0x80086601  # FS_IOC_GETFLAGS, of Linux
 
 
 def claim(parent: bytes, mode: int) -> tuple[bytes, int]:
@@ -71,12 +77,18 @@ class Folders:
         self.parent = parent
         self.path, self.lock = claim(parent, 0o711)  # another user whose command it is must get through
         self.count = 0
+        self.usual = b""  # that of a command without wishes of its own: of one that runs, or of the next;
+        self.looks: list[object] = []  # and how it was made
 
     def make(self, nested: bool, owner: tuple[int, int] | None) -> tuple[bytes, bytes]:
         """A folder for one command, and one for what is temporary: inside it, or the same."""
-        self.count += 1
-        path = os.path.join(self.path, b"%d-%d" % (os.getpid(), self.count))
-        temporary = os.path.join(path, b"tmp") if nested else path
+        usual = nested and owner is None
+        if usual and self.usual:
+            if self.is_new():
+                return self.usual, self.usual + TEMPORARY
+            self.clear(self.usual)  # somebody was there
+        path = self.name()
+        temporary = path + TEMPORARY if nested else path
         try:
             os.mkdir(path, 0o700)
         except FileNotFoundError:
@@ -87,17 +99,81 @@ class Folders:
         if owner is not None:
             os.chown(temporary, *owner)
             os.chown(path, *owner)
+        if usual:
+            self.usual, self.looks = path, looks(path)
         return path, temporary
+
+    def name(self) -> bytes:
+        self.count += 1
+        return os.path.join(self.path, b"%d-%d" % (os.getpid(), self.count))
+
+    def is_new(self) -> bool:
+        return bool(self.looks) and looks(self.usual) == self.looks
+
+    def clear(self, path: bytes) -> bool:
+        """Remove what a command had, or keep it for the next. False if there is so much that it takes a while."""
+        if path == self.usual:
+            self.usual = self.renamed(path) if self.is_new() else b""
+            if self.usual:
+                return True
+        return remove_empty(path) or remove(path, AT_ONCE)
+
+    def renamed(self, path: bytes) -> bytes:
+        new = self.name()
+        try:
+            os.rename(path, new)
+        except OSError:
+            return b""
+        return new
+
+    def leave(self) -> None:
+        """There is no next command."""
+        if self.usual:
+            remove_empty(self.usual)
 
     def close(self) -> None:
         attempt(os.rmdir, self.path)
+
+
+def looks(path: bytes) -> list[object]:
+    """All that a command could change about its two folders; empty if that can't be seen."""
+    try:
+        return [_look(path), _look(path + TEMPORARY)]
+    except OSError:
+        return []
+
+
+def _look(path: bytes) -> tuple[object, ...]:
+    fd = os.open(path, DIRECTORY)
+    try:
+        found = os.fstat(fd)
+        owner = found.st_mode, found.st_uid, found.st_gid
+        return found.st_dev, found.st_ino, *owner, _flags(fd), _attributes(fd), os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def _flags(fd: int) -> bytes:
+    """Such as `immutable`. Not every file system has them."""
+    try:
+        return fcntl.ioctl(fd, GET_FLAGS, bytes(8))
+    except OSError:
+        return b""
+
+
+def _attributes(fd: int) -> list[tuple[str, bytes]]:
+    """Such as access lists. Not every file system has them."""
+    try:
+        return [(name, os.getxattr(fd, name)) for name in os.listxattr(fd)]
+    except OSError:
+        return []
 
 
 def remove_empty(path: bytes) -> bool:
     """What most commands leave: nothing. False if it takes longer."""
     try:
         try:
-            os.rmdir(os.path.join(path, b"tmp"))
+            os.rmdir(path + TEMPORARY)
         except FileNotFoundError:
             pass
         os.rmdir(path)

@@ -58,6 +58,7 @@ class Ward:
         self.pid = pid
         self.channel = channel
         self.name: bytes | None = None  # of its command; none while it is idle
+        self.limits = b""  # that it has taken for its own, for good
         self.report = -1  # a copy: the controller reads its end only when the keeper is done too
         self.kill_by: float | None = None  # set when it was told to kill
 
@@ -143,13 +144,16 @@ class Keeper:
                 self.pass_on(verb, self.busy[value])
         self.part()
 
-    def start(self, name: bytes, fds: list[int]) -> None:
+    def start(self, words: bytes, fds: list[int]) -> None:
+        name, _, limits = words.partition(b" ")
+        if self.place.groups.unified is not None:
+            limits = b""  # every command is forked, into a leaf
         try:
             if not FDS_PER_START <= len(fds) <= MOST_FDS:
                 raise OSError(errno.EMFILE, "file descriptors were lost on the way")
             if self.end_by is not None:
                 raise OSError(errno.ESHUTDOWN, "nothing may run any longer")
-            ward = self.employ(b"start " + name, fds)
+            ward = self.employ(name, limits, fds)
             ward.name, ward.report = name, fds.pop(0)
             self.busy[name] = ward
         except OSError as error:
@@ -158,9 +162,9 @@ class Keeper:
         for fd in fds:
             os.close(fd)
 
-    def employ(self, words: bytes, fds: list[int]) -> Ward:
-        while self.idle:
-            ward = self.idle.pop()
+    def employ(self, name: bytes, limits: bytes, fds: list[int]) -> Ward:
+        words = b"start " + name + b" " + limits
+        while (ward := self.choose(limits)) is not None:
             self.least_idle = min(self.least_idle, len(self.idle))
             try:
                 send(ward.channel, words, fds)
@@ -168,15 +172,26 @@ class Keeper:
             except OSError:
                 self.dismiss(ward)  # somebody killed it
         ward = self.fork()
+        ward.limits = limits
         send(ward.channel, words, fds)
         return ward
+
+    def choose(self, limits: bytes) -> Ward | None:
+        """An idle warden: best the one that was busy last and has these limits already, else one that has none."""
+        for wanted in (limits, b""):
+            for ward in reversed(self.idle):
+                if ward.limits == wanted:
+                    self.idle.remove(ward)
+                    ward.limits = limits
+                    return ward
+        return None
 
     def fork(self) -> Ward:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             pid = os.fork()
             if pid == 0:
-                be_warden(self.pid, theirs, self.guards, self.place)
+                be_warden(self.pid, self.controller, theirs, self.guards, self.place)
         except OSError:
             ours.close()
             raise

@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def be_warden(keeper: int, channel: "socket.socket", guards: list[int], place: Place) -> "NoReturn":
+def be_warden(keeper: int, controller: int, channel: "socket.socket", guards: list[int], place: Place) -> "NoReturn":
     """What a fresh fork of the keeper does."""
     status = 1
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        close_all_but([channel.fileno(), *guards, *place.locks])
+        close_all_but([controller, channel.fileno(), *guards, *place.locks])
         set_name(b"rota-warden")
-        warden = Warden(keeper, channel, guards, place)
+        warden = Warden(keeper, controller, channel, guards, place)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         status = warden.run()
+        place.folders.leave()
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -35,8 +36,9 @@ def be_warden(keeper: int, channel: "socket.socket", guards: list[int], place: P
 
 
 class Warden:
-    def __init__(self, keeper: int, channel: "socket.socket", guards: list[int], place: Place) -> None:
+    def __init__(self, keeper: int, controller: int, channel: "socket.socket", guards: list[int], place: Place) -> None:
         self.keeper = keeper
+        self.controller = controller  # a pidfd
         self.channel = channel
         self.guards = guards
         self.place = place
@@ -46,13 +48,15 @@ class Warden:
         self.poll = select.poll()
         self.poll.register(self.bell.fd, select.POLLIN)
         self.poll.register(channel.fileno(), select.POLLIN)
+        self.poll.register(controller, select.POLLIN)
 
     def run(self) -> int:
         """Attend to one command after the other. The exit status is 0 if nothing of them is left."""
         while not self.orphaned():
-            verb, name, fds = receive(self.channel)
+            verb, words, fds = receive(self.channel)
             if verb == b"start":
-                if not self.attend(name, *fds):
+                name, _, limits = words.partition(b" ")
+                if not self.attend(name, bool(limits), *fds):
                     return 1
             elif not verb:
                 break
@@ -61,11 +65,11 @@ class Warden:
     def orphaned(self) -> bool:
         return os.getppid() != self.keeper
 
-    def attend(self, name: bytes, report: int, request: int, *stdio: int) -> bool:
+    def attend(self, name: bytes, take_limits: bool, report: int, request: int, *stdio: int) -> bool:
         """Run a command to its end. False if that was the last: its tree can't be killed, nobody is left to serve, or
         there is a large folder to remove."""
         self.cpu_seconds, self.memory = 0.0, 0
-        command = launch(report, request, list(stdio), self.place)
+        command = launch(report, request, list(stdio), self.place, take_limits)
         for fd in (request, *stdio):
             os.close(fd)  # or a reader of the command's output would never see its end
         os.chdir("/")  # or its file system would be busy
@@ -114,7 +118,10 @@ class Warden:
                 if dead.si_pid == main:
                     return True
                 self.bury(*os.wait4(dead.si_pid, 0))  # an orphan
-            if self.channel.fileno() not in [fd for fd, _ in self.poll.poll()]:
+            news = [fd for fd, _ in self.poll.poll()]
+            if self.controller in news:
+                return True  # it is gone; the keeper would say so, unless somebody has stopped it
+            if self.channel.fileno() not in news:
                 continue
             verb, addressee, _ = receive(self.channel)
             if not verb:

@@ -16,15 +16,19 @@ forks another.
 
 Who says what:
   controller to nursery   `begin` with a memory file (`Briefing`), `fork NAME` with [orders, channel, stdout,
-                          stderr], `terminate NAME`, `kill NAME`
-  nursery to controller   `able TASK`, `unable TASK WHY`..., `ready`; `born NAME PID` or `failed NAME ERRNO`;
-                          `gone NAME STATUS CPU-SECONDS MAX-RSS-BYTES` when nothing of its tree is left (words joined
-                          by NUL)
-  orders, channel         frames (`wire`): `Order` there, `Said` and `Done` back
+                          stderr], `terminate NAME`, `kill NAME`, `ping`
+  nursery to controller   `unable TASK WHY` for each that it lacks, `ready`; `born NAME` or `failed NAME`;
+                          `gone NAME STATUS` when nothing of its tree is left (words joined by NUL); `pong`
+  orders, channel         frames (`wire`): `Order` there; `Said`, `Told`, `Save` and `Done` back, some of them answered
+                          with a byte
 
 A *host* (`host NAME` with [channel, stdout, stderr]) is another fork of the nursery, for functions that share a
-process: async ones on its loop, threads.
+process: async ones on its loop, threads. Both ways it has frames, each with the key of an attempt.
 
-`nursery`, `process` and `host` run on the far side; `template`, `member`, `hosting`, `pool` and `processes` on the
-controller's.
+  far side     controller's side
+  `nursery`    `template`         one life of the nursery
+  `process`    `member`           a pool process; `pipes` is its output
+  `host`       `hosting`          a host
+               `pool`             which attempt runs where, and how many processes there are
+               `processes`        which tasks run here at all
 """

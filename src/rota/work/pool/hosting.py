@@ -26,7 +26,6 @@ from rota.work.pool.member import HUNG_UP
 from rota.work.pool.pipes import Pipes
 from rota.work.pool.template import Gone, Template
 from rota.work.pool.wire import (
-    READ_SIZE,
     STALE,
     Ended,
     Frames,
@@ -41,12 +40,14 @@ from rota.work.pool.wire import (
     Progressed,
     Uttered,
     answer_to,
+    arrived,
     decode_guest,
     frame,
 )
 
-PULSE = 1.0
-HUNG = 30.0
+PULSE = 1.0  # seconds between two questions whether it is there
+NO_PROCESS = "there is no process for it"
+HUNG = 30.0  # without an answer for so long it is killed, whoever blocks it
 
 
 class Stay:
@@ -97,6 +98,8 @@ class Stay:
 
 
 class HostLink:
+    """The way to one host, and the attempts in it."""
+
     def __init__(
         self,
         template: Template,
@@ -113,12 +116,11 @@ class HostLink:
         self.stays: dict[int, Stay] = {}
         self.usable = True
         self._why: str | None = None
-        self._known = False
+        self._known = False  # whose doing it is: not that of those who were not told to stop
         self._frames = Frames(largest, decode_guest)
         self._out: list[bytes] = []
         self._unsent = b""
         self._asked: float | None = None  # when the question that is still open was put
-        self._pings = itertools.count(1)
         with ExitStack() as undo:
             self._channel, theirs = socket.socketpair()
             self._channel.setblocking(False)
@@ -166,7 +168,7 @@ class HostLink:
     def ask(self) -> None:
         if self._asked is None:
             self._asked = self._loop.time()
-            self.send(Ping(next(self._pings)))
+            self.send(Ping())
 
     def silent_for(self) -> float:
         return 0.0 if self._asked is None else self._loop.time() - self._asked
@@ -185,7 +187,7 @@ class HostLink:
             self.kill("nothing is left in it that stops by itself")
 
     def kill(self, why: str, known: bool = True) -> None:
-        """`known`: it is not the doing of those who are not told to stop."""
+        """`known`: whose doing it is. Those who were not told to stop are put back then, otherwise all have crashed."""
         self.usable = False
         if self._why is None:
             self._why, self._known = why, known
@@ -193,12 +195,8 @@ class HostLink:
 
     # -- from it -----------------------------------------------------------------------------------------------------
     def _hear(self) -> None:
-        try:
-            data = self._channel.recv(READ_SIZE)
-        except BlockingIOError:
+        if (data := arrived(self._channel)) is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self.usable = False
             self._loop.remove_reader(self._channel)
@@ -315,6 +313,9 @@ class Hosts:
     def serve(self, template: Template) -> None:
         """From now on there is somebody to fork from."""
         self._template = template
+        for stay in self._waiting:
+            if stay.order.task in template.unable:
+                stay.end(Interrupted(NO_PROCESS))  # the next attempt goes elsewhere
         self._open()
         self._retry()
 

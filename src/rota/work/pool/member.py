@@ -27,20 +27,24 @@ from rota.work.pool.wire import (
     Save,
     Told,
     answer_to,
+    arrived,
     decode_word,
 )
 
 if TYPE_CHECKING:
     from rota.work.pool.pool import Pool
 
+# A process whose channel closes has nearly always died, which the nursery is about to tell; if not, it is killed.
 HUNG_UP = 1.0
+LEAVING = 5.0  # seconds that a process has to end itself
 
 
 class Errand:
     """One attempt that waits for a process, or has one."""
 
-    def __init__(self, attempt: Attempt, body: bytes, grace: float) -> None:
+    def __init__(self, attempt: Attempt, body: bytes, grace: float, place: tuple[int, int] = (0, 0)) -> None:
         self.attempt, self.body, self._grace = attempt, body, grace
+        self.place = place  # among those that wait
         self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.member: Member | None = None
 
@@ -71,7 +75,8 @@ class Errand:
 
 
 class Member:
-    """Orders that wait for their turn in its socket can be taken back: the controller has a copy of the far end."""
+    """One pool process. Orders that wait for their turn in its socket can be taken back: the controller has a copy of
+    the far end."""
 
     def __init__(self, pool: Pool, template: Template) -> None:
         """Raises OSError if there is no socket, pipe or message to be had."""
@@ -81,11 +86,11 @@ class Member:
         self.since = 0.0  # when the first began, or the last has ended
         self.born = self.over = self.served = False
         self._why: str | None = None  # we killed it
-        self._told = False
+        self._told = False  # to stop: it takes no other job
         self._ending: Outcome | None = None  # of its errand, once nothing is left of the process
         self._unsent: deque[bytes] = deque()
         self._frames = Frames(pool.largest_frame, decode_word)
-        self._deaf = False
+        self._deaf = False  # it wrote nonsense
         with ExitStack() as undo:
             self._orders, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._channel, theirs = socket.socketpair()
@@ -157,6 +162,13 @@ class Member:
             self._pool.free(self)
         self._pool.put_back(back)
 
+    def give_up_on(self) -> None:
+        """It should have begun long ago. If it hasn't, others do."""
+        back = self._untouched()
+        if back and not self.errands:
+            self.kill("it did not begin")
+        self._pool.put_back(back)
+
     def _untouched(self) -> list[Errand]:
         back: list[Errand] = []
         with suppress(OSError):
@@ -181,22 +193,18 @@ class Member:
             self.template.kill(self._name)
 
     def retire(self) -> None:
-        """Hang up on one that has nothing to do: it ends itself."""
+        """Hang up on one that has nothing to do: it ends itself, or is ended."""
         self.over = True
         self._shut()
+        self._loop.call_later(LEAVING, self.template.end, self._name)
 
     # -- what it says ------------------------------------------------------------------------------------------------
     def _listen(self) -> None:
         """All there is."""
         while self._channel.fileno() >= 0 and not self._deaf:
-            try:
-                data = self._channel.recv(READ_SIZE)
-            except BlockingIOError:
+            if (data := arrived(self._channel)) is None:
                 return
-            except OSError:
-                data = b""
             if not data:
-                # Nearly always it has died, and that is about to be told.
                 self._loop.remove_reader(self._channel)
                 self._loop.call_later(HUNG_UP, self.kill, "it closed its channel to rota")
                 return

@@ -20,17 +20,17 @@ from contextlib import suppress
 
 import msgspec
 
-from rota.work.catalogue import CATALOGUES, Catalogue, TaskDef
+from rota.work.catalogue import CATALOGUES, TaskDef
 from rota.work.keeper.kernel import PR_SET_CHILD_SUBREAPER, Bell, attempt, now, prctl, set_name
 from rota.work.keeper.tree import cull, descend, hit
 from rota.work.keeper.wire import receive
 from rota.work.pool.host import be_host
 from rota.work.pool.process import Rules, be_process
-from rota.work.pool.wire import Briefing
+from rota.work.pool.wire import Briefing, Place
 
 FREEZE_ROUNDS = 16
 AGAIN = 0.02
-LONGEST_WHY = 500
+LONGEST_REASON = 2_000  # bytes
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def _read(fd: int) -> Briefing:
 
 
 def prepare(briefing: Briefing, control: socket.socket) -> dict[str, TaskDef]:
-    """Imports, looks which of the tasks are there now, and says so."""
+    """Imports, looks which of the tasks are there now, and says which are not."""
     sys.path[:] = briefing.path
     broken: dict[str, str] = {}
     for module in briefing.modules:
@@ -77,29 +77,24 @@ def prepare(briefing: Briefing, control: socket.socket) -> dict[str, TaskDef]:
             broken[module] = f"{module} can't be imported: {type(error).__name__}: {error}"
     tasks: dict[str, TaskDef] = {}
     for place in briefing.places:
-        found = [(one, each) for each in CATALOGUES for one in each if _fits(one, place.task, place.module, place.name)]
+        found = [(one, each) for each in CATALOGUES for one in each if _fits(one, place)]
         if found:
-            tasks[place.task] = found[0][0]
-            _configure(found[0][1], briefing)
-            control.send(f"able\0{place.task}".encode())
+            tasks[place.task], catalogue = found[0]
+            catalogue.configure(briefing.settings)
         else:
             why = broken.get(place.module) or f"{place.module}.{place.name} is no task after its module is imported"
-            control.send(f"unable\0{place.task}\0{why}".encode("utf-8", "backslashreplace")[: LONGEST_WHY * 4])
+            control.send(f"unable\0{place.task}\0{why}".encode("utf-8", "backslashreplace")[:LONGEST_REASON])
     control.send(b"ready")
     return tasks
 
 
-def _fits(task: TaskDef, name: str, module: str, qualified: str) -> bool:
+def _fits(task: TaskDef, place: Place) -> bool:
     found = task.function
     return (
-        task.name == name
-        and getattr(found, "__module__", None) == module
-        and getattr(found, "__qualname__", None) == qualified
+        task.name == place.task
+        and getattr(found, "__module__", None) == place.module
+        and getattr(found, "__qualname__", None) == place.name
     )
-
-
-def _configure(catalogue: Catalogue, briefing: Briefing) -> None:
-    catalogue.configure(briefing.settings)
 
 
 class Nursery:
@@ -109,7 +104,7 @@ class Nursery:
         self._alive: dict[int, str] = {}
         self._pids: dict[str, int] = {}
         self._family = set(descend({self._pid}))  # what modules have started while they were imported
-        self._bereaved: list[str] = []  # dead; something of their trees may be left
+        self._bereaved: list[str] = []  # what to say of dead ones when nothing of their trees is left
         self._bell = Bell()
         self._poll = select.poll()
         self._poll.register(self._bell.fd, select.POLLIN)
@@ -134,18 +129,20 @@ class Nursery:
             attempt(os.kill, self._pids[name], signal.SIGTERM)
         elif verb == b"kill" and name in self._pids:
             self._kill(self._pids[name])
+        elif verb == b"ping":
+            self._say("pong")
         return bool(verb)
 
     def _fork(self, name: str, fds: list[int], host: bool) -> None:
         try:
             pid = os.fork()
-        except OSError as error:
-            self._say(f"failed\0{name}\0{error.errno}")
+        except OSError:
+            self._say(f"failed\0{name}")
         else:
             if pid == 0:
                 self._become(fds, host)
             self._alive[pid], self._pids[name] = name, pid
-            self._say(f"born\0{name}\0{pid}")
+            self._say(f"born\0{name}")
         for fd in fds:
             os.close(fd)
 
@@ -179,15 +176,14 @@ class Nursery:
     def _reap(self) -> None:
         while True:
             try:
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
             if (name := self._alive.pop(pid, None)) is not None:
                 del self._pids[name]
-                cpu, memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-                self._bereaved.append(f"gone\0{name}\0{status}\0{cpu:.6f}\0{memory}")
+                self._bereaved.append(f"gone\0{name}\0{status}")
 
     def _sweep(self) -> None:
         """Whose orphans are whose can't be told, so all wait for all. One look can miss a process that forks and exits

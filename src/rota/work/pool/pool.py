@@ -12,6 +12,8 @@ import asyncio
 import heapq
 import itertools
 import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from rota.model.outcome import Interrupted, Outcome
 from rota.model.times import SECOND
@@ -19,21 +21,25 @@ from rota.telemetry.events import Bus, PoolFailed, PoolSaid
 from rota.work.attempt import TOO_LATE, Attempt
 from rota.work.keeping import Keeper, SpawnError
 from rota.work.output import Drain
-from rota.work.pool.hosting import Hosts
+from rota.work.pool.hosting import NO_PROCESS, Hosts
 from rota.work.pool.member import Errand, Member
 from rota.work.pool.template import Template
 from rota.work.pool.wire import Briefing, Order, frame
 
-A_MOMENT = 0.02
+A_MOMENT = 0.02  # a process that is busy for longer is made up for by another
 LOOK_AGAIN = 0.01
 FORKS_AT_ONCE = 4
 FRAME_MARGIN = 1 << 20  # an error with its trace, or a piece of a log
 KEPT_IDLE = 30.0
+TIDY = 2.0
+UNHEARD = 5.0  # a process that has not taken its order by then is stopped, or something that was left in it holds it up
+# Orders that a process is given ahead, while functions take no longer than this on average.
 MOST_AHEAD = 8
 QUICK = 0.005
-# A nursery that dies sooner than this after its start has not lived.
+# A nursery that dies sooner than this after its start has not lived; and the longest pause between forks in vain.
 LIVED = 5.0
 LONGEST_IMPORT = 120.0
+# Before a nursery is started again, by how often it has died without having lived.
 PAUSES = (0.0, 0.5, 2.0, 5.0, 15.0, 30.0)
 
 
@@ -44,12 +50,14 @@ class Pool:
         briefing: Briefing,
         drain: Drain,
         bus: Bus,
+        tell: Callable[[Mapping[str, str]], None],
         most: int,
         alone: bool = True,
         shared: bool = False,
     ) -> None:
-        """`alone`: there are tasks that want a process of their own; `shared`: and others that share one."""
-        self._keeper, self._briefing, self.drain, self._bus = keeper, briefing, drain, bus
+        """`tell`: of tasks that can't be run here, and why. `alone`: there are tasks that want a process of their own;
+        `shared`: and others that share one."""
+        self._keeper, self._briefing, self.drain, self._bus, self._tell = keeper, briefing, drain, bus, tell
         settings = briefing.settings
         warm = settings.warm_processes or max(2, os.cpu_count() or 1)
         self._warm, self._most = min(warm, most) if alone else 0, most
@@ -62,29 +70,35 @@ class Pool:
         self._template: Template | None = None
         self._members: set[Member] = set()
         self._idle: list[Member] = []  # the last is the warmest
-        self._waiting: list[tuple[int, int, Errand]] = []
+        self._waiting: list[tuple[tuple[int, int], Errand]] = []
         self._numbers = itertools.count()
-        self._barren, self._not_before = 0, 0.0
+        self._barren, self._not_before = 0, 0.0  # processes in a row that did nothing; until when none is forked
         self._pace = 0.0  # how long functions take, of late, in seconds
         self._looking: asyncio.TimerHandle | None = None
         self._closed = False
         self._served = False  # some nursery was able to import what it was told to
-        self.unable: dict[str, str] = {}  # tasks that can't be run here, and why
+        self.unable: Mapping[str, str] = {}  # tasks that can't be run here, and why
+        self.when_able: Callable[[], None] = lambda: None
         self._deaths, self._started = 0, 0.0
         self._starting: asyncio.Task[None] | None = None
-        self._trimming = self._loop.call_later(KEPT_IDLE / 2, self._trim)
+        self._trimming = self._loop.call_later(TIDY, self._trim)
+
+    @property
+    def able(self) -> bool:
+        """Whether a function could begin now; `when_able` is called when that comes true."""
+        return self._template.prepared if self._template is not None else not self._served and bool(self.unable)
 
     async def start(self, within: float) -> None:
         """Returns when the nursery has said which tasks it has, or needs longer than that for it: then what is ordered
         meanwhile waits. Raises SpawnError."""
         self._started = self._loop.time()
         template = self._template = await Template.start(self._keeper, self._briefing, self._when_over)
-        self._starting = self._loop.create_task(self._follow(template))
+        self._starting = self._loop.create_task(self._begin(template))
         await asyncio.wait([self._starting], timeout=within)
 
     async def run(self, attempt: Attempt, order: Order) -> Outcome:
-        errand = Errand(attempt, frame(order), self._grace)
-        heapq.heappush(self._waiting, (attempt.claimed.rank, next(self._numbers), errand))
+        errand = Errand(attempt, frame(order), self._grace, (attempt.claimed.rank, next(self._numbers)))
+        heapq.heappush(self._waiting, (errand.place, errand))
         if self._idle:
             self._employ(self._idle.pop())
         elif self._looking is None:
@@ -99,7 +113,7 @@ class Pool:
     # -- members -----------------------------------------------------------------------------------------------------
     def done(self, member: Member, wall: int) -> None:
         """It has ended an errand."""
-        self._pace += (wall / 1_000_000 - self._pace) / 8
+        self._pace += (wall / SECOND - self._pace) / 8
         self._employ(member)
 
     def free(self, member: Member) -> None:
@@ -112,13 +126,13 @@ class Pool:
             return
         ahead = 1 + min(MOST_AHEAD, len(self._waiting) // (len(self._members) or 1)) if self._pace < QUICK else 1
         while self._waiting and len(member.errands) < ahead:
-            rank, number, errand = heapq.heappop(self._waiting)
+            place, errand = heapq.heappop(self._waiting)
             if errand.future.done():
                 continue
             if errand.attempt.too_late():
                 errand.end(Interrupted(TOO_LATE))
             elif (member.errands and errand.attempt.claimed.slack is not None) or not member.add(errand):
-                heapq.heappush(self._waiting, (rank, number, errand))
+                heapq.heappush(self._waiting, (place, errand))
                 break
         if not member.errands:
             self._idle.append(member)
@@ -126,10 +140,10 @@ class Pool:
             self._looking = self._loop.call_later(LOOK_AGAIN, self._look)
 
     def put_back(self, errands: list[Errand]) -> None:
-        """What a process was given and has not begun."""
+        """What a process was given and has not begun, to where it stood before."""
         for errand in errands:
             if not errand.future.done():
-                heapq.heappush(self._waiting, (errand.attempt.claimed.rank, next(self._numbers), errand))
+                heapq.heappush(self._waiting, (errand.place, errand))
         while self._waiting and self._idle:
             self._employ(self._idle.pop())
         if self._waiting and self._looking is None:
@@ -162,15 +176,14 @@ class Pool:
         if now < self._not_before:
             self._looking = self._loop.call_at(self._not_before, self._look)
             return
-        while self._waiting and self._waiting[0][2].future.done():
+        while self._waiting and self._waiting[0][1].future.done():
             heapq.heappop(self._waiting)
         busy = [one for one in self._members if one.errands and now - one.since > A_MOMENT]
         for one in busy:
             if len(one.errands) > 1:
                 one.recall()  # what would wait behind a slow one can run elsewhere
-        slow = len(busy)
         unborn = sum(not one.born for one in self._members)
-        wanted = self._warm if not self._waiting else max(1, self._warm) + slow
+        wanted = self._warm if not self._waiting else max(1, self._warm) + len(busy)
         short = min(wanted, self._most) - len(self._members)
         for _ in range(min(short, FORKS_AT_ONCE - unborn)):
             try:
@@ -183,7 +196,9 @@ class Pool:
 
     def _trim(self) -> None:
         now = self._loop.time()
-        self._trimming = self._loop.call_later(KEPT_IDLE / 2, self._trim)
+        self._trimming = self._loop.call_later(TIDY, self._trim)
+        for member in [one for one in self._members if one.errands and now - one.since > UNHEARD]:
+            member.give_up_on()
         for member in [one for one in self._idle if now - one.since > KEPT_IDLE]:
             if len(self._members) <= self._warm:
                 break
@@ -192,6 +207,17 @@ class Pool:
             member.retire()
 
     # -- the nursery -------------------------------------------------------------------------------------------------
+    async def _begin(self, template: Template) -> None:
+        """Until the first is ready. One that dies meanwhile may have been killed by chance, so another is tried:
+        without any, functions would run inside of the node for as long as it lives."""
+        await self._follow(template)
+        if not self._served and template.ready.is_set():
+            with suppress(SpawnError):
+                self._template = template = await Template.start(self._keeper, self._briefing, self._when_over)
+                await self._follow(template)
+        if not self._served:
+            self._give_up()
+
     async def _follow(self, template: Template) -> None:
         """Until it is ready."""
         try:
@@ -202,10 +228,19 @@ class Pool:
             return
         if template.prepared:
             self._served = True
-            self.unable = template.unable
+            self._learn(template.unable)
             if self._hosts is not None:
                 self._hosts.serve(template)
             self._look()
+            self.when_able()
+
+    def _learn(self, unable: Mapping[str, str]) -> None:
+        new = {task: why for task, why in unable.items() if task not in self.unable}
+        self.unable = unable
+        for _, errand in self._waiting:
+            if errand.attempt.claimed.task in unable:
+                errand.end(Interrupted(NO_PROCESS))  # the next attempt goes elsewhere
+        self._tell(new)
 
     def _when_over(self, template: Template) -> None:
         if self._closed or template is not self._template:
@@ -214,23 +249,29 @@ class Pool:
         if self._hosts is not None:
             self._hosts.drop()
         if not self._served:
-            self._give_up()
             return
         now = self._loop.time()
         self._deaths = self._deaths + 1 if now - self._started < LIVED else 1
         pause = PAUSES[min(self._deaths, len(PAUSES)) - 1]
         self._bus.emit(PoolFailed("the process that functions are forked from has died", pause))
+        if pause:
+            self._send_back("there is no process for it just now")  # others may have one
         self._starting = self._loop.create_task(self._restart(pause))
 
     def _give_up(self) -> None:
-        """It died while it imported, or took for ever. A second one would as well."""
+        """It died while it imported, and another did, or took for ever."""
         why = "the process that should import its module has died, or took too long for it"
-        self.unable = {place.task: why for place in self._briefing.places}
+        self._learn({place.task: why for place in self._briefing.places})
+        self._send_back(NO_PROCESS)
+        self.when_able()
+
+    def _send_back(self, why: str) -> None:
+        """What waits for a process."""
         waiting, self._waiting = self._waiting, []
-        for _, _, errand in waiting:
-            errand.end(Interrupted("there is no process for it"))
+        for _, errand in waiting:
+            errand.end(Interrupted(why))
         if self._hosts is not None:
-            self._hosts.give_up("there is no process for it")
+            self._hosts.give_up(why)
 
     async def _restart(self, pause: float) -> None:
         await asyncio.sleep(pause)
@@ -255,7 +296,4 @@ class Pool:
             self._starting.cancel()
         if self._template is not None:
             await self._template.close()
-        for _, _, errand in self._waiting:
-            errand.end(Interrupted("its node stopped"))
-        if self._hosts is not None:
-            self._hosts.give_up("its node stopped")
+        self._send_back("its node stopped")

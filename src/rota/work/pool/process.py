@@ -22,10 +22,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from rota.clock import SystemClock
 from rota.errors import RotaError
+from rota.logs.capture import Handler, listen_to_logs
 from rota.model.outcome import Failed, Interrupted, Outcome, Problem, SetAside
 from rota.model.progress import Progress
 from rota.model.times import SECOND
@@ -35,11 +35,13 @@ from rota.work.context import Context, RunningJob
 from rota.work.ending import judge, succeeded
 from rota.work.keeper.kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, set_name
 from rota.work.keeper.lean import signal as lean
+from rota.work.notes import Reporter
 from rota.work.pool.wire import (
     HEAD,
     LARGEST_MESSAGE,
     LARGEST_SAYING,
     READ,
+    STALE,
     Done,
     Order,
     Said,
@@ -54,11 +56,36 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 RESET_PEAK = b"5"  # to /proc/self/clear_refs: the peak counts from now on
 
 
+class Prepared(NamedTuple):
+    """What is to be called, and with what."""
+
+    task: TaskDef
+    arguments: dict[str, Any]
+    context: Context | None
+
+
 class Rules:
     """What every process of one nursery goes by."""
 
     def __init__(self, tasks: Mapping[str, TaskDef], max_result: int, jobs: int, memory: int) -> None:
         self.tasks, self.max_result, self.jobs, self.memory = tasks, max_result, jobs, memory
+
+    def prepare(self, order: Order, reporter: Reporter) -> Prepared | Outcome:
+        """An outcome if the order can't be carried out here."""
+        task = self.tasks.get(order.task)
+        if task is None:  # another nursery had it, and this one does not; the next attempt goes elsewhere
+            return Failed(Problem("rota.NotImportable", f"task {order.task!r} was not found by its module's name"))
+        context = None
+        try:
+            arguments = task.decode(order.args)
+            if task.context is not None:
+                job = RunningJob(order.job, order.task, order.queue, order.priority, order.owner)
+                context = arguments[task.context] = Context(
+                    job, order.number, order.fence, reporter, order.parents, order.state, self.max_result
+                )
+        except RotaError as error:
+            return SetAside(Problem(f"rota.{type(error).__name__}", str(error)))
+        return Prepared(task, arguments, context)
 
 
 def be_process(nursery: int, rules: Rules, orders: int, channel: int, out: int, err: int) -> NoReturn:
@@ -114,22 +141,40 @@ def _stream(fd: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
-class _Log(logging.Handler):
+class _Log(Handler):
+    """There is one job at a time here, so whatever is logged is its."""
+
     def __init__(self, said: Callable[[bytes], None]) -> None:
         super().__init__()
         self._said = said
 
     def emit(self, record: logging.LogRecord) -> None:
-        try:
-            text = self.format(record)
-        except Exception as error:  # a log call with wrong arguments must not fail the job
-            text = f"{record.levelname} {record.name}: {record.msg!r} (can't be formatted: {error})"
-        self._said((text + "\n").encode("utf-8", "backslashreplace"))
+        self._said(self.line(record))
+
+
+class Voice:
+    """What the context of one job speaks through. Once the job is over nobody hears it: a thread that the job has left
+    behind must not speak in the name of the next."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def log(self, line: str) -> None:
+        self._process.tell_line(self, (line + "\n").encode("utf-8", "backslashreplace"))
+
+    def progress(self, fraction: float | None, text: str) -> None:
+        told = Progress.told(fraction, text, 0)
+        self._process.tell(self, Told(told.fraction, told.text))
+
+    def save(self, body: str) -> Future[None]:
+        return self._process.save(self, body)
 
 
 class Process:
     def __init__(self, rules: Rules, orders: socket.socket, channel: socket.socket) -> None:
         self._rules, self._orders, self._channel = rules, orders, channel
+        self._pid = os.getpid()
+        self._voice: Voice | None = None  # of the job that runs
         self._runner: asyncio.Runner | None = None
         self._jobs = 0
         self._told = 0  # how often the job was asked to stop
@@ -152,20 +197,20 @@ class Process:
         with suppress(OSError):
             self._io = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
         self._writes: object = None
-        self._listen_to_logs()
+        listen_to_logs(_Log(self._said))
+        lean.signal(lean.SIGTERM, self._when_told)
+        os.register_at_fork(after_in_child=self._in_child)
 
-    def _listen_to_logs(self) -> None:
-        root = logging.getLogger()
-        if root.level == logging.WARNING:  # nobody has chosen a level: "info" is what people expect to find
-            root.setLevel(logging.INFO)
-        handler = _Log(self._said)
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-        root.addHandler(handler)
+    def _in_child(self) -> None:
+        """Of a fork by a function: SIGTERM ends it, as its parent expects, unless the function has a way of its own."""
+        if lean.getsignal(lean.SIGTERM) == self._when_told:
+            lean.signal(lean.SIGTERM, lean.SIG_DFL)
 
     def run(self) -> None:
         while (order := self._receive()) is not None:
             done = self._attend(order)
             with self._mouth:
+                self._voice = None
                 self._channel.sendall(frame(done))
             if done.leaves:
                 return
@@ -196,13 +241,15 @@ class Process:
     # -- one job -----------------------------------------------------------------------------------------------------
     def _attend(self, order: Order) -> Done:
         self._jobs += 1
-        self._told, self._late = 0, False
+        self._late = False
         lean.signal(lean.SIGTERM, self._when_told)
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
         if self._peak is not None:
             os.write(self._peak, RESET_PEAK)
         self._writes = self._written()
         outcome = self._outcome(order)
+        if os.getpid() != self._pid:
+            os._exit(0)  # the child of a fork that came back as if it were the function: this is not its to tell
         self._context = self._task = None
         try:
             return self._done(outcome, before, began)
@@ -211,19 +258,12 @@ class Process:
             return Done(outcome, 0, 0, 0, True, True, True)
 
     def _outcome(self, order: Order) -> Outcome:
-        try:
-            task = self._rules.tasks.get(order.task)
-            if task is None:  # it was sent before the nursery had looked; the next attempt goes elsewhere
-                return Failed(Problem("rota.NotImportable", f"task {order.task!r} was not found by its module's name"))
-            arguments = task.decode(order.args)
-            if task.context is not None:
-                job = RunningJob(order.job, order.task, order.queue, order.priority, order.owner)
-                most = self._rules.max_result
-                self._context = Context(job, order.number, order.fence, self, order.parents, order.state, most)
-                arguments[task.context] = self._context
-        except RotaError as error:
-            return SetAside(Problem(f"rota.{type(error).__name__}", str(error)))
-        if order.start_by is not None and SystemClock().monotonic() > order.start_by:
+        self._voice = Voice(self)
+        prepared = self._rules.prepare(order, self._voice)
+        if not isinstance(prepared, Prepared):
+            return prepared
+        task, arguments, self._context = prepared
+        if order.too_late():
             return Interrupted(TOO_LATE)
         try:
             return succeeded(self._call(task, arguments), self._rules.max_result)
@@ -235,6 +275,8 @@ class Process:
     def _call(self, task: TaskDef, arguments: dict[str, Any]) -> Any:
         try:
             self._inside = True
+            if self._told:
+                self._stop_early(task)
             if not task.is_async:
                 return task.function(**arguments)
             if self._runner is None:
@@ -247,12 +289,18 @@ class Process:
         self._task = asyncio.current_task()
         return await task.function(**arguments)
 
+    def _stop_early(self, task: TaskDef) -> None:
+        """It was told before it began."""
+        if self._context is None or task.is_async:
+            raise asyncio.CancelledError
+        self._context.cancel()
+
     def _when_told(self, number: int, frame: FrameType | None) -> None:
         """Asked to stop: first a word, if there is somebody to hear it, then an exception in the middle of things. (A
         process that was told takes no other job, so this can't hit a wrong one.)"""
+        self._told += 1
         if not self._inside:
             return
-        self._told += 1
         if self._told == 1 and self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
         elif self._told == 1 and self._context is not None:
@@ -277,7 +325,8 @@ class Process:
         leaves = leaves or (memory > self._rules.memory and resident() > self._rules.memory)
         os.fchdir(self._home)
         os.umask(self._umask)
-        lean.setitimer(lean.ITIMER_REAL, 0)
+        for timer in (lean.ITIMER_REAL, lean.ITIMER_VIRTUAL, lean.ITIMER_PROF):
+            lean.setitimer(timer, 0)
         return Done(outcome, round(wall * SECOND), round(cpu * SECOND), memory, leaves, litter, spoke)
 
     def _written(self) -> object:
@@ -303,20 +352,24 @@ class Process:
         return resource.getrlimit(resource.RLIMIT_AS) != self._limits
 
     # -- what it says ------------------------------------------------------------------------------------------------
-    def log(self, line: str) -> None:
-        self._said((line + "\n").encode("utf-8", "backslashreplace"))
-
-    def progress(self, fraction: float | None, text: str) -> None:
-        told = Progress.told(fraction, text, 0)
+    def tell_line(self, voice: Voice, body: bytes) -> None:
         with self._whole_words():
-            self._channel.sendall(frame(Told(told.fraction, told.text)))
+            if voice is self._voice:
+                self._said(body)
 
-    def save(self, body: str) -> Future[None]:
+    def tell(self, voice: Voice, word: Told) -> None:
+        with self._whole_words():
+            if voice is self._voice:
+                self._channel.sendall(frame(word))
+
+    def save(self, voice: Voice, body: str) -> Future[None]:
         """Waits for the answer itself, one at a time: nobody else has anything to do here meanwhile."""
         done: Future[None] = Future()
+        answer = STALE
         with self._whole_words():
-            self._channel.sendall(frame(Save(body)))
-            answer = self._channel.recv(1)
+            if voice is self._voice:
+                self._channel.sendall(frame(Save(body)))
+                answer = self._channel.recv(1)
         if (error := saved(answer)) is None:
             done.set_result(None)
         else:
@@ -325,7 +378,8 @@ class Process:
 
     def _said(self, body: bytes) -> None:
         with self._whole_words():
-            out, err = (getattr(stream.buffer, "written", 0) for stream in self._streams)
+            mine = os.getpid() == self._pid  # what a child has printed can't be counted from here
+            out, err = (getattr(stream.buffer, "written", 0) if mine else 0 for stream in self._streams)
             for start in range(0, len(body), LARGEST_SAYING):
                 self._channel.sendall(frame(Said(body[start : start + LARGEST_SAYING], out, err)))
 

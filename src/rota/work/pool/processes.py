@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 
 from rota.config import Settings
 from rota.errors import InvalidInput
@@ -29,27 +30,38 @@ class Processes:
         if found:
             shared = len(self._alone) < len(found)
             slots = sum(settings.queues.values())
-            self._pool = Pool(keeper, _briefing(found, settings), drain, bus, slots, bool(self._alone), shared)
+            self._pool = Pool(
+                keeper, _briefing(found, settings), drain, bus, self._tell, slots, bool(self._alone), shared
+            )
 
     async def start(self) -> None:
-        """Raises InvalidInput if a task must run in a process and can't."""
+        """Raises InvalidInput if a task must run in a process and can't, as far as that is known by then."""
         self._refuse(self._hidden)
+        self._tell(self._hidden)
         if self._pool is not None:
             await self._pool.start(self._settings.lease / SECOND / 3)
             self._refuse(self._pool.unable)
-        self._tell({**self._hidden, **(self._pool.unable if self._pool is not None else {})})
 
-    def _refuse(self, unable: dict[str, str]) -> None:
+    @property
+    def able(self) -> bool:
+        return self._pool is None or self._pool.able
+
+    def watch(self, more: Callable[[], None]) -> None:
+        if self._pool is not None:
+            self._pool.when_able = more
+
+    def _refuse(self, unable: Mapping[str, str]) -> None:
         for task, why in unable.items():
             if task in self._explicit:
-                expected = f"a function that another process can import: {why}"
-                raise InvalidInput("isolation", f"process for task {task!r}", expected)
+                expected = f"functions that another process can import; {why}"
+                raise InvalidInput(f"isolation of task {task!r}", "process", expected)
 
-    def _tell(self, unable: dict[str, str]) -> None:
+    def _tell(self, unable: Mapping[str, str]) -> None:
+        unable = {task: why for task, why in unable.items() if task not in self._explicit}  # whose jobs fail instead
         for why in sorted(set(unable.values())):
             self._bus.emit(TasksInThreads(tuple(sorted(task for task in unable if unable[task] == why)), why))
 
-    def takes(self, task: TaskDef, attempt: Attempt) -> bool:
+    def takes(self, task: TaskDef) -> bool:
         if self._pool is None or task.name not in self._tasks:
             return False
         return task.name in self._explicit or task.name not in self._pool.unable

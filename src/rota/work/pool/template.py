@@ -1,9 +1,10 @@
-"""The controller's side of the nursery: starts it, hears which tasks it has, asks it for processes."""
+"""The controller's side of the nursery: starts it, hears which tasks it lacks, asks it for processes."""
 
 from __future__ import annotations
 
 import array
 import asyncio
+import errno
 import itertools
 import os
 import signal
@@ -18,13 +19,18 @@ from pathlib import Path
 import msgspec
 
 import rota
-from rota.work.keeping import Child, Keeper
-from rota.work.pool.wire import Briefing
+from rota.work.keeping import Child, Keeper, SpawnError
+from rota.work.pool.wire import Briefing, arrived
 
 ROOT = str(Path(rota.__file__).parent.parent)
 # Not `-m`: where rota is imported from may be known to this process only.
 PROGRAM = f"import sys; sys.path.insert(0, {ROOT!r}); from rota.work.pool.nursery import main; main()"
 WORDS_SIZE = 65_536
+# A nursery that is asked for something and doesn't answer was perhaps stopped, by a function of the same user: it is
+# set going again. One that still doesn't is killed, and all functions with it: a busy machine is not reason enough.
+SILENCE_LIMIT = 0.5
+PAUSE = 1.0
+NUDGES = 30
 
 
 @dataclass(frozen=True)
@@ -65,36 +71,48 @@ class Template:
         self._loop = asyncio.get_running_loop()
         self._names = itertools.count(1)
         self._watchers: dict[str, tuple[Callable[[], None], Callable[[Gone], None]]] = {}
-        self.able: set[str] = set()
-        self.unable: dict[str, str] = {}
-        self.ready = asyncio.Event()  # it has said which tasks it has, or is over
+        self.unable: dict[str, str] = {}  # tasks that it lacks, and why
+        self.ready = asyncio.Event()  # it has looked for all tasks, or is over
         self.prepared = False
-        self.closing = False
+        self._owed = 0  # answers
+        self._nudging: asyncio.TimerHandle | None = None
+        self._nudges = 0
         control.setblocking(False)
         self._loop.add_reader(control, self._hear)
         self._ending = self._loop.create_task(self._watch(over))
 
     @classmethod
     async def start(cls, keeper: Keeper, briefing: Briefing, over: Callable[[Template], None]) -> Template:
+        """Raises SpawnError."""
+        try:
+            return await cls._start(keeper, briefing, over)
+        except OSError as error:  # no descriptors; or it has died already
+            raise SpawnError(error.errno or errno.EIO, os.strerror(error.errno or errno.EIO)) from None
+
+    @classmethod
+    async def _start(cls, keeper: Keeper, briefing: Briefing, over: Callable[[Template], None]) -> Template:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
                 command = [sys.executable, "-c", PROGRAM]
                 # Functions run where the node does: its folder, its place for what is temporary.
                 place = {"TMPDIR": tempfile.gettempdir(), **os.environ}
-                child = await keeper.spawn(
-                    command, cwd=str(Path.cwd()), env=place, stdin=theirs.fileno(), stdout=2, stderr=2
-                )
+                child = await keeper.spawn(command, cwd=_here(), env=place, stdin=theirs.fileno(), stdout=2, stderr=2)
             template = cls(child, ours, over)
         except BaseException:
             ours.close()
             raise
-        body = os.memfd_create("rota-briefing")
         try:
-            os.write(body, msgspec.json.encode(briefing))
-            template._send("begin", [body])
-        finally:
-            os.close(body)
+            body = os.memfd_create("rota-briefing")
+            try:
+                os.write(body, msgspec.json.encode(briefing))
+                template._send("begin", [body])
+                template._watch_it()
+            finally:
+                os.close(body)
+        except OSError:
+            template.kill_all()
+            raise
         return template
 
     @property
@@ -109,11 +127,13 @@ class Template:
         name = str(next(self._names))
         self._send(f"{verb} {name}", fds)
         self._watchers[name] = born, gone
+        self._expect()
         return name
 
     def terminate(self, name: str) -> None:
         with suppress(OSError):
             self._send(f"terminate {name}")
+        self._expect()
 
     def kill(self, name: str) -> None:
         try:
@@ -122,10 +142,48 @@ class Template:
             self._loop.call_later(0.01, self.kill, name)  # it is busy; this must arrive
         except OSError:
             pass  # it is gone, and everything below it is being killed
+        self._expect()
+
+    def end(self, name: str) -> None:
+        """One that should have ended by now."""
+        if name in self._watchers:
+            self.kill(name)
 
     def kill_all(self) -> None:
-        self.closing = True
         self._child.kill()
+
+    def _expect(self) -> None:
+        """Behind whatever is asked of it goes a question. Until that is answered it is not known to be awake."""
+        if self.prepared and self._control.fileno() >= 0:
+            self._ping()
+            self._watch_it()
+
+    def _ping(self) -> None:
+        with suppress(OSError):  # its socket is full, or it has died
+            self._send("ping")
+            self._owed += 1
+
+    def _watch_it(self) -> None:
+        if self._nudging is None:
+            self._nudges = 0
+            self._nudging = self._loop.call_later(SILENCE_LIMIT, self._nudge)
+
+    def _nudge(self) -> None:
+        if self._nudges >= NUDGES:
+            self.kill_all()
+            return
+        self._nudging = self._loop.call_later(PAUSE, self._nudge)
+        if self.pid:
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGCONT)
+        if self.prepared:  # while it imports it can't answer, and has more time for that
+            self._nudges += 1
+            self._ping()
+
+    def _awake(self) -> None:
+        if self._nudging is not None:
+            self._nudging.cancel()
+            self._nudging = None
 
     async def close(self) -> None:
         self.kill_all()
@@ -136,13 +194,9 @@ class Template:
         self._control.sendmsg([words.encode()], rights)
 
     def _hear(self) -> None:
-        while True:
-            try:
-                words = self._control.recv(WORDS_SIZE)
-            except BlockingIOError:
+        while self._control.fileno() >= 0:
+            if (words := arrived(self._control, WORDS_SIZE)) is None:
                 return
-            except OSError:
-                words = b""
             if not words:
                 self._loop.remove_reader(self._control)
                 self._child.kill()  # whatever it is doing without us
@@ -151,22 +205,26 @@ class Template:
 
     def _understand(self, verb: str, *rest: str) -> None:
         match verb, rest:
-            case "able", (task,):
-                self.able.add(task)
             case "unable", (task, why):
                 self.unable[task] = why
             case "ready", _:
+                self._awake()
                 self.prepared = True
                 self.ready.set()
-            case "born", (name, _):
+            case "pong", _:
+                self._owed -= 1
+                if not self._owed:
+                    self._awake()
+            case "born", (name,):
                 self._watchers[name][0]()
-            case "failed", (name, _):
+            case "failed", (name,):
                 self._watchers.pop(name)[1](LOST)
-            case "gone", (name, status, *_):
+            case "gone", (name, status):
                 self._watchers.pop(name)[1](Gone(int(status)))
 
     async def _watch(self, over: Callable[[Template], None]) -> None:
         await self._child.wait()
+        self._awake()
         with suppress(Exception):
             self._loop.remove_reader(self._control)
         self._control.close()
@@ -175,3 +233,11 @@ class Template:
             gone(LOST)
         self.ready.set()
         over(self)
+
+
+def _here() -> str:
+    """The folder of this process, also if it was removed meanwhile."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return f"/proc/{os.getpid()}/cwd"

@@ -6,12 +6,14 @@ other people's code, and must at worst be nonsense.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 import msgspec
 
+from rota.clock import SystemClock
 from rota.config import Settings
 from rota.errors import RotaError, Stale
 from rota.model.graph import ParentInfo
@@ -22,9 +24,9 @@ LARGEST_SAYING = 256 << 10
 READ_SIZE = 256 << 10
 # An order travels in messages of at most this size: one, nearly always.
 LARGEST_MESSAGE = 64 << 10
+# The controller's answers to a pool process, a byte each: its output was read; what became of a `Save`.
 READ = b"r"
 SAVED, STALE, UNSAVED = b"k", b"s", b"u"
-
 
 Word = TypeVar("Word")
 
@@ -61,6 +63,10 @@ class Order(msgspec.Struct, frozen=True, array_like=True, tag=True):
     state: str | None = None  # what an earlier attempt has saved
     start_by: float | None = None  # by the clock that all processes of the machine share: later its rate would not hold
 
+    def too_late(self) -> bool:
+        """To start. Asked right before the function is called."""
+        return self.start_by is not None and SystemClock().monotonic() > self.start_by
+
 
 class Said(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A log line, and how much had been printed to stdout and stderr before it."""
@@ -84,6 +90,8 @@ class Save(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The end of an attempt, and what the process is like after it."""
+
     outcome: Outcome
     wall: int  # microseconds
     cpu: int
@@ -107,25 +115,32 @@ def saved(answer: bytes) -> RotaError | None:
 
 # -- with a host, which has many attempts at once: each has a key ----------------------------------------------------
 class Given(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """To be run."""
+
     key: int
     order: Order
 
 
 class Halt(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """It should stop."""
+
     key: int
-    rude: bool
+    rude: bool  # by an exception, also if its function could look at `ctx.cancelled`
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    number: int
+    """Does its loop still turn?"""
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    number: int
+    """It does."""
+
     memory: int  # that it has now, in bytes
 
 
 class Uttered(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Output, or log lines."""
+
     key: int
     stream: str
     body: bytes
@@ -146,13 +161,13 @@ class Keep(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 class Kept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     number: int
-    answer: bytes
+    answer: bytes  # one of SAVED, STALE and UNSAVED
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
     key: int
     outcome: Outcome
-    wall: int
+    wall: int  # microseconds
 
 
 class Nonsense(Exception):
@@ -169,6 +184,16 @@ decode_guest = msgspec.msgpack.Decoder(Uttered | Progressed | Keep | Ended | Pon
 def frame(word: msgspec.Struct) -> bytes:
     body = _encode(word)
     return len(body).to_bytes(HEAD, "big") + body
+
+
+def arrived(channel: socket.socket, most: int = READ_SIZE) -> bytes | None:
+    """What a socket that never waits has; nothing (`b""`) if the other side is gone, None if there is none just now."""
+    try:
+        return channel.recv(most)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
 
 
 class Frames(Generic[Word]):

@@ -57,9 +57,10 @@ FROM rota.pass(:ids::uuid[], :incarnation, :now, :only_gates, :step) p JOIN rota
 
 -- name: start_states
 SELECT wanted.place - 1, j.id::text, j.started_at,
-       CASE WHEN j.expires_at <= rota.clock(:now) THEN coalesce(j.cancel, 'expired') ELSE j.cancel END
+       CASE WHEN j.expires_at <= rota.clock(:now) THEN coalesce(j.cancel, 'expired') ELSE j.cancel END, q.paused_at IS NOT NULL
 FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
 JOIN rota.jobs j ON j.id = wanted.id AND j.fence = wanted.fence
+LEFT JOIN rota.queues q ON q.name = j.queue
 WHERE j.state = 'running' ORDER BY j.id FOR UPDATE OF j
 
 -- name: hold_gated
@@ -71,10 +72,6 @@ FROM (SELECT DISTINCT ON (w.id) w.id AS job, g.id, g.effect, g.reason FROM unnes
                            AND rota.fits(g, r.owner, r.task, r.queue, r.traits)
       ORDER BY w.id, g.created_at, g.id) hit
 WHERE j.id = hit.job RETURNING j.id::text
-
--- name: hand_back_paused
-UPDATE rota.jobs j SET state = 'ready', node = NULL, reason = NULL FROM rota.queues q
-WHERE j.id = ANY (:ids::uuid[]) AND j.state = 'running' AND q.name = j.queue AND q.paused_at IS NOT NULL RETURNING j.id::text
 
 -- name: start_jobs
 UPDATE rota.jobs SET started_at = rota.clock(:now), tries = tries + 1, expires_at = NULL

@@ -1,7 +1,7 @@
 """Celery on Valkey, the broker that it is fastest with. Results are kept, and what a lost worker held is run again
 (acks_late). The server appends all to a file and brings that to the disk once a second: less than PostgreSQL does.
 
-`python -m bench.postgres.peers.with_celery submit|rate JOBS`, with the server's address in BENCH_ADDRESS.
+`python -m bench.peers.with_celery submit|rate JOBS`, with the server's address in BENCH_ADDRESS.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Procrastinate on PostgreSQL, with an async worker.
 
-`python -m bench.postgres.peers.with_procrastinate submit JOBS` or `drain JOBS CONCURRENCY`, with the database's address
+`python -m bench.peers.with_procrastinate submit JOBS` or `drain JOBS CONCURRENCY`, with the database's address
 in BENCH_ADDRESS.
 """
 
