@@ -22,9 +22,9 @@ from typing import Protocol
 # As large as everyone may have: a job can go on writing while this thread waits for its turn.
 PIPE_SIZE = 1 << 20
 READ_SIZE = 64 << 10
-# A pipe that is being flooded is left alone for so long, unless it was half full: few large reads cost the others less
-# than many small ones.
-REST = 0.005
+# A pipe that is being flooded is left alone for so long, unless it was nearly full: few large reads cost the others
+# less than many small ones. Above all, each time this thread needs the interpreter it takes it from the loop.
+REST = 0.008
 # News of a pipe is told once; after it was read, we ask for more. Who is asked for later is not in the way till then.
 ONCE = select.EPOLLIN | select.EPOLLONESHOT
 # A thread that has nothing to read for this long ends; the next command starts another.
@@ -63,14 +63,14 @@ class Output:
         command, only to hear what the keeper tells anyway."""
         self._drain.add(self, list(self._readers))
 
-    def read(self, reader: int) -> int:
-        """What there is, by the thread. Returns how much it was; -1 if nothing can come any more."""
+    def read(self, reader: int, much: bool) -> int:
+        """What there is, by the thread: probably `much`. Returns how much it was; -1 if nothing can come any more."""
         came = 0
         with self._lock, suppress(BlockingIOError):
             stream = self._readers.get(reader)
             if stream is None:
                 return -1
-            for size in (READ_SIZE, PIPE_SIZE):  # mostly it is little, and then there need not be room for more
+            for size in (PIPE_SIZE,) if much else (READ_SIZE, PIPE_SIZE):  # for little there need not be room for much
                 body = os.read(reader, size)
                 if not body:
                     self._shut(reader)
@@ -145,14 +145,15 @@ class Drain:
             news = poll.poll(max(next(iter(resting.values())) - time.monotonic(), 0.0) if resting else IDLE)
             if not news and not resting and self._retire(poll):
                 return
+            rested = set(resting)
             for reader in self._in_order([reader for reader, _ in news], resting):
                 if (output := self._outputs.get(reader)) is None:
                     continue  # it has ended meanwhile
                 try:
-                    came = output.read(reader)
+                    came = output.read(reader, reader in rested)
                 except Exception:  # no memory, say. It must not be the end of this thread
                     came = READ_SIZE
-                if READ_SIZE <= came < output.capacity // 2:
+                if READ_SIZE <= came < output.capacity * 7 // 8:
                     resting[reader] = time.monotonic() + REST
                 elif came >= 0:
                     with suppress(OSError):  # it has ended meanwhile
