@@ -71,7 +71,7 @@ def _body(given: str | None) -> str | bytes | None:
     """A text as text: so it can be read where the job is shown."""
     if given is None:
         return None
-    content = _content(given, "--body")
+    content = content_of(given, "--body")
     try:
         return content.decode()
     except UnicodeDecodeError:
@@ -82,13 +82,14 @@ def _json(given: str | None) -> Any:
     if given is None:
         return None
     try:
-        value = msgspec.json.decode(_content(given, "--json-body"))
+        value = msgspec.json.decode(content_of(given, "--json-body"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput("--json-body", "***", f"JSON ({error})") from None
     return msgspec.Raw(b"null") if value is None else value
 
 
-def _content(given: str, what: str) -> bytes:
+def content_of(given: str, what: str) -> bytes:
+    """What was given, or what the file or standard input holds that it names (`@FILE`, `-`)."""
     if given == "-":
         return sys.stdin.buffer.read()
     if not given.startswith("@"):

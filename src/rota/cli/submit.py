@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rota.app import App
-from rota.cli.calls import FOR_CALLS, call_of
+from rota.cli.calls import FOR_CALLS, call_of, content_of
 from rota.cli.session import check_exists, make_app, store_exists, utf8
 from rota.cli.show import complain, document
 from rota.cli.waiting import hinting
@@ -117,7 +115,7 @@ def _resources(args: argparse.Namespace) -> Resources:
 
 
 def _input(given: str) -> str:
-    body = _source(given, "--stdin")
+    body = content_of(given, "--stdin")
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -262,7 +260,7 @@ def read_arguments(given: str | None) -> dict[str, Any]:
     """`{"a": 1}`, `@file`, or `-` for standard input."""
     if given is None:
         return {}
-    text = _source(given)
+    text = content_of(given, "JSON")
     try:
         value = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -270,17 +268,6 @@ def read_arguments(given: str | None) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidInput("JSON", value, _EXPECTED_JSON)
     return value
-
-
-def _source(given: str, what: str = "JSON") -> bytes:
-    if given == "-":
-        return sys.stdin.buffer.read()
-    if not given.startswith("@"):
-        return given.encode("utf-8", "surrogateescape")
-    try:
-        return Path(given[1:]).read_bytes()
-    except OSError as error:
-        raise InvalidInput(what, given, f"a file that can be read ({error.strerror})") from None
 
 
 def _shown(text: bytes) -> str:
