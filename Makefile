@@ -15,10 +15,10 @@ READY := .venv/.ready$(if $(PYTHON),-$(subst /,_,$(PYTHON)))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check demo bench sim chaos fmt clean
+.PHONY: help up test test-slow check demo bench sim chaos fmt clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo '  Variables: PYTHON=python3.12  PYTEST_ARGS="-k retry -n 0"  BENCH_ARGS=...  SEEDS=1000  CHAOS_ARGS=--all'
 
@@ -33,6 +33,9 @@ up: $(READY) ## start rota with the example tasks (stop with Ctrl-C)
 
 test: $(READY) ## run the tests, in a process more than there are cores: many of them wait (PYTEST_ARGS=...)
 	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal $(PYTEST_ARGS)
+
+test-slow: $(READY) ## run the tests that take long: simulation, large tables, many processes
+	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal -m "slow and not chaos" $(PYTEST_ARGS)
 
 check: $(READY) ## lint, formatting, types, import layers, hygiene
 	$(BIN)/ruff check .

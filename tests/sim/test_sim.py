@@ -15,6 +15,7 @@ from tests.sim.__main__ import FAULTS
 from tests.sim.checker import explain
 from tests.sim.world import Report, run
 
+pytestmark = pytest.mark.slow
 CHUNK = 5
 SEEDS = 30
 BUSY = 14
