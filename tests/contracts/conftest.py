@@ -28,7 +28,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         alone = "another" not in metafunc.fixturenames and "raw_pair" not in metafunc.fixturenames
         chosen = {name: kind for name, kind in backends().items() if alone or kind.shared}
-        metafunc.parametrize("backend", list(chosen.values()), ids=list(chosen), indirect=True)
+        # The code for memory is that for a file: its runs are left to `make test-slow`.
+        marks = {"sqlite-memory": pytest.mark.slow}
+        params = [pytest.param(kind, id=name, marks=marks.get(name, ())) for name, kind in chosen.items()]
+        metafunc.parametrize("backend", params, indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -19,6 +19,8 @@ from rota.model.outcome import Ending
 from rota.telemetry.events import LeaseLost
 from tests.node.running import LONG, make_app, running
 
+pytestmark = pytest.mark.slow
+
 PYTHON = [sys.executable, "-I", "-c"]
 
 

@@ -28,6 +28,8 @@ from tests.servers.postgres import Mode, Server, database
 from tests.store.postgres.backends import migrated_database
 from tests.store.postgres.places import Place, until_so
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def url() -> Iterator[str]:

@@ -14,6 +14,8 @@ from rota.model.outcome import Ending
 from tests.node.cluster import Cluster
 from tests.node.running import LONG
 
+pytestmark = pytest.mark.slow
+
 # With each renewal a node learns whether there is work, and without one it looks for it now and then.
 SLEEPY = """
 from rota.work import heartbeat, worker

@@ -19,6 +19,8 @@ from rota.store.base import Store
 from rota.telemetry.events import AttemptEnded, AttemptStarted, LeaseLost, NodeGaveUp, ServiceStuck
 from tests.node.running import LONG, Probe, make_app, running
 
+pytestmark = pytest.mark.slow
+
 
 class Hanging:
     """A store in which some calls never return."""

@@ -17,6 +17,8 @@ from tests.servers.memory import memory_of
 from tests.servers.postgres import Mode, Server, create_database, database, drop_database, shared_server, wait_for
 from tests.servers.watcher import children_of
 
+pytestmark = pytest.mark.slow
+
 # Starts a server, says where, and hangs. One that is stopped as well can't end by itself.
 HANGS = """
 import sys, time

@@ -38,12 +38,12 @@ from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
 from tests.store.postgres.plans import Seen, observe
 
+pytestmark = pytest.mark.slow
 QUERIES = Path(named.__file__).parent / "sql" / "postgres" / "admission.sql"
 HELD, KEYS, LANE = 100_000, 2_000, 50_000
 # Sorts of jobs, each with ids of its own.
 GATED, WAITS, HOLDS, PLAIN, FREE, FULL, SHUT, FED, BACK, STEPPED, ENDED, LONG, LATE, HASTY = range(51, 65)
-GATE = uid(50, 1)
-LAST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+GATE, LAST = uid(50, 1), "ffffffff-ffff-ffff-ffff-ffffffffffff"
 GROWING = re.compile(
     r"^(jobs|history|attempts|output|keys|outbox|limits|slots|starts|freed|flows|wanted)(?:_(?:\d{8}|other|lasting|dated))?$"
 )

@@ -382,6 +382,7 @@ async def carry_on(actor: Actor, mixed: random.Random, busy: asyncio.Event) -> N
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 async def test_whatever_happens_at_once_the_end_makes_sense(world: World, place: Place, seed: int) -> None:
     """Several nodes, orders, cancels, replays, callers' transactions and resolvers, on one growing graph."""

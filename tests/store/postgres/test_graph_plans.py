@@ -32,6 +32,8 @@ from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
 from tests.store.postgres.plans import Seen, observe
 
+pytestmark = pytest.mark.slow
+
 QUERIES = Path(named.__file__).parent / "sql" / "postgres" / "graph.sql"
 MANY, FAMILY = 200_000, 100
 # Sorts of jobs, each with ids of its own.

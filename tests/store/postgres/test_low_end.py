@@ -20,6 +20,8 @@ from tests.contracts.world import DONE, Actor, World, settled
 from tests.store.postgres.places import Place
 from tests.store.postgres.plans import Seen, listening, observe, pages
 
+pytestmark = pytest.mark.slow
+
 SLOW = 10 * (QUICK + 500 * PER_ROW)
 
 

@@ -25,6 +25,7 @@ from tests.contracts.world import BOOM, DONE, FATAL, NAP, Actor, World, settled
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.places import LIMIT
 
+pytestmark = pytest.mark.slow
 A_DAY = DAY // 1_000_000  # in seconds
 WEEK = Retention(7 * DAY, 30 * DAY, 30 * DAY, 30 * DAY)
 PATIENT = Retry(100)

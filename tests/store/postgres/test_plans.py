@@ -54,6 +54,8 @@ from tests.store.postgres.crowd import (
 )
 from tests.store.postgres.plans import Seen, observe
 
+pytestmark = pytest.mark.slow
+
 QUERIES = named.load("postgres")
 ELSEWHERE = [Path(named.__file__).parent / f"sql/postgres/{name}.sql" for name in ("schedules", "graph", "admission")]
 

@@ -34,6 +34,8 @@ from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
 from tests.store.postgres.plans import Seen, observe
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES, DUE, SOON = 100_000, 500, 500
 FIRES, RUNNING, OVER, WAITING = 300_000, 200, 10, 50
 OLD, LIVE, QUEUED, OTHER = range(31, 35)  # sorts of jobs, each with ids of its own

@@ -16,6 +16,8 @@ import pytest
 from rota.store import named
 from tests.store.sqlite.test_plans import ADMISSION, plan, scans, steps
 
+pytestmark = pytest.mark.slow
+
 HELD, KEYS, LANE, BATCH = 100_000, 2_000, 20_000, 100
 NOW = 1_800_000_000_000_000
 QUERIES = named.load("sqlite")

@@ -17,6 +17,8 @@ import pytest
 from rota.store import named
 from tests.store.sqlite.test_plans import plan, steps
 
+pytestmark = pytest.mark.slow
+
 FAMILIES, FAMILY = 100_000, 100
 NOW = 1_800_000_000_000_000
 QUERIES = named.load("sqlite")

@@ -20,6 +20,8 @@ from rota.store import named
 from rota.store.base import JobFilter
 from rota.store.sqlite import reads
 
+pytestmark = pytest.mark.slow
+
 ROWS = 200_000
 NOW = 1_800_000_000_000_000
 QUERIES = named.load("sqlite")

@@ -20,6 +20,8 @@ from rota.store import named
 from rota.store.sqlite import SqliteStore
 from tests.store.sqlite.test_plans import plan, steps
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES, FIRES = 20_000, 100_000
 NOW = 1_800_000_000_000_000
 QUERIES = named.load("sqlite")

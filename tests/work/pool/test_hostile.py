@@ -20,6 +20,8 @@ from tests.node.running import LONG, Probe
 from tests.work.pool import app as tasks
 from tests.work.pool.nodes import children, gone, node, nurseries, run, until
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def beside(folder: Path, **settings: Any) -> AsyncIterator[Probe]:

@@ -25,6 +25,8 @@ from tests.node.running import LONG, Probe
 from tests.work.pool import app as tasks
 from tests.work.pool.nodes import gone, node, run, until
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def beside(folder: Path, **settings: Any) -> AsyncIterator[tuple[Probe, rota.Job]]:

@@ -21,6 +21,8 @@ from tests.node.running import LONG
 from tests.work.pool import traps
 from tests.work.pool.nodes import gone, node, run, until
 
+pytestmark = pytest.mark.slow
+
 
 async def test_the_child_of_a_fork_does_not_end_its_parents_job_nor_the_next(tmp_path: Path) -> None:
     """Both came back from the function. The second end was taken for that of the next job, which was killed for it
