@@ -13,6 +13,7 @@ from rota.model.trigger.effort import Effort
 
 LAST_YEAR = 9000
 MOST_DATES = 40_000  # a hundred years of days
+_EPOCH = date(1970, 1, 1).toordinal()
 _ONE_DAY = timedelta(days=1)
 _LOOK_STEPS = 5  # what a look into the calendars costs
 
@@ -46,7 +47,7 @@ class Days:
 
     def next(self, day: date, effort: Effort) -> date | None:
         """The first allowed day from this one on. Each step uses up a date of some calendar, so it ends."""
-        while True:
+        while day.toordinal() - _EPOCH <= effort.last_day:
             effort.spend(_LOOK_STEPS)
             later = day
             for dates in self._only:
@@ -59,6 +60,7 @@ class Days:
             if later == day:
                 return day
             day = later
+        return None
 
 
 def _after_run(dates: Sequence[date], day: date) -> date:

@@ -57,6 +57,8 @@ class CronPlan:
             effort.spend()
             if month in self._fields.months:
                 first = date(year, month, 1).toordinal()
+                if first - _EPOCH > effort.last_day:
+                    return
                 for day in self._matching((first + 6) % 7, monthrange(year, month)[1]):
                     if day >= floor:
                         yield first - _EPOCH + day - 1

@@ -12,7 +12,7 @@ from itertools import count, islice
 from rota.errors import InvalidInput
 from rota.model.times import LATEST, MINUTE, SECOND, Instant
 from rota.model.trigger.calendars import Calendar, Days, allowed
-from rota.model.trigger.effort import Effort, Exhausted
+from rota.model.trigger.effort import MOST_STEPS, Effort, Exhausted
 from rota.model.trigger.reading import rule_text
 from rota.model.trigger.rules import Every, Times
 from rota.model.trigger.schedule import Schedule, last_named, readings
@@ -22,6 +22,7 @@ from rota.model.trigger.zones import zone
 
 NO_CALENDARS: Mapping[str, Calendar] = {}
 _MOST_AT_ONCE = 10_000
+COUNTED_STEPS = 2 * MOST_STEPS  # to count fires that are skipped: more is not worth it
 
 
 def fires(
@@ -34,12 +35,40 @@ def fires(
 ) -> Iterator[Instant]:
     """All fires later than `after` and not later than `until`, in order, at most `limit`. Worked out one by one; raises
     InvalidInput if the search for one takes too many steps."""
+    last = _last(schedule, until)
+    effort = Effort(until=last)
+    return _found(schedule, islice(_searched(schedule, after, last, calendars, effort), limit), effort)
+
+
+def counted(
+    schedule: Schedule,
+    after: Instant,
+    until: Instant,
+    most: int,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> list[Instant] | None:
+    """All fires later than `after` and not later than `until`; None if there are more than `most`, or if it takes too
+    long to find them all."""
+    last = _last(schedule, until)
+    effort = Effort(COUNTED_STEPS, last)
+    try:
+        found = list(islice(_searched(schedule, after, last, calendars, effort), most + 1))
+    except Exhausted:
+        return None
+    return found if len(found) <= most else None
+
+
+def _last(schedule: Schedule, until: Instant | None) -> Instant:
+    return min(LATEST if moment is None else moment for moment in (until, schedule.end, LATEST))
+
+
+def _searched(
+    schedule: Schedule, after: Instant, last: Instant, calendars: Mapping[str, Calendar], effort: Effort
+) -> Iterator[Instant]:
     first = max(after, (schedule.start or 0) - 1)
-    last = min(LATEST if moment is None else moment for moment in (until, schedule.end, LATEST))
     days = allowed(schedule.exclude, schedule.only, calendars)
-    effort = Effort()
     found = _named(schedule, first, effort) if days is None else _on_days(schedule, first, last, days, effort)
-    return _found(schedule, islice(_up_to(found, last), limit), effort)
+    return _up_to(found, last)
 
 
 def _found(schedule: Schedule, fires: Iterator[Instant], effort: Effort) -> Iterator[Instant]:

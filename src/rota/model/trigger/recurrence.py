@@ -82,7 +82,8 @@ class RecurrencePlan:
     def _by_days(self, low: int, effort: Effort) -> Iterator[int]:
         """For periods of a day or more."""
         period = self._aligned(self._periods.of(low // DAY_SECONDS))
-        while period <= self._last_period:
+        last = min(self._last_period, self._periods.of(min(effort.last_day, LAST_DAY)))
+        while period <= last:
             first, end = self._periods.days(period)
             days = self._dates.between(first, end)
             effort.spend(2 + len(days) // 16)
@@ -104,13 +105,14 @@ class RecurrencePlan:
         phase = self.begin // unit
         a_day = DAY_SECONDS // unit
         period = low // unit
+        last = min(self._last_day, effort.last_day)
         matching: int | None = None  # the latest day that is known to match
         while True:
             effort.spend()
             period += (phase - period) % self._interval
             day, clock = divmod(period * unit, DAY_SECONDS)
             if day != matching:
-                if day > self._last_day:
+                if day > last:
                     return
                 matching = self._dates.next(day, effort)
                 if matching is None:

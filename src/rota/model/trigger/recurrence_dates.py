@@ -62,7 +62,8 @@ class Dates:
 
     def next(self, day: int, effort: Effort) -> int | None:
         """The first from this day on."""
-        while day <= LAST_DAY:
+        last = min(LAST_DAY, effort.last_day)
+        while day <= last:
             year = self._year(day)
             place = bisect_left(year.days, day)
             if place < len(year.days):
