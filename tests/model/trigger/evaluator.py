@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 ZONES = (
@@ -56,6 +57,14 @@ def numbers(text: str, low: int, high: int) -> set[int]:
         walked = range(bottom, top + 1, int(step or 1))
         found |= {n % 7 for n in walked} if high == 7 else set(walked)
     return found
+
+
+class Matching(Protocol):
+    """Which readings a rule names, and whether it follows elapsed time."""
+
+    all_hours: bool
+
+    def match(self, day: date, hour: int, minute: int, second: int) -> bool: ...
 
 
 class Fields:
@@ -116,7 +125,12 @@ class Fields:
 
 
 def month_days(day: date) -> list[date]:
-    return [day.replace(day=n) for n in range(1, calendar.monthrange(day.year, day.month)[1] + 1)]
+    return _month_days(day.year, day.month)
+
+
+@lru_cache(maxsize=2000)
+def _month_days(year: int, month: int) -> list[date]:
+    return [date(year, month, n) for n in range(1, calendar.monthrange(year, month)[1] + 1)]
 
 
 class Moment:
@@ -142,7 +156,7 @@ class Window:
         for moment in self.moments:
             self.shown[moment.reading].append(moment.utc)
 
-    def fires(self, fields: Fields, policies: Sequence[tuple[str, str]]) -> Iterator[list[int]]:
+    def fires(self, fields: Matching, policies: Sequence[tuple[str, str]]) -> Iterator[list[int]]:
         """What fires under each of the policies (gap, fold)."""
         if fields.all_hours:
             shown = [m.utc for m in self.moments if fields.match(m.day, m.hour, m.minute, m.second)]

@@ -15,7 +15,7 @@ from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.policies import Fold, Gap
 from rota.model.trigger.rules import Cron, Rule, read_rule
 from rota.model.trigger.schedule import Schedule
-from tests.model.trigger.evaluator import MONTHS, WEEKDAYS, ZONES, Fields, Window, changes
+from tests.model.trigger.evaluator import MONTHS, WEEKDAYS, ZONES, Fields, Matching, Window, changes
 
 DAY = 86_400
 POLICIES: list[tuple[Gap, Fold]] = list(product(Gap, Fold))
@@ -85,8 +85,12 @@ def random_rule(chance: random.Random, seconds: bool = False) -> str:
 
 def compare(text: str, window: Window, rule: Rule | None = None) -> None:
     """`rule` says the same as the cron text in other words."""
-    for (gap, fold), seen in zip(POLICIES, window.fires(Fields(text), POLICIES), strict=True):
-        schedule = Schedule(name="x", rule=rule or Cron(text), zone=window.zone, gap=gap, fold=fold)
+    compare_fires(text, window, Fields(text), rule or Cron(text))
+
+
+def compare_fires(text: str, window: Window, matching: Matching, rule: Rule) -> None:
+    for (gap, fold), seen in zip(POLICIES, window.fires(matching, POLICIES), strict=True):
+        schedule = Schedule(name="x", rule=rule, zone=window.zone, gap=gap, fold=fold)
         # Two hours at each end: a reading may have its instant, or its second one, beyond the window.
         inside = range(window.start + 7200, window.end - 7200)
         found = fires(schedule, inside.start * SECOND - 1, inside.stop * SECOND - 1)

@@ -77,13 +77,21 @@ def _found(schedule: Schedule, fires: Iterator[Instant], effort: Effort) -> Iter
             effort.renew()
             yield fire
     except Exhausted:
-        calendars = " on the days its calendars leave" if schedule.exclude or schedule.only else ""
-        expected = f"a rule that fires more often; the search for its next fire{calendars} was given up"
-        raise InvalidInput("rule", rule_text(schedule.rule), expected) from None
+        raise _given_up(schedule) from None
+
+
+def _given_up(schedule: Schedule) -> InvalidInput:
+    calendars = " on the days its calendars leave" if schedule.exclude or schedule.only else ""
+    expected = f"a rule that fires more often; the search for its next fire{calendars} was given up"
+    return InvalidInput("rule", rule_text(schedule.rule), expected)
 
 
 def next_fire(schedule: Schedule, after: Instant, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Instant | None:
-    return next(fires(schedule, after, calendars=calendars), None)
+    last = _last(schedule, None)
+    try:
+        return next(_searched(schedule, after, last, calendars, Effort(until=last)), None)
+    except Exhausted:
+        raise _given_up(schedule) from None
 
 
 def newest(
