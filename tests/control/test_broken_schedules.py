@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -15,7 +16,8 @@ from rota.model.times import HOUR, MINUTE, SECOND
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.plan import parse
 from rota.model.trigger.policies import CatchUp, Missed
-from rota.model.trigger.rules import Every, Times
+from rota.model.trigger.rules import Cron, Every, Times
+from rota.model.trigger.zones import zone
 from rota.planning import Planning
 from rota.telemetry.events import ScheduleSetAside
 from tests.contracts.timetables import ORDER, behind, events, made, minutely, standing
@@ -56,6 +58,25 @@ TIMINGS: dict[str, dict[str, Any]] = {
     "an unknown kind of rule": {"rule": {"kind": "moon", "text": "full"}},
     "a cron that is none": {"rule": {"kind": "cron", "text": "* * *"}},
     "a date that never comes": {"rule": {"kind": "cron", "text": "0 0 30 2 *"}},
+    "a rule that hardly ever fires": {
+        "rule": {
+            "kind": "rrule",
+            "text": "FREQ=SECONDLY;INTERVAL=9973;BYHOUR=9;BYMINUTE=0;BYSECOND=0",
+            "begin": "2001-01-01T00:00:00",
+        }
+    },
+    "a count that takes too long": {
+        "rule": {
+            "kind": "rrule",
+            "text": "FREQ=SECONDLY;INTERVAL=61;BYSECOND=0;BYMINUTE=0;COUNT=10000",
+            "begin": "2001-01-01T00:00:00",
+        }
+    },
+    "a time that never exists": {
+        "zone": "Europe/Berlin",
+        "gap": "skip",
+        "rule": {"kind": "cron", "text": "30 2 * 3 0L"},
+    },
     "a period of nothing": {"rule": {"kind": "every", "period": 0}},
     "an absurd period": {"rule": {"kind": "every", "period": HUGE}},
     "an absurd end": {"end": HUGE},
@@ -153,6 +174,22 @@ async def test_a_calendar_that_can_t_be_read(world: World, company: Company) -> 
     parse(info)
     await let_pass(world.clock, 60, company.scheduler())
     assert await made(world, "bad")
+
+
+async def test_a_calendar_that_leaves_nothing_is_not_searched_to_its_end(world: World, company: Company) -> None:
+    """Mondays, on the days of a calendar that comes to have nothing but Tuesdays."""
+    today = zone("UTC").local(world.clock.now()).date()
+    monday = today + timedelta(days=7 - today.weekday())
+    await world.store.put_calendar(LOCAL, Calendar("days", (monday,)))
+    await save(world, "good")
+    await save(world, "bad", rule=Cron("0 9 * * MON"), only=("days",))
+    await world.store.put_calendar(
+        LOCAL, Calendar("days", tuple(monday + timedelta(days=7 * n + 1) for n in range(5000)))
+    )
+    await check(world, company)
+    broken = (await standing(world, "bad")).broken
+    assert broken
+    assert "the search for its next fire on the days its calendars leave was given up" in broken
 
 
 async def test_a_hundred_broken_ones_are_no_obstacle(world: World, company: Company) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import date
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ from rota.model.times import HOUR, MILLISECOND, MINUTE, SECOND, Instant
 from rota.model.trigger import catchup
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import CatchUp, Missed, Overlap
-from rota.model.trigger.rules import Every, Times
+from rota.model.trigger.rules import Every, Recurrence, Times
 from rota.planning import Planning
 from tests.contracts.timetables import ORDER, behind, made, minutely, new, skipped, standing
 from tests.contracts.world import World
@@ -288,6 +291,29 @@ async def test_one_with_much_to_catch_up_with_does_not_hold_up_the_others(
 
 
 # -- many, limited, ended ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["parse", "advance"])
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_step_that_takes_long_is_worked_out_of_the_loops_way(
+    world: World, company: Company, verb: str, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule that has to be searched, and one that has missed much. While the step is worked out, the loop goes on: it
+    is the loop that says when that ends."""
+    rule = Every(SECOND) if late else Recurrence("FREQ=SECONDLY", "2001-01-01T00:00:00")
+    await save(world, rule=rule)
+    world.clock.advance(HOUR / SECOND if late else 1)
+    loop, ended = asyncio.get_running_loop(), threading.Event()
+    slow, heard = getattr(scheduling, verb), []
+
+    def takes_long(*given: Any) -> Any:
+        loop.call_soon_threadsafe(ended.set)
+        heard.append(ended.wait(20))
+        return slow(*given)
+
+    monkeypatch.setattr(scheduling, verb, takes_long)
+    await company.scheduler().tick()
+    assert heard == [True]
 
 
 async def test_more_than_one_look_holds_are_made_all_the_same(world: World, company: Company) -> None:

@@ -98,6 +98,17 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
 
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, work: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """At once, so that every run of a seed is the same."""
+        future = self.create_future()
+        try:
+            future.set_result(work(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """A cancelled timer is thrown away when its turn comes."""
 

@@ -19,6 +19,7 @@ from rota.model.job import Spec
 from rota.model.retry import Retry
 from rota.model.times import Instant, instant
 from rota.model.trigger.arguments import fill
+from rota.model.trigger.fires import next_fire
 from rota.model.trigger.plan import named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule
 from rota.model.trigger.standing import Fate, ScheduleInfo
@@ -40,6 +41,8 @@ async def add_(args: argparse.Namespace) -> int:
         template = await _order(app, args, schedule.zone)
         if named_calendars(schedule):
             check_exists(app)  # a store that is made for this has none
+        else:
+            next_fire(schedule, app.clock.now())  # what can't be searched is refused before there is a store
         planning = await app.planning()
         saved = await planning.save(schedule, template, replace=args.replace, note=note if args.paused else None)
         info = saved.info

@@ -7,10 +7,12 @@ that against fields it reads with a parser of its own.
 from __future__ import annotations
 
 import calendar
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from typing import Protocol
 from zoneinfo import ZoneInfo
 
 ZONES = (
@@ -28,23 +30,41 @@ LOWEST_HIGHEST = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
 def number(text: str) -> int:
-    if text in MONTHS:
-        return MONTHS.index(text) + 1
-    return WEEKDAYS.index(text) if text in WEEKDAYS else int(text)
+    """Of a name, short or in full, or of digits."""
+    if text[:3] in MONTHS:
+        return MONTHS.index(text[:3]) + 1
+    return WEEKDAYS.index(text[:3]) if text[:3] in WEEKDAYS else int(text)
+
+
+def special(term: str) -> bool:
+    """`L`, `L-3`, `LW`, `15W`, `FRIL`, `5L` and `MON#2` are looked at by those who know the date."""
+    return re.fullmatch(r"L(-\d+)?W?|\d+W|(\d|[A-Z]+)L|.*#.*", term) is not None and term not in ("JUL", "APRIL")
 
 
 def numbers(text: str, low: int, high: int) -> set[int]:
-    """The plain terms of a field; `L` and `#` are looked at by those who know the date."""
+    """The plain terms of a field."""
     found: set[int] = set()
     for term in text.split(","):
-        if "L" in term.replace("JUL", "") or "#" in term:
+        if special(term):
             continue
         body, _, step = term.partition("/")
         first, dash, last = body.partition("-")
-        bottom = low if body == "*" else number(first)
-        top = number(last) if dash else high if body == "*" or step else bottom
-        found |= set(range(bottom, top + 1, int(step or 1)))
+        everything = body in ("*", "?")
+        bottom = low if everything else number(first)
+        top = number(last) if dash else high if everything or step else bottom
+        if top < bottom:  # weekdays, round the week: each one is walked to
+            top += 7
+        walked = range(bottom, top + 1, int(step or 1))
+        found |= {n % 7 for n in walked} if high == 7 else set(walked)
     return found
+
+
+class Matching(Protocol):
+    """Which readings a rule names, and whether it follows elapsed time."""
+
+    all_hours: bool
+
+    def match(self, day: date, hour: int, minute: int, second: int) -> bool: ...
 
 
 class Fields:
@@ -66,20 +86,35 @@ class Fields:
 
     def _by_day(self, day: date) -> bool:
         of_month, of_week = self._by_month(day), self._by_week(day)
-        if self.texts[3].startswith("*") or self.texts[5].startswith("*"):
+        if self.texts[3][0] in "*?" or self.texts[5][0] in "*?":
             return of_month and of_week
         return of_month or of_week
 
     def _by_month(self, day: date) -> bool:
-        last = (day + timedelta(days=1)).day == 1
-        return day.day in self.plain[3] or ("L" in self.texts[3].split(",") and last)
+        return day.day in self.plain[3] or any(day == self._meant(term, day) for term in self.texts[3].split(","))
+
+    def _meant(self, term: str, day: date) -> date | None:
+        """The day of this month that `L`, `L-3`, `LW`, `L-3W` or `15W` means, if there is one."""
+        if not special(term):
+            return None
+        days = month_days(day)
+        body = term.removesuffix("W")
+        place = len(days) - int(body[2:] or 0) if body.startswith("L") else int(body)
+        if not 1 <= place <= len(days):
+            return None
+        target = days[place - 1]
+        if not term.endswith("W"):
+            return target
+        working = [one for one in days if one.isoweekday() <= 5]
+        return min(working, key=lambda one: abs(one - target))
 
     def _by_week(self, day: date) -> bool:
         names = {day.isoweekday(), day.isoweekday() % 7}
         if names & self.plain[5]:
             return True
         for term in self.texts[5].split(","):
-            if term.endswith("L") and int(term[:-1]) in names and (day + timedelta(days=7)).month != day.month:
+            last = special(term) and term.endswith("L")
+            if last and number(term[:-1]) in names and (day + timedelta(days=7)).month != day.month:
                 return True
             name, hash_sign, nth = term.partition("#")
             if hash_sign and number(name) in names:
@@ -90,7 +125,12 @@ class Fields:
 
 
 def month_days(day: date) -> list[date]:
-    return [day.replace(day=n) for n in range(1, calendar.monthrange(day.year, day.month)[1] + 1)]
+    return _month_days(day.year, day.month)
+
+
+@lru_cache(maxsize=2000)
+def _month_days(year: int, month: int) -> list[date]:
+    return [date(year, month, n) for n in range(1, calendar.monthrange(year, month)[1] + 1)]
 
 
 class Moment:
@@ -116,7 +156,7 @@ class Window:
         for moment in self.moments:
             self.shown[moment.reading].append(moment.utc)
 
-    def fires(self, fields: Fields, policies: Sequence[tuple[str, str]]) -> Iterator[list[int]]:
+    def fires(self, fields: Matching, policies: Sequence[tuple[str, str]]) -> Iterator[list[int]]:
         """What fires under each of the policies (gap, fold)."""
         if fields.all_hours:
             shown = [m.utc for m in self.moments if fields.match(m.day, m.hour, m.minute, m.second)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rota.errors import InvalidInput
 from rota.model.job import Spec
 from rota.model.times import instant
-from rota.model.trigger.cron import ALIASES
+from rota.model.trigger.cron_text import ALIASES
 from rota.model.trigger.crontab import (
     LONGEST_LINE,
     MOST_LINES,
@@ -279,7 +279,7 @@ def test_variables_that_are_not_taken(line: str, complaint: str) -> None:
         ("60 * * * * x", "cron field 1 (minute): '60' is not valid; expected 0-59"),
         ("0 24 * * * x", "cron field 2 (hour): '24' is not valid; expected 0-23"),
         ("0 0 * * 8 x", "cron field 5 (day of week): '8'"),
-        ("0 0 * * sat-sun x", "a range that runs upwards"),
+        ("0 22-4 * * * x", "a range that runs upwards; 4 comes before 22, so write 22-23,0-4"),
         ("*/0 * * * * x", "cron field 1 (minute): '*/0'"),
         ("0 0 30 2 * x", "a day that exists"),
         ("1,,2 * * * * x", "cron field 1 (minute): ''"),

@@ -15,7 +15,7 @@ from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.policies import Fold, Gap
 from rota.model.trigger.rules import Cron, Rule, read_rule
 from rota.model.trigger.schedule import Schedule
-from tests.model.trigger.evaluator import MONTHS, WEEKDAYS, ZONES, Fields, Window, changes
+from tests.model.trigger.evaluator import MONTHS, WEEKDAYS, ZONES, Fields, Matching, Window, changes
 
 DAY = 86_400
 POLICIES: list[tuple[Gap, Fold]] = list(product(Gap, Fold))
@@ -44,7 +44,7 @@ def clock_field(chance: random.Random, low: int, high: int, likely: int) -> str:
     last = chance.randint(first, high)
     forms = [
         "*",
-        f"*/{chance.choice((2, 3, 5, 7, 10, 15, 20, 45))}",
+        f"*/{chance.choice([step for step in (2, 3, 5, 7, 10, 15, 20, 45) if step <= high])}",
         str(first),
         str(first),
         f"{first}-{last}",
@@ -56,10 +56,25 @@ def clock_field(chance: random.Random, low: int, high: int, likely: int) -> str:
 
 
 def day_fields(chance: random.Random) -> str:
-    of_month = chance.choice(["*"] * 6 + ["L", "*/2", "1-7", "15,L", "28-31", number(chance, 1, 28)])
-    month = chance.choice(["*"] * 9 + ["MAR,APR,SEP-NOV", "*/2", chance.choice(MONTHS)])
-    name = chance.choice(WEEKDAYS)
-    of_week = chance.choice(["*"] * 6 + ["SUN", "MON-FRI", "0,6", "*/2", "7", "0L", "5L", f"{name}#2", f"{name}#5"])
+    day = number(chance, 1, 31)
+    month_terms = ["L", "*/2", "1-7", "15,L", "28-31", day, f"{day}W", f"1,{day}W", "LW", "L-3", "L-3W,5", "?"]
+    of_month = chance.choice(["*"] * 6 + month_terms)
+    month = chance.choice(["*"] * 9 + ["MAR,APR,SEP-NOV", "*/2", chance.choice(MONTHS), "march-June,October"])
+    name, other = chance.choice(WEEKDAYS), chance.choice(WEEKDAYS)
+    week_terms = [
+        "SUN",
+        "MON-FRI",
+        "MON-SUN",
+        "FRI-SUN",
+        "*/2",
+        f"{name}L",
+        f"{name}#2",
+        f"{name}#5",
+        f"{name}-{other}",
+    ]
+    week_terms += ["monday,Saturday", "SUNDAYL", "Thursday#1"]
+    counted = ["0,6", "7", "0L", "5L", "5-7", "6-1", "1/2"] if of_month != "?" else ["?"]
+    of_week = chance.choice(["*"] * 8 + week_terms + counted)
     return f"{of_month} {month} {of_week}"
 
 
@@ -70,8 +85,12 @@ def random_rule(chance: random.Random, seconds: bool = False) -> str:
 
 def compare(text: str, window: Window, rule: Rule | None = None) -> None:
     """`rule` says the same as the cron text in other words."""
-    for (gap, fold), seen in zip(POLICIES, window.fires(Fields(text), POLICIES), strict=True):
-        schedule = Schedule(name="x", rule=rule or Cron(text), zone=window.zone, gap=gap, fold=fold)
+    compare_fires(text, window, Fields(text), rule or Cron(text))
+
+
+def compare_fires(text: str, window: Window, matching: Matching, rule: Rule) -> None:
+    for (gap, fold), seen in zip(POLICIES, window.fires(matching, POLICIES), strict=True):
+        schedule = Schedule(name="x", rule=rule, zone=window.zone, gap=gap, fold=fold)
         # Two hours at each end: a reading may have its instant, or its second one, beyond the window.
         inside = range(window.start + 7200, window.end - 7200)
         found = fires(schedule, inside.start * SECOND - 1, inside.stop * SECOND - 1)

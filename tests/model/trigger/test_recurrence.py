@@ -1,23 +1,22 @@
-"""RRULE: entered anywhere it says what it says when counted from its beginning."""
+"""RRULE: what is read, what is refused and where the error points. What it means: test_recurrence_rfc.py."""
 
 from __future__ import annotations
 
-import random
 import re
 from contextlib import suppress
 from datetime import datetime, timedelta
-from itertools import islice, takewhile
-from time import process_time
+from itertools import takewhile
 
 import pytest
-from dateutil.rrule import rrulestr  # type: ignore[import-untyped]
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.errors import InvalidInput
 from rota.model.times import instant
 from rota.model.trigger.arguments import local_iso
+from rota.model.trigger.effort import Effort
 from rota.model.trigger.fires import fires, next_fire
+from rota.model.trigger.reading import read_schedule
 from rota.model.trigger.recurrence import recurrence_plan
 from rota.model.trigger.recurrence_text import FREQUENCIES
 from rota.model.trigger.rules import Recurrence, read_rule
@@ -25,57 +24,6 @@ from rota.model.trigger.schedule import Schedule
 
 EPOCH = datetime(1970, 1, 1)
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-
-
-def random_rule(chance: random.Random) -> str:
-    frequency = chance.choice(("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY"))
-    parts = [f"FREQ={frequency}"]
-    if chance.random() < 0.6:
-        parts.append(f"INTERVAL={chance.choice((1, 2, 3, 4, 5, 7, 13))}")
-    if chance.random() < 0.3:
-        parts.append(f"WKST={chance.choice(DAYS)}")
-    if chance.random() < 0.3:
-        parts.append(f"BYMONTH={','.join(str(chance.randint(1, 12)) for _ in range(2))}")
-    if chance.random() < 0.4:
-        numbered = "+2" if frequency in ("YEARLY", "MONTHLY") and chance.random() < 0.5 else ""
-        parts.append(f"BYDAY={numbered}{chance.choice(DAYS)},{chance.choice(DAYS)}")
-    if chance.random() < 0.3:
-        parts.append(f"BYMONTHDAY={chance.choice((1, 15, -1, 31))}")
-    if frequency == "YEARLY" and chance.random() < 0.3:
-        parts.append(f"BYWEEKNO={chance.choice((1, 20, 51, -1))}")
-    if chance.random() < 0.4:
-        parts.append(f"BYHOUR={chance.randint(0, 11)},{chance.randint(12, 23)}")
-    if chance.random() < 0.3:
-        parts.append("BYMINUTE=5,35")
-    if frequency != "MINUTELY" and chance.random() < 0.2:
-        parts.append(f"BYSETPOS={chance.choice((1, -1))}")
-    return ";".join(parts)
-
-
-def never(text: str, begin: datetime) -> bool:
-    """Whether nothing comes of the rule in the calendar's last 400 years, which are like all others."""
-    try:
-        return next(iter(rrulestr(text, dtstart=begin.replace(year=begin.year + 7600))), None) is None
-    except ValueError:
-        return True
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_entering_late_changes_nothing(seed: int) -> None:
-    chance = random.Random(seed)
-    begin = datetime(2019, 1, 1) + timedelta(minutes=chance.randrange(366 * 1440))
-    text = random_rule(chance)
-    try:
-        plan = recurrence_plan(text, begin.isoformat(), "UTC")
-    except InvalidInput:
-        assert never(text, begin), text
-        return
-    days = 20 if "MINUTELY" in text else 4000
-    for _ in range(3):
-        target = begin + timedelta(minutes=chance.randrange(days * 1440))
-        late = islice((m for m in rrulestr(text, dtstart=begin) if m >= target), 8)
-        found = islice(plan.since((target - EPOCH) // timedelta(seconds=1)), 8)
-        assert [EPOCH + timedelta(seconds=reading) for reading in found] == list(late), f"{text} from {begin}"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +72,7 @@ def test_hourly_rules_with_wide_steps_keep_to_the_wall() -> None:
     ],
 )
 def test_rules_that_fire_every_hour_follow_elapsed_time(text: str, elapsed: bool) -> None:
-    assert recurrence_plan(text, "2001-01-01T00:00:00", "UTC").elapsed is elapsed
+    assert recurrence_plan(text, "2001-01-01T00:00:00").elapsed is elapsed
 
 
 @pytest.mark.parametrize(
@@ -137,6 +85,7 @@ def test_rules_that_fire_every_hour_follow_elapsed_time(text: str, elapsed: bool
         ("FREQ=YEARLY;INTERVAL=4;BYMONTH=2;BYMONTHDAY=29", "never fires"),
         ("FREQ=DAILY;BYSETPOS=2", "rrule BYSETPOS: '2'"),
         ("FREQ=MONTHLY;BYDAY=MO;BYSETPOS=6", "never fires"),
+        ("FREQ=HOURLY;BYMINUTE=0,30;BYSETPOS=3", "never fires"),
         ("FREQ=DAILY;BYHOUR=24", "rrule BYHOUR: '24' is not valid; expected a number from 0 to 23"),
         ("FREQ=DAILY;BYHOUR=1,x", "rrule BYHOUR: 'X'"),
         ("FREQ=DAILY;INTERVAL=0", "rrule INTERVAL: '0'"),
@@ -152,18 +101,26 @@ def test_rules_that_fire_every_hour_follow_elapsed_time(text: str, elapsed: bool
         ("FREQ=YEARLY;BYMONTH=12;BYDAY=53MO", "rrule BYDAY: '53MO'"),
         ("FREQ=MONTHLY;BYDAY=XX", "rrule BYDAY: 'XX'"),
         ("FREQ=MONTHLY;BYMONTHDAY=0", "rrule BYMONTHDAY: '0'"),
-        ("FREQ=YEARLY;BYWEEKNO=53", "rrule BYWEEKNO: '53'"),
+        ("FREQ=YEARLY;BYWEEKNO=54", "rrule BYWEEKNO: '54'"),
+        ("FREQ=MONTHLY;BYWEEKNO=2", "rrule BYWEEKNO: '2' is not valid; expected FREQ=YEARLY beside it"),
+        ("FREQ=YEARLY;BYWEEKNO=2;BYDAY=1MO", "expected plain weekdays beside BYWEEKNO"),
+        ("FREQ=DAILY;BYYEARDAY=2", "expected another FREQ beside it than DAILY"),
+        ("FREQ=WEEKLY;BYYEARDAY=2", "expected another FREQ beside it than WEEKLY"),
+        ("FREQ=MONTHLY;BYYEARDAY=2", "expected another FREQ beside it than MONTHLY"),
+        ("FREQ=WEEKLY;BYMONTHDAY=2", "rrule BYMONTHDAY: '2' is not valid; expected another FREQ"),
+        ("FREQ=WEEKLY;BYSETPOS=1", "expected another BY... part beside it, to choose from"),
+        ("FREQ=DAILY;BYSECOND=61", "rrule BYSECOND: '61'"),
         ("RRULE:INTERVAL=2", "FREQ is missing"),
         ("RRULE:FREQ=DAILY\nEXDATE:20270101T000000", "one RRULE and at most one DTSTART"),
-        ("DTSTART;TZID=Europe/Berlin:20270101T000000\nRRULE:FREQ=DAILY", "without TZID"),
-        ("DTSTART:20270101T000000Z\nRRULE:FREQ=DAILY", "rrule DTSTART: '20270101T000000Z'"),
+        ("DTSTART;TZID=UTC:20270101T000000Z\nRRULE:FREQ=DAILY", "rrule DTSTART: '20270101T000000Z'"),
+        ("DTSTART;X=1:20270101T000000\nRRULE:FREQ=DAILY", "rrule DTSTART: 'X=1'"),
+        ("DTSTART:00021231T000000\nRRULE:FREQ=DAILY", "expected a time from the year 3 to 9000"),
+        ("DTSTART:20270230T000000\nRRULE:FREQ=DAILY", "rrule DTSTART: '20270230T000000'"),
     ],
 )
 def test_errors_point_at_the_part(text: str, complaint: str) -> None:
-    begin = process_time()
     with pytest.raises(InvalidInput, match=re.escape(complaint)):
         Schedule(name="x", rule=read_rule(text, "2001-01-01T00:00:00"))
-    assert process_time() - begin < 5, "never a search without an end"
 
 
 def test_a_beginning_is_needed() -> None:
@@ -174,17 +131,10 @@ def test_a_beginning_is_needed() -> None:
             Recurrence("FREQ=DAILY", wrong)
 
 
-def test_a_rule_of_each_second_is_entered_at_once() -> None:
-    schedule = Schedule(name="x", rule=Recurrence("FREQ=SECONDLY", "1971-01-01T00:00:00"))
-    begin = process_time()
-    assert next_fire(schedule, instant("2090-01-01T00:00:00Z")) == instant("2090-01-01T00:00:01Z")
-    assert process_time() - begin < 5, "counted from 1971 it takes hours"
-
-
-@pytest.mark.parametrize("week", [1, 2, 20, 51, -1])
+@pytest.mark.parametrize("week", [1, 2, 20, 51, 52, 53, -1])
 @pytest.mark.parametrize("weekday", range(7))
 def test_weeks_are_those_of_the_iso_calendar(week: int, weekday: int) -> None:
-    plan = recurrence_plan(f"FREQ=YEARLY;BYWEEKNO={week};BYDAY={DAYS[weekday]}", "1990-01-01T00:00:00", "UTC")
+    plan = recurrence_plan(f"FREQ=YEARLY;BYWEEKNO={week};BYDAY={DAYS[weekday]}", "1990-01-01T00:00:00")
     first = datetime(2000, 1, 1)
     expected = [
         day
@@ -192,7 +142,7 @@ def test_weeks_are_those_of_the_iso_calendar(week: int, weekday: int) -> None:
         if day.weekday() == weekday and day.isocalendar().week in (week, last_week(day) if week == -1 else week)
     ]
     start = (first - EPOCH) // timedelta(seconds=1)
-    found = takewhile(lambda reading: reading < start + 36_525 * 86_400, plan.since(start))
+    found = takewhile(lambda reading: reading < start + 36_525 * 86_400, plan.since(start, Effort(10**9)))
     assert [EPOCH + timedelta(seconds=reading) for reading in found] == expected
 
 
@@ -212,11 +162,11 @@ parts = st.fixed_dictionaries(
         "BYMONTH": some(st.integers(1, 12)),
         "BYMONTHDAY": some(st.integers(-31, 31)),
         "BYYEARDAY": some(st.integers(-366, 366)),
-        "BYWEEKNO": some(st.integers(-51, 51)),
+        "BYWEEKNO": some(st.integers(-53, 53)),
         "BYDAY": some(st.sampled_from([*DAYS, "2MO", "-1FR", "5SU", "53MO", "-53TU"])),
         "BYHOUR": some(st.integers(0, 23)),
         "BYMINUTE": some(st.integers(0, 59)),
-        "BYSECOND": some(st.integers(0, 59)),
+        "BYSECOND": some(st.integers(0, 60)),
         "BYSETPOS": some(st.integers(-5, 5)),
         "WKST": st.sampled_from(DAYS),
     },
@@ -232,3 +182,47 @@ def test_any_rule_is_read_or_refused(chosen: dict[str, str]) -> None:
         found = list(fires(schedule, 0, limit=3))
         assert found
         assert next_fire(schedule, found[0] - 1) == found[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "zone", "begin"),
+    [
+        ("DTSTART;TZID=Europe/Berlin:20270101T090000\nRRULE:FREQ=DAILY", "Europe/Berlin", "2027-01-01T09:00:00"),
+        (
+            "DTSTART;TZID=Asia/Tokyo;VALUE=DATE-TIME:20270101T090000 RRULE:FREQ=DAILY",
+            "Asia/Tokyo",
+            "2027-01-01T09:00:00",
+        ),
+        ("DTSTART;VALUE=DATE:20270101\nFREQ=DAILY", "UTC", "2027-01-01T00:00:00"),
+        ("dtstart:20270101t090000z\nrrule:freq=daily", "UTC", "2027-01-01T09:00:00"),
+    ],
+)
+def test_dtstart_may_name_a_zone(text: str, zone: str, begin: str) -> None:
+    schedule = read_schedule("me", "s", {"rule": text}, 0)
+    assert isinstance(schedule.rule, Recurrence)
+    assert (schedule.zone, schedule.rule.begin, schedule.rule.implied) == (zone, begin, False)
+    assert read_schedule("me", "s", {"rrule": text, "tz": zone}, 0) == schedule
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (
+            "DTSTART;TZID=Europe/Berlin:20270101T090000\nRRULE:FREQ=DAILY",
+            "tz: 'Asia/Tokyo' is not valid; expected Europe/Berlin",
+        ),
+        ("DTSTART:20270101T090000Z\nRRULE:FREQ=DAILY", "tz: 'Asia/Tokyo' is not valid; expected UTC or nothing"),
+        (
+            "DTSTART;TZID=W. Europe Standard Time:20270101T090000\nRRULE:FREQ=DAILY",
+            "time zone: 'W. Europe Standard Time'",
+        ),
+    ],
+)
+def test_two_zones_are_one_too_many(text: str, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(complaint)):
+        read_schedule("me", "s", {"rrule": text, "tz": "Asia/Tokyo"}, 0)
+
+
+def test_second_60_is_second_59() -> None:
+    schedule = Schedule(name="x", rule=Recurrence("FREQ=MINUTELY;BYSECOND=60", "2027-01-01T00:00:00"))
+    assert next_fire(schedule, instant("2027-01-01T00:00:00Z")) == instant("2027-01-01T00:00:59Z")

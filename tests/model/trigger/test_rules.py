@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import date, timedelta
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from rota.errors import InvalidInput
 from rota.model.times import DAY, HOUR, LATEST, LONGEST, MINUTE, SECOND, instant
-from rota.model.trigger.calendars import Calendar
-from rota.model.trigger.fires import fires, newest, next_fire, run_time
+from rota.model.trigger.calendars import Calendar, allowed
+from rota.model.trigger.effort import Effort
+from rota.model.trigger.fires import counted, fires, newest, next_fire, run_time
 from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
 from rota.model.trigger.rules import Cron, Every, Recurrence, Times, read_rule
 from rota.model.trigger.schedule import Schedule, from_json, to_json
@@ -28,6 +30,8 @@ NOON = instant("2027-01-01T12:00:00+00:00")
         ("0 9 * * MON-FRI", Cron("0 9 * * MON-FRI")),
         (" @daily ", Cron("@daily")),
         ("every 90s", Every(90 * SECOND)),
+        ("@every 1h30m", Every(90 * MINUTE)),
+        ("@Every  5m", Every(5 * MINUTE)),
         ("Every 1h30m from 2027-01-01T12:00:00+00:00", Every(90 * MINUTE, NOON)),
         ("at 2027-01-01T13:00:00+00:00, 2027-01-01T12:00:00Z", Times((NOON, NOON + HOUR))),
         ("DTSTART:20270101T090000\nRRULE:FREQ=DAILY", Recurrence("FREQ=DAILY", "2027-01-01T09:00:00")),
@@ -41,6 +45,8 @@ def test_rules_are_read_from_text(text: str, rule: object) -> None:
     ("text", "complaint"),
     [
         ("every", "rule: 'every'"),
+        ("@every", "cron: '@every' is not valid; expected 'every 90s'"),
+        ("@every 10ms", "every: '10ms'"),
         ("every 0s", "every: '0s' is not valid; expected a period of at least 1s"),
         ("every now and then", "rule: 'every now and then'"),
         ("every 5m from noon", "anchor: 'noon'"),
@@ -137,9 +143,15 @@ def test_catch_up_policies_that_make_no_sense(wrong: dict[str, int]) -> None:
 def test_intervals_keep_their_phase(period: int, anchor: int, after: int) -> None:
     schedule = Schedule(name="a", rule=Every(period, anchor), zone="Europe/Berlin")
     found = list(fires(schedule, after, limit=5))
-    assert after < found[0] <= after + period
+    assert found[0] == anchor if after < anchor else after < found[0] <= after + period
     assert all((fire - anchor) % period == 0 for fire in found)
     assert [b - a for a, b in pairwise(found)] == [period] * 4
+
+
+def test_a_period_with_a_beginning_fires_at_it_first() -> None:
+    schedule = Schedule(name="a", rule=read_rule("every 1h from 2027-01-01T12:00:00Z"))
+    assert list(fires(schedule, NOON - DAY, limit=2)) == [NOON, NOON + HOUR]
+    assert newest(schedule, 0, NOON - 1, 3) == []
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(-1, 60))
@@ -229,6 +241,43 @@ def test_calendars_of_many_dates_are_passed_quickly() -> None:
     schedule = Schedule(name="a", rule=Cron("* * * * * *"), exclude=("c",))
     found = next_fire(schedule, NOON, {"c": century})
     assert found == instant("2125-07-26T00:00:00Z")
+
+
+def test_runs_of_excluded_days_are_passed_in_one_step() -> None:
+    century = Calendar("c", tuple(date.fromordinal(date(2027, 1, 1).toordinal() + n) for n in range(36_000)))
+    effort = Effort(20)
+    days = allowed(("c",), (), {"c": century})
+    assert days is not None
+    assert days.next(date(2027, 1, 1), effort) == days.next(date(2100, 1, 1), effort) == date(2125, 7, 26)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rule": Cron("0 9 * * MON"), "only": ("tuesdays",)},
+        {"rule": Cron("0 9 * * TUE"), "exclude": ("tuesdays",)},
+        {"rule": Every(7 * DAY, instant("2027-01-05T09:00:00Z")), "exclude": ("tuesdays",)},
+        {"rule": Recurrence("FREQ=WEEKLY;BYDAY=TU", "2027-01-01T09:00:00"), "exclude": ("tuesdays",)},
+        {"rule": Every(DAY), "only": ("tuesdays",), "exclude": ("tuesdays",)},
+        {"rule": Cron("30 2 * 3 SUNL"), "zone": "Europe/Berlin", "gap": Gap.SKIP},  # when clocks go forward
+    ],
+)
+def test_a_search_in_vain_is_given_up(changes: dict[str, Any]) -> None:
+    tuesdays = {"tuesdays": Calendar("tuesdays", tuple(date(2027, 1, 5) + timedelta(days=7 * n) for n in range(5_000)))}
+    schedule = Schedule(**{"name": "a", **changes})
+    with pytest.raises(
+        InvalidInput, match=r"rule: .* expected a rule that fires more often; the search .* was given up"
+    ):
+        next_fire(schedule, NOON, tuesdays)
+    assert list(fires(schedule, NOON, NOON + 300 * DAY, calendars=tuesdays)) == [], "near by it can be told"
+
+
+def test_fires_that_take_too_long_are_not_counted() -> None:
+    rule = Recurrence("FREQ=SECONDLY;INTERVAL=61;BYSECOND=0", "2001-01-01T00:00:00")
+    schedule = Schedule(name="a", rule=rule)
+    assert counted(schedule, NOON, NOON + 5 * DAY, 10_000) == list(fires(schedule, NOON, NOON + 5 * DAY))
+    assert counted(schedule, NOON, NOON + 100 * DAY, 10_000) is None
+    assert counted(schedule, NOON, NOON + 5 * DAY, 50) is None
 
 
 def test_calendars_that_make_no_sense() -> None:

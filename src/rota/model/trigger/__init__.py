@@ -1,8 +1,10 @@
 """When schedules fire: rules, zones, calendars, and the decisions around a fire. Pure: values in, values out.
 
     rules        what a schedule may say: cron, every, RRULE, single times
-    cron         the five or six fields, as sets;  spread: what `H` becomes
-    recurrence   RRULE, entered near the time that is asked for
+    cron         the readings that match five or six fields;  cron_text: their grammar;  spread: what `H` becomes
+    recurrence   RRULE, as readings;  recurrence_text: its grammar;  recurrence_dates: the days it leaves
+    clock_times  times of day made of hours, minutes and seconds
+    effort       a bound on the search for a fire, in steps
     zones        a time zone as stretches of constant offset
     wall         local readings to instants: gaps, folds, elapsed time
     calendars    dates to leave out or to keep to;  ics: read out of an .ics text

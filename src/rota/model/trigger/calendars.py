@@ -9,10 +9,13 @@ from datetime import date, timedelta
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.trigger.effort import Effort
 
 LAST_YEAR = 9000
 MOST_DATES = 40_000  # a hundred years of days
+_EPOCH = date(1970, 1, 1).toordinal()
 _ONE_DAY = timedelta(days=1)
+_LOOK_STEPS = 5  # what a look into the calendars costs
 
 
 class Calendar(msgspec.Struct, frozen=True):
@@ -42,25 +45,39 @@ class Days:
         self._excluded = [calendar.dates for calendar in excluded]
         self._only = [calendar.dates for calendar in only]
 
-    def next(self, day: date) -> date | None:
+    def next(self, day: date, effort: Effort) -> date | None:
         """The first allowed day from this one on. Each step uses up a date of some calendar, so it ends."""
-        while True:
+        while day.toordinal() - _EPOCH <= effort.last_day:
+            effort.spend(_LOOK_STEPS)
             later = day
             for dates in self._only:
                 place = bisect_left(dates, later)
                 if place == len(dates):
                     return None
                 later = dates[place]
-            if any(_holds(dates, later) for dates in self._excluded):
-                later += _ONE_DAY
+            for dates in self._excluded:
+                later = _after_run(dates, later)
             if later == day:
                 return day
             day = later
+        return None
 
 
-def _holds(dates: Sequence[date], day: date) -> bool:
+def _after_run(dates: Sequence[date], day: date) -> date:
+    """The first day from this one on that is not among the dates. Those of an unbroken run lie as far apart as their
+    places, so its end is found by halving."""
     place = bisect_left(dates, day)
-    return place < len(dates) and dates[place] == day
+    if place == len(dates) or dates[place] != day:
+        return day
+    ordinal = day.toordinal()
+    low, high = place, len(dates)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if dates[middle].toordinal() - ordinal == middle - place:
+            low = middle
+        else:
+            high = middle
+    return dates[low] + _ONE_DAY
 
 
 def allowed(exclude: Sequence[str], only: Sequence[str], calendars: Calendars) -> Days | None:

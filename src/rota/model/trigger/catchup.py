@@ -11,12 +11,12 @@ import msgspec
 
 from rota.model.times import Instant
 from rota.model.trigger.calendars import Calendar
-from rota.model.trigger.fires import NO_CALENDARS, fires, newest
+from rota.model.trigger.fires import NO_CALENDARS, counted, fires, newest
 from rota.model.trigger.policies import Missed
 from rota.model.trigger.schedule import Schedule
 from rota.model.trigger.skipped import Reason, Skipped
 
-COUNTED = 10_000  # of more fires that are skipped together nobody needs to know how many: counting takes some 50 ms
+COUNTED = 10_000  # of more fires that are skipped together nobody needs to know how many
 AT_ONCE = 500  # fires made in one go: one write stays short
 _OF_POLICY = {Missed.NONE: Reason.MISSED, Missed.LATEST: Reason.NEWER, Missed.ALL: Reason.MAXIMUM}
 
@@ -72,10 +72,11 @@ def _run(
     schedule: Schedule, after: Instant, until: Instant, reason: Reason, calendars: Mapping[str, Calendar]
 ) -> list[Skipped]:
     """The fires in between as one run, however many they are; nothing if there are none."""
-    found = list(fires(schedule, after, until, limit=COUNTED + 1, calendars=calendars))
-    if len(found) <= COUNTED:
+    found = counted(schedule, after, until, COUNTED, calendars)
+    if found is not None:
         return [Skipped(found[0], found[-1], len(found), reason)] if found else []
-    return [Skipped(found[0], newest(schedule, after, until, 1, calendars)[0], None, reason)]
+    first = list(fires(schedule, after, until, limit=1, calendars=calendars))
+    return [Skipped(first[0], newest(schedule, after, until, 1, calendars)[0], None, reason)] if first else []
 
 
 def _floor(schedule: Schedule, handled: Instant, now: Instant, calendars: Mapping[str, Calendar]) -> Instant:

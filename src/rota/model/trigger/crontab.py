@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.trigger.rules import Cron
+from rota.model.trigger.rules import cron
 from rota.model.trigger.zones import zone
 
 LONGEST_TEXT = 1_000_000
@@ -198,13 +198,15 @@ def _variable(line: str) -> tuple[str, str] | None:
 def _rule(line: str) -> tuple[str, str]:
     """The rule, and what follows it. A dash before it tells cronie not to log."""
     text = line.removeprefix("-").lstrip(_BLANKS)
-    count = 1 if text.startswith("@") else 5
+    first = _BLANK.split(text, 1)[0].lower()
+    count = 2 if first == "@every" else 1 if text.startswith("@") else 5
     parts = _BLANK.split(text, count)
     fields, rest = parts[:count], "".join(parts[count:])
     if len(fields) < count:
         raise _Refused(f"this is neither NAME=value nor {_PARTS}; complete it, or make it a comment with #")
     _check_fields(fields)
-    rule = Cron(" ".join(fields)).text
+    rule = " ".join(fields)
+    cron(rule)
     if rest.startswith("*"):
         raise _Refused(f"there are more than five fields of time; give {_PARTS}")
     return rule, rest

@@ -9,16 +9,20 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import count, islice
 
+from rota.errors import InvalidInput
 from rota.model.times import LATEST, MINUTE, SECOND, Instant
 from rota.model.trigger.calendars import Calendar, Days, allowed
+from rota.model.trigger.effort import MOST_STEPS, Effort, Exhausted
+from rota.model.trigger.reading import rule_text
 from rota.model.trigger.rules import Every, Times
-from rota.model.trigger.schedule import Schedule, readings
+from rota.model.trigger.schedule import Schedule, last_named, readings
 from rota.model.trigger.spread import spread
 from rota.model.trigger.wall import instants
 from rota.model.trigger.zones import zone
 
 NO_CALENDARS: Mapping[str, Calendar] = {}
 _MOST_AT_ONCE = 10_000
+COUNTED_STEPS = 2 * MOST_STEPS  # to count fires that are skipped: more is not worth it
 
 
 def fires(
@@ -29,16 +33,65 @@ def fires(
     limit: int | None = None,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
 ) -> Iterator[Instant]:
-    """All fires later than `after` and not later than `until`, in order, at most `limit`. Worked out one by one."""
+    """All fires later than `after` and not later than `until`, in order, at most `limit`. Worked out one by one; raises
+    InvalidInput if the search for one takes too many steps."""
+    last = _last(schedule, until)
+    effort = Effort(until=last)
+    return _found(schedule, islice(_searched(schedule, after, last, calendars, effort), limit), effort)
+
+
+def counted(
+    schedule: Schedule,
+    after: Instant,
+    until: Instant,
+    most: int,
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> list[Instant] | None:
+    """All fires later than `after` and not later than `until`; None if there are more than `most`, or if it takes too
+    long to find them all."""
+    last = _last(schedule, until)
+    effort = Effort(COUNTED_STEPS, last)
+    try:
+        found = list(islice(_searched(schedule, after, last, calendars, effort), most + 1))
+    except Exhausted:
+        return None
+    return found if len(found) <= most else None
+
+
+def _last(schedule: Schedule, until: Instant | None) -> Instant:
+    return min(LATEST if moment is None else moment for moment in (until, schedule.end, LATEST))
+
+
+def _searched(
+    schedule: Schedule, after: Instant, last: Instant, calendars: Mapping[str, Calendar], effort: Effort
+) -> Iterator[Instant]:
     first = max(after, (schedule.start or 0) - 1)
-    last = min(LATEST if moment is None else moment for moment in (until, schedule.end, LATEST))
     days = allowed(schedule.exclude, schedule.only, calendars)
-    found = _named(schedule, first) if days is None else _on_days(schedule, first, last, days)
-    return islice(_up_to(found, last), limit)
+    found = _named(schedule, first, effort) if days is None else _on_days(schedule, first, last, days, effort)
+    return _up_to(found, last)
+
+
+def _found(schedule: Schedule, fires: Iterator[Instant], effort: Effort) -> Iterator[Instant]:
+    try:
+        for fire in fires:
+            effort.renew()
+            yield fire
+    except Exhausted:
+        raise _given_up(schedule) from None
+
+
+def _given_up(schedule: Schedule) -> InvalidInput:
+    calendars = " on the days its calendars leave" if schedule.exclude or schedule.only else ""
+    expected = f"a rule that fires more often; the search for its next fire{calendars} was given up"
+    return InvalidInput("rule", rule_text(schedule.rule), expected)
 
 
 def next_fire(schedule: Schedule, after: Instant, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Instant | None:
-    return next(fires(schedule, after, calendars=calendars), None)
+    last = _last(schedule, None)
+    try:
+        return next(_searched(schedule, after, last, calendars, Effort(until=last)), None)
+    except Exhausted:
+        raise _given_up(schedule) from None
 
 
 def newest(
@@ -73,32 +126,35 @@ def run_time(schedule: Schedule, fire: Instant) -> Instant:
     return fire + spread("jitter", schedule.name, fire) % (schedule.jitter + 1)
 
 
-def _named(schedule: Schedule, after: Instant) -> Iterator[Instant]:
+def _named(schedule: Schedule, after: Instant, effort: Effort) -> Iterator[Instant]:
     """What the rule alone names."""
     match schedule.rule:
         case Every(period, anchor):
-            return count(anchor + ((after - anchor) // period + 1) * period, period)
+            return count(anchor + max(0, (after - anchor) // period + 1) * period, period)
         case Times(moments):
             return iter(moments[bisect_right(moments, after) :])
-    rule = readings(schedule)
+    rule, last = readings(schedule), last_named(schedule)
     assert rule is not None
-    return instants(rule, zone(schedule.zone), schedule.gap, schedule.fold, after)
+    if last is not None and after >= last:
+        return iter(())
+    found = instants(rule, zone(schedule.zone), schedule.gap, schedule.fold, after, effort)
+    return found if last is None else _up_to(found, last)
 
 
-def _on_days(schedule: Schedule, after: Instant, last: Instant, days: Days) -> Iterator[Instant]:
+def _on_days(schedule: Schedule, after: Instant, last: Instant, days: Days, effort: Effort) -> Iterator[Instant]:
     """What the rule names on allowed days. From any other day it goes straight to the next allowed one."""
     where = zone(schedule.zone)
-    found = _named(schedule, after)
+    found = _named(schedule, after, effort)
     while (fire := next(found, None)) is not None and fire <= last:
         today = where.local(fire).date()
-        day = days.next(today)
+        day = days.next(today, effort)
         if day is None:
             return
         if day == today:
             yield fire
         else:
             # Where clocks go back over midnight, a date begins twice: never go back with them.
-            found = _named(schedule, max(fire, where.midnight(day) - 1))
+            found = _named(schedule, max(fire, where.midnight(day) - 1), effort)
 
 
 def _up_to(found: Iterator[Instant], last: Instant) -> Iterator[Instant]:

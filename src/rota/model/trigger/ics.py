@@ -11,7 +11,9 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from rota.errors import InvalidInput
-from rota.model.trigger.recurrence import recurrence_plan
+from rota.model.trigger.effort import Effort, Exhausted
+from rota.model.trigger.policies import Fold, Gap
+from rota.model.trigger.recurrence import recurrence_end, recurrence_plan
 from rota.model.trigger.recurrence_text import read_parts
 from rota.model.trigger.zones import DAY_SECONDS, Zone, zone
 
@@ -105,15 +107,22 @@ def _starts(event: _Event, start: datetime, first: date, last: date, where: Zone
         yield start.date()
         return
     text = rule.to_ical().decode()
-    frequency = read_parts(text)["FREQ"]
+    frequency = read_parts(text).frequency
     if frequency not in _BY_DAY:
         raise InvalidInput("calendar RRULE", text, f"one of {', '.join(_BY_DAY)}")
-    plan = recurrence_plan(text, start.replace(microsecond=0).isoformat(), where.name)
-    for reading in plan.since((first - _EPOCH).days * DAY_SECONDS):
-        day = _EPOCH + timedelta(days=reading // DAY_SECONDS)
-        if day > last:
-            return
-        yield day
+    begin = start.replace(microsecond=0).isoformat()
+    end = recurrence_end(text, begin, where.name, Gap.SHIFT, Fold.FIRST)
+    stop = None if end is None else where.reading(end)
+    effort = Effort()
+    try:
+        for reading in recurrence_plan(text, begin).since((first - _EPOCH).days * DAY_SECONDS, effort):
+            effort.renew()
+            day = _EPOCH + timedelta(days=reading // DAY_SECONDS)
+            if day > last or (stop is not None and reading > stop):
+                return
+            yield day
+    except Exhausted:
+        raise InvalidInput("calendar RRULE", text, "a rule that fires more often") from None
 
 
 def _time(event: _Event, name: str) -> Any:

@@ -12,9 +12,20 @@ from rota.model.times import Instant, duration, instant, short
 from rota.model.trigger.arguments import local_iso
 from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
 from rota.model.trigger.recurrence_text import split
-from rota.model.trigger.rules import Cron, Every, Recurrence, Rule, Times, every, read_rule, recurrence
+from rota.model.trigger.rules import (
+    Cron,
+    Every,
+    Recurrence,
+    Rule,
+    Times,
+    cron,
+    every,
+    is_recurrence,
+    read_rule,
+    recurrence,
+)
 from rota.model.trigger.schedule import Schedule
-from rota.model.trigger.zones import zone
+from rota.model.trigger.zones import Zone, zone
 
 E = TypeVar("E", bound=StrEnum)
 LONGEST_NAME = 200
@@ -38,25 +49,41 @@ def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant)
     for key in options:
         if key not in NAMES:
             raise InvalidInput("option", key, f"one of {', '.join(NAMES)}")
-    zone_name = getattr(options.get("tz", "UTC"), "key", options.get("tz", "UTC"))  # a ZoneInfo has its name there
     start = _if(options, "start", instant)
     schedule_name(name)
     # The zone is looked at first: what is wrong with it is said of it, not of the rule.
-    where = zone(zone_name) if isinstance(zone_name, str) else None
-    if where is None:
-        raise InvalidInput("tz", zone_name, "the name of a time zone such as Europe/Berlin or UTC")
+    own_begin, own_zone = _dtstart(options)
+    where = _zone(options.get("tz"), own_zone)
     begin = _begin(where.local(now if start is None else start), exact=start is not None)
     rule = _rule(options, begin)
     if isinstance(rule, Recurrence) and start is None:
-        given_rule = options.get("rrule", options.get("rule"))
-        rule = Recurrence(rule.text, rule.begin, implied=split(str(given_rule))[1] is None)
+        rule = Recurrence(rule.text, rule.begin, implied=own_begin is None)
     return Schedule(
-        name=name, owner=owner, rule=rule, zone=zone_name,
+        name=name, owner=owner, rule=rule, zone=where.name,
         gap=_one_of(Gap, options, "gap", Gap.SHIFT), fold=_one_of(Fold, options, "fold", Fold.FIRST),
         start=start, end=_if(options, "end", instant), jitter=_if(options, "jitter", duration) or 0,
         limit=_if(options, "limit", _whole), exclude=_names(options, "exclude"), only=_names(options, "only"),
         overlap=_one_of(Overlap, options, "overlap", Overlap.ALLOW), catch_up=_catch_up(options),
     )  # fmt: skip
+
+
+def _dtstart(options: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The time and the zone of a DTSTART that stands in the rule."""
+    given = options.get("rrule", options.get("rule"))
+    if isinstance(given, str) and ("rrule" in options or is_recurrence(given)):
+        return split(given)[1:]
+    return None, None
+
+
+def _zone(given: Any, of_rule: str | None) -> Zone:
+    name = getattr(given, "key", given)  # a ZoneInfo has its name there
+    if name is None:
+        return zone(of_rule or "UTC")
+    if not isinstance(name, str):
+        raise InvalidInput("tz", name, "the name of a time zone such as Europe/Berlin or UTC")
+    if of_rule is not None and zone(of_rule).name != zone(name).name:
+        raise InvalidInput("tz", name, f"{of_rule} or nothing: DTSTART names that zone")
+    return zone(name)
 
 
 def _begin(moment: datetime, exact: bool) -> str:
@@ -75,7 +102,7 @@ def _rule(options: Mapping[str, Any], begin: str) -> Rule:
         case "cron":
             if not isinstance(given, str) or not given.strip():
                 raise InvalidInput("cron", given, "a cron expression such as '0 3 * * *'")
-            return Cron(" ".join(given.split()))
+            return cron(given)
         case "every":
             return _every(given)
         case "rrule":

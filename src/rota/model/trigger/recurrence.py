@@ -1,187 +1,279 @@
-"""RRULE of RFC 5545, evaluated by `dateutil` on readings of the wall clock.
+"""RRULE of RFC 5545, as readings of the wall clock.
 
-`dateutil` counts from DTSTART to wherever it is asked for, which takes minutes for a rule that fires each second and
-began years ago. So what DTSTART implies (the hour, the weekday...) is first written out, and then the rule is entered
-at a later period of the same phase. COUNT and UNTIL become one last reading that we compare with ourselves.
+FREQ and INTERVAL name periods (every second week, every tenth minute), the BY... parts what counts in each of them, and
+BYSETPOS some of that by number. Nothing is walked through one by one: a search goes in turns to the next period that
+INTERVAL names and to the next date, hour, minute or second that the BY... parts leave, until both are the same. So a
+rule for seconds in October costs no more in November than one for years.
+
+What the rule leaves open comes from DTSTART: the hour, the weekday of a weekly rule... DTSTART itself counts only if
+the rule names it. BYWEEKNO makes the periods of a yearly rule years of weeks: the Monday of week 1 belongs to the year
+of that week, also if it is in December.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Any
+
+import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.trigger.recurrence_text import (
-    DATE_PARTS,
-    DAY_TERM,
-    EXPECTED,
-    FREQUENCIES,
-    WEEKDAYS,
-    Parts,
-    read_begin,
-    read_parts,
-    read_until,
-)
-from rota.model.trigger.zones import DAY_SECONDS, zone
+from rota.model.times import SECOND, Instant
+from rota.model.trigger.clock_times import DAY_SECONDS, ClockTimes
+from rota.model.trigger.effort import Effort, Exhausted
+from rota.model.trigger.policies import Fold, Gap
+from rota.model.trigger.recurrence_dates import LAST_DAY, Dates, date_of, day_number, first_week, new_year
+from rota.model.trigger.recurrence_text import EXPECTED, FREQUENCIES, Parts, read_begin, read_parts, read_until
+from rota.model.trigger.wall import instants
+from rota.model.trigger.zones import zone
 
-_UNITS = {"SECONDLY": 1, "MINUTELY": 60, "HOURLY": 3600, "DAILY": DAY_SECONDS, "WEEKLY": 7 * DAY_SECONDS}
+_UNITS = {"SECONDLY": 1, "MINUTELY": 60, "HOURLY": 3600}
 _EPOCH = datetime(1970, 1, 1)
-_LATE = datetime(9600, 1, 1)  # a year 2000, of the calendar's last 400 years
 _FAR_SECONDS = 100 * 366 * DAY_SECONDS
-
-
-def _rrule(text: str, dtstart: datetime) -> Any:
-    from dateutil.rrule import rrulestr  # type: ignore[import-untyped]  # hardly anybody needs it
-
-    return rrulestr(text, dtstart=dtstart)
+# To count COUNT out. Most rules need one or two steps for each fire.
+_COUNT_STEPS = 50_000
+_RARELY = "this one never fires, or so rarely that the search for its next fire was given up"
 
 
 class RecurrencePlan:
-    """The rule, ready to be entered anywhere."""
+    """The rule without COUNT and without UNTIL in UTC, ready to be entered anywhere."""
 
-    def __init__(self, parts: Parts, begin: datetime, last: int | None) -> None:
-        self._interval = int(parts.get("INTERVAL", "1"))
-        self._frequency = parts["FREQ"]
-        self._week_start = WEEKDAYS.index(parts.get("WKST", "MO"))
-        self._begin = begin
-        self._rule: Any = _rrule(_text(_explicit(parts, begin)), dtstart=begin)
-        self._last = last
-        self.elapsed = _keeps_pace(parts)
-
-    def since(self, reading: int) -> Iterator[int]:
-        target = _EPOCH + timedelta(seconds=reading)
-        for moment in self._rule_near(target):
-            if moment >= target:
-                found = _reading(moment)
-                if self._last is not None and found > self._last:
-                    return
-                yield found
+    def __init__(self, given: Parts, begin: datetime) -> None:
+        parts = _explicit(given, begin)
+        self.begin = _reading(begin)
+        self.elapsed = _keeps_pace(given)
+        self._until = read_until(parts.until)[0] if parts.until else None
+        self._interval = parts.interval
+        self._positions = parts.positions
+        self._dates = Dates(parts)
+        self._unit = _UNITS.get(parts.frequency)
+        self._periods = _periods(parts, begin.date())
+        self._first_period = self._periods.of(self.begin // DAY_SECONDS)
+        until = LAST_DAY if self._until is None else min(LAST_DAY, self._until // DAY_SECONDS)
+        self._last_day, self._last_period = until, self._periods.of(until)
+        level = FREQUENCIES.index(parts.frequency)
+        # The times of day at which periods within a day may begin, and what a period holds, from its beginning.
+        self._starts = ClockTimes(
+            parts.hours or range(24),
+            (parts.minutes or range(60)) if level > 4 else (0,),
+            (parts.seconds or range(60)) if level > 5 else (0,),
+        )
+        self._held = ClockTimes(
+            parts.hours if level < 4 else (0,),
+            parts.minutes if level < 5 else (0,),
+            parts.seconds if level < 6 else (0,),
+        )
 
     @property
-    def possible(self) -> bool:
-        """Looks at the end of the calendar, where the search in vain is a short one. It repeats every 400 years."""
-        late = self._begin.replace(year=self._begin.year + (_LATE.year + 300 - self._begin.year) // 400 * 400)
-        return next(iter(self._rule.replace(dtstart=late)), None) is not None
+    def has_dates(self) -> bool:
+        return self._dates.any()
 
-    def _rule_near(self, target: datetime) -> Any:
-        steps = self._periods(target) // self._interval
-        return self._rule.replace(dtstart=self._period(steps * self._interval)) if steps > 0 else self._rule
+    def since(self, reading: int, effort: Effort) -> Iterator[int]:
+        """All readings from this one on, in order."""
+        low = max(reading, self.begin)
+        found = self._by_days(low, effort) if self._unit is None else self._by_clock(low, self._unit, effort)
+        for one in found:
+            if self._until is not None and one > self._until:
+                return
+            yield one
 
-    def _periods(self, target: datetime) -> int:
-        """How many periods from the first to that of the target, or one less."""
-        match self._frequency:
-            case "YEARLY":
-                return target.year - self._begin.year
-            case "MONTHLY":
-                return (target.year - self._begin.year) * 12 + target.month - self._begin.month
-            case other:
-                return (_reading(target) - _reading(self._begin)) // _UNITS[other]
+    def _by_days(self, low: int, effort: Effort) -> Iterator[int]:
+        """For periods of a day or more."""
+        period = self._aligned(self._periods.of(low // DAY_SECONDS))
+        last = min(self._last_period, self._periods.of(min(effort.last_day, LAST_DAY)))
+        while period <= last:
+            first, end = self._periods.days(period)
+            days = self._dates.between(first, end)
+            effort.spend(2 + len(days) // 16)
+            if days:
+                yield from self._chosen(days, low)
+                period += self._interval
+            else:
+                later = self._dates.next(end, effort)
+                if later is None:
+                    return
+                period = self._aligned(self._periods.of(later))
 
-    def _period(self, count: int) -> datetime:
-        """The beginning of the period that comes so many periods after the first."""
-        match self._frequency:
-            case "YEARLY":
-                return datetime(self._begin.year + count, 1, 1)
-            case "MONTHLY":
-                years, month = divmod(self._begin.month - 1 + count, 12)
-                return datetime(self._begin.year + years, month + 1, 1)
-            case "WEEKLY":
-                monday = _midnight(self._begin) - timedelta((self._begin.weekday() - self._week_start) % 7)
-                return monday + timedelta(weeks=count)
-            case "DAILY":
-                return _midnight(self._begin) + timedelta(days=count)
-            case other:
-                return self._begin + timedelta(seconds=count * _UNITS[other])
+    def _aligned(self, period: int) -> int:
+        """The first period from this one on that INTERVAL names."""
+        return period + (self._first_period - period) % self._interval
+
+    def _by_clock(self, low: int, unit: int, effort: Effort) -> Iterator[int]:
+        """For periods within a day."""
+        phase = self.begin // unit
+        a_day = DAY_SECONDS // unit
+        period = low // unit
+        last = min(self._last_day, effort.last_day)
+        matching: int | None = None  # the latest day that is known to match
+        while True:
+            effort.spend()
+            period += (phase - period) % self._interval
+            day, clock = divmod(period * unit, DAY_SECONDS)
+            if day != matching:
+                if day > last:
+                    return
+                matching = self._dates.next(day, effort)
+                if matching is None:
+                    return
+                if matching != day:
+                    period = matching * a_day
+                    continue
+            start = self._starts.first(clock)
+            if start == clock:
+                yield from self._in_period(period * unit, low)
+                period += self._interval
+            else:
+                period = (day + 1) * a_day if start is None else day * a_day + start // unit
+
+    def _chosen(self, days: Sequence[int], low: int) -> Iterator[int]:
+        """What counts of a period with these days, from `low` on."""
+        if self._positions:
+            size = len(self._held)
+            for place in _places(self._positions, len(days) * size):
+                found = days[place // size] * DAY_SECONDS + self._held[place % size]
+                if found >= low:
+                    yield found
+            return
+        today, clock = divmod(low, DAY_SECONDS)
+        for day in days[bisect_left(days, today) :]:
+            for second in self._held.since(clock if day == today else 0):
+                yield day * DAY_SECONDS + second
+
+    def _in_period(self, start: int, low: int) -> Iterator[int]:
+        if self._positions:
+            seconds = [self._held[place] for place in _places(self._positions, len(self._held))]
+            yield from (start + second for second in seconds if start + second >= low)
+        else:
+            yield from (start + second for second in self._held.since(max(0, low - start)))
 
 
-@lru_cache(maxsize=512)
-def recurrence_plan(text: str, begin: str, zone_name: str) -> RecurrencePlan:
-    parts = read_parts(text)
-    start = read_begin(begin)
-    end = read_until(parts.pop("UNTIL", None), zone(zone_name))
-    until = None if end is None else _reading(end)
-    count = int(parts.pop("COUNT", "0"))
-    _check_possible(text, parts, start)
-    try:
-        plan = RecurrencePlan(parts, start, until)
-        if not plan.possible:
-            raise ValueError
-        return RecurrencePlan(parts, start, _nth(plan, start, count)) if count else plan
-    except (ValueError, OverflowError):  # the former also from `dateutil`, for hours that its steps never meet
-        raise InvalidInput("rrule", text, f"{EXPECTED}; this one never fires") from None
+class _Years:
+    def of(self, day: int) -> int:
+        return date_of(day).year
+
+    def days(self, period: int) -> tuple[int, int]:
+        return new_year(period), new_year(period + 1)
+
+
+class _WeekYears:
+    def __init__(self, week_start: int) -> None:
+        self._week_start = week_start
+
+    def of(self, day: int) -> int:
+        year = date_of(day).year
+        if day < first_week(year, self._week_start):
+            return year - 1
+        return year + (day >= first_week(year + 1, self._week_start))
+
+    def days(self, period: int) -> tuple[int, int]:
+        return first_week(period, self._week_start), first_week(period + 1, self._week_start)
+
+
+class _Months:
+    def of(self, day: int) -> int:
+        found = date_of(day)
+        return found.year * 12 + found.month - 1
+
+    def days(self, period: int) -> tuple[int, int]:
+        low, high = (day_number(date(n // 12, n % 12 + 1, 1)) for n in (period, period + 1))
+        return low, high
+
+
+class _Days:
+    """So many at a time: one, or a week."""
+
+    def __init__(self, length: int, first: int) -> None:
+        self._length, self._first = length, first
+
+    def of(self, day: int) -> int:
+        return (day - self._first) // self._length
+
+    def days(self, period: int) -> tuple[int, int]:
+        low = self._first + period * self._length
+        return low, low + self._length
+
+
+def _periods(parts: Parts, begin: date) -> _Years | _WeekYears | _Months | _Days:
+    match parts.frequency:
+        case "YEARLY":
+            return _WeekYears(parts.week_start) if parts.week_numbers else _Years()
+        case "MONTHLY":
+            return _Months()
+        case "WEEKLY":
+            return _Days(7, day_number(begin) - (begin.weekday() - parts.week_start) % 7)
+        case _:
+            return _Days(1, 0)
+
+
+def _places(positions: Sequence[int], size: int) -> list[int]:
+    """Positions count from 1, and from the end with -1."""
+    return sorted({n - 1 if n > 0 else size + n for n in positions if abs(n) <= size})
 
 
 def _explicit(parts: Parts, begin: datetime) -> Parts:
-    """With all that DTSTART implies written out, so that another DTSTART of the same phase changes nothing."""
-    whole = dict(parts)
-    level = FREQUENCIES.index(parts["FREQ"])
-    if not any(part in parts for part in DATE_PARTS):
-        if level == 0:
-            whole.setdefault("BYMONTH", str(begin.month))
-        if level <= 1:
-            whole["BYMONTHDAY"] = str(begin.day)
-        elif level == 2:
-            whole["BYDAY"] = WEEKDAYS[begin.weekday()]
-    for finer, (key, value) in enumerate(
-        (("BYHOUR", begin.hour), ("BYMINUTE", begin.minute), ("BYSECOND", begin.second))
-    ):
-        if level < 4 + finer:
-            whole.setdefault(key, str(value))
-    return whole
+    """With all that DTSTART implies written out."""
+    level = FREQUENCIES.index(parts.frequency)
+    implied: dict[str, object] = {}
+    if not (parts.year_days or parts.month_days or parts.weekdays):
+        if parts.week_numbers or level == 2:
+            implied["weekdays"] = ((0, begin.weekday()),)
+        elif level <= 1:
+            implied["month_days"] = (begin.day,)
+            if level == 0:
+                implied["months"] = parts.months or (begin.month,)
+    for finer, (key, value) in enumerate((("hours", begin.hour), ("minutes", begin.minute), ("seconds", begin.second))):
+        if level < 4 + finer and not getattr(parts, key):
+            implied[key] = (value,)
+    return msgspec.structs.replace(parts, **implied)
 
 
 def _keeps_pace(parts: Parts) -> bool:
     """Fires every hour or more often, like a cron rule with `*` for the hour."""
-    step = int(parts.get("INTERVAL", "1"))
-    finer = any(key in parts for key in ("BYMINUTE", "BYSECOND"))
-    unit = _UNITS.get(parts["FREQ"], DAY_SECONDS)
-    return "BYHOUR" not in parts and step * unit <= 3600 and (step == 1 or not finer)
+    unit = _UNITS.get(parts.frequency, DAY_SECONDS)
+    finer = bool(parts.minutes or parts.seconds)
+    return not parts.hours and parts.interval * unit <= 3600 and (parts.interval == 1 or not finer)
 
 
-def _check_possible(text: str, parts: Parts, begin: datetime) -> None:
-    """Refuses what `dateutil` would look for day by day, in vain."""
-    whole = _explicit(parts, begin)
-    dates = {key: whole[key] for key in ("BYMONTH", *DATE_PARTS) if key in whole}
-    if dates and parts["FREQ"] != "YEARLY":
-        dates["BYDAY"] = DAY_TERM.sub(r"\2", dates["BYDAY"]) if "BYDAY" in dates else ",".join(WEEKDAYS)
-    by_year = _rrule(_text({"FREQ": "YEARLY", **dates}), dtstart=_LATE)
-    if next(iter(by_year), None) is None:
+@lru_cache(maxsize=512)
+def recurrence_plan(text: str, begin: str) -> RecurrencePlan:
+    """Refuses a rule that never fires, or so rarely that it can't be told when."""
+    plan = RecurrencePlan(read_parts(text), read_begin(begin))
+    if not plan.has_dates:
         raise InvalidInput("rrule", text, f"{EXPECTED}; there is no such date")
-    if "BYSETPOS" in whole and min(abs(int(n)) for n in whole["BYSETPOS"].split(",")) > _largest_set(whole):
-        raise InvalidInput("rrule BYSETPOS", whole["BYSETPOS"], "a position within the set of one period")
+    without_end = msgspec.structs.replace(read_parts(text), until=None)
+    try:
+        first = next(RecurrencePlan(without_end, read_begin(begin)).since(plan.begin, Effort()), None)
+    except Exhausted:
+        first = None
+    if first is None:
+        raise InvalidInput("rrule", text, f"{EXPECTED}; {_RARELY}")
+    return plan
 
 
-def _largest_set(whole: Parts) -> int:
-    level = FREQUENCIES.index(whole["FREQ"])
-    sizes = [
-        len(set(whole[key].split(",")))
-        for key in ("BYHOUR", "BYMINUTE", "BYSECOND")[max(0, level - 3) :]
-        if key in whole
-    ]
-    days = (366, 31, len(set(whole.get("BYDAY", ",").split(","))), 1, 1, 1, 1)[level]
-    for size in sizes:
-        days *= size
-    return days
-
-
-def _nth(plan: RecurrencePlan, begin: datetime, count: int) -> int | None:
-    """The last of so many readings; None if it is too far away to matter."""
-    far = _reading(begin) + _FAR_SECONDS
-    for number, found in enumerate(plan.since(_reading(begin)), start=1):
-        if number == count or found > far:
-            return found if number == count else None
+@lru_cache(maxsize=512)
+def recurrence_end(text: str, begin: str, zone_name: str, gap: Gap, fold: Fold) -> Instant | None:
+    """The last instant by COUNT, or by UNTIL in UTC; None if neither is there. COUNT counts fires: a time that falls
+    into a gap and is skipped is none."""
+    parts = read_parts(text)
+    if parts.until:
+        return read_until(parts.until)[1]
+    if parts.count is None:
+        return None
+    plan = recurrence_plan(text, begin)
+    before = (plan.begin - 2 * DAY_SECONDS) * SECOND
+    far = before + _FAR_SECONDS * SECOND
+    try:
+        found = instants(plan, zone(zone_name), gap, fold, before, Effort(_COUNT_STEPS))
+        for number, fire in enumerate(found, start=1):
+            if number == parts.count or fire > far:
+                return fire if number == parts.count else None  # too far away to matter
+    except Exhausted:
+        expected = "fewer, or UNTIL, or the option `limit`: it takes too long to count this far"
+        raise InvalidInput("rrule COUNT", str(parts.count), expected) from None
     return None
-
-
-def _text(parts: Parts) -> str:
-    return ";".join(f"{key}={value}" for key, value in parts.items())
 
 
 def _reading(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(seconds=1)
-
-
-def _midnight(moment: datetime) -> datetime:
-    return moment.replace(hour=0, minute=0, second=0)

@@ -3,54 +3,99 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.trigger.zones import Zone
+from rota.model.times import Instant, instant
 
-LAST_YEAR = 9000
+FIRST_YEAR, LAST_YEAR = 3, 9000  # of DTSTART: counting from it looks into the two years before
 MOST_COUNTED = 10_000  # COUNT is counted out once, when the rule is read
 _MOST_INTERVAL = 10_000
 _LONGEST_TEXT = 2_000
 EXPECTED = "a rule of RFC 5545 such as FREQ=WEEKLY;BYDAY=MO,TH;BYHOUR=9;BYMINUTE=0"
 _EXPECTED_START = "a local time without offset such as 2027-01-01T09:00:00"
+_EXPECTED_LINES = "one RRULE and at most one DTSTART such as DTSTART;TZID=Europe/Berlin:20270101T090000"
+_EXPECTED_UNTIL = "a time such as 20271231T235959 or 20271231T225959Z"
 FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-DATE_PARTS = ("BYWEEKNO", "BYYEARDAY", "BYMONTHDAY", "BYDAY")
 # key: lowest, highest, and whether it may count from the end
 _NUMBERS = {
-    "BYSECOND": (0, 59, False),
+    "BYSECOND": (0, 60, False),
     "BYMINUTE": (0, 59, False),
     "BYHOUR": (0, 23, False),
     "BYMONTHDAY": (1, 31, True),
     "BYYEARDAY": (1, 366, True),
-    "BYWEEKNO": (1, 51, True),  # dateutil takes some first days of January for week 53 that belong to week 52
+    "BYWEEKNO": (1, 53, True),
     "BYMONTH": (1, 12, False),
     "BYSETPOS": (1, 366, True),
     "INTERVAL": (1, _MOST_INTERVAL, False),
     "COUNT": (1, MOST_COUNTED, False),
 }
-DAY_TERM = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
+_DAY_TERM = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,5}", re.ASCII)
 _UNTIL = re.compile(r"(\d{8})(?:T(\d{6})(Z?))?", re.ASCII)
-Parts = dict[str, str]
+_LINES = re.compile(r"[\r\n]+|\s+(?=RRULE|DTSTART)", re.ASCII | re.IGNORECASE)
+_START = re.compile(r"(\d{8})(?:T(\d{6})(Z?))?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1)
+_Texts = dict[str, str]
 
 
-def split(text: str) -> tuple[str, str | None]:
-    """The rule, and the DTSTART that may stand in a line before it, as ISO 8601."""
-    rule = begin = None
-    for line in text.strip().splitlines():
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule, part by part; what it does not say is empty."""
+
+    frequency: str
+    interval: int = 1
+    count: int | None = None
+    until: str | None = None
+    week_start: int = 0  # 0 is Monday, here and below
+    months: tuple[int, ...] = ()
+    week_numbers: tuple[int, ...] = ()
+    year_days: tuple[int, ...] = ()
+    month_days: tuple[int, ...] = ()
+    weekdays: tuple[tuple[int, int], ...] = ()  # which one (0: all, -1: the last), and the weekday
+    hours: tuple[int, ...] = ()
+    minutes: tuple[int, ...] = ()
+    seconds: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
+
+
+def split(text: str) -> tuple[str, str | None, str | None]:
+    """The rule, and of a DTSTART before it the local time as ISO 8601 and the zone, if it names one."""
+    rule = begin = where = None
+    for line in _LINES.split(text.strip()):
         name, _, value = line.strip().rpartition(":")
-        match name.upper():
-            case "" | "RRULE" if rule is None:
+        head, *parameters = name.split(";")
+        match head.upper():
+            case "" | "RRULE" if rule is None and not parameters:
                 rule = value
             case "DTSTART" if begin is None:
-                begin = _compact(value)
+                begin, where = _read_dtstart(value, parameters)
             case _:
-                raise InvalidInput("rrule", line, "one RRULE and at most one DTSTART in local time, without TZID")
+                raise InvalidInput("rrule", line, _EXPECTED_LINES)
     if rule is None:
         raise InvalidInput("rrule", text, EXPECTED)
-    return rule, begin
+    return rule, begin, where
+
+
+def _read_dtstart(value: str, parameters: list[str]) -> tuple[str, str | None]:
+    where = None
+    for parameter in parameters:
+        key, _, said = parameter.partition("=")
+        if key.upper() == "TZID" and said:
+            where = said
+        elif parameter.upper() not in ("VALUE=DATE-TIME", "VALUE=DATE"):
+            raise InvalidInput("rrule DTSTART", parameter, "TZID=<zone> or VALUE=DATE")
+    found = _START.fullmatch(value.upper())
+    try:
+        if not found or (found[3] and where):
+            raise ValueError
+        moment = datetime.strptime(found[1] + (found[2] or "000000"), "%Y%m%d%H%M%S")
+    except ValueError:
+        expected = "a time such as 20270101T090000, or 20270101T080000Z without TZID"
+        raise InvalidInput("rrule DTSTART", value, expected) from None
+    return moment.isoformat(), "UTC" if found[3] else where
 
 
 def read_begin(given: str) -> datetime:
@@ -58,36 +103,77 @@ def read_begin(given: str) -> datetime:
         moment = datetime.fromisoformat(given)
     except ValueError:
         raise InvalidInput("rrule DTSTART", given, _EXPECTED_START) from None
-    if moment.tzinfo is not None or moment.microsecond or moment.year > LAST_YEAR:
+    if moment.tzinfo is not None or moment.microsecond:
         raise InvalidInput("rrule DTSTART", given, f"{_EXPECTED_START}, in whole seconds")
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise InvalidInput("rrule DTSTART", given, f"a time from the year {FIRST_YEAR} to {LAST_YEAR}")
     return moment
 
 
 def read_parts(text: str) -> Parts:
     if len(text) > _LONGEST_TEXT:
         raise InvalidInput("rrule", text, f"at most {_LONGEST_TEXT:,} characters")
-    parts: Parts = {}
+    texts: _Texts = {}
     for part in text.upper().removeprefix("RRULE:").strip().rstrip(";").split(";"):
         key, equals, value = part.partition("=")
-        if not equals or key in parts:
+        if not equals or key in texts:
             raise InvalidInput("rrule", part, f"{EXPECTED}, each part once")
         _check_part(key, value)
-        parts[key] = value
-    if "FREQ" not in parts:
+        texts[key] = value
+    if "FREQ" not in texts:
         raise InvalidInput("rrule", text, f"{EXPECTED}; FREQ is missing")
-    if "COUNT" in parts and "UNTIL" in parts:
+    if "COUNT" in texts and "UNTIL" in texts:
         raise InvalidInput("rrule", text, "COUNT or UNTIL, not both")
-    _check_numbered_days(parts)
+    parts = _parts(texts)
+    _check_together(texts, parts)
     return parts
 
 
-def _check_numbered_days(parts: Parts) -> None:
+def _parts(texts: _Texts) -> Parts:
+    def numbers(key: str) -> tuple[int, ...]:
+        return tuple(map(int, texts[key].split(","))) if key in texts else ()
+
+    return Parts(
+        frequency=texts["FREQ"],
+        interval=int(texts.get("INTERVAL", "1")),
+        count=int(texts["COUNT"]) if "COUNT" in texts else None,
+        until=texts.get("UNTIL"),
+        week_start=WEEKDAYS.index(texts.get("WKST", "MO")),
+        months=numbers("BYMONTH"),
+        week_numbers=numbers("BYWEEKNO"),
+        year_days=numbers("BYYEARDAY"),
+        month_days=numbers("BYMONTHDAY"),
+        weekdays=tuple((int(n or 0), WEEKDAYS.index(day)) for n, day in _DAY_TERM.findall(texts.get("BYDAY", ""))),
+        hours=numbers("BYHOUR"),
+        minutes=numbers("BYMINUTE"),
+        # Clocks here know no leap seconds, and the RFC has second 60 mean 59 then.
+        seconds=tuple(min(second, 59) for second in numbers("BYSECOND")),
+        positions=numbers("BYSETPOS"),
+    )
+
+
+def _check_together(texts: _Texts, parts: Parts) -> None:
+    """Refuses the combinations that the RFC rules out."""
+    frequency = parts.frequency
+    if parts.week_numbers and frequency != "YEARLY":
+        raise InvalidInput("rrule BYWEEKNO", texts["BYWEEKNO"], "FREQ=YEARLY beside it")
+    if parts.year_days and frequency in ("DAILY", "WEEKLY", "MONTHLY"):
+        raise InvalidInput("rrule BYYEARDAY", texts["BYYEARDAY"], f"another FREQ beside it than {frequency}")
+    if parts.month_days and frequency == "WEEKLY":
+        raise InvalidInput("rrule BYMONTHDAY", texts["BYMONTHDAY"], "another FREQ beside it than WEEKLY")
+    if parts.positions and not any(key.startswith("BY") and key != "BYSETPOS" for key in texts):
+        raise InvalidInput("rrule BYSETPOS", texts["BYSETPOS"], "another BY... part beside it, to choose from")
+    _check_numbered_days(texts.get("BYDAY", ""), parts)
+
+
+def _check_numbered_days(days: str, parts: Parts) -> None:
     """2MO is the second Monday of the month or, in a yearly rule without months, of the year."""
-    days = parts.get("BYDAY", "")
-    highest = max((abs(int(number)) for number, _ in DAY_TERM.findall(days) if number), default=0)
-    if highest and parts["FREQ"] not in ("YEARLY", "MONTHLY"):
+    highest = max((abs(number) for number, _ in parts.weekdays), default=0)
+    if highest and parts.frequency not in ("YEARLY", "MONTHLY"):
         raise InvalidInput("rrule BYDAY", days, "plain weekdays; numbered ones need FREQ=MONTHLY or YEARLY")
-    if highest > 5 and (parts["FREQ"] == "MONTHLY" or "BYMONTH" in parts):
+    if highest and parts.week_numbers:
+        raise InvalidInput("rrule BYDAY", days, "plain weekdays beside BYWEEKNO; a week has one of each")
+    if highest > 5 and (parts.frequency == "MONTHLY" or parts.months):
         raise InvalidInput("rrule BYDAY", days, "numbers up to 5; no month has more")
 
 
@@ -102,11 +188,11 @@ def _check_part(key: str, value: str) -> None:
                 raise InvalidInput(what, value, f"one of {', '.join(WEEKDAYS)}")
         case "BYDAY":
             for term in value.split(","):
-                found = DAY_TERM.fullmatch(term)
+                found = _DAY_TERM.fullmatch(term)
                 if not found or (found[1] and not 1 <= abs(int(found[1])) <= 53):
                     raise InvalidInput(what, term, "a weekday such as MO, 2MO (the second) or -1FR (the last)")
         case "UNTIL":
-            pass
+            read_until(value)
         case _ if key in _NUMBERS:
             _check_numbers(what, value, *_NUMBERS[key])
         case _:
@@ -122,24 +208,16 @@ def _check_numbers(what: str, value: str, low: int, high: int, from_end: bool) -
             raise InvalidInput(what, term, f"a number from {low} to {high}{below}")
 
 
-def read_until(value: str | None, where: Zone) -> datetime | None:
-    """In local time. A date alone means the whole of that day, a time in UTC (Z) becomes local."""
-    if value is None:
-        return None
+def read_until(value: str) -> tuple[int | None, Instant | None]:
+    """The last reading of the wall clock, or for a time in UTC (Z) the last instant. A date alone means the whole of
+    that day."""
     found = _UNTIL.fullmatch(value)
     try:
         if not found:
             raise ValueError
         moment = datetime.strptime(found[1] + (found[2] or "235959"), "%Y%m%d%H%M%S")
-        if found[3]:
-            moment = moment.replace(tzinfo=UTC).astimezone(where.info).replace(tzinfo=None)
-    except (ValueError, OverflowError):
-        raise InvalidInput("rrule UNTIL", value, "a time such as 20271231T235959 or 20271231T225959Z") from None
-    return moment
-
-
-def _compact(value: str) -> str:
-    try:
-        return datetime.strptime(value, "%Y%m%dT%H%M%S").isoformat()
     except ValueError:
-        raise InvalidInput("rrule DTSTART", value, "a local time such as 20270101T090000") from None
+        raise InvalidInput("rrule UNTIL", value, _EXPECTED_UNTIL) from None
+    if found[3]:
+        return None, instant(moment.replace(tzinfo=UTC), "rrule UNTIL")
+    return (moment - _EPOCH) // timedelta(seconds=1), None

@@ -13,7 +13,7 @@ from rota.model.trigger.recurrence_text import read_begin, read_parts, split
 
 MOST_TIMES = 10_000
 _EXPECTED = "a cron expression, 'every 90s', an RRULE, or 'at' with times in ISO 8601"
-_EVERY = re.compile(r"every\s+(\S+)(?:\s+from\s+(\S+))?", re.ASCII | re.IGNORECASE)
+_EVERY = re.compile(r"@?every\s+(\S+)(?:\s+from\s+(\S+))?", re.ASCII | re.IGNORECASE)
 _RECURRENCE = re.compile(r"\s*(?:RRULE|DTSTART|FREQ)\b", re.ASCII | re.IGNORECASE)
 
 
@@ -25,7 +25,7 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", tag_field="kind"):
 
 
 class Every(msgspec.Struct, frozen=True, tag="every", tag_field="kind", omit_defaults=True):
-    """At `anchor` and at all whole numbers of periods before and after it: elapsed time, whatever the clocks do."""
+    """At `anchor` and after every further period: elapsed time, whatever the clocks do."""
 
     period: Duration
     anchor: Instant = 0
@@ -68,7 +68,7 @@ Rule = Cron | Every | Recurrence | Times
 
 
 def read_rule(given: object, begin: str | None = None) -> Rule:
-    """Reads `0 9 * * MON-FRI`, `@daily`, `every 90s [from <time>]`, `at <time>, <time>`, or an RRULE.
+    """Reads `0 9 * * MON-FRI`, `@daily`, `[@]every 90s [from <time>]`, `at <time>, <time>`, or an RRULE.
 
     `begin` is the DTSTART for an RRULE that comes without one.
     """
@@ -80,9 +80,19 @@ def read_rule(given: object, begin: str | None = None) -> Rule:
         return every(text)
     if first == "at":
         return Times(tuple(instant(part, "times") for part in text[2:].split(",")))
-    if _RECURRENCE.match(text):
+    if is_recurrence(text):
         return recurrence(text, begin)
-    return Cron(" ".join(text.split()))
+    return cron(text)
+
+
+def cron(text: str) -> Cron | Every:
+    """Reads the fields of cron, its words such as `@daily`, and `@every 5m`."""
+    said = " ".join(text.split())
+    return every(said, "cron") if said.lower().partition(" ")[0] == "@every" else Cron(said)
+
+
+def is_recurrence(text: str) -> bool:
+    return _RECURRENCE.match(text) is not None
 
 
 def every(text: str, what: str = "rule") -> Every:
@@ -98,7 +108,7 @@ def every(text: str, what: str = "rule") -> Every:
 
 def recurrence(text: str, begin: str | None = None) -> Recurrence:
     """Reads `FREQ=...`, `RRULE:FREQ=...`, and a line `DTSTART:...` before it."""
-    rule, own = split(text)
+    rule, own, _ = split(text)
     start = own or begin
     if start is None:
         raise InvalidInput("rrule DTSTART", None, "a local time to count from, such as DTSTART:20270101T090000")

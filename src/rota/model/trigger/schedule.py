@@ -8,7 +8,7 @@ from rota.errors import InvalidInput
 from rota.model.times import LATEST, LONGEST, Duration, Instant, iso, short
 from rota.model.trigger.cron import cron_plan
 from rota.model.trigger.policies import CatchUp, Fold, Gap, Overlap
-from rota.model.trigger.recurrence import recurrence_plan
+from rota.model.trigger.recurrence import recurrence_end, recurrence_plan
 from rota.model.trigger.rules import Cron, Every, Recurrence, Rule
 from rota.model.trigger.wall import Readings
 from rota.model.trigger.zones import zone
@@ -45,6 +45,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 raise InvalidInput(f"schedule {what}", text, "a text that is not empty")
         zone(self.zone)
         readings(self)
+        last_named(self)
         _check_bounds(self)
         _check_jitter(self)
         if self.limit is not None and not 1 <= self.limit <= MOST_FIRES:
@@ -57,7 +58,16 @@ def readings(schedule: Schedule) -> Readings | None:
         case Cron(text):
             return cron_plan(text, schedule.name if "h" in text.lower() else "")  # without H all names share a plan
         case Recurrence(text, begin):
-            return recurrence_plan(text, begin, schedule.zone)
+            return recurrence_plan(text, begin)
+        case _:
+            return None
+
+
+def last_named(schedule: Schedule) -> Instant | None:
+    """The last instant that the rule names by itself; None if its readings tell, or if there is none."""
+    match schedule.rule:
+        case Recurrence(text, begin):
+            return recurrence_end(text, begin, schedule.zone, schedule.gap, schedule.fold)
         case _:
             return None
 

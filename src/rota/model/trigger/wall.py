@@ -12,48 +12,52 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from rota.model.times import LATEST, SECOND, Instant
+from rota.model.trigger.effort import Effort
 from rota.model.trigger.policies import Fold, Gap
 from rota.model.trigger.zones import DAY_SECONDS, Stretch, Zone
 
 _LAST_SECOND = LATEST // SECOND
 # A reading taken for a second of UTC is wrong by less than this, in all zones.
 _FARTHEST_OFFSET = 2 * DAY_SECONDS
+# What looking at a stretch costs: its zone may have to be asked about a whole year.
+_STRETCH_STEPS = 50
 
 
 class Readings(Protocol):
     @property
     def elapsed(self) -> bool: ...
 
-    def since(self, reading: int) -> Iterator[int]:
+    def since(self, reading: int, effort: Effort) -> Iterator[int]:
         """All readings from this one on, in order."""
 
 
-def instants(rule: Readings, zone: Zone, gap: Gap, fold: Fold, after: Instant) -> Iterator[Instant]:
+def instants(rule: Readings, zone: Zone, gap: Gap, fold: Fold, after: Instant, effort: Effort) -> Iterator[Instant]:
     """All instants later than `after`, in order, each once. Works from one stretch to the next that has a reading."""
     second = after // SECOND + 1
     if rule.elapsed:
         gap, fold = Gap.SKIP, Fold.BOTH
     stretch: Stretch | None = zone.stretch(second)
     while stretch is not None and stretch.start <= _LAST_SECOND:
-        shifted = gap is Gap.SHIFT and stretch.start >= second and _missed(rule, stretch)
+        effort.spend(_STRETCH_STEPS)
+        shifted = gap is Gap.SHIFT and stretch.start >= second and _missed(rule, stretch, effort)
         if shifted:
             yield stretch.start * SECOND
         low, high = _taken(stretch, fold)
         beyond = None
-        for reading in rule.since(max(low, second + stretch.offset)):
+        for reading in rule.since(max(low, second + stretch.offset), effort):
             if reading >= high:
                 beyond = reading
                 break
             if not (shifted and reading == stretch.first):
                 yield (reading - stretch.offset) * SECOND
-        stretch = _following(rule, zone, stretch, beyond)
+        stretch = _following(rule, zone, stretch, beyond, effort)
 
 
-def _missed(rule: Readings, stretch: Stretch) -> bool:
+def _missed(rule: Readings, stretch: Stretch, effort: Effort) -> bool:
     """Whether a reading fell into the gap before this stretch."""
     if stretch.missing_from == stretch.first:
         return False
-    reading = next(rule.since(stretch.missing_from), None)
+    reading = next(rule.since(stretch.missing_from, effort), None)
     return reading is not None and reading < stretch.first
 
 
@@ -64,10 +68,11 @@ def _taken(stretch: Stretch, fold: Fold) -> tuple[int, int]:
     return low, high
 
 
-def _following(rule: Readings, zone: Zone, stretch: Stretch, beyond: int | None) -> Stretch | None:
+def _following(rule: Readings, zone: Zone, stretch: Stretch, beyond: int | None, effort: Effort) -> Stretch | None:
     """The next stretch that may have a fire: the next one if clocks go back at the end of this one, else the one of the
     next reading. For a rule without further readings that is none, unless its last ones come again."""
-    if stretch.seen_again_from < stretch.last and next(rule.since(stretch.seen_again_from), None) is not None:
+    again = stretch.seen_again_from < stretch.last
+    if again and next(rule.since(stretch.seen_again_from, effort), None) is not None:
         return zone.stretch(stretch.end)
     if beyond is None:
         return None
