@@ -418,7 +418,7 @@ class App:
             raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
         with self._opening:
             if self._portal is None:
-                self._portal = Portal()
+                self._portal = Portal(self.close)
         return self._portal.run(work)
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, match
 from rota.model.graph import Need
+from rota.model.lifecycle import State
 from rota.model.limits import Key, Limit, Rate
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
@@ -282,6 +283,24 @@ async def test_another_store_hears_it_too(world: World, another: Store) -> None:
     assert not alarm.rung
     alarm.end()
     other.end()
+
+
+async def test_whoever_looks_only_when_woken_finds_everything(world: World, another: Store) -> None:
+    """However orders and wake-ups fall together: the last wake-up comes after the last commit."""
+    jobs = 120
+
+    async def order(count: int) -> None:
+        for _ in range(count):
+            await world.one()
+
+    alarm = Alarm(another, READY)
+    orders = asyncio.gather(*(order(jobs // 4) for _ in range(4)))
+    found = 0
+    while found < jobs:
+        await alarm.next()
+        found = (await another.counts(LOCAL)).get(State.READY, 0)
+    await orders
+    alarm.end()
 
 
 async def test_all_listeners_of_another_store_hear_it(world: World, another: Store) -> None:
