@@ -231,6 +231,14 @@ async def test_a_renewal_wakes_those_who_have_missed_something(world: World, ear
     assert await heard(ears, actor.renew()) == {READY}
 
 
+async def test_someone_else_has_ordered(world: World, another: Store, ears: Ears) -> None:
+    alarms = [Alarm(another, topic) for topic in (READY, DUE, TIES, GATE)]
+    assert await heard(ears, world.store.tell()) == {READY, DUE, TIES, GATE}
+    for alarm in alarms:
+        await alarm.next()
+        alarm.end()
+
+
 async def test_whoever_has_stopped_listening_hears_nothing(world: World) -> None:
     ears = Ears(world.store)
     ears.end()
