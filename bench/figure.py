@@ -17,7 +17,7 @@ class Size(msgspec.Struct, frozen=True):
     waiting: int = 1_000_000
     claims: int = 200
     idle: float = 30.0  # seconds
-    submissions: int = 500
+    paced: float = 1.0  # of the time that each stream of orders takes
     schedules: int = 100_000  # in the store; a hundredth of them fires in one instant
     punctual: int = 200  # fire every second,
     ticking: int = 20  # for so many seconds
@@ -48,7 +48,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 QUICK = Size(
-    runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, submissions=50, schedules=5_000, punctual=50, ticking=4,
+    runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, paced=0.2, schedules=5_000, punctual=50, ticking=4,
     commands=200, rq=100,
     drained=2_000, settling=1.0, watched=3.0, peers=300, timers=200, spread=2.0, pinned=5_000,
     crowd=5_000, fan=1_000, chain=100, keyed=2_000, keys=100, rated=20.0, flows=900, flood=1_000, flooded=3.0,

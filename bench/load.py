@@ -1,5 +1,6 @@
-"""The app under test, and programs that use it: `python -m bench.load submit JOBS` orders them all at once, `trickle`
-now and then, `timers JOBS SECONDS` for later, spread over so many seconds. All print the seconds that their calls took.
+"""The app under test, and programs that use it: `python -m bench.load submit JOBS` orders them all at once, `timers
+JOBS SECONDS` for later, spread over so many seconds; both print the seconds that their calls took. `paced JOBS RATE
+LINE even|random` orders so many a second, whatever becomes of them, and prints by how many seconds its calls were late.
 
 The store is the one that ROTA_STORE names.
 """
@@ -16,9 +17,9 @@ from datetime import UTC, datetime, timedelta
 import rota
 from bench.payload import TEXT
 
-# Between two orders of a trickle, on average: long enough for the one to be over before the next comes, and for
-# wake-ups on PostgreSQL to be within their budget of 20 a second.
-SPACING = 0.1
+# Orders of each process before those that count: its first ones open connections.
+WARM_UP = 3
+NOT_COUNTED = 0
 # From the order of timers to the first of them: all must be in the store by then.
 AHEAD = 3.0
 
@@ -60,9 +61,9 @@ async def tell(path: str) -> None:
 
 
 @app.task
-async def latency(sent: float) -> float:
-    """How long ago it was ordered, by the wall clock: two processes must read the same one."""
-    return time.time() - sent
+async def latency(line: int, sent: float) -> list[float]:
+    """How long ago it was ordered, by a clock that all processes of the machine share."""
+    return [line, time.monotonic() - sent]
 
 
 async def submit(jobs: int) -> float:
@@ -72,14 +73,24 @@ async def submit(jobs: int) -> float:
     return time.perf_counter() - begun
 
 
-async def trickle(jobs: int) -> float:
-    took = 0.0
+async def paced(jobs: int, rate: float, line: int, spacing: str) -> float:
+    """Open loop: an order leaves at its instant, whether or not those before it have been answered. The instants are
+    evenly spaced or those of a Poisson process. It begins when it is told to, by a line: others may begin with it."""
+    for _ in range(WARM_UP):
+        await latency.submit(NOT_COUNTED, time.monotonic())
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    late: list[float] = []
+    due, orders = time.monotonic(), []
     for _ in range(jobs):
-        await asyncio.sleep(SPACING * (0.2 + random.expovariate(1.25)))
-        begun = time.perf_counter()
-        await latency.submit(time.time())
-        took += time.perf_counter() - begun
-    return took
+        due += 1 / rate if spacing == "even" else random.expovariate(rate)
+        if (pause := due - time.monotonic()) > 0:
+            await asyncio.sleep(pause)
+        sent = time.monotonic()
+        late.append(sent - due)
+        orders.append(asyncio.create_task(latency.submit(line, sent)))
+    await asyncio.gather(*orders)
+    return sorted(late)[len(late) * 99 // 100]
 
 
 async def timers(jobs: int, spread: float) -> float:
@@ -92,17 +103,19 @@ async def timers(jobs: int, spread: float) -> float:
     return took
 
 
-async def main(verb: str, jobs: int, spread: float = 0.0) -> float:
+async def main(verb: str, jobs: int, *more: str) -> float:
     async with app:
         await app.client()  # opening the store is not what is measured
-        match verb:
-            case "submit":
+        match verb, more:
+            case "submit", ():
                 return await submit(jobs)
-            case "trickle":
-                return await trickle(jobs)
+            case "paced", (rate, line, spacing):
+                return await paced(jobs, float(rate), int(line), spacing)
+            case "timers", (spread,):
+                return await timers(jobs, float(spread))
             case _:
-                return await timers(jobs, spread)
+                raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":
-    print(asyncio.run(main(sys.argv[1], int(sys.argv[2]), *map(float, sys.argv[3:]))))
+    print(asyncio.run(main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])))

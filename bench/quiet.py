@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import processes
+from bench import paced, processes
 from bench.figure import Figure, Size
 from bench.throughput import waiting
 
@@ -29,13 +28,11 @@ def idle(folder: Path, size: Size) -> Iterator[Figure]:
 
 
 def latency(folder: Path, size: Size) -> Iterator[Figure]:
-    """The submitter is a process of its own; each job says how long ago it was ordered when it starts."""
     store = folder / "latency.db"
-    with processes.node(store):
-        submitting = processes.seconds_of("bench.load", "trickle", size.submissions, store=store) / size.submissions
+
+    def results() -> list[str]:
         processes.until(lambda: not waiting(store))
-    took = sorted(float(result) * 1000 for (result,) in processes.rows(store, "SELECT result FROM attempts"))
-    name = f"submit() to start of function, idle, {len(took)} times"
-    mean = f"submit() itself {submitting * 1000:.1f} ms"
-    yield Figure(f"{name}: p50", statistics.median(took), "ms", most=5.0, ours=mean)
-    yield Figure(f"{name}: p99", took[len(took) * 99 // 100], "ms", most=25.0, ours=f"slowest {took[-1]:.1f} ms")
+        return [result for (result,) in processes.rows(store, "SELECT result FROM attempts")]
+
+    with processes.node(store):
+        yield from paced.figures(paced.lines(size), store, results, "submit to start, one idle node", 5.0, 25.0)

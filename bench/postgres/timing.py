@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bench import paced
 from bench.figure import Figure, Size
 from bench.postgres.server import nodes, server, store, until_no
 from rota.model.times import MILLISECOND
 from tests.servers.postgres import Server
 
 SLOTS = 1_000
+# The rates at which two nodes are measured too: both are woken, and one of them claims.
+SHARED = (50, 200)
 LIVE = "SELECT EXISTS (SELECT FROM rota.jobs)"
 
 
 def latency(folder: Path, size: Size) -> Iterator[Figure]:
-    """The submitter is a process of its own; each job says how long ago it was ordered when it starts."""
+    """With one idle node at all rates, and with two at some."""
     with server(folder) as one:
-        for count in (1, 2):
-            yield from _latency(one, folder, size.submissions, count)
+        yield from _latency(one, folder, paced.lines(size), 1)
+        yield from _latency(one, folder, [line for line in paced.lines(size) if line.rate in SHARED], 2)
 
 
-def _latency(one: Server, folder: Path, submissions: int, count: int) -> Iterator[Figure]:
-    with store(one, folder) as place:
-        with nodes(place, count):
-            submitting = place.seconds_of("bench.load", "trickle", submissions) / submissions
+def _latency(one: Server, folder: Path, lines: Sequence[paced.Line], count: int) -> Iterator[Figure]:
+    with store(one, folder) as place, nodes(place, count):
+
+        def results() -> list[str]:
             until_no(place, LIVE)
-        results = place.connection.execute("SELECT result FROM rota.history").fetchall()
-    took = sorted(float(result) * 1000 for (result,) in results)
-    name = f"PostgreSQL: submit() to start, {count} idle node{'s' * (count > 1)}, {len(took)} times"
-    mean = f"submit() itself {submitting * 1000:.1f} ms"
-    yield Figure(f"{name}: p50", statistics.median(took), "ms", most=4.0, ours=mean)
-    yield Figure(f"{name}: p99", took[len(took) * 99 // 100], "ms", most=15.0, ours=f"slowest {took[-1]:.1f} ms")
+            return [result for (result,) in place.connection.execute("SELECT result FROM rota.history").fetchall()]
+
+        name = f"PostgreSQL: submit to start, {count} idle node{'s' * (count > 1)}"
+        yield from paced.figures(lines, place.url, results, name, 5.0, 20.0)
 
 
 def timers(folder: Path, size: Size) -> Iterator[Figure]:

@@ -18,13 +18,13 @@ from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
 from rota.errors import InvalidInput, SchemaMissing, StoreError
 from rota.job import Job
-from rota.model.job import ABOUT_COMMANDS, NewJob, Spec
+from rota.model.job import ABOUT_COMMANDS, Spec
 from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.model.trigger.schedule import Schedule as Timing
 from rota.model.trigger.standing import ScheduleInfo
 from rota.model.trigger.template import Template
-from rota.options import FOR_COMMANDS, TASK_NAMES, Drained, Options, about_command, new_job, read_options, task_name
+from rota.options import FOR_COMMANDS, TASK_NAMES, Drained, Options, about_command, new_jobs, read_options, task_name
 from rota.ordering import HttpCall
 from rota.planning import Planning
 from rota.portal import Portal
@@ -223,9 +223,9 @@ class App:
 
     async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
         if self._client is None:  # what is refused makes no store
-            _new_jobs([""] * len(bodies), spec, task, bodies, options)
+            new_jobs([""] * len(bodies), spec, task, bodies, options)
         client = await self.client()
-        jobs = _new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
+        jobs = new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
         return [Job(self, answer.id) for answer in await client.submit(jobs)]
 
     async def submit_within(
@@ -246,10 +246,18 @@ class App:
             raise InvalidInput("store", self.settings.place, "PostgreSQL, for orders in a transaction of your own")
         postgres = _postgres()
         # No connection of ours is needed for it: the id's time is for sorting only.
-        jobs = _new_jobs(self.chance.job_ids(self.clock.now(), len(bodies)), spec, task, bodies, options)
+        jobs = new_jobs(self.chance.job_ids(self.clock.now(), len(bodies)), spec, task, bodies, options)
         schema = postgres.address(self.settings.store).schema
-        order: Order = postgres.Order(schema, self.who, jobs, self.settings.key_retention, self.settings.notify)
+        ring = self.settings.notify and self.settings.notify_within
+        order: Order = postgres.Order(schema, self.who, jobs, self.settings.key_retention, ring)
         return order
+
+    async def wake(self) -> None:
+        """Wakes the nodes: after the commit of a transaction of your own with orders, if `notify_within` is false."""
+        await (await self.client()).store.tell()
+
+    def wake_sync(self) -> None:
+        self.sync(self.wake())
 
     def workflow(self, name: str = "", *, of: Workflow | Job | Context | str | None = None) -> Building:
         """Jobs that are ordered together: `async with app.workflow() as flow: flow.add(...)`. `of`: adds to a workflow
@@ -418,7 +426,7 @@ class App:
             raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
         with self._opening:
             if self._portal is None:
-                self._portal = Portal()
+                self._portal = Portal(self.close)
         return self._portal.run(work)
 
 
@@ -427,10 +435,6 @@ def _postgres() -> ModuleType:
         return importlib.import_module("rota.store.postgres")
     except ModuleNotFoundError as error:
         raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None
-
-
-def _new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[NewJob]:
-    return [new_job(job_id, spec, task, body, options) for job_id, body in zip(ids, bodies, strict=True)]
 
 
 async def _open(store: Store) -> None:

@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True):
     command_env: tuple[str, ...] = ()
     command_cgroup: str = ""
     notify: bool = True
+    notify_within: bool = True  # in transactions of callers too
     http_allow: tuple[str, ...] = ()
     http_deny: tuple[str, ...] = ()
     http_timeout: Duration = 5 * MINUTE
@@ -274,6 +275,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "command_env": _variables,
     "command_cgroup": _cgroup,
     "notify": _switch,
+    "notify_within": _switch,
     "http_allow": _addresses,
     "http_deny": _addresses,
     "http_timeout": _longer_than_nothing,

@@ -133,6 +133,10 @@ def new_job(job_id: str, spec: Spec, task: str, body: str, options: Options) -> 
     )  # fmt: skip
 
 
+def new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[NewJob]:
+    return [new_job(job_id, spec, task, body, options) for job_id, body in zip(ids, bodies, strict=True)]
+
+
 def traits(task: str, body: str, options: Options) -> Traits:
     """Labels, and keys with the arguments filled in."""
     templates = options.templates

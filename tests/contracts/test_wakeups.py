@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, match
 from rota.model.graph import Need
+from rota.model.lifecycle import State
 from rota.model.limits import Key, Limit, Rate
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
@@ -230,6 +231,14 @@ async def test_a_renewal_wakes_those_who_have_missed_something(world: World, ear
     assert await heard(ears, actor.renew()) == {READY}
 
 
+async def test_someone_else_has_ordered(world: World, another: Store, ears: Ears) -> None:
+    alarms = [Alarm(another, topic) for topic in (READY, DUE, TIES, GATE)]
+    assert await heard(ears, world.store.tell()) == {READY, DUE, TIES, GATE}
+    for alarm in alarms:
+        await alarm.next()
+        alarm.end()
+
+
 async def test_whoever_has_stopped_listening_hears_nothing(world: World) -> None:
     ears = Ears(world.store)
     ears.end()
@@ -282,6 +291,24 @@ async def test_another_store_hears_it_too(world: World, another: Store) -> None:
     assert not alarm.rung
     alarm.end()
     other.end()
+
+
+async def test_whoever_looks_only_when_woken_finds_everything(world: World, another: Store) -> None:
+    """However orders and wake-ups fall together: the last wake-up comes after the last commit."""
+    jobs = 120
+
+    async def order(count: int) -> None:
+        for _ in range(count):
+            await world.one()
+
+    alarm = Alarm(another, READY)
+    orders = asyncio.gather(*(order(jobs // 4) for _ in range(4)))
+    found = 0
+    while found < jobs:
+        await alarm.next()
+        found = (await another.counts(LOCAL)).get(State.READY, 0)
+    await orders
+    alarm.end()
 
 
 async def test_all_listeners_of_another_store_hear_it(world: World, another: Store) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import rota
 from rota.cli.main import main, parse
+from rota.store.base import JobFilter
 from rota.testing import harness
 from tests.node.running import LONG, running
 from tests.servers.postgres import database, shared_server
@@ -197,17 +198,21 @@ async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch:
     with database(shared_server()) as url:
         monkeypatch.setenv("ROTA_STORE", url)
         space: dict[str, Any] = {}
-        (code,) = blocks("docs/postgresql.md", "python")
-        exec(compile(code, "docs/postgresql.md", "exec"), space)
+        for code in blocks("docs/postgresql.md", "python"):
+            exec(compile(code, "docs/postgresql.md", "exec"), space)
         connection = await asyncpg.connect(url)
-        await connection.execute("CREATE TABLE orders (id serial PRIMARY KEY, article text)")
+        await connection.execute("CREATE TABLE orders (id serial PRIMARY KEY, article text, paid boolean)")
         async with running(space["app"]):
             job = await space["buy"](connection, "a book")
             assert await job.result("30s") == "order 1 is confirmed"
             (order,) = blocks("docs/postgresql.md", "sql")
             job = await space["app"].job(str(await connection.fetchval(order)))
             assert (await job.info()).args == {"order": 7}
+        await space["pay"](connection, 1)
+        assert [info.task for info in await (await space["quiet"].client()).find(JobFilter(limit=1))] == ["receipt"]
+        assert await connection.fetchval("SELECT paid FROM orders")
         await connection.close()
+        await space["quiet"].close()
         await space["app"].close()
 
 

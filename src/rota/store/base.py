@@ -65,6 +65,10 @@ class Topic(StrEnum):
     GATE = "g"  # a gate was closed or opened, a limit changed, a key became free
 
 
+# What orders may be about.
+OF_ORDERS = frozenset({Topic.READY, Topic.DUE, Topic.TIES, Topic.GATE})
+
+
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs; all given conditions must hold. Newest first."""
 
@@ -214,6 +218,10 @@ class Store(Timetable, Graph, Admission, ABC):
     def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
         """Calls `wake` on the running loop when a commit of any process touched one of the topics; returns the call
         that ends it. Wake-ups may be merged, come for nothing or get lost: they make things faster, never right."""
+
+    @abstractmethod
+    async def tell(self) -> None:
+        """Wakes whoever looks for work, in all processes, as a commit of new orders does: someone else has made it."""
 
     # -- orders ------------------------------------------------------------------------------------------------------
     @abstractmethod

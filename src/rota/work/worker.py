@@ -6,7 +6,8 @@ the others.
 A slot is taken from the claim until the attempt's last write is in the store: completions ride together in one commit,
 which frees their slots together, which makes the next claim a large one. When the last claim brought less of a queue
 than was asked for, that queue is empty and the worker sleeps until it is woken; otherwise it claims again as soon as a
-slot is free.
+slot is free. While work comes in a quick stream, the worker does not wait for a wake-up: after each claim that brought
+something it looks again a few milliseconds later, until a look finds nothing.
 
 With `prefetch` it claims a few jobs ahead into a local queue. They are started by a write of their own when a slot
 is free, and handed back if that takes too long or the node stops.
@@ -33,6 +34,10 @@ from rota.work.attempt import Attempt, Pipeline, Stop
 from rota.work.notes import Notes
 
 LONGEST_SLEEP = 60.0
+# Claims that brought work are a stream if they follow each other within STREAM seconds. Slower work is not worth a look
+# that mostly finds nothing: it has wake-ups of its own, one for each order.
+STREAM = 0.010
+LOOK_AGAIN = 0.002
 # One claim stays a short write, however many slots there are.
 LARGEST_CLAIM = 500
 # How long a job may wait in the local queue while other nodes might have a slot for it.
@@ -79,6 +84,8 @@ class Worker:
         self._more = dict.fromkeys(queues, True)
         self._again = False  # it asked for the next tick itself: what it knows of its queues still holds,
         self._told = False  # unless there was news of work meanwhile
+        self._found_at = float("-inf")  # when a claim last brought something
+        self._streaming = False  # one more has, so soon after, and left slots free
         self.wake: Callable[[], None] = lambda: None
 
     async def _ask_parents(self, job_id: str) -> Sequence[ParentInfo]:
@@ -117,12 +124,14 @@ class Worker:
     async def tick(self) -> float:
         if self._told or not self._again:
             self._more = dict.fromkeys(self._more, True)
-        self._again = self._told = False
+        self._again = self._told = self._streaming = False
         async with self._asking:
             if self._accepting:
                 await self._start_ahead()
                 await self._hand_back(older_than=LONGEST_HOLD)
                 await self._claim()
+        if self._streaming:
+            return LOOK_AGAIN
         return LONGEST_HOLD if any(self._ahead.values()) else LONGEST_SLEEP
 
     async def _claim(self) -> None:
@@ -142,6 +151,9 @@ class Worker:
         if self._dropped:
             return  # too late: the lease was lost while the answer was on its way, and these are not ours
         now = self._clock.monotonic()
+        if claimed:
+            self._streaming = now - self._found_at <= STREAM and not all(self._more[queue] for queue in wants)
+            self._found_at = now
         for one in claimed:
             if one.started_at is None:
                 self._ahead[one.queue].append((now, one))

@@ -223,6 +223,93 @@ async def test_the_commit_wakes_whoever_waits(app: rota.App) -> None:
     end()
 
 
+class Heard:
+    """What is said on the channel of a schema."""
+
+    def __init__(self, connection: asyncpg.Connection, schema: str) -> None:
+        self._connection, self._schema = connection, schema
+        self._payloads: asyncio.Queue[str] = asyncio.Queue()
+
+    def put(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
+        self._payloads.put_nowait(payload.partition("/")[0])
+
+    async def so_far(self) -> list[str]:
+        """Topics, by notification. The server delivers in the order of commits, so a mark comes after all of them."""
+        await self._connection.execute("SELECT pg_notify($1, '-')", self._schema)
+        found: list[str] = []
+        async with asyncio.timeout(10):
+            while (payload := await self._payloads.get()) != "-":
+                found.append(payload)
+        return found
+
+    async def next(self) -> str:
+        async with asyncio.timeout(10):
+            return await self._payloads.get()
+
+
+@pytest.fixture
+async def heard(app: rota.App) -> AsyncIterator[Heard]:
+    schema = app.settings.store.rpartition("=")[2]
+    connection = await asyncpg.connect(shared_server().url())
+    heard = Heard(connection, schema)
+    await connection.add_listener(schema, heard.put)
+    yield heard
+    await connection.close()
+
+
+def quiet_one(app: rota.App) -> rota.App:
+    """On the same store; its orders in transactions of others don't notify."""
+    quiet = rota.App(app.settings.store, notify_within=False)
+
+    @quiet.task(queue="mail")
+    def welcome(user_id: int) -> None: ...
+
+    quiet.welcome = welcome  # type: ignore[attr-defined]
+    return quiet
+
+
+@pytest.fixture
+async def quiet(app: rota.App) -> AsyncIterator[rota.App]:
+    async with quiet_one(app) as quiet:
+        yield quiet
+
+
+@pytest.mark.parametrize("driver", ASYNC)
+async def test_the_wake_up_can_be_left_out_of_the_transaction(
+    app: rota.App, quiet: rota.App, heard: Heard, driver: str
+) -> None:
+    async with ASYNC[driver]() as connection:
+        await app.welcome.within(connection).submit(user_id=7)  # type: ignore[attr-defined]
+    assert await heard.so_far() == ["r"]
+    async with ASYNC[driver]() as connection:
+        await quiet.welcome.within(connection).submit(user_id=8)  # type: ignore[attr-defined]
+        await quiet.submit_command(["true"], within=connection)
+        await quiet.submit_http("GET", "http://example.org", within=connection)
+    assert await heard.so_far() == []
+    assert len(await jobs(app)) == 4
+    await quiet.wake()
+    assert set(await heard.next()) >= {"r", "d"}, "after the commit, by a notification of its own"
+
+
+@pytest.mark.parametrize("driver", SYNC)
+async def test_the_same_without_await(app: rota.App, heard: Heard, driver: str) -> None:
+    quiet = quiet_one(app)
+    with SYNC[driver]() as connection:
+        quiet.welcome.within(connection).submit_sync(user_id=8)  # type: ignore[attr-defined]
+        quiet.submit_command_sync(["true"], within=connection)
+        quiet.submit_http_sync("GET", "http://example.org", within=connection)
+    assert await heard.so_far() == []
+    assert len(await jobs(app)) == 3
+    await asyncio.to_thread(quiet.wake_sync)
+    assert set(await heard.next()) >= {"r", "d"}
+    await asyncio.to_thread(quiet.close_sync)
+
+
+async def test_other_orders_of_such_an_app_wake_as_ever(quiet: rota.App, heard: Heard) -> None:
+    await quiet.welcome.submit(user_id=7)  # type: ignore[attr-defined]
+    assert await heard.next() == "r"
+
+
 async def test_wrong_connections_are_refused(app: rota.App) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
     connection = await asyncpg.connect(shared_server().url())
@@ -313,3 +400,17 @@ async def test_a_used_key_by_sql(app: rota.App) -> None:
     with pytest.raises(psycopg.errors.UniqueViolation, match="key 'k' was used before"):
         ask(app, "submit('welcome', '{\"user_id\": 8}', key => 'k')")
     assert len(await jobs(app)) == 1
+
+
+async def test_by_sql_too_the_wake_up_can_be_left_out(app: rota.App, heard: Heard) -> None:
+    ask(app, "submit('welcome', '{\"user_id\": 7}')")
+    assert await heard.so_far() == ["r"]
+    ask(app, "submit('welcome', '{\"user_id\": 7}', ring => false)")
+    assert await heard.so_far() == []
+    woken = asyncio.Event()
+    end = (await app.client()).store.listen(frozenset({Topic.READY}), woken.set)
+    schema = app.settings.store.rpartition("=")[2]
+    shared_server().execute(f"NOTIFY {schema}, 'rd'")
+    async with asyncio.timeout(10):
+        await woken.wait()
+    end()

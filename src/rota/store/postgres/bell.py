@@ -1,8 +1,9 @@
-"""Wakes other processes by NOTIFY: at once as long as it is rare, and at most about twenty times a second per topic.
+"""Wakes other processes by NOTIFY: one notification at a time, and the next leaves as soon as the last has gone.
 
-A notification takes a lock that all commits of the server share, so none is sent inside the transaction that it is
-about, and what comes in quick succession goes out together. The last one is never swallowed, only late by a twentieth
-of a second.
+A notification takes a lock that all notifications of the server share until they are committed, so none is sent inside
+the transaction that it is about. What comes while one is on its way goes out together with the next: the busier the
+server, the more each of them says. The budget only bounds what a flood costs those who listen, and delays each topic by
+a few milliseconds at most. The last one is never swallowed, not even when the event loop ends.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from collections.abc import Awaitable, Callable
 
 from rota.store.base import Topic
 
-PER_SECOND = 20
-# So many may go out at once after a time of quiet: a person's clicks should not have to wait for each other.
-BURST = 20
+# More would only cost: a worker that finds work at this rate looks again by itself (`work/worker.py`).
+PER_SECOND = 250.0
+# So many may follow each other without a pause, after a time of quiet.
+BURST = 50
+# How long the end of the loop, or of the store, may wait for the last one.
+LAST_LIMIT = 1.0
 
 
 class Bell:
@@ -23,7 +27,8 @@ class Bell:
     def __init__(self, ring: Callable[[str], Awaitable[None]]) -> None:
         self._ring = ring
         self._pending: set[Topic] = set()
-        self._budgets: dict[Topic, _Budget] = {}
+        self._leaving: set[Topic] = set()  # on their way
+        self._budget = _Budget()
         self._task: asyncio.Task[None] | None = None
 
     def ring(self, topics: set[Topic]) -> None:
@@ -36,32 +41,41 @@ class Bell:
         loop = asyncio.get_running_loop()
         try:
             while self._pending:
-                waits = {topic: self._budget(topic).wait(loop.time()) for topic in self._pending}
-                if due := {topic for topic, wait in waits.items() if wait <= 0}:
-                    self._pending -= due
-                    for topic in due:
-                        self._budgets[topic].spend()
-                    await self._ring("".join(sorted(due)))
-                else:
-                    await asyncio.sleep(min(waits.values()))
+                if (wait := self._budget.wait(loop.time())) > 0:
+                    await asyncio.sleep(wait)
+                self._budget.spend()
+                await self._send()
+        except asyncio.CancelledError:
+            await self._send_last()  # asyncio.run() cancels all tasks when its main one has ended, and waits for them
+            raise
         finally:
             self._task = None
 
-    def _budget(self, topic: Topic) -> _Budget:
-        return self._budgets.setdefault(topic, _Budget())
+    async def _send(self) -> None:
+        self._leaving, self._pending = self._pending, set()
+        await self._ring("".join(sorted(self._leaving)))
+        self._leaving = set()
+
+    async def _send_last(self) -> None:
+        self._pending |= self._leaving
+        try:
+            async with asyncio.timeout(LAST_LIMIT):
+                await self._send()
+        except TimeoutError:
+            pass
 
     async def close(self) -> None:
         """What is still pending goes out: somebody may be waiting for it."""
         if self._task is not None:
             try:
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(LAST_LIMIT):
                     await asyncio.shield(self._task)
             except TimeoutError:
                 self._task.cancel()
 
 
 class _Budget:
-    """Rings that may still go out; they grow again with time."""
+    """Notifications that may still go out; they grow again with time."""
 
     def __init__(self) -> None:
         self._left = float(BURST)

@@ -110,6 +110,9 @@ class PostgresStore(Admitting, base.Store):
 
         return stop
 
+    async def tell(self) -> None:
+        self._announce(set(base.OF_ORDERS))
+
     # -- orders ------------------------------------------------------------------------------------------------------
     async def submit(self, who: Principal, batches: Sequence[Sequence[NewJob]]) -> list[base.Answer]:
         if not any(batches):

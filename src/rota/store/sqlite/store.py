@@ -111,6 +111,11 @@ class SqliteStore(Admitting, base.Store):
 
         return stop
 
+    async def tell(self) -> None:
+        if self._bell:
+            self._bell.ring(base.OF_ORDERS)
+        self._announce(set(base.OF_ORDERS))
+
     # -- orders ------------------------------------------------------------------------------------------------------
     async def submit(self, who: Principal, batches: Sequence[Sequence[NewJob]]) -> list[base.Answer]:
         return await self._write(orders.submit, who, batches, self._key_life)
