@@ -262,64 +262,6 @@ async def test_one_whose_calendar_is_gone_can_be_removed(world: World, planning:
     await planning.remove("s")
 
 
-# -- declaring --------------------------------------------------------------------------------------------------------
-
-
-EACH_MINUTE = Every(MINUTE)
-
-
-def wanted(*names: str, rule: Every = EACH_MINUTE) -> list[tuple[Schedule, Template]]:
-    return [(minutely(name, rule=rule), ORDER) for name in names]
-
-
-async def names(planning: Planning, app: str | None = None) -> list[str]:
-    return [info.name async for info in planning.all(app)]
-
-
-async def test_what_an_app_declares_is_added_changed_and_removed(world: World, planning: Planning) -> None:
-    await planning.save(minutely("by hand"), ORDER)
-    await planning.declare("mail", wanted("m"))
-    await planning.declare("billing", wanted("a", "b"))
-    assert await names(planning) == ["a", "b", "by hand", "m"]
-    before = {name: await standing(world, name) for name in ("b", "by hand", "m")}
-    await planning.declare("billing", wanted("b", "c", rule=Every(HOUR)))
-    assert await names(planning, "billing") == ["b", "c"]
-    assert await names(planning) == ["b", "by hand", "c", "m"]
-    assert (await standing(world, "b")).timing != before["b"].timing
-    assert [await standing(world, name) for name in ("by hand", "m")] == [before["by hand"], before["m"]]
-    async with world.unchanged():
-        await planning.declare("billing", wanted("b", "c", rule=Every(HOUR)))
-    await planning.declare("billing", [])
-    assert await names(planning) == ["by hand", "m"]
-
-
-async def test_a_pause_outlives_the_next_start_of_the_app(world: World, planning: Planning) -> None:
-    await planning.declare("billing", wanted("a"))
-    await planning.pause("a", "holidays")
-    async with world.unchanged():
-        await planning.declare("billing", wanted("a"))
-    await planning.declare("billing", wanted("a", rule=Every(HOUR)))
-    assert (await standing(world, "a")).note == "holidays"
-
-
-async def test_nodes_of_an_app_that_start_at_once_agree(world: World, planning: Planning) -> None:
-    await planning.declare("billing", wanted("old", "older"))
-    nodes = [Planning(world.store, LOCAL, world.chance) for _ in range(4)]
-    await asyncio.gather(*(node.declare("billing", wanted("a", "b", "c")) for node in nodes))
-    assert await names(planning) == ["a", "b", "c"]
-
-
-async def test_an_app_with_more_schedules_than_a_page_holds(
-    world: World, planning: Planning, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "PAGE", 3)
-    many = [f"s{n:02}" for n in range(10)]
-    await planning.declare("billing", wanted(*many))
-    assert await names(planning) == many
-    await planning.declare("billing", [])
-    assert await names(planning) == []
-
-
 # -- firing -----------------------------------------------------------------------------------------------------------
 
 

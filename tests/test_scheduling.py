@@ -123,7 +123,7 @@ def declared(*words: str) -> rota.App:
 async def test_what_is_declared_is_kept_changed_and_removed_with_the_code(tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path}/a.db"
     async with rota.App(place, name="other") as other:
-        await (await other.planning()).declare("other", [])
+        await other.declare()
         await other.schedule("by hand", ["true"], every="1h")
     for words, expected in (
         (("a:1m", "b:1m"), ["a", "b", "by hand"]),

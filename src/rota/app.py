@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rota import config, ordering, scheduling
+from rota import config, declaring, ordering, scheduling
 from rota.admissions import Admissions
 from rota.building import Building
 from rota.client import Client
@@ -67,7 +67,7 @@ class App:
         self.catalogue = Catalogue(self._adopt)
         self.who = Principal(self.settings.user)
         self._inline = inline
-        self._declared: dict[str, scheduling.Words] = {}
+        self._declared = declaring.Declarations()
         self._client: Client | None = None
         self._opening = threading.Lock()
         self._portal: Portal | None = None
@@ -292,7 +292,7 @@ class App:
         self, expression: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, **options: Any
     ) -> Callable[[Callable[..., Any]], Task]:
         """Declares a schedule for a task, or for a function that it makes one. It is kept when a node of this app
-        starts, and removed when the app no longer declares it. The app needs a name: `App(name="billing")`."""
+        starts, and removed when its module no longer declares it. The app needs a name: `App(name="billing")`."""
         if not isinstance(expression, str):
             raise InvalidInput("cron", expression, """an expression, as in @app.cron("0 3 * * *")""")
         return self._declaring(name, args, {"cron": expression, **options})
@@ -312,23 +312,25 @@ class App:
         if not self.settings.name:
             expected = 'App(name="billing"): what is declared in code is removed by the app that declared it'
             raise InvalidInput("app name", self.settings.name, expected)
+        module = declaring.module_here()
 
         def declare(function: Callable[..., Any]) -> Task:
             task = function if isinstance(function, Task) else self.task(function)
-            words = scheduling.Words(task.name if name is None else name, task, args or {}, options)
+            words = scheduling.Words(task.name if name is None else name, task, args or {}, options, module)
             self._times_of(words)  # what is wrong with it should show here
-            if words.name in self._declared:
-                raise InvalidInput("schedule", words.name, "a name that no other schedule of this app has")
-            self._declared[words.name] = words
+            self._declared.add(self.settings.name, words)
             return task
 
         return declare
 
     async def declare(self) -> None:
-        """Keeps the schedules that are declared in code, and removes those of this app that no longer are."""
-        if self.settings.name:
-            wanted = [self._times_of(words) for words in self._declared.values()]
-            await (await self.planning()).declare(self.settings.name, wanted)
+        """Keeps the schedules that are declared in code, and removes those of this app that no longer are
+        (`rota.declaring`)."""
+        if name := self.settings.name:
+            wanted = [declaring.Declared(*self._times_of(words), words.module) for words in self._declared]
+            known = declaring.Standing(name, declaring.imported, self._declared.elsewhere(name))
+            for event in await declaring.reconcile(await self.planning(), self.who, known, wanted):
+                self.bus.emit(event)
 
     def _times_of(self, words: scheduling.Words) -> tuple[Timing, Template]:
         return scheduling.of_task(self.who.user, words, self.settings.max_args, self.clock.now())
@@ -398,6 +400,7 @@ class App:
         return Node(store, self.clock, self.chance, self.bus, self.settings, self.catalogue.infos(), crew)
 
     async def close(self) -> None:
+        self._declared.close()
         client, self._client = self._client, None
         portal, self._portal = self._portal, None
         if client:

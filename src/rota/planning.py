@@ -8,7 +8,7 @@ at anew.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -53,6 +53,7 @@ class Saved(msgspec.Struct, frozen=True):
     info: ScheduleInfo
     created: bool
     changed: bool
+    before: ScheduleInfo | None = None  # how it stood before it was changed; None: there was none
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -131,31 +132,34 @@ class Planning:
         template: Template,
         *,
         app: str | None = None,
+        module: str | None = None,
         replace: bool = True,
         note: str | None = None,
     ) -> Saved:
         """Keeps a schedule: a new one, or one in the place of what has that name. The same again changes nothing.
-        With a `note` a new one begins as paused."""
+        With a `note` a new one begins as paused. `module`: of the app that declares it."""
         parsed = await self._with_calendars(Parsed(schedule, template))
         next_fire(schedule, self._store.now(), parsed.calendars)  # whatever is wrong with it shows here
         created: bool | None = None  # not None: it was kept once already
+        before: ScheduleInfo | None = None
         async for info in self._standing(schedule.name):
             if info is not None:
                 parsed = _counting_on(info, parsed)
-                if created is None and _same(info, parsed, app):
+                if created is None and _same(info, parsed, app, module):
                     return Saved(info, False, False)
                 _check_place(info, app, replace or created is not None)
                 if not await self._up_to_date(info):
                     continue
             since = self._store.now() if info is None else max(info.handled, self._store.now())
-            new = _new(parsed, app, since, note)
+            new = _new(parsed, app, module, since, note)
             if info is None and new.next_at is None and app is None:
                 raise _never(schedule, since)
             if await self._store.put_schedule(self._who, new, None if info is None else info.revision):
-                created = info is None if created is None else created
+                if created is None:
+                    created, before = info is None, info
                 fresh = await self._with_calendars(parsed)
                 if fresh == parsed:
-                    return Saved(await self.get(schedule.name), created, True)
+                    return Saved(await self.get(schedule.name), created, True, before)
                 parsed = fresh  # a calendar was changed before there was a schedule to be told of it
         raise _busy(schedule.name)
 
@@ -177,14 +181,33 @@ class Planning:
                 await self._store.resume_schedule(self._who, name, info.revision, since)
         raise _busy(name)
 
-    async def remove(self, name: str, app: str | None = None) -> ScheduleInfo:
-        """Jobs that it made stay as they are. With `app`: only if that app declares it."""
+    async def remove(self, name: str) -> ScheduleInfo:
+        """Jobs that it made stay as they are."""
         async for info in self._standing(name):
-            if info is None or (app is not None and info.app != app):
+            if info is None:
                 raise NotFound("schedule", name)
-            if await self._store.remove_schedule(self._who, name, info.revision, info.handled, await self._left(info)):
+            if await self._remove(info, None):
                 return info
         raise _busy(name)
+
+    async def withdraw(self, name: str, app: str, removable: Callable[[ScheduleInfo], bool]) -> bool:
+        """Removes what the code of the app declares no more. False: it is gone already, or not removable by now."""
+        async for info in self._standing(name):
+            if info is None or not removable(info):
+                return False
+            if await self._remove(info, app):
+                return True
+        raise _busy(name)
+
+    async def _remove(self, info: ScheduleInfo, app: str | None) -> bool:
+        left = await self._left(info)
+        return await self._store.remove_schedule(self._who, info.name, info.revision, info.handled, left, app)
+
+    async def undeclare(self, app: str, infos: Sequence[ScheduleInfo]) -> None:
+        """The app has not declared these when it started, and they go on."""
+        fresh = [(info.name, info.revision) for info in infos if info.undeclared_at is None]
+        for start in range(0, len(fresh), PAGE):
+            await self._store.undeclare_schedules(self._who, app, fresh[start : start + PAGE])
 
     async def _left(self, info: ScheduleInfo) -> list[Skipped]:
         """What was due and has not been handled; of one that makes no sense that can't be told."""
@@ -195,23 +218,12 @@ class Planning:
         except InvalidInput:
             return []
 
-    async def declare(self, app: str, wanted: Sequence[tuple[Schedule, Template]]) -> None:
-        """These are all schedules that this app has in its code; those it had before and has no longer are removed. All
-        are looked at before the first is kept."""
-        for schedule, template in wanted:
-            parsed = await self._with_calendars(Parsed(schedule, template))
-            next_fire(schedule, self._store.now(), parsed.calendars)
-            if info := await self._find(schedule.name):
-                _check_place(info, app, replace=True)
-        for schedule, template in wanted:
-            await self.save(schedule, template, app=app)
-        names = {schedule.name for schedule, _ in wanted}
-        gone = [info.name async for info in self.all(app) if info.name not in names]
-        for name in gone:
-            try:
-                await self.remove(name, app)
-            except NotFound:  # another node of the app was quicker
-                continue
+    async def check(self, schedule: Schedule, template: Template, app: str) -> None:
+        """Raises InvalidInput if the app can't keep it."""
+        parsed = await self._with_calendars(Parsed(schedule, template))
+        next_fire(schedule, self._store.now(), parsed.calendars)
+        if info := await self._find(schedule.name):
+            _check_place(info, app, replace=True)
 
     async def _standing(self, name: str) -> AsyncIterator[ScheduleInfo | None]:
         """How the schedule stands, again and again, until a change has found its moment."""
@@ -311,11 +323,11 @@ class Planning:
             raise InvalidInput("calendar", name, f"one that no schedule needs; needed by {', '.join(needing)}")
 
 
-def _new(parsed: Parsed, app: str | None, since: Instant, note: str | None) -> NewSchedule:
+def _new(parsed: Parsed, app: str | None, module: str | None, since: Instant, note: str | None) -> NewSchedule:
     schedule = parsed.schedule
     return NewSchedule(
         name=schedule.name, timing=timing.to_json(schedule), work=work.to_json(parsed.template),
-        overlap=schedule.overlap, calendars=named_calendars(schedule), app=app, since=since,
+        overlap=schedule.overlap, calendars=named_calendars(schedule), app=app, module=module, since=since,
         next_at=next_fire(schedule, since, parsed.calendars), note=note,
     )  # fmt: skip
 
@@ -329,9 +341,11 @@ def _check_place(info: ScheduleInfo, app: str | None, replace: bool) -> None:
         raise InvalidInput("schedule", info.name, "a name that is free, or --replace")
 
 
-def _same(info: ScheduleInfo, parsed: Parsed, app: str | None) -> bool:
-    kept = (info.timing, info.work, info.app)
-    return info.broken is None and kept == (timing.to_json(parsed.schedule), work.to_json(parsed.template), app)
+def _same(info: ScheduleInfo, parsed: Parsed, app: str | None, module: str | None) -> bool:
+    if info.broken is not None or info.undeclared_at is not None:
+        return False
+    kept = (info.timing, info.work, info.app, info.module)
+    return kept == (timing.to_json(parsed.schedule), work.to_json(parsed.template), app, module)
 
 
 def _counting_on(info: ScheduleInfo, parsed: Parsed) -> Parsed:

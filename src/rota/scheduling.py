@@ -30,6 +30,7 @@ class Words(msgspec.Struct, frozen=True):
     task: Task
     args: Mapping[str, Any]
     options: Mapping[str, Any]
+    module: str | None = None  # that declares it
 
 
 def split(options: Mapping[str, Any], also: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:

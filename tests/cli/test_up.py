@@ -112,3 +112,32 @@ def test_quiet_and_json(rota: Rota) -> None:
         pass
     assert quiet.stop() == 0
     assert quiet.err == ""
+
+
+def test_half_of_an_app_leaves_the_schedules_of_the_other_half(rota: Rota) -> None:
+    """`rota up` by an entry point that does not import the module with the schedules."""
+    (rota.folder / "bank.py").write_text('import rota\napp = rota.App(name="billing")\n')
+    tasks = 'from bank import app\n\n@app.cron("0 3 * * *", name="at night")\ndef nightly() -> None: ...\n'
+    (rota.folder / "tasks.py").write_text(tasks)
+    whole = rota.start("up", "--app", "tasks")
+    assert "schedule at night of local was added: app billing declares it in tasks" in whole.read_until("is up")
+    assert whole.stop() == 0
+    half = rota.start("up", "--app", "bank")
+    assert "go on: at night (module tasks was not imported); `rota schedule remove 'at night'`" in half.read_until(
+        "is up"
+    )
+    assert half.stop() == 0
+    listed = rota("schedule", "list")
+    assert listed.stdout.splitlines()[1].startswith("at night")
+    assert listed.stderr == (
+        "rota: app 'billing' declares schedule 'at night' no more (module tasks), and it goes on: "
+        "`rota schedule remove 'at night'` removes it\n"
+    )
+    assert "app billing, module tasks; not by the node of the app that started last" in rota.ok(
+        "schedule", "show", "at night"
+    )
+    found = rota.json("schedule", "show", "at night")
+    assert (found["module"], found["undeclared_at"] is None) == ("tasks", False)
+    assert "declared schedules" in rota("doctor").stdout
+    removed = rota("schedule", "remove", "at night")
+    assert (removed.returncode, removed.stderr) == (0, "")

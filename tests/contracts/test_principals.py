@@ -280,8 +280,8 @@ DEEDS: dict[str, Deed] = {
 
 # Whose schedules and calendars: tests/contracts/test_schedules.py, test_fires.py and test_calendars.py.
 SCHEDULES = {
-    "put_schedule", "pause_schedule", "resume_schedule", "remove_schedule", "make_fires", "advance", "schedules",
-    "fires", "put_calendar", "remove_calendar", "calendars",
+    "put_schedule", "pause_schedule", "resume_schedule", "remove_schedule", "undeclare_schedules", "make_fires",
+    "advance", "schedules", "fires", "put_calendar", "remove_calendar", "calendars",
 }  # fmt: skip
 
 

@@ -404,7 +404,10 @@ async def test_every_change_is_told_once_and_with_who_made_it(world: World) -> N
     await world.store.remove_schedule(ALICE, NAME, info.revision + 3, info.handled, [])
     await world.store.pause_schedule(ALICE, NAME, "it is gone")
     kinds = ("saved", "saved", "paused", "resumed", "removed")
-    assert await events(world) == [(f"schedule.{kind}", "alice", NAME, {"by": "alice"}) for kind in kinds]
+    more: tuple[dict[str, str], ...] = ({"how": "added"}, {"how": "changed"}, {}, {}, {})
+    assert await events(world) == [
+        (f"schedule.{kind}", "alice", NAME, {"by": "alice"} | data) for kind, data in zip(kinds, more, strict=True)
+    ]
 
 
 async def test_every_change_wakes_the_schedulers(world: World) -> None:

@@ -19,6 +19,8 @@ SAMPLES: list[events.Event] = [
     events.NodeDied("bert", "its process is gone", 2),
     events.JobsRescued(1),
     events.ScheduleSetAside("alice", "nightly", "no such zone"),
+    events.ScheduleDeclared("alice", "nightly", "billing", "billing.tasks", "added"),
+    events.SchedulesUndeclared("alice", "billing", ("a b", "c"), "module billing.tasks was not imported"),
     events.AttemptStarted("01", "hello", 1),
     events.AttemptEnded("01", "hello", 1, "failed", "no answer", True),
     events.AttemptStale("01", 4),
@@ -41,7 +43,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 19), ("info", 17), ("warning", 13), ("error", 8)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 21), ("info", 19), ("warning", 14), ("error", 8)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)
@@ -57,3 +59,26 @@ def test_texts_of_jobs_can_not_break_the_line_or_the_terminal() -> None:
     (line,) = stream.getvalue().splitlines()
     assert "\x1b" not in line
     assert "one two" in line
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("added", "schedule n of alice was added: app billing declares it in tasks"),
+        ("changed", "schedule n of alice was changed: app billing declares it in tasks"),
+        ("moved", "schedule n of alice is now declared in tasks of app billing"),
+        ("back", "schedule n of alice is declared again in tasks of app billing"),
+        ("removed", "schedule n of alice was removed: app billing declares it no more in tasks"),
+    ],
+)
+def test_what_the_code_of_an_app_does_to_schedules(how: str, expected: str) -> None:
+    assert sentence(events.ScheduleDeclared("alice", "n", "billing", "tasks", how)) == ("info", expected)
+
+
+def test_schedules_that_are_not_declared_come_with_the_command_that_removes_them() -> None:
+    said = sentence(events.SchedulesUndeclared("alice", "billing", ("a b", "c"), "why"))
+    assert said is not None
+    assert "`rota schedule remove 'a b' c`" in said[1]
+    many = sentence(events.SchedulesUndeclared("alice", "billing", tuple(f"s{n}" for n in range(12)), "why"))
+    assert many is not None
+    assert "s9 and 2 more" in many[1]

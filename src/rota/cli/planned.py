@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator, Sequence
 
 from rota.app import App
@@ -36,7 +37,18 @@ async def list_(args: argparse.Namespace) -> int:
         document([as_json(info) for info in found])
     else:
         table(("NAME", "RULE", "ZONE", "NEXT", "LAST", "STATE", "TASK"), (_row(info) for info in found))
+        _note_undeclared(found)
     return 0
+
+
+def _note_undeclared(found: Sequence[ScheduleInfo]) -> None:
+    for info in found:
+        if info.undeclared_at is not None:
+            where = f" (module {info.module})" if info.module else ""
+            complain(
+                f"app {info.app!r} declares schedule {info.name!r} no more{where}, and it goes on: "
+                f"`rota schedule remove {shlex.quote(info.name)}` removes it"
+            )
 
 
 def _row(info: ScheduleInfo) -> tuple[Cell, ...]:
@@ -101,8 +113,15 @@ def _identity(
     yield "broken", info.broken or problem or ""
     yield "paused", f"{when(info.paused_at, now)} by {info.paused_by}" if info.paused else ""
     yield "note", (info.note or "") if info.paused else ""
-    yield "declared by", f"app {info.app}" if info.app else ""
+    yield "declared by", _declarer(info, now) if info.app else ""
     yield "owner", info.owner
+
+
+def _declarer(info: ScheduleInfo, now: Instant) -> str:
+    where = f"app {info.app}, " + (f"module {info.module}" if info.module else "in a module that is not known")
+    if info.undeclared_at is None:
+        return where
+    return f"{where}; not by the node of the app that started last ({when(info.undeclared_at, now)})"
 
 
 def _timing(parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:

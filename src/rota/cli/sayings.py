@@ -61,7 +61,8 @@ def as_json(info: ScheduleInfo) -> dict[str, Any]:
     parsed, problem = look(info)
     return {
         "name": info.name, "owner": info.owner, "state": standing(info, parsed), "broken": info.broken or problem,
-        "app": info.app, **_timing(parsed), "job": _work(parsed),
+        "app": info.app, "module": info.module, "undeclared_at": _iso(info.undeclared_at),
+        **_timing(parsed), "job": _work(parsed),
         "next_fire": _iso(next_of(info, parsed)), "last_fire": _iso(info.last_fire), "last_job": info.last_job,
         "fired": info.fired, "paused_at": _iso(info.paused_at), "paused_by": info.paused_by, "note": info.note,
         "created_at": _iso(info.created_at), "changed_at": _iso(info.changed_at), "revision": info.revision,

@@ -112,7 +112,7 @@ async def remove_(args: argparse.Namespace) -> int:
 
 
 def _note_declared(info: ScheduleInfo) -> None:
-    if info.app:
+    if info.app and info.undeclared_at is None:
         complain(f"app {info.app!r} declares schedule {info.name!r}: it comes back when a node of that app starts")
 
 

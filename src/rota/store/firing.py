@@ -3,14 +3,15 @@ fare: the part that every backend shares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from rota.model.times import SECOND, Duration, Instant, short
 from rota.model.trigger.overlap import Step, step
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.skipped import Reason, Skipped
-from rota.model.trigger.standing import Fate, FireKind, NewFire
+from rota.model.trigger.standing import Fate, FireKind, NewFire, NewSchedule
 from rota.store.base import Finding
 
 # A schedule that has been due for longer has nobody who fires it.
@@ -62,6 +63,24 @@ def decide(overlap: Overlap, kind: FireKind, fires: Sequence[NewFire], alive: Se
                 fates.append(Fate.QUEUED)  # until the old one is gone
         lives = True
     return Decision(fates, cancel)
+
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def saved(new: NewSchedule, revision: int | None) -> dict[str, Any]:
+    """What the event about a kept schedule tells beside who kept it."""
+    declared = {"app": new.app, "module": new.module} if new.app is not None else {}
+    return {"how": "added" if revision is None else "changed", **declared}
+
+
+def undeclared(names: Sequence[str]) -> Finding:
+    """What `rota doctor` says of schedules that an app had in its code."""
+    if not names:
+        return Finding("declared schedules", True, "all are declared by their apps")
+    named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    cure = "start a node that imports their module, or `rota schedule remove` them"
+    return Finding("declared schedules", False, f"go on though their app declares them no more: {named}; {cure}")
 
 
 def examined(broken: Sequence[str], next_at: Instant | None, now: Instant) -> Finding:

@@ -51,10 +51,22 @@ class Timetable(ABC):
 
     @abstractmethod
     async def remove_schedule(
-        self, who: Principal, name: str, revision: int, before: Instant, skips: Sequence[Skipped]
+        self,
+        who: Principal,
+        name: str,
+        revision: int,
+        before: Instant,
+        skips: Sequence[Skipped],
+        app: str | None = None,
     ) -> bool:
         """Takes it away; its jobs and the history of its fires stay. False, and nothing is changed, if revision and
-        cursor are not those."""
+        cursor are not those. `app`: not a person but the code of this app wants it; recorded in the outbox."""
+
+    @abstractmethod
+    async def undeclare_schedules(self, who: Principal, app: str, read: Sequence[tuple[str, int]]) -> list[str]:
+        """A node of the app does not declare these (name, revision), and can't tell that they are gone: they go on, and
+        `undeclared_at` says since when. The next `put_schedule` clears that. Returns the names for which it is new; one
+        that does not belong to the app, or is not as it was read, stays as it is."""
 
     @abstractmethod
     async def make_fires(

@@ -58,6 +58,26 @@ class ScheduleSetAside(Event, frozen=True):
     why: str
 
 
+class ScheduleDeclared(Event, frozen=True):
+    """The code of an app has changed a schedule. `how`: added, changed, moved (to another module), back (declared
+    again) or removed."""
+
+    owner: str
+    name: str
+    app: str
+    module: str | None
+    how: str
+
+
+class SchedulesUndeclared(Event, frozen=True):
+    """A node of the app does not declare them; they go on, until a person removes them."""
+
+    owner: str
+    app: str
+    names: tuple[str, ...]
+    why: str
+
+
 class AttemptStarted(Event, frozen=True):
     job_id: str
     task: str

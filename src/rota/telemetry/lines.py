@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import queue
+import shlex
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
@@ -12,6 +14,9 @@ from rota.clock import Clock
 from rota.model.times import iso
 from rota.telemetry import events
 from rota.telemetry.events import Event, Subscriber
+
+# Names in one line.
+FEW = 10
 
 
 def sentence(event: Event) -> tuple[str, str] | None:
@@ -34,6 +39,13 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "warning", f"{jobs} running jobs had no living node and were moved on"
         case events.ScheduleSetAside(owner, name, why):
             return "error", f"schedule {name} of {owner} was set aside and won't fire: {why}"
+        case events.ScheduleDeclared(owner, name, app, module, how):
+            return "info", _declared(f"schedule {name} of {owner}", f"app {app}", module or "an unknown module", how)
+        case events.SchedulesUndeclared(owner, app, names, why):
+            return (
+                "warning",
+                f"app {app} does not declare these of {owner} here, and they go on: {_undeclared(names, why)}",
+            )
         case events.AttemptStarted(job, task, number):
             return "debug", f"job {job} {task}: attempt {number} started"
         case events.AttemptEnded(job, task, number, outcome, reason, goes_on):
@@ -63,6 +75,24 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "error", f"node {id} gives up: {why}; it ends now, and others take over"
         case _:
             return None
+
+
+def _declared(schedule: str, app: str, module: str, how: str) -> str:
+    match how:
+        case "removed":
+            return f"{schedule} was removed: {app} declares it no more in {module}"
+        case "moved":
+            return f"{schedule} is now declared in {module} of {app}"
+        case "back":
+            return f"{schedule} is declared again in {module} of {app}"
+        case _:
+            return f"{schedule} was {how}: {app} declares it in {module}"
+
+
+def _undeclared(names: Sequence[str], why: str) -> str:
+    if len(names) > FEW:
+        return f"{', '.join(names[:FEW])} and {len(names) - FEW} more ({why}); `rota schedule list` shows them all"
+    return f"{', '.join(names)} ({why}); `rota schedule remove {shlex.join(names)}` removes them"
 
 
 _LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}

@@ -44,10 +44,15 @@ class Code(NamedTuple):
             chosen = None if isolation is None else Isolation(isolation)
         except ValueError:
             raise InvalidInput("isolation", isolation, f"one of {', '.join(Isolation)}") from None
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rota":
-            frame = frame.f_back
-        return cls(chosen, str(frame.f_globals.get("__name__", "")))
+        return cls(chosen, calling_module())
+
+
+def calling_module() -> str:
+    """The module that has called into rota."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rota":
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
 
 
 class TaskDef:

@@ -235,11 +235,12 @@ async def replay(unit: Unit) -> None:
 
 async def change(unit: Unit) -> None:
     who = owner(501)
-    assert await schedules.put(unit, who, new(501), 7)
+    assert await schedules.put(unit, who, replace(new(501), app="billing"), 7)
+    assert await schedules.undeclare(unit, who, "billing", [("s501", 8)]) == ["s501"]
     assert await schedules.pause(unit, who, "s501", "")
     assert await schedules.resume(unit, who, "s501", 9, NOW)
     assert await schedules.set_aside(unit, who.user, "s501", 10, "why")
-    assert await schedules.remove(unit, who, "s501", 10, NOW, [])
+    assert await schedules.remove(unit, who, "s501", 10, NOW, [], None)
     assert await schedules.put(unit, who, new(501), None)
 
 
@@ -309,7 +310,7 @@ DEEDS = {
     "change": Deed(change, False, 500, 2_500, {
         "replace_schedule": {SCHEDULE}, "reopen_fires": {FIRE, JOB}, "pause_schedule": {SCHEDULE},
         "resume_schedule": {SCHEDULE}, "set_aside_schedule": {SCHEDULE}, "remove_schedule": {SCHEDULE},
-        "insert_schedule": set(),
+        "insert_schedule": set(), "undeclare_schedules": {SCHEDULE},
     }),
     "prune": Deed(prune, False, 1_500, 9_000, {
         "delete_old_fires": {"fires_at", FIRE, JOB}, "delete_old_skips": {"skips_at", "skips_pkey"},
@@ -326,7 +327,8 @@ OF_AN_OWNER = {
 # Looked at by what they cost: "a page", "by name", "of an app".
 PAGES = {"schedule_rows", "schedule_rows_named", "schedule_rows_of"}
 # They look at tables that stay small; or are asked by the doctor.
-SMALL = {"calendar_rows", "hold_calendar", "lock_calendars", "put_calendar", "remove_calendar", "broken_schedules"}
+SMALL = {"calendar_rows", "hold_calendar", "lock_calendars", "put_calendar", "remove_calendar", "broken_schedules",
+         "undeclared_schedules"}  # fmt: skip
 
 
 async def ways(pool: Pool) -> list[str]:

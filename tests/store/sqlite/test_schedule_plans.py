@@ -52,7 +52,7 @@ def large() -> Iterator[apsw.Connection]:
     connection.close()
 
 
-WHOLE = {"broken_schedules"}  # `rota doctor` looks at all of them
+WHOLE = {"broken_schedules", "undeclared_schedules"}  # `rota doctor` looks at all of them
 OURS = {name for name, text in QUERIES.items() if re.search(r"\b(schedules|fires|skips)\b", text)}
 # They walk along an index that holds little: what waits, or what comes next.
 ALONG = {"waiting_schedules": "fires_waiting", "any_waiting": "fires_waiting"}

@@ -38,6 +38,7 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
     overlap: Overlap
     calendars: tuple[str, ...] = ()  # all that it names
     app: str | None = None  # the app that declares it in its code
+    module: str | None = None  # and the module of that app in which it stands; None: not known
     since: Instant  # fires up to here are none of its business
     next_at: Instant | None
     note: str | None = None  # not None: a new one begins as paused, with this note
@@ -63,6 +64,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     paused_by: str | None = None
     note: str | None = None
     broken: str | None = None  # why it was set aside
+    module: str | None = None  # in which `app` declares it; None: not known
+    undeclared_at: Instant | None = None  # the node of `app` that started last did not declare it, and left it
 
     @property
     def paused(self) -> bool:

@@ -7,7 +7,7 @@ from rota.clock import Clock
 from rota.model.job import Kind
 from rota.model.times import DAY, SECOND, short
 from rota.store.base import Finding
-from rota.store.firing import examined
+from rota.store.firing import examined, undeclared
 from rota.store.postgres import drift, migrate, partitions
 from rota.store.postgres.database import Unit
 from rota.store.postgres.session import Session
@@ -30,6 +30,7 @@ async def examine(unit: Unit, session: Session, clock: Clock) -> list[Finding]:
             await _strays(unit),
             await _kinds(unit),
             await _schedules(unit),
+            await _undeclared(unit),
             await _bloat(unit),
         ]
     return [*findings, await _transactions(unit), await _clock(unit, clock), _session(unit, session)]
@@ -91,6 +92,10 @@ async def _kinds(unit: Unit) -> Finding:
 async def _schedules(unit: Unit) -> Finding:
     broken = [name for (name,) in await unit.rows("broken_schedules")]
     return examined(broken, await unit.value("next_schedule_after", until=-1), unit.database.now())
+
+
+async def _undeclared(unit: Unit) -> Finding:
+    return undeclared([name for (name,) in await unit.rows("undeclared_schedules")])
 
 
 async def _bloat(unit: Unit) -> Finding:

@@ -28,7 +28,7 @@ from rota.model.trigger.standing import (
     ScheduleInfo,
 )
 from rota.store.base import Topic
-from rota.store.firing import REPLACED, decide
+from rota.store.firing import NOTHING, REPLACED, decide, saved
 from rota.store.postgres import orders
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.texts import clean
@@ -52,7 +52,8 @@ async def put(unit: Unit, who: Principal, new: NewSchedule, revision: int | None
     await _check_calendars(unit, who, new.calendars)
     values = {
         "owner": who.user, "name": new.name, "timing": new.timing, "work": new.work, "overlap": new.overlap.value,
-        "calendars": list(new.calendars), "app": new.app, "since": new.since, "next_at": new.next_at, "now": unit.now,
+        "calendars": list(new.calendars), "app": new.app, "module": new.module, "since": new.since,
+        "next_at": new.next_at, "now": unit.now,
     }  # fmt: skip
     before = await unit.value("hold_schedule", owner=who.user, name=new.name)
     if revision is None:
@@ -63,7 +64,7 @@ async def put(unit: Unit, who: Principal, new: NewSchedule, revision: int | None
         return False
     if new.overlap is not Overlap.ALLOW and before in (None, Overlap.ALLOW):
         await unit.run("reopen_fires", owner=who.user, name=new.name)
-    await _changed(unit, who, new.name, "saved")
+    await _changed(unit, who, new.name, "saved", saved(new, revision))
     return True
 
 
@@ -92,18 +93,29 @@ async def resume(unit: Unit, who: Principal, name: str, revision: int, since: In
 
 
 async def remove(
-    unit: Unit, who: Principal, name: str, revision: int, before: Instant, skips: Sequence[Skipped]
+    unit: Unit, who: Principal, name: str, revision: int, before: Instant, skips: Sequence[Skipped], app: str | None
 ) -> bool:
     await unit.begin()
     if not await unit.run("remove_schedule", owner=who.user, name=name, revision=revision, before=before):
         return False
     await _record_skips(unit, [(who.user, name, one) for one in skips])
-    await _changed(unit, who, name, "removed")
+    await _changed(unit, who, name, "removed", {} if app is None else {"app": app})
     return True
 
 
-async def _changed(unit: Unit, who: Principal, name: str, how: str) -> None:
-    await unit.emit(f"schedule.{how}", who.user, name, {"by": who.user})
+async def undeclare(unit: Unit, who: Principal, app: str, read: Sequence[tuple[str, int]]) -> list[str]:
+    await unit.begin()
+    rows = await unit.rows(
+        "undeclare_schedules", owner=who.user, app=app, names=[name for name, _ in read],
+        revisions=[revision for _, revision in read], now=unit.now,
+    )  # fmt: skip
+    for name, module in rows:
+        await _changed(unit, who, name, "undeclared", {"app": app, "module": module})
+    return sorted(name for name, _ in rows)
+
+
+async def _changed(unit: Unit, who: Principal, name: str, how: str, more: Mapping[str, Any] = NOTHING) -> None:
+    await unit.emit(f"schedule.{how}", who.user, name, {"by": who.user, **more})
     unit.topics.add(Topic.SCHEDULE)
 
 

@@ -245,9 +245,18 @@ class PostgresStore(Admitting, base.Store):
         return await self._write(schedules.resume, who, name, revision, since)
 
     async def remove_schedule(
-        self, who: Principal, name: str, revision: int, before: Instant, skips: Sequence[Skipped]
+        self,
+        who: Principal,
+        name: str,
+        revision: int,
+        before: Instant,
+        skips: Sequence[Skipped],
+        app: str | None = None,
     ) -> bool:
-        return await self._write(schedules.remove, who, name, revision, before, skips)
+        return await self._write(schedules.remove, who, name, revision, before, skips, app)
+
+    async def undeclare_schedules(self, who: Principal, app: str, read: Sequence[tuple[str, int]]) -> list[str]:
+        return await self._write(schedules.undeclare, who, app, read) if read else []
 
     async def make_fires(
         self, who: Principal, name: str, kind: FireKind, fires: Sequence[NewFire]

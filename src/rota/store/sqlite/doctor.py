@@ -8,7 +8,7 @@ from pathlib import Path
 from rota import errors
 from rota.model.job import Kind
 from rota.store.base import Finding
-from rota.store.firing import examined
+from rota.store.firing import examined, undeclared
 from rota.store.sqlite import migrate
 from rota.store.sqlite.database import MEMORY, Database
 
@@ -19,7 +19,7 @@ LARGE_WAL = 256 << 20
 def examine(db: Database) -> list[Finding]:
     findings = [_schema(db)]
     if findings[0].ok:
-        findings += [_integrity(db), _strays(db), _unknown_kinds(db), _schedules(db)]
+        findings += [_integrity(db), _strays(db), _unknown_kinds(db), _schedules(db), _undeclared(db)]
     if db.path != MEMORY:
         findings += [_space(db), _log(db)]
     return findings
@@ -55,6 +55,10 @@ def _unknown_kinds(db: Database) -> Finding:
 def _schedules(db: Database) -> Finding:
     broken = [name for (name,) in db.rows("broken_schedules")]
     return examined(broken, db.value("next_schedule"), db.now())
+
+
+def _undeclared(db: Database) -> Finding:
+    return undeclared([name for (name,) in db.rows("undeclared_schedules")])
 
 
 def _space(db: Database) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +28,7 @@ from rota.model.trigger.standing import (
     ScheduleInfo,
 )
 from rota.store.base import Topic
-from rota.store.firing import REPLACED, Decision, decide
+from rota.store.firing import NOTHING, REPLACED, Decision, decide, saved
 from rota.store.rows import fire_infos, schedule_info
 from rota.store.sqlite import orders
 from rota.store.sqlite.database import Database, encode
@@ -43,7 +43,8 @@ def put(db: Database, who: Principal, new: NewSchedule, revision: int | None) ->
     now = db.now()
     values = {
         "owner": who.user, "name": new.name, "timing": new.timing, "work": new.work, "overlap": new.overlap.value,
-        "calendars": encode(new.calendars).decode(), "app": new.app, "since": new.since, "next_at": new.next_at,
+        "calendars": encode(new.calendars).decode(), "app": new.app, "module": new.module, "since": new.since,
+        "next_at": new.next_at,
     }  # fmt: skip
     before = db.value("overlap_of", owner=who.user, name=new.name)
     if revision is None:
@@ -54,7 +55,7 @@ def put(db: Database, who: Principal, new: NewSchedule, revision: int | None) ->
         return False
     if new.overlap is not Overlap.ALLOW and before in (None, Overlap.ALLOW):
         db.run("reopen_fires", owner=who.user, name=new.name)
-    _changed(db, who, new.name, "saved")
+    _changed(db, who, new.name, "saved", saved(new, revision))
     return True
 
 
@@ -80,16 +81,25 @@ def resume(db: Database, who: Principal, name: str, revision: int, since: Instan
     return True
 
 
-def remove(db: Database, who: Principal, name: str, revision: int, before: Instant, skips: Sequence[Skipped]) -> bool:
+def remove(
+    db: Database, who: Principal, name: str, revision: int, before: Instant, skips: Sequence[Skipped], app: str | None
+) -> bool:
     if not db.run("remove_schedule", owner=who.user, name=name, revision=revision, before=before):
         return False
     _record_skips(db, who.user, name, skips)
-    _changed(db, who, name, "removed")
+    _changed(db, who, name, "removed", {} if app is None else {"app": app})
     return True
 
 
-def _changed(db: Database, who: Principal, name: str, how: str) -> None:
-    db.emit(f"schedule.{how}", who.user, name, {"by": who.user})
+def undeclare(db: Database, who: Principal, app: str, read: Sequence[tuple[str, int]]) -> list[str]:
+    rows = db.rows("undeclare_schedules", owner=who.user, app=app, read=encode(read).decode(), now=db.now())
+    for name, module in rows:
+        _changed(db, who, name, "undeclared", {"app": app, "module": module})
+    return sorted(name for name, _ in rows)
+
+
+def _changed(db: Database, who: Principal, name: str, how: str, more: Mapping[str, Any] = NOTHING) -> None:
+    db.emit(f"schedule.{how}", who.user, name, {"by": who.user, **more})
     db.topics.add(Topic.SCHEDULE)
 
 

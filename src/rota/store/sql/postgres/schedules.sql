@@ -1,18 +1,19 @@
 -- name: insert_schedule
 INSERT INTO rota.schedules (owner, name, revision, timing, work, overlap, calendars, app, created_at, changed_at, handled, next_at,
-                            paused_at, paused_by, note)
+                            paused_at, paused_by, note, module)
 VALUES (:owner, :name, rota.clock(:now), :timing, :work, :overlap, :calendars::text[], :app, rota.clock(:now), rota.clock(:now),
         least(:since::bigint, rota.clock(:now)),
         CASE WHEN :since::bigint > rota.clock(:now) + 1000000 THEN rota.clock(:now) ELSE :next_at END,   -- by a clock that is far ahead
         CASE WHEN :note::text IS NOT NULL THEN rota.clock(:now) END,
-        CASE WHEN :note::text IS NOT NULL THEN :owner END, :note)
+        CASE WHEN :note::text IS NOT NULL THEN :owner END, :note, :module)
 ON CONFLICT (owner, name) DO NOTHING
 
 -- name: replace_schedule
 -- The cursor never moves back; what was due before the change must have been handled before it.
 UPDATE rota.schedules
 SET revision = revision + 1, timing = :timing, work = :work, overlap = :overlap, calendars = :calendars::text[], app = :app,
-    changed_at = rota.clock(:now), handled = greatest(handled, least(:since::bigint, rota.clock(:now))), broken = NULL,
+    module = :module, undeclared_at = NULL, changed_at = rota.clock(:now), broken = NULL,
+    handled = greatest(handled, least(:since::bigint, rota.clock(:now))),
     next_at = CASE WHEN :since::bigint > greatest(handled, rota.clock(:now) + 1000000) THEN rota.clock(:now) ELSE :next_at END
 WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS NULL OR next_at > :since)
 
@@ -38,13 +39,20 @@ WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS N
 -- name: remove_schedule
 DELETE FROM rota.schedules WHERE owner = :owner AND name = :name AND revision = :revision AND handled = :before
 
+-- name: undeclare_schedules
+-- Those that stand as they were read: another node may have declared them meanwhile.
+UPDATE rota.schedules s SET undeclared_at = rota.clock(:now)
+FROM unnest(:names::text[], :revisions::bigint[]) AS read(name, revision)
+WHERE s.owner = :owner AND s.app = :app AND s.undeclared_at IS NULL AND s.name = read.name AND s.revision = read.revision
+RETURNING s.name, s.module
+
 -- name: set_aside_schedule
 UPDATE rota.schedules SET broken = :why, next_at = NULL
 WHERE owner = :owner AND name = :name AND revision = :revision AND broken IS NULL
 
 -- name: coming_schedules
 SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
-       paused_at, paused_by, note, broken
+       paused_at, paused_by, note, broken, module, undeclared_at
 FROM rota.schedules WHERE next_at <= :until::bigint ORDER BY next_at LIMIT :limit::integer
 
 -- name: next_schedule_after
@@ -216,7 +224,7 @@ WHERE owner = :owner AND (:names::text[] IS NULL OR name = ANY (:names)) ORDER B
 
 -- name: schedule_rows
 SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
-       paused_at, paused_by, note, broken
+       paused_at, paused_by, note, broken, module, undeclared_at
 FROM rota.schedules
 WHERE (owner, name) > (:after_owner, :after_name) AND (:names::text[] IS NULL OR name = ANY (:names))
   AND (:app::text IS NULL OR app = :app)
@@ -224,13 +232,13 @@ ORDER BY owner, name LIMIT :limit::integer
 
 -- name: schedule_rows_of
 SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
-       paused_at, paused_by, note, broken
+       paused_at, paused_by, note, broken, module, undeclared_at
 FROM rota.schedules WHERE owner = :owner AND name > :after_name AND (:app::text IS NULL OR app = :app)
 ORDER BY name LIMIT :limit::integer
 
 -- name: schedule_rows_named
 SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
-       paused_at, paused_by, note, broken
+       paused_at, paused_by, note, broken, module, undeclared_at
 FROM rota.schedules
 WHERE owner = :owner AND name = ANY (:names::text[]) AND name > :after_name AND (:app::text IS NULL OR app = :app)
 ORDER BY name LIMIT :limit::integer
@@ -265,3 +273,6 @@ DELETE FROM rota.skips WHERE (owner, name, first) IN (
 
 -- name: broken_schedules
 SELECT name FROM rota.schedules WHERE broken IS NOT NULL ORDER BY owner, name LIMIT 4
+
+-- name: undeclared_schedules
+SELECT name FROM rota.schedules WHERE undeclared_at IS NOT NULL ORDER BY owner, name LIMIT 4

@@ -1,15 +1,16 @@
 -- name: insert_schedule
 INSERT INTO schedules (owner, name, revision, timing, work, overlap, calendars, app, created_at, changed_at, handled, next_at,
-                       paused_at, paused_by, note)
+                       paused_at, paused_by, note, module)
 VALUES (:owner, :name, :now, :timing, :work, :overlap, :calendars, :app, :now, :now, min(:since, :now),
         iif(:since > :now + 1000000, :now, :next_at),   -- by a clock that is far ahead: to be looked at
-        iif(:note IS NULL, NULL, :now), iif(:note IS NULL, NULL, :owner), :note)
+        iif(:note IS NULL, NULL, :now), iif(:note IS NULL, NULL, :owner), :note, :module)
 ON CONFLICT (owner, name) DO NOTHING
 
 -- name: replace_schedule
 -- The cursor never moves back; what was due before the change must have been handled before it.
 UPDATE schedules SET revision = revision + 1, timing = :timing, work = :work, overlap = :overlap, calendars = :calendars,
-                     app = :app, changed_at = :now, handled = max(handled, min(:since, :now)),
+                     app = :app, module = :module, undeclared_at = NULL, changed_at = :now,
+                     handled = max(handled, min(:since, :now)),
                      next_at = iif(:since > max(handled, :now + 1000000), :now, :next_at), broken = NULL
 WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS NULL OR next_at > :since)
 
@@ -33,12 +34,19 @@ WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS N
 -- name: remove_schedule
 DELETE FROM schedules WHERE owner = :owner AND name = :name AND revision = :revision AND handled = :before
 
+-- name: undeclare_schedules
+-- Those that stand as they were read: another node may have declared them meanwhile.
+UPDATE schedules SET undeclared_at = :now
+WHERE owner = :owner AND app = :app AND undeclared_at IS NULL
+  AND (name, revision) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:read))
+RETURNING name, module
+
 -- name: set_aside_schedule
 UPDATE schedules SET broken = :why, next_at = NULL WHERE owner = :owner AND name = :name AND revision = :revision AND broken IS NULL
 
 -- name: coming_schedules
 SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job,
-       paused_at, paused_by, note, broken
+       paused_at, paused_by, note, broken, module, undeclared_at
 FROM schedules WHERE next_at <= :until ORDER BY next_at LIMIT :limit
 
 -- name: next_schedule
@@ -135,7 +143,7 @@ WHERE owner = :owner AND (:names IS NULL OR name IN (SELECT value FROM json_each
 
 -- name: schedule_rows
 SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job,
-       paused_at, paused_by, note, broken
+       paused_at, paused_by, note, broken, module, undeclared_at
 FROM schedules
 WHERE (owner, name) > (:after_owner, :after_name) AND (:names IS NULL OR name IN (SELECT value FROM json_each(:names)))
   AND (:app IS NULL OR app = :app)
@@ -143,12 +151,12 @@ ORDER BY owner, name LIMIT :limit
 
 -- name: schedule_rows_of
 SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job,
-       paused_at, paused_by, note, broken
+       paused_at, paused_by, note, broken, module, undeclared_at
 FROM schedules WHERE owner = :owner AND name > :after_name AND (:app IS NULL OR app = :app) ORDER BY name LIMIT :limit
 
 -- name: schedule_rows_named
 SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job,
-       paused_at, paused_by, note, broken
+       paused_at, paused_by, note, broken, module, undeclared_at
 FROM schedules
 WHERE owner = :owner AND name IN (SELECT value FROM json_each(:names)) AND name > :after_name AND (:app IS NULL OR app = :app)
 ORDER BY name LIMIT :limit
@@ -180,3 +188,6 @@ DELETE FROM skips WHERE (owner, name, first) IN (SELECT owner, name, first FROM 
 
 -- name: broken_schedules
 SELECT name FROM schedules WHERE broken IS NOT NULL ORDER BY owner, name LIMIT 4
+
+-- name: undeclared_schedules
+SELECT name FROM schedules WHERE undeclared_at IS NOT NULL ORDER BY owner, name LIMIT 4
