@@ -24,7 +24,7 @@ from rota.store import named
 from rota.store.base import Topic
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
 from rota.store.postgres.clocks import ServerClock
-from rota.store.postgres.errors import broken, refused, translated
+from rota.store.postgres.errors import broken, elsewhere, refused, shut_out, translated
 from rota.store.postgres.pool import Pool
 
 T = TypeVar("T")
@@ -201,7 +201,9 @@ class Database:
             async with asyncio.timeout(limit):
                 try:
                     connection = await pool.take()
-                except asyncpg.TooManyConnectionsError:
+                except Exception as error:
+                    if not shut_out(error) or pool is self.pools().work:
+                        raise
                     pool = self.pools().work  # which may have one open to share
                     connection = await pool.take()
             sound = False
@@ -215,7 +217,7 @@ class Database:
                 sound = True
             except asyncpg.PostgresError as error:
                 sound = not broken(error) and await unit.give_up()
-                if broken(error):
+                if elsewhere(error):
                     pool.clear()
                 if error.sqlstate in _LOCKED_UP:
                     raise LockedUp(f"{self.place}: {error}") from None
