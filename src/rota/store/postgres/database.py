@@ -36,16 +36,23 @@ CONNECT_LIMIT = 5.0
 # Whoever does not answer for this long is taken for cut off. The server ends our statements a little earlier.
 LIMIT = 30.0
 UNHURRIED = 600.0
-# A process that is stopped in the middle of a transaction must not hold its locks for longer than this.
+# Of each transaction: a process that is stopped in the middle of one must not hold its locks for long.
 SERVER_SIDE = {
     "application_name": "rota",
     "statement_timeout": "28s",
     "idle_in_transaction_session_timeout": "5s",
     "client_connection_check_interval": "2s",
+}
+# Of each session. Statements look for what others have committed just now, whatever level is usual on this server: a
+# claim that sees the jobs of a moment ago fails at the first that somebody else has taken.
+OF_SESSIONS = {
+    "default_transaction_isolation": "read committed",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+ANY_PLAN = {"plan_cache_mode": "force_generic_plan"}
 TRIES = 4
 _LOCKED_UP = ("40001", "40P01")
 
@@ -66,7 +73,7 @@ class Pools:
     def __init__(self, database: Database) -> None:
         self.vital = Pool(lambda: database.connect(STEADY_PLANS), 1)
         self.work = Pool(lambda: database.connect(STEADY_PLANS), 8)
-        self.reads = Pool(lambda: database.connect({"plan_cache_mode": "force_generic_plan"}), 4)
+        self.reads = Pool(lambda: database.connect(ANY_PLAN), 4)
 
     @property
     def all(self) -> tuple[Pool, Pool, Pool]:
@@ -89,7 +96,7 @@ class Database:
     async def connect(self, settings: dict[str, str]) -> asyncpg.Connection:
         if not self.pooled:
             try:
-                return await self._connect(server_settings=SERVER_SIDE | settings)
+                return await self._connect(server_settings=SERVER_SIDE | OF_SESSIONS | settings)
             except asyncpg.ProtocolViolationError:
                 self.pooled = True  # PgBouncer refuses settings that it does not know
         return await self._connect(statement_cache_size=0)
@@ -209,7 +216,7 @@ class Database:
             sound = False
             try:
                 async with asyncio.timeout(limit):
-                    unit = Unit(self, connection)
+                    unit = Unit(self, connection, ANY_PLAN if pool is self.pools().reads else STEADY_PLANS)
                     if self.pooled:
                         await unit.begin()
                     yield unit
@@ -238,10 +245,10 @@ class LockedUp(StoreUnavailable):
 class Unit:
     """Statements on one connection; in one transaction once `begin` was called."""
 
-    def __init__(self, database: Database, connection: asyncpg.Connection) -> None:
-        self.database, self.connection = database, connection
+    def __init__(self, database: Database, connection: asyncpg.Connection, plans: dict[str, str]) -> None:
+        self.database, self.connection, self._plans = database, connection, plans
         self.topics: set[Topic] = set()  # what is to be announced once it is committed
-        self._transaction: Any = None
+        self.in_transaction = False
 
     @property
     def now(self) -> Instant | None:
@@ -249,29 +256,42 @@ class Unit:
 
     async def begin(self) -> None:
         """From here on all happens together."""
-        if self._transaction is None:
-            self._transaction = self.connection.transaction()
-            await self._transaction.start()
-            if self.database.pooled:
-                await self.connection.execute("; ".join(f"SET LOCAL {n} = '{v}'" for n, v in STEADY_PLANS.items()))
+        if not self.in_transaction:
+            self.in_transaction = True
+            await self.connection.execute(self._beginning)
 
     @property
-    def in_transaction(self) -> bool:
-        return self._transaction is not None
+    def _beginning(self) -> str:
+        """Behind a pooler nothing holds for longer than a transaction, so each brings its limits along: in the same
+        message, so that there is no moment without them."""
+        limits = SERVER_SIDE | self._plans if self.database.pooled else {}
+        return "; ".join([_BEGIN, *(f"SET LOCAL {name} = '{value}'" for name, value in limits.items())])
 
     async def end(self) -> None:
-        if self._transaction is not None:
-            await self._transaction.commit()
+        if self.in_transaction and await self.connection.execute("COMMIT") == "ROLLBACK":
+            raise asyncpg.InFailedSQLTransactionError("a statement had failed, so nothing was committed")
 
     async def give_up(self) -> bool:
         """Back to where it began; tells whether the connection is fit to be used again."""
-        if self._transaction is None:
+        if not self.in_transaction:
             return not self.connection.is_closed()
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
             async with asyncio.timeout(CONNECT_LIMIT):
-                await self._transaction.rollback()
+                await self.connection.execute("ROLLBACK")
             return True
         return False
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """Within the transaction: if this part fails, it alone is undone."""
+        await self.begin()
+        await self.connection.execute("SAVEPOINT attempt")
+        try:
+            yield
+        except Exception:
+            await self.connection.execute("ROLLBACK TO attempt")
+            raise
+        await self.connection.execute("RELEASE attempt")
 
     def _prepare(self, name: str, values: dict[str, Any]) -> tuple[str, list[Any]]:
         text, names = self.database.queries[name]
