@@ -55,6 +55,7 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 ANY_PLAN = {"plan_cache_mode": "force_generic_plan"}
 TRIES = 4
 _LOCKED_UP = ("40001", "40P01")
+_BLOCKED = "55P03"
 
 
 @cache
@@ -179,19 +180,6 @@ class Database:
                     raise
         raise AssertionError("unreachable")
 
-    async def patiently(
-        self, deed: Callable[Concatenate[Unit, P], Awaitable[T]], *args: P.args, **named: P.kwargs
-    ) -> T:
-        """Unhurried, and again if others stood in its way."""
-        for tries_left in range(TRIES - 1, -1, -1):
-            try:
-                async with self.unhurried() as unit:
-                    return await deed(unit, *args, **named)
-            except LockedUp:
-                if not tries_left:
-                    raise
-        raise AssertionError("unreachable")
-
     @asynccontextmanager
     async def unhurried(self) -> AsyncIterator[Unit]:
         """For what is done once a day: it may take its time, and any plan that is good."""
@@ -228,6 +216,8 @@ class Database:
                     pool.clear()
                 if error.sqlstate in _LOCKED_UP:
                     raise LockedUp(f"{self.place}: {error}") from None
+                if error.sqlstate == _BLOCKED:
+                    raise Blocked(f"{self.place}: {error}") from None
                 raise
             except (asyncpg.InterfaceError, OSError, EOFError, asyncio.CancelledError):
                 raise  # whatever state it is in, nobody should wait for it to come back
@@ -240,6 +230,10 @@ class Database:
 
 class LockedUp(StoreUnavailable):
     """Two transactions stood in each other's way, and this one was ended."""
+
+
+class Blocked(StoreUnavailable):
+    """A lock that others hold was not to be had in the time that this transaction had set itself."""
 
 
 class Unit:
