@@ -32,7 +32,7 @@ from rota.schedule import Schedule
 from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 from rota.tasks import Task
-from rota.telemetry.events import Bus
+from rota.telemetry.events import Bus, MigrationWaits
 from rota.work.catalogue import Catalogue, Code, TaskDef
 from rota.work.context import Context
 from rota.work.encoding import to_json
@@ -385,7 +385,7 @@ class App:
         """Brings the store to the schema of this rota; returns the versions before and after."""
         store = self.make_store()
         try:
-            return await store.migrate()
+            return await store.migrate(lambda line: self.bus.emit(MigrationWaits(line)))
         finally:
             await store.close()
 

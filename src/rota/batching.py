@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from rota.errors import StoreError, StoreUnavailable
+from rota.errors import StoreUnavailable
+from rota.refusals import anyones
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -63,10 +64,10 @@ class Batcher(Generic[Item, Answer]):
         try:
             answers = await self._answers([item for item, _ in batch])
         except Exception as error:
-            if len(batch) == 1 or (isinstance(error, StoreError) and error.passing):
+            if len(batch) == 1 or anyones(error):
                 _fail(batch, error)
             else:
-                # One of them is bad, and the others must not suffer for it.
+                # One of them may be bad, and the others must not suffer for it.
                 for one in batch:
                     await self._carry([one])
         except BaseException as error:

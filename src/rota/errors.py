@@ -16,6 +16,7 @@ RotaError
     ├── StoreUnavailable    locked, unreachable or unreadable; trying again may help
     ├── StoreFull           no space left for the write; nothing was written
     ├── StoreReadOnly       the file or its folder can't be written
+    ├── StoreDenied         the server does not let this user in: password, rights, no such database
     ├── SchemaTooNew        the store was migrated by a newer rota
     └── SchemaMissing       the store was never migrated, or not far enough
 
@@ -105,21 +106,28 @@ class NotAllowed(RotaError):
 
 class StoreError(RotaError):
     passing = False  # True: trying the same call again later may help
+    whole = False  # True: the store as a whole is in trouble, whatever the call carried
 
 
 class StoreUnavailable(StoreError):
-    passing = True
+    passing = whole = True
 
 
 class StoreFull(StoreError):
-    passing = True
+    passing = whole = True
 
 
 class StoreReadOnly(StoreError):
-    passing = True
+    passing = whole = True
+
+
+class StoreDenied(StoreError):
+    whole = True
 
 
 class SchemaTooNew(StoreError):
+    whole = True
+
     def __init__(self, found: int, known: int) -> None:
         self.found, self.known = found, known
         super().__init__(
@@ -128,6 +136,8 @@ class SchemaTooNew(StoreError):
 
 
 class SchemaMissing(StoreError):
+    whole = True
+
     def __init__(self, found: int, needed: int) -> None:
         self.found, self.needed = found, needed
         super().__init__(f"the store has schema {found}, {needed} is needed; run `rota migrate`")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rota.errors import StoreUnavailable
+from rota.errors import InvalidInput, StoreUnavailable
 from rota.logs.capture import CURRENT, Handler, captured
 from rota.logs.shipper import LARGEST_BATCH, LARGEST_CHUNK, Shipper
 from rota.model.job import Ref, Verdict
@@ -94,7 +94,7 @@ async def test_it_goes_by_itself_after_a_moment() -> None:
 
 
 async def test_a_store_that_is_away_loses_nothing(monkeypatch: Any) -> None:
-    monkeypatch.setattr("rota.logs.shipper.PAUSE_AFTER_ERROR", 0.0)
+    monkeypatch.setattr("rota.refusals.FIRST_PAUSE", 0.0)
     shelf = Shelf(failures=3)
     ship = shipper(shelf)
     sink = ship.open(REF)
@@ -213,11 +213,13 @@ async def test_news_of_others_does_not_wait_for_a_flood() -> None:
     assert shelf.text() == b"me too"
 
 
-async def test_what_the_store_refuses_is_told_in_its_place() -> None:
+async def test_what_the_store_refuses_is_told_in_its_place(monkeypatch: Any) -> None:
+    monkeypatch.setattr("rota.refusals.FIRST_PAUSE", 0.0)
+
     class Picky(Shelf):
         async def append_output(self, who: Any, chunks: Sequence[Chunk]) -> list[Verdict]:
             if any(b"\0" in chunk.body for chunk in chunks):
-                raise ValueError("no zeroes")
+                raise InvalidInput("output", "zeroes", "none")
             return await super().append_output(who, chunks)
 
     shelf = Picky()
@@ -226,4 +228,4 @@ async def test_what_the_store_refuses_is_told_in_its_place() -> None:
     for stream, body in (("stdout", b"one\n"), ("stderr", b"\0\0"), ("stdout", b"three\n")):
         sink.write(stream, body)
     await ship.close(sink)
-    assert shelf.text() == b"one\n\n[rota: 2 bytes of output could not be kept: ValueError]\nthree\n"
+    assert shelf.text() == b"one\n\n[rota: 2 bytes of output could not be kept: InvalidInput]\nthree\n"

@@ -28,6 +28,7 @@ SAMPLES: list[events.Event] = [
     events.TasksInThreads(("hello",), "they are defined in the main program"),
     events.PoolFailed("the process that functions are forked from has died", 2.0),
     events.PoolSaid("a word too late"),
+    events.MigrationWaits("waits for process 4711 of the server"),
     events.ServiceFailed("reaper", "away"),
     events.ServiceStuck("promoter", 60.0),
     events.LoopBlocked(5.0),
@@ -43,7 +44,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 21), ("info", 19), ("warning", 14), ("error", 8)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 22), ("info", 20), ("warning", 15), ("error", 8)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 import msgspec
@@ -21,7 +22,7 @@ from rota.store.base import Finding, Store
 async def migrate_(args: argparse.Namespace) -> int:
     app = App(args.store)
     async with raw_store(app) as store:
-        before, after = await store.migrate()
+        before, after = await store.migrate(_tell)
     if args.json:
         document({"store": app.settings.place, "before": before, "after": after})
     elif before == after:
@@ -29,6 +30,10 @@ async def migrate_(args: argparse.Namespace) -> int:
     else:
         print(f"{app.settings.place} migrated from schema {before} to {after}")
     return 0
+
+
+def _tell(line: str) -> None:
+    print(f"rota: {line}", file=sys.stderr, flush=True)
 
 
 async def doctor_(args: argparse.Namespace) -> int:

@@ -7,6 +7,9 @@ nothing.
 The beginnings of outputs go as fast as the store takes them. What comes after them is carried at a modest rate for all
 attempts of the node together: a job that floods overwrites itself in memory, not in the store. When an attempt ends,
 all that is left of its output goes at once, and its end waits for that.
+
+While the store is in trouble all wait. If the trouble may be with one output, each attempt's is tried apart, so that
+nobody waits for another's; and only a piece whose own bytes the store can't hold is replaced, by a word about it.
 """
 
 from __future__ import annotations
@@ -17,17 +20,17 @@ from contextlib import suppress
 
 import msgspec
 
-from rota.errors import StoreError
+from rota.errors import StoreUnavailable
 from rota.logs.sink import LARGEST_CHUNK, LARGEST_PIECE, Sink
 from rota.model.job import Ref
 from rota.model.principal import SYSTEM
+from rota.refusals import Refusals, anyones
 from rota.store.base import CUT, Chunk, Store
 
 __all__ = ["LARGEST_BATCH", "LARGEST_CHUNK", "Shipper", "Sink"]
 
 # Long enough to gather a burst of lines into one commit, short enough to look live.
 GATHER = 0.05
-PAUSE_AFTER_ERROR = 0.5
 # Longer than any store takes that still answers; then it is asked again.
 PATIENCE = 60.0
 # What one append may carry, so that the write stays short.
@@ -42,6 +45,7 @@ class Shipper:
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[Ref, Sink] = {}  # those with something to carry; who had a turn goes to the end
         self._ending: dict[Ref, asyncio.Future[None]] = {}  # those whose attempts wait for it
+        self._apart: dict[Ref, asyncio.Task[None]] = {}  # those whose output is tried by itself
         self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._pump: asyncio.Task[None] | None = None
@@ -86,26 +90,32 @@ class Shipper:
                 batch, ended = self._gather()
                 if batch:
                     await self._append(batch)
-                for future in ended:
-                    if not future.done():
-                        future.set_result(None)
+                for ref in ended:
+                    if ref not in self._apart:
+                        self._end(ref)
                 if not batch and not ended:
                     break
         finally:
             self._pump = None
             with self._lock:
                 self._awake = False
-                waiting = bool(self._sinks)
+                waiting = bool(self._sinks.keys() - self._apart.keys())
             if waiting:
                 self._arm(max(self._tails_from - self._loop.time(), GATHER))
 
-    def _gather(self) -> tuple[list[Chunk], list[asyncio.Future[None]]]:
+    def _end(self, ref: Ref) -> None:
+        future = self._ending.pop(ref, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def _gather(self) -> tuple[list[Chunk], list[Ref]]:
         """The next batch, and whose last words are in it. Those whose attempts wait for it come first."""
         batch: list[Chunk] = []
-        ended: list[asyncio.Future[None]] = []
+        ended: list[Ref] = []
         room = LARGEST_BATCH
         with self._lock:
-            for ref in sorted(self._sinks, key=lambda ref: ref not in self._ending):
+            free = [ref for ref in self._sinks if ref not in self._apart]
+            for ref in sorted(free, key=lambda ref: ref not in self._ending):
                 sink = self._sinks[ref]
                 chunks = sink.take_first(room)
                 if ref in self._ending:
@@ -117,8 +127,8 @@ class Shipper:
                 room -= _size(chunks)
                 if sink.empty:
                     del self._sinks[ref]
-                    if future := self._ending.pop(ref, None):
-                        ended.append(future)
+                    if ref in self._ending:
+                        ended.append(ref)
                 elif chunks:
                     self._sinks[ref] = self._sinks.pop(ref)
                 if room <= 0:
@@ -126,29 +136,55 @@ class Shipper:
         return batch, ended
 
     async def _append(self, batch: list[Chunk]) -> None:
-        while True:
-            try:
-                # What is answered "stale" is not kept; the finish of that attempt will be refused as well.
-                async with asyncio.timeout(PATIENCE) as limit:
-                    await self._store.append_output(SYSTEM, batch)
+        refusals = Refusals()
+        while (error := await self._try(batch)) is not None:
+            if not anyones(error):
+                alone = error if len(batch) == 1 else None
+                for ref, chunks in _by_attempt(batch).items():
+                    self._apart[ref] = self._loop.create_task(self._append_apart(ref, chunks, alone))
                 return
-            except Exception as error:
-                if limit.expired():
-                    continue
-                if not (isinstance(error, StoreError) and error.passing):
-                    await self._part(batch, error)
-                    return
-                await asyncio.sleep(PAUSE_AFTER_ERROR)
+            refusals.hopeless(error)
+            await asyncio.sleep(refusals.pause)
 
-    async def _part(self, batch: list[Chunk], error: Exception) -> None:
-        """The store will never take these as they are; jobs' ends must not wait for ever behind them. Those that are
-        at fault are replaced by a word about it."""
-        if len(batch) > 1:
-            for chunk in batch:
-                await self._append([chunk])
-        elif batch[0].stream != CUT:
-            said = f"\n[rota: {len(batch[0].body):,} bytes of output could not be kept: {type(error).__name__}]\n"
-            await self._append([msgspec.structs.replace(batch[0], stream=CUT, body=said.encode())])
+    async def _append_apart(self, ref: Ref, chunks: list[Chunk], error: Exception | None) -> None:
+        """What one attempt wrote, piece by piece. Whatever it writes meanwhile waits behind it. `error`: what the first
+        was answered already."""
+        for chunk in chunks:
+            refusals = Refusals()
+            error = error or await self._try([chunk])
+            while error is not None:
+                # Is the word about it refused too, its bytes were not to blame.
+                if refusals.hopeless(error) and chunk.stream != CUT and not await self._try([_lost(chunk, error)]):
+                    break
+                await asyncio.sleep(refusals.pause)
+                error = await self._try([chunk])
+            error = None
+        del self._apart[ref]
+        if ref in self._sinks:
+            self._start()
+        else:
+            self._end(ref)
+
+    async def _try(self, batch: list[Chunk]) -> Exception | None:
+        """What is answered "stale" is not kept; the finish of that attempt will be refused as well."""
+        try:
+            async with asyncio.timeout(PATIENCE) as limit:
+                await self._store.append_output(SYSTEM, batch)
+        except Exception as error:
+            return StoreUnavailable("the store does not answer") if limit.expired() else error
+        return None
+
+
+def _by_attempt(batch: list[Chunk]) -> dict[Ref, list[Chunk]]:
+    parts: dict[Ref, list[Chunk]] = {}
+    for chunk in batch:
+        parts.setdefault(Ref(chunk.job_id, chunk.fence), []).append(chunk)
+    return parts
+
+
+def _lost(chunk: Chunk, error: Exception) -> Chunk:
+    said = f"\n[rota: {len(chunk.body):,} bytes of output could not be kept: {type(error).__name__}]\n"
+    return msgspec.structs.replace(chunk, stream=CUT, body=said.encode())
 
 
 def _size(chunks: list[Chunk]) -> int:

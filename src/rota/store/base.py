@@ -188,12 +188,17 @@ class Finding(msgspec.Struct, frozen=True):
 Answer = list[Submitted] | KeyConflict | NotFound
 
 
+def tell_nobody(line: str) -> None:
+    """For those who have nobody to tell."""
+
+
 class Store(Timetable, Graph, Admission, ABC):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
-    async def migrate(self) -> tuple[int, int]:
+    async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:
         """Brings the schema up to date under a lock; returns (version before, version after). Safe to call at any time
-        from any number of processes. Raises SchemaTooNew and changes nothing if the store is ahead of this code."""
+        from any number of processes, and keeps none of them from its work for longer than a moment. Raises SchemaTooNew
+        and changes nothing if the store is ahead of this code. Whom it has to wait for is told, in words."""
 
     @abstractmethod
     async def open(self) -> None:

@@ -123,6 +123,12 @@ class PoolSaid(Event, frozen=True):
     text: str
 
 
+class MigrationWaits(Event, frozen=True):
+    """Others stand in the way of a change to the schema."""
+
+    line: str
+
+
 class ServiceFailed(Event, frozen=True):
     service: str
     error: str

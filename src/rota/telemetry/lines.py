@@ -65,6 +65,8 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "error", f"{error}; a new one is started" + (f" in {pause:g}s" if pause else "")
         case events.PoolSaid(text):
             return "debug", f"a process without a job wrote: {text}"
+        case events.MigrationWaits(line):
+            return "warning", f"the migration of the store {line}"
         case events.ServiceFailed(service, error):
             return "error", f"{service} failed and will try again: {error}"
         case events.ServiceStuck(service, seconds):

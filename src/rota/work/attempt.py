@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
@@ -26,6 +27,7 @@ from rota.model.lifecycle import Event
 from rota.model.outcome import CrashRule, Outcome, Problem, Settlement, Usage
 from rota.model.retry import Retry
 from rota.model.times import SECOND, short
+from rota.refusals import Refusals
 from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus, ServiceFailed
 from rota.work.notes import Book
 
@@ -84,13 +86,11 @@ class Attempt:
                 self._on_stop(reason)
 
     async def parents(self) -> Sequence[ParentInfo]:
-        """The jobs it was ordered after. Tries again while the store can't be reached."""
+        """The jobs it was ordered after. Tries again while the store can't tell: that is no fault of the attempt."""
         while self.claimed.parents and self._ask_parents is not None and self.stopped is None:
             try:
                 return await self._ask_parents(self.claimed.job_id)
-            except StoreError as error:
-                if not error.passing:
-                    raise
+            except StoreError:
                 await asyncio.sleep(PAUSE_AFTER_ERROR)
         return ()
 
@@ -169,7 +169,7 @@ class Pipeline:
         saved = claimed.state is not None or attempt.book.saved
         if attempt.usage is not None or saved:
             settlement = msgspec.structs.replace(settlement, usage=attempt.usage, saved=saved)
-        verdict = await self._finish(attempt, settlement)
+        verdict, settlement = await self._finish(attempt, settlement)
         if verdict is Verdict.STALE:
             self._bus.emit(AttemptStale(claimed.job_id, claimed.fence))
         elif self._bus.hears_every_attempt or settlement.event is not Event.SUCCEED:
@@ -177,18 +177,23 @@ class Pipeline:
             ending, reason = settlement.ending.value, settlement.reason
             self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on))
 
-    async def _finish(self, attempt: Attempt, settlement: Settlement) -> Verdict:
-        """Keeps trying while the lease lasts: what was done must not be forgotten because the store was busy."""
+    async def _finish(self, attempt: Attempt, settlement: Settlement) -> tuple[Verdict, Settlement]:
+        """Keeps trying while the lease lasts: what was done must not be forgotten, whatever is wrong with the store.
+        Returns what was written too: another end, if the store can't hold the values of this one."""
+        refusals = Refusals()
         while True:
             try:
-                return await self._finishes.put(settlement)
+                return await self._finishes.put(settlement), settlement
             except Exception as error:
                 if attempt.stopped is Stop.LOST:
-                    return Verdict.STALE
+                    return Verdict.STALE, settlement
                 self._complain(error)
-                if not (isinstance(error, StoreError) and error.passing):
-                    settlement = _unwritable(settlement, error)
-                await asyncio.sleep(PAUSE_AFTER_ERROR)
+                if refusals.hopeless(error):
+                    # Is it refused too, the values were not to blame.
+                    with suppress(Exception):
+                        instead = _unwritable(settlement, error)
+                        return await self._finishes.put(instead), instead
+                await asyncio.sleep(refusals.pause)
 
     def _complain(self, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
@@ -203,8 +208,8 @@ def weight(settlement: Settlement) -> int:
 
 
 def _unwritable(settlement: Settlement, error: Exception) -> Settlement:
-    """The store will never take this one. The job must not stay running for that: it is set aside with the reason."""
-    problem = Problem("rota.Unwritable", f"its end could not be written: {type(error).__name__}")
+    """The store can't hold the values of this one. The job must not stay running for that: it is set aside."""
+    problem = Problem("rota.Unwritable", f"its end could not be written: {error}")
     return model.settle(settlement.job_id, settlement.fence, NO_RETRY, 0, model.SetAside(problem), 0.0)
 
 

@@ -1,8 +1,9 @@
 """Carries what attempts tell of themselves into the store: how far they are, and what they save for the next attempt.
 
 A task tells from any thread. Progress never waits and never fails: of what is told in a moment only the newest is
-written, and what the store refuses is forgotten. A save is written at once, and done when it is durable. Whatever is
-told while a write is under way rides in the next one.
+written, and what the store goes on refusing is forgotten. A save is written at once, and done when it is durable; it
+waits for as long as the store is in trouble, and fails only if its own values can't be kept. Whatever is told while a
+write is under way rides in the next one.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from rota.batching import Batcher
-from rota.errors import RotaError, Stale, StoreError
+from rota.errors import RotaError, Stale
 from rota.logs.shipper import Sink
 from rota.model.job import Ref, Verdict
 from rota.model.principal import SYSTEM
 from rota.model.progress import Progress
 from rota.model.times import Instant
+from rota.refusals import CERTAIN, Refusals, anyones
 from rota.store.base import Note, Store
 
 # Often enough to look live, seldom enough that a thousand jobs which tell of every step cost five writes a second.
 GATHER = 0.2
-PAUSE_AFTER_ERROR = 0.2
 
 
 class Reporter(Protocol):
@@ -97,17 +98,18 @@ class Book:
             task.cancel()
 
     async def _tell(self) -> None:
+        refusals = Refusals()
         try:
             while (progress := self._take()) is not None and not self._lost:
                 try:
                     await self._notes.put(self._note(progress, None))
                     break
                 except Exception as error:
-                    if not (isinstance(error, StoreError) and error.passing):
+                    if refusals.hopeless(error) or (refusals.count >= CERTAIN and not anyones(error)):
                         break
                 with self._lock:
                     self._told = self._told or progress
-                await asyncio.sleep(PAUSE_AFTER_ERROR)
+                await asyncio.sleep(refusals.pause)
         finally:
             self._telling = None
             if self._told is not None and not self._lost:
@@ -124,15 +126,17 @@ class Book:
 
     async def _keep(self, note: Note) -> RotaError | None:
         """Why it could not be kept, if it could not."""
+        refusals = Refusals()
         while True:
             try:
                 return Stale() if await self._notes.put(note) is Verdict.STALE else None
-            except StoreError as error:
-                if not error.passing:
-                    return error
-                await asyncio.sleep(PAUSE_AFTER_ERROR)
             except Exception as error:
-                return RotaError(f"it could not be saved: {error}")
+                if refusals.hopeless(error):
+                    # Is a note without values refused too, they were not to blame.
+                    with suppress(Exception):
+                        await self._notes.put(Note(note.job_id, note.fence, note.number))
+                        return RotaError(f"it could not be saved: {error}")
+                await asyncio.sleep(refusals.pause)
 
     def _take(self) -> Progress | None:
         with self._lock:

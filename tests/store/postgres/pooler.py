@@ -100,7 +100,11 @@ class Pooler:
         async def relay(line_: Line) -> None:
             nonlocal line, asked
             while True:
-                kind, body = await read(line_.reader)
+                try:
+                    kind, body = await read(line_.reader)
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    writer.close()  # the server has ended it: so has the client's, after what the server said
+                    return
                 writer.write(message(kind, body))
                 asked -= kind == b"Z"
                 if kind == b"Z" and body == b"I" and not asked:

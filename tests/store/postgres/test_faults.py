@@ -6,18 +6,20 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 
 from rota.clock import Chance, ManualClock
-from rota.errors import StoreError, StoreReadOnly, StoreUnavailable
+from rota.errors import StoreDenied, StoreError, StoreReadOnly, StoreUnavailable
 from rota.model.job import Verdict
 from rota.model.lifecycle import State
-from rota.model.outcome import CrashRule
+from rota.model.outcome import CrashRule, Succeeded
 from rota.model.principal import LOCAL, SYSTEM
 from rota.store.postgres import PostgresStore, database
 from rota.store.postgres.database import TRIES, Unit
+from tests.contracts.attempts import perform
 from tests.contracts.world import BOOM, World
 from tests.servers.ports import bound_socket
 from tests.servers.postgres import Mode, Server, shared_server
@@ -379,6 +381,57 @@ async def test_the_right_password_needs_the_right_to_make_a_schema(guarded: str)
     assert not caught.value.passing
     assert "sesame" not in str(caught.value)
     await store.close()
+
+
+@pytest.fixture
+async def locked(created: Server, guarded: str, tmp_path: Path, clock: ManualClock) -> AsyncIterator[World]:
+    """A world of that user."""
+    created.execute("GRANT CREATE ON DATABASE postgres TO guarded")
+    place = Place(guarded)
+    yield World(await place.store(clock=clock), Postgres(tmp_path, clock), clock, Chance())
+    created.execute("ALTER ROLE guarded PASSWORD 'sesame'")
+    await place.close()
+    created.execute("DROP SCHEMA IF EXISTS rota CASCADE")
+
+
+async def test_a_password_that_is_changed_costs_no_call_while_a_connection_is_left(
+    created: Server, locked: World
+) -> None:
+    actor = await locked.node()
+    await locked.one()
+    created.execute("ALTER ROLE guarded PASSWORD 'changed'")
+    async with asyncio.timeout(LIMIT):
+        jobs = await asyncio.gather(*(locked.one() for _ in range(20)))
+        await actor.renew()
+        assert set(jobs) <= set(await locked.all())
+
+
+async def test_a_success_stays_one_while_the_password_is_another(
+    created: Server, locked: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All connections are lost, and no new one can be made for a while: then the ends are written as they were."""
+    jobs = await locked.several(5)
+    actor = await locked.node()
+    claimed = await actor.claim()
+    finish, denied = locked.store.finish, 0
+
+    async def watched(*args: Any) -> Any:
+        nonlocal denied
+        try:
+            return await finish(*args)
+        except StoreDenied:
+            denied += 1
+            if denied == 2:
+                created.execute("ALTER ROLE guarded PASSWORD 'sesame'")
+            raise
+
+    monkeypatch.setattr(locked.store, "finish", watched)
+    created.execute("ALTER ROLE guarded PASSWORD 'changed'")
+    created.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guarded'")
+    async with asyncio.timeout(LIMIT):
+        await perform(locked.store, claimed, *[Succeeded()] * 5, talk=False)
+    assert denied >= 2
+    assert await locked.states(*jobs) == [State.SUCCEEDED] * 5
 
 
 async def test_nobody_at_that_port() -> None:

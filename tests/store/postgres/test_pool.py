@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any, cast
 
 import asyncpg
@@ -267,6 +268,39 @@ async def test_it_grows_again_when_the_server_has_room(exchange: Exchange) -> No
     pool.give(connection, True)
     assert await asyncio.wait_for(taker, SOON) is connection
     assert (await pool.take()) is not connection
+
+
+SHUT_OUT = [
+    asyncpg.InvalidPasswordError("password authentication failed"),
+    asyncpg.InvalidAuthorizationSpecificationError("no pg_hba.conf entry"),
+    asyncpg.InvalidCatalogNameError("database does not exist"),
+    asyncpg.InterfaceError("no password was given"),
+    ssl.SSLCertVerificationError("certificate has expired"),
+]
+
+
+@pytest.mark.parametrize("refusal", SHUT_OUT, ids=lambda error: type(error).__name__)
+async def test_those_who_are_shut_out_go_on_with_what_they_have(exchange: Exchange, refusal: Exception) -> None:
+    pool = exchange.pool(4)
+    connection = await pool.take()
+    exchange.refuses = refusal
+    takers = [asyncio.create_task(pool.take()) for _ in range(3)]
+    await settled()
+    for taker in takers:
+        pool.give(connection, True)
+        assert await asyncio.wait_for(taker, SOON) is connection
+    pool.give(connection, False)  # and when that one is lost, they are told why there is no other
+    with pytest.raises(type(refusal)):
+        await pool.take()
+
+
+async def test_a_server_that_goes_is_not_waited_for(exchange: Exchange) -> None:
+    pool = exchange.pool(2)
+    await pool.take()
+    for refusal in (asyncpg.CannotConnectNowError("shutting down"), ConnectionRefusedError(), TimeoutError()):
+        exchange.refuses = refusal
+        with pytest.raises(type(refusal)):
+            await asyncio.wait_for(pool.take(), SOON)
 
 
 async def test_the_idle_ones_can_be_dropped(exchange: Exchange) -> None:

@@ -7,18 +7,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rota.clock import ManualClock
-from rota.errors import SchemaMissing
+from rota.clock import ManualClock, SystemClock
+from rota.errors import SchemaMissing, StoreUnavailable
 from rota.model.job import Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
-from rota.store.postgres import PostgresStore
-from tests.contracts.world import BOOM, PLENTY, World
+from rota.store.postgres import PostgresStore, work
+from rota.store.postgres import database as database_module
+from rota.store.postgres.database import Unit
+from rota.store.postgres.lowend import LowEnd
+from tests.contracts.admission import mutex
+from tests.contracts.world import BOOM, BOTH, PLENTY, World
 from tests.servers.postgres import database, shared_server
 from tests.servers.proxy import Proxy
-from tests.store.postgres.places import Place, until, until_so
+from tests.store.postgres.places import LIMIT, Place, until, until_so
 from tests.store.postgres.pooler import Pooler
 
 
@@ -154,3 +158,54 @@ async def test_one_that_appears_later_is_not_run_up_against(place: Place, world:
         assert place.row_server(actor.incarnation) is None
         assert mine.exposed(actor.incarnation) is None
         await mine.close()
+
+
+# -- what holds on the server although sessions are not ours ----------------------------------------------------------
+
+
+async def test_each_transaction_brings_its_limits_along(pooled: PostgresStore) -> None:
+    async def asked(unit: Unit) -> list[str]:
+        names = [*database_module.SERVER_SIDE, "transaction_isolation", "enable_seqscan"]
+        return [await unit.connection.fetchval(f"SHOW {name}") for name in names]
+
+    database = pooled._database
+    for pool, scans in (
+        (database.pools().work, "off"),
+        (database.pools().vital, "off"),
+        (database.pools().reads, "on"),
+    ):
+        answer, _ = await database.call(pool, asked)
+        assert answer == [*database_module.SERVER_SIDE.values(), "read committed", scans]
+    async with database.unit(database.pools().work) as unit:  # and nothing stays behind for whoever comes next
+        await unit.connection.execute("COMMIT")
+        assert await unit.connection.fetchval("SHOW statement_timeout") == "0"
+
+
+async def test_a_node_that_stops_in_the_middle_of_a_claim_is_thrown_out(
+    world: World, pooled: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the lock of admission, its own row and its jobs: others must come by all of them."""
+    assert database_module.SERVER_SIDE["idle_in_transaction_session_timeout"] == "5s"
+    monkeypatch.setitem(database_module.SERVER_SIDE, "idle_in_transaction_session_timeout", "500ms")
+    stopped, other = await world.node("stopped", store=pooled), await world.node("other")
+    first, second = await world.one(traits=mutex("a")), await world.one(traits=mutex("b"))
+    claimed, go_on = asyncio.Event(), asyncio.Event()
+
+    async def half(unit: Unit) -> None:
+        await work.claim(unit, stopped.incarnation, {"default": 1}, BOTH, {"default": 1}, LowEnd(SystemClock()))
+        await unit.rows("lock_jobs", ids=[first], sees=None)
+        claimed.set()
+        await go_on.wait()
+        await unit.rows("lock_jobs", ids=[first], sees=None)
+
+    halting = asyncio.create_task(pooled._database.call(pooled._database.pools().work, half))
+    async with asyncio.timeout(LIMIT):
+        await claimed.wait()
+        assert [one.job_id for one in await other.claim()] == [second]
+        beats = (await stopped.seen()).beats
+        assert await world.store.take_over(SYSTEM, stopped.incarnation, beats, CrashRule()) == []
+        assert [one.job_id for one in await other.claim()] == [first]
+        go_on.set()
+        with pytest.raises(StoreUnavailable):
+            await halting
+        assert not (await stopped.renew()).known

@@ -24,7 +24,7 @@ from rota.store import named
 from rota.store.base import Topic
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
 from rota.store.postgres.clocks import ServerClock
-from rota.store.postgres.errors import broken, refused, translated
+from rota.store.postgres.errors import broken, elsewhere, refused, shut_out, translated
 from rota.store.postgres.pool import Pool
 
 T = TypeVar("T")
@@ -36,18 +36,26 @@ CONNECT_LIMIT = 5.0
 # Whoever does not answer for this long is taken for cut off. The server ends our statements a little earlier.
 LIMIT = 30.0
 UNHURRIED = 600.0
-# A process that is stopped in the middle of a transaction must not hold its locks for longer than this.
+# Of each transaction: a process that is stopped in the middle of one must not hold its locks for long.
 SERVER_SIDE = {
     "application_name": "rota",
     "statement_timeout": "28s",
     "idle_in_transaction_session_timeout": "5s",
     "client_connection_check_interval": "2s",
+}
+# Of each session. Statements look for what others have committed just now, whatever level is usual on this server: a
+# claim that sees the jobs of a moment ago fails at the first that somebody else has taken.
+OF_SESSIONS = {
+    "default_transaction_isolation": "read committed",
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+ANY_PLAN = {"plan_cache_mode": "force_generic_plan"}
 TRIES = 4
 _LOCKED_UP = ("40001", "40P01")
+_BLOCKED = "55P03"
 
 
 @cache
@@ -66,7 +74,7 @@ class Pools:
     def __init__(self, database: Database) -> None:
         self.vital = Pool(lambda: database.connect(STEADY_PLANS), 1)
         self.work = Pool(lambda: database.connect(STEADY_PLANS), 8)
-        self.reads = Pool(lambda: database.connect({"plan_cache_mode": "force_generic_plan"}), 4)
+        self.reads = Pool(lambda: database.connect(ANY_PLAN), 4)
 
     @property
     def all(self) -> tuple[Pool, Pool, Pool]:
@@ -89,7 +97,7 @@ class Database:
     async def connect(self, settings: dict[str, str]) -> asyncpg.Connection:
         if not self.pooled:
             try:
-                return await self._connect(server_settings=SERVER_SIDE | settings)
+                return await self._connect(server_settings=SERVER_SIDE | OF_SESSIONS | settings)
             except asyncpg.ProtocolViolationError:
                 self.pooled = True  # PgBouncer refuses settings that it does not know
         return await self._connect(statement_cache_size=0)
@@ -172,19 +180,6 @@ class Database:
                     raise
         raise AssertionError("unreachable")
 
-    async def patiently(
-        self, deed: Callable[Concatenate[Unit, P], Awaitable[T]], *args: P.args, **named: P.kwargs
-    ) -> T:
-        """Unhurried, and again if others stood in its way."""
-        for tries_left in range(TRIES - 1, -1, -1):
-            try:
-                async with self.unhurried() as unit:
-                    return await deed(unit, *args, **named)
-            except LockedUp:
-                if not tries_left:
-                    raise
-        raise AssertionError("unreachable")
-
     @asynccontextmanager
     async def unhurried(self) -> AsyncIterator[Unit]:
         """For what is done once a day: it may take its time, and any plan that is good."""
@@ -201,13 +196,15 @@ class Database:
             async with asyncio.timeout(limit):
                 try:
                     connection = await pool.take()
-                except asyncpg.TooManyConnectionsError:
+                except Exception as error:
+                    if not shut_out(error) or pool is self.pools().work:
+                        raise
                     pool = self.pools().work  # which may have one open to share
                     connection = await pool.take()
             sound = False
             try:
                 async with asyncio.timeout(limit):
-                    unit = Unit(self, connection)
+                    unit = Unit(self, connection, ANY_PLAN if pool is self.pools().reads else STEADY_PLANS)
                     if self.pooled:
                         await unit.begin()
                     yield unit
@@ -215,10 +212,12 @@ class Database:
                 sound = True
             except asyncpg.PostgresError as error:
                 sound = not broken(error) and await unit.give_up()
-                if broken(error):
+                if elsewhere(error):
                     pool.clear()
                 if error.sqlstate in _LOCKED_UP:
                     raise LockedUp(f"{self.place}: {error}") from None
+                if error.sqlstate == _BLOCKED:
+                    raise Blocked(f"{self.place}: {error}") from None
                 raise
             except (asyncpg.InterfaceError, OSError, EOFError, asyncio.CancelledError):
                 raise  # whatever state it is in, nobody should wait for it to come back
@@ -233,13 +232,17 @@ class LockedUp(StoreUnavailable):
     """Two transactions stood in each other's way, and this one was ended."""
 
 
+class Blocked(StoreUnavailable):
+    """A lock that others hold was not to be had in the time that this transaction had set itself."""
+
+
 class Unit:
     """Statements on one connection; in one transaction once `begin` was called."""
 
-    def __init__(self, database: Database, connection: asyncpg.Connection) -> None:
-        self.database, self.connection = database, connection
+    def __init__(self, database: Database, connection: asyncpg.Connection, plans: dict[str, str]) -> None:
+        self.database, self.connection, self._plans = database, connection, plans
         self.topics: set[Topic] = set()  # what is to be announced once it is committed
-        self._transaction: Any = None
+        self.in_transaction = False
 
     @property
     def now(self) -> Instant | None:
@@ -247,29 +250,42 @@ class Unit:
 
     async def begin(self) -> None:
         """From here on all happens together."""
-        if self._transaction is None:
-            self._transaction = self.connection.transaction()
-            await self._transaction.start()
-            if self.database.pooled:
-                await self.connection.execute("; ".join(f"SET LOCAL {n} = '{v}'" for n, v in STEADY_PLANS.items()))
+        if not self.in_transaction:
+            self.in_transaction = True
+            await self.connection.execute(self._beginning)
 
     @property
-    def in_transaction(self) -> bool:
-        return self._transaction is not None
+    def _beginning(self) -> str:
+        """Behind a pooler nothing holds for longer than a transaction, so each brings its limits along: in the same
+        message, so that there is no moment without them."""
+        limits = SERVER_SIDE | self._plans if self.database.pooled else {}
+        return "; ".join([_BEGIN, *(f"SET LOCAL {name} = '{value}'" for name, value in limits.items())])
 
     async def end(self) -> None:
-        if self._transaction is not None:
-            await self._transaction.commit()
+        if self.in_transaction and await self.connection.execute("COMMIT") == "ROLLBACK":
+            raise asyncpg.InFailedSQLTransactionError("a statement had failed, so nothing was committed")
 
     async def give_up(self) -> bool:
         """Back to where it began; tells whether the connection is fit to be used again."""
-        if self._transaction is None:
+        if not self.in_transaction:
             return not self.connection.is_closed()
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
             async with asyncio.timeout(CONNECT_LIMIT):
-                await self._transaction.rollback()
+                await self.connection.execute("ROLLBACK")
             return True
         return False
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """Within the transaction: if this part fails, it alone is undone."""
+        await self.begin()
+        await self.connection.execute("SAVEPOINT attempt")
+        try:
+            yield
+        except Exception:
+            await self.connection.execute("ROLLBACK TO attempt")
+            raise
+        await self.connection.execute("RELEASE attempt")
 
     def _prepare(self, name: str, values: dict[str, Any]) -> tuple[str, list[Any]]:
         text, names = self.database.queries[name]

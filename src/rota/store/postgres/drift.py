@@ -37,7 +37,7 @@ async def changes(unit: Unit) -> list[str] | None:
     version, _ = await migrate.versions(unit)
     expected: set[str] = set()
     try:
-        async with unit.connection.transaction():
+        async with unit.attempt():
             await unit.connection.execute(f"CREATE SCHEMA {probe}")
             for number, text in migrate.known():
                 if number <= version:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,13 +11,18 @@ import asyncpg
 from rota import errors
 
 # Trying again may help: the server goes or comes, is full, or two transactions stood in each other's way.
-_PASSING = ("08", "40", "53", "55P03", "57014", "57P01", "57P02", "57P03", "57P05", "25P03")
+_PASSING = ("08", "40", "53", "55P03", "57014", "57P", "25P03", "25P04", "58")
 _FULL = ("53100",)
 _READ_ONLY = ("25006",)
 _BAD_TEXT = ("22000", "22021", "22P05")
-# The values of a row are to blame: beyond a limit or a rule of the tables.
-_BAD_ROW = ("22001", "22003", "23502", "23514", "54")
-_SET_UP = ("28", "3D000", "42501", "3F000")
+# The values of a row are to blame: beyond a limit or a rule of the tables. Whoever is told so may set the row aside, so
+# nothing belongs here that a server in trouble says of any row.
+_BAD_ROW = ("22001", "22003", "23502", "54")
+_BROKEN_RULE = "23514"
+_LIMIT = "54000"
+# Where the server says of itself, with the code of a row that is too large: no transaction numbers left, or no blocks.
+_OWN_LIMITS = ("varsup.c", "multixact.c", "md.c", "slru.c", "bufmgr.c")
+_DENIED = ("28", "3D000", "42501", "3F000")
 
 
 @contextmanager
@@ -44,17 +50,30 @@ def _of_server(place: str, error: asyncpg.PostgresError) -> errors.RotaError:
         return errors.StoreReadOnly(f"{place} can't be written at present: {text}")
     if code.startswith(_BAD_TEXT):
         return errors.InvalidInput("text", text, "text that UTF-8 can carry, without NUL characters")
-    if code.startswith(_BAD_ROW):
+    if (code.startswith(_BAD_ROW) and not _servers_own(error)) or (code == _BROKEN_RULE and error.constraint_name):
         return errors.InvalidInput("row", text, "values that the tables allow")
-    if code.startswith(_PASSING):
+    # 23514 without a rule: there is no partition for the row, for any row of that time.
+    if code.startswith(_PASSING) or code in (_BROKEN_RULE, _LIMIT):
         return errors.StoreUnavailable(f"{place}: {text}")
-    if code.startswith(_SET_UP):
-        return errors.StoreError(f"{place}: {text}; check the address, the user and its rights")
+    if code.startswith(_DENIED):
+        return errors.StoreDenied(f"{place}: {text}; check the address, the user and its rights")
     return errors.StoreError(f"{place} refused a call: {text}")
+
+
+def _servers_own(error: asyncpg.PostgresError) -> bool:
+    return error.sqlstate == _LIMIT and error.server_source_filename in _OWN_LIMITS
 
 
 def _first_line(error: BaseException) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def shut_out(error: BaseException) -> bool:
+    """The server is there and lets no more of us in: the password has changed, no slot is left, a certificate has run
+    out. Connections that are open are as good as before."""
+    if isinstance(error, asyncpg.PostgresError):
+        return not refused(error)
+    return isinstance(error, ssl.SSLError | asyncpg.InterfaceError)
 
 
 def broken(error: BaseException) -> bool:
@@ -62,6 +81,12 @@ def broken(error: BaseException) -> bool:
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith((*_READ_ONLY, "08", "57P"))
     return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError | EOFError)
+
+
+def elsewhere(error: BaseException) -> bool:
+    """The server that said so is not the one to speak to any more: neither over other connections."""
+    code = error.sqlstate or "" if isinstance(error, asyncpg.PostgresError) else ""
+    return code.startswith((*_READ_ONLY, "08", "57P02", "57P03"))
 
 
 def refused(error: BaseException) -> bool:

@@ -74,7 +74,7 @@ async def make(unit: Unit, now: Instant) -> int:
 async def _make_one(unit: Unit, table: str, day: Instant) -> int:
     schema = unit.database.schema
     try:
-        async with unit.connection.transaction():
+        async with unit.attempt():
             await unit.connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {schema}.{name(table, day)} PARTITION OF {schema}.{table}_dated "
                 f"FOR VALUES FROM ({day}) TO ({day + DAY})"

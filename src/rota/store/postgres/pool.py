@@ -1,8 +1,9 @@
 """Connections of one event loop: few, kept open, and thrown away at the first doubt.
 
-Written here because a scheduler needs other manners than a web application's pool has: when the server has no slot
-left for one more connection, callers share those that are open instead of failing; connections are never closed for
-being idle; and a call that was cut off in its middle costs its connection, never the next caller's answer.
+Written here because a scheduler needs other manners than a web application's pool has: when the server lets no more of
+us in (no slot is left, the password was changed), callers share the connections that are open instead of failing;
+connections are never closed for being idle; and a call that was cut off in its middle costs its connection, never the
+next caller's answer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import asyncpg
+
+from rota.store.postgres.errors import shut_out
 
 
 class Pool:
@@ -63,12 +66,9 @@ class Pool:
         self._opening += 1
         try:
             connection = await self._connect()
-        except asyncpg.TooManyConnectionsError:
-            if self._out or self._idle:
+        except BaseException as error:
+            if shut_out(error) and (self._out or self._idle):
                 return None  # there is none to be had, so wait for one of ours
-            self._wake()
-            raise
-        except BaseException:
             self._wake()
             raise
         finally:

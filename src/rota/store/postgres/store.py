@@ -66,7 +66,7 @@ class PostgresStore(Admitting, base.Store):
         steps: migrate.Migrations | None = None,
     ) -> None:
         self._database = Database(address(url), clock, ageing_step, server_time=server_time)
-        self._clock, self._key_life, self._notify = clock, key_life, notify
+        self._clock, self._chance, self._key_life, self._notify = clock, chance, key_life, notify
         self._steps = steps or migrate.known()
         self._session = Session(self._database, chance.token(), self._wake)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
@@ -74,8 +74,8 @@ class PostgresStore(Admitting, base.Store):
         self._claims, self._due = LowEnd(clock), LowEnd(clock)
 
     # -- life --------------------------------------------------------------------------------------------------------
-    async def migrate(self) -> tuple[int, int]:
-        return await self._database.patiently(migrate.migrate, self._steps, self._database.now())
+    async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
+        return await migrate.migrate(self._database, self._steps, self._database.now(), self._chance, tell)
 
     async def open(self) -> None:
         await self._read(migrate.check)

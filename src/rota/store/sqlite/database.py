@@ -36,6 +36,12 @@ BUSY_MS = 5_000
 PATIENCE_MS = 1_000
 # Less than this left, and a failed write is taken for a full disk: SQLite reports some of those as plain I/O errors.
 SCARCE = 1 << 20
+# What a row's own values may break. That a row is there already, or another is missing, says nothing about its values.
+_BAD_VALUES = (
+    apsw.SQLITE_CONSTRAINT_CHECK,
+    apsw.SQLITE_CONSTRAINT_NOTNULL,
+    apsw.SQLITE_CONSTRAINT_DATATYPE,
+)
 encode = msgspec.json.encode
 
 
@@ -185,6 +191,8 @@ def translated(path: str) -> Iterator[None]:
         yield
     except UnicodeEncodeError as error:
         raise errors.InvalidInput("text", error.object, "text that UTF-8 can carry") from None
+    except OverflowError as error:
+        raise errors.InvalidInput("number", str(error), "a number of at most 64 bits") from None
     except (apsw.BusyError, apsw.LockedError):
         raise errors.StoreUnavailable(f"{path} is locked by another process that does not let go") from None
     except apsw.FullError:
@@ -198,13 +206,25 @@ def translated(path: str) -> Iterator[None]:
     except apsw.CorruptError as error:
         raise errors.StoreError(f"{path} is damaged: {error}") from None
     except apsw.IOError as error:
-        if shutil.disk_usage(Path(path).resolve().parent).free < SCARCE:
+        if _is_full(path):
             raise errors.StoreFull(f"no space left for {path}; nothing was written") from None
         raise errors.StoreUnavailable(f"{path} can't be read or written: {error}") from None
+    except (apsw.ProtocolError, apsw.InterruptError, apsw.SchemaChangeError, apsw.NoMemError) as error:
+        raise errors.StoreUnavailable(f"{path}: {error}") from None
+    except (apsw.PermissionsError, apsw.AuthError) as error:
+        raise errors.StoreDenied(f"{path}: {error}; check its permissions and its folder's") from None
     except (apsw.ConstraintError, apsw.TooBigError) as error:
+        if isinstance(error, apsw.ConstraintError) and getattr(error, "extendedresult", None) not in _BAD_VALUES:
+            raise errors.StoreError(f"{path} refused a call: {error}") from None
         raise errors.InvalidInput("row", str(error), "values that the tables allow") from None
     except apsw.Error as error:
         raise errors.StoreError(f"{path} refused a call: {error}") from error
+
+
+def _is_full(path: str) -> bool:
+    with suppress(OSError):  # the folder may be gone
+        return shutil.disk_usage(Path(path).resolve().parent).free < SCARCE
+    return False
 
 
 def _cannot_open(path: str) -> str:

@@ -70,7 +70,8 @@ class SqliteStore(Admitting, base.Store):
         self._reader: Database | None = None
 
     # -- life --------------------------------------------------------------------------------------------------------
-    async def migrate(self) -> tuple[int, int]:
+    async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
+        """Nobody keeps the write lock for long enough to be told about; who does so is an error."""
         return await self._run(True, lambda: migrate.migrate(self._write_side()))
 
     async def open(self) -> None:
