@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,34 @@ def test_a_file_that_makes_no_sense_is_refused(empty_folder: Path) -> None:
 
 def test_unrelated_variables_are_left_alone() -> None:
     assert config.load(environment={"ROTA_FENCE": "7", "ROTA_JOB": "x", "PATH": "/bin"}) == config.Settings()
+
+
+class TestSecrets:
+    """The address of a store may hold a password, which programs that this one starts need not know."""
+
+    @pytest.fixture(autouse=True)
+    def aside(self, empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(config, "_put_aside", {})
+        for name in [name for name in os.environ if name.startswith("ROTA_")]:
+            monkeypatch.delenv(name)
+
+    @pytest.mark.parametrize("store", ["postgresql://me:secret@host/db", "postgresql://host/db?password=secret"])
+    def test_are_taken_out_of_the_environment_and_known_all_the_same(
+        self, monkeypatch: pytest.MonkeyPatch, store: str
+    ) -> None:
+        monkeypatch.setenv("ROTA_STORE", store)
+        monkeypatch.setenv("ROTA_USER", "me")
+        monkeypatch.setenv("DATABASE_URL", store)
+        config.put_secrets_aside()
+        config.put_secrets_aside()
+        assert "ROTA_STORE" not in os.environ
+        assert (os.environ["ROTA_USER"], os.environ["DATABASE_URL"]) == ("me", store)
+        assert config.variables()["ROTA_STORE"] == store
+        assert config.load().store == store
+        monkeypatch.setenv("ROTA_STORE", "sqlite:///other.db")
+        assert config.load().store == "sqlite:///other.db"
+
+    def test_an_address_without_one_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("ROTA_STORE", "postgresql://me@host/db")
+        config.put_secrets_aside()
+        assert os.environ["ROTA_STORE"] == "postgresql://me@host/db"

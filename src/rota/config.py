@@ -26,6 +26,7 @@ FILE = "rota.toml"
 PREFIX = "ROTA_"
 MIB = 1 << 20
 ROLES = ("control", "worker")
+_put_aside: dict[str, str] = {}  # variables that `put_secrets_aside` took out of the environment
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -77,9 +78,23 @@ def without_secrets(url: str) -> str:
     return re.sub(r"([?&][a-z_]*password=)[^&]*", r"\1***", url)
 
 
+def variables() -> dict[str, str]:
+    """The environment of this process, with what was put aside."""
+    return {**_put_aside, **os.environ}
+
+
+def put_secrets_aside() -> None:
+    """Takes rota's own secrets out of the environment, so that programs which this process starts don't inherit them;
+    `load` still finds them. Variables of others stay: functions may need them."""
+    for setting in _from_environment(os.environ):
+        name = f"{PREFIX}{setting.upper()}"
+        if without_secrets(os.environ[name]) != os.environ[name]:
+            _put_aside[name] = os.environ.pop(name)
+
+
 def load(arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
     """`arguments` that are None count as not given."""
-    environment = os.environ if environment is None else environment
+    environment = variables() if environment is None else environment
     given: dict[str, Any] = {}
     given |= _from_file(environment.get(f"{PREFIX}CONFIG"))
     given |= _from_environment(environment)

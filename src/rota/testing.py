@@ -13,11 +13,11 @@ retries take no time. What happens *inside* a function is real: a function that 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from rota import config
 from rota.batching import Batcher
 from rota.clock import Chance, ManualClock
 from rota.control.scheduler import Scheduler
@@ -137,7 +137,7 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper) -> Worke
     grace = app.settings.kill_grace / SECOND
     executors: dict[str, Executor] = {
         Kind.FUNCTION: FunctionExecutor(app.catalogue, InlineHandlers(), grace, app.settings.max_result),
-        Kind.COMMAND: CommandExecutor(keeper, app.settings, os.environ, Drain()),
+        Kind.COMMAND: CommandExecutor(keeper, app.settings, config.variables(), Drain()),
         Kind.HTTP: HttpExecutor.of(app.settings),
     }
     pipeline = Pipeline(executors, shipper, finishes, app.bus, app.chance)

@@ -18,6 +18,7 @@ from tests.chaos import fires, graphs, keys, saves, told
 from tests.chaos.evidence import Evidence, Exit, Fault
 from tests.chaos.records import Away, PostgresRecords, Records
 from tests.chaos.witness import FIRES, Reader
+from tests.node.orphans import Orphans
 from tests.servers.postgres import Server
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +53,7 @@ class Cluster:
         self._expected: set[int] = set()  # processes that may end
         self._watching: asyncio.Task[None] | None = None
         self.closing = False
+        self._orphans = Orphans()
 
     @property
     def _postgres(self) -> PostgresRecords:
@@ -87,6 +89,7 @@ class Cluster:
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
             "CHAOS_WITNESS": str(self.folder / "witness"),
             "CHAOS_NODE": name,
+            "ROTA_COMMAND_ENV": "CHAOS_NODE",
             "CHAOS_SKEW": str(self.skews.get(name, 0.0)),
             "PGSSLMODE": "disable",
         }
@@ -234,7 +237,7 @@ class Cluster:
                 evidence.exits.append(Exit(name, -1 if code is None else code, time.monotonic()))
                 evidence.notes.append(f"{name} was told to stop and ended with {code} after {took:.1f} s")
         await asyncio.sleep(0.3)
-        evidence.leftovers = self._leftovers()
+        evidence.leftovers = self._orphans.left([process.pid for process in self.nodes.values()])
         evidence.told, evidence.lines = told.read(self.folder / "told"), self.witness.read()
         events = [*map(asdict, evidence.faults), *map(asdict, evidence.exits)]
         (self.folder / "faults.json").write_text(json.dumps(events, indent=1))
@@ -251,19 +254,6 @@ class Cluster:
         except Away:
             return -1
 
-    def _leftovers(self) -> list[str]:
-        mine, found = f"CHAOS_WITNESS={self.folder}".encode(), []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                try:
-                    if mine in (entry / "environ").read_bytes() and (entry / "cmdline").read_bytes():
-                        found.append(
-                            f"{entry.name}: {(entry / 'cmdline').read_bytes().replace(bytes(1), b' ').decode()}"
-                        )
-                except OSError:
-                    continue
-        return found
-
     async def close(self) -> None:
         """Whatever happened: nothing of ours stays."""
         if self._watching:
@@ -273,6 +263,7 @@ class Cluster:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             await asyncio.to_thread(process.wait)
+        self._orphans.close()
 
 
 def _stat(pid: int) -> list[str]:

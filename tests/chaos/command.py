@@ -1,4 +1,4 @@
-"""The command jobs: `python -IS command.py NUMBER SECONDS [shadow]`, with its witness file in the environment."""
+"""The command jobs: `python -IS command.py NUMBER SECONDS [shadow]`. The environment names witness file and node."""
 
 from __future__ import annotations
 
@@ -11,22 +11,9 @@ sys.path.insert(0, os.environ["CHAOS_ROOT"])
 from tests.chaos.witness import ALIVE, END, START, Pen, cast_shadow, slices
 
 
-def node() -> str:
-    """The node above this command, by the environment that its keeper has from it."""
-    pid = os.getppid()
-    while pid > 1:
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - every import costs
-            for variable in file.read().split(b"\0"):
-                if variable.startswith(b"CHAOS_NODE="):
-                    return variable[11:].decode()
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            pid = int(file.read().rpartition(b")")[2].split()[1])
-    return "?"
-
-
 def main() -> None:
     number, seconds = int(sys.argv[1]), float(sys.argv[2])
-    who = os.environ["ROTA_JOB"], int(os.environ["ROTA_FENCE"]), number, node()
+    who = os.environ["ROTA_JOB"], int(os.environ["ROTA_FENCE"]), number, os.environ["CHAOS_NODE"]
     witness = Pen(*who)
     witness.note(START)
     if sys.argv[3:]:

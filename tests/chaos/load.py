@@ -141,7 +141,8 @@ class Load:
     async def command(self, number: int, seconds: float, options: dict[str, Any], *rest: str) -> rota.Job:
         argv = [sys.executable, "-IS", str(ROOT / "tests/chaos/command.py"), str(number), str(seconds), *rest]
         variables = {"CHAOS_WITNESS": str(self.folder / "witness"), "CHAOS_ROOT": str(ROOT)}
-        return await tasks.app.submit_command(argv, env=variables, name=f"command.{number}", **options)
+        about = {"env": variables, "inherit": ["CHAOS_NODE"], "name": f"command.{number}", **options}
+        return await tasks.app.submit_command(argv, **about)
 
     async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job:
         if kind == "command":

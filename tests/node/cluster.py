@@ -13,6 +13,7 @@ from pathlib import Path
 import rota
 from rota.model.lifecycle import State
 from rota.model.node import NodeInfo
+from tests.node.orphans import Orphans
 from tests.node.running import LONG
 
 APP = '''
@@ -64,6 +65,7 @@ class Cluster:
         self.expected_dead: set[str] = set()
         self.settings: dict[str, str] = {}  # of nodes that are launched from now on
         self.app = rota.App(self.store_url)
+        self._orphans = Orphans()
 
         # The client's side of the tasks: the code is not needed in order to submit.
         @self.app.task(retry=rota.Retry(3, backoff="10ms"))
@@ -134,17 +136,8 @@ class Cluster:
         return (self.folder / f"{name}.log").read_text()
 
     def leftovers(self) -> list[str]:
-        """Processes that still know this cluster's store: keepers, wardens, commands."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
-                try:
-                    environment = (entry / "environ").read_bytes()
-                    if str(self.folder).encode() in environment and (entry / "cmdline").read_bytes():
-                        found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-                except OSError:
-                    continue
-        return found
+        """Processes that live: nodes, keepers, wardens, those for functions, commands."""
+        return self._orphans.left([process.pid for process in self.processes.values()])
 
     async def close(self) -> None:
         for process in self.processes.values():
@@ -152,4 +145,5 @@ class Cluster:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.wait()
+        self._orphans.close()
         await self.app.close()

@@ -50,7 +50,21 @@ def disguise() -> tuple[tuple[str, ...], int | None]:
         return (), None
     nobody = pwd.getpwnam("nobody")  # initdb wants a user with a name
     renamed = ("unshare", "--user", f"--map-user={nobody.pw_uid}", "--")
-    changed = (
+    if works(renamed):
+        return renamed, None
+    if works(as_nobody()):
+        return as_nobody(), nobody.pw_uid
+    raise ProgramsMissing(
+        "PostgreSQL refuses to run as root, and neither unshare nor setpriv works: run as another user"
+    )
+
+
+def as_nobody() -> tuple[str, ...]:
+    """What to put before a command that must not run as root, and not as a renamed one; nothing if we are not root."""
+    if os.geteuid() != 0:
+        return ()
+    nobody = pwd.getpwnam("nobody")
+    return (
         "setpriv",
         f"--reuid={nobody.pw_uid}",
         f"--regid={nobody.pw_gid}",
@@ -58,13 +72,6 @@ def disguise() -> tuple[tuple[str, ...], int | None]:
         "--inh-caps=+dac_override",
         "--ambient-caps=+dac_override",
         "--",
-    )
-    if works(renamed):
-        return renamed, None
-    if works(changed):
-        return changed, nobody.pw_uid
-    raise ProgramsMissing(
-        "PostgreSQL refuses to run as root, and neither unshare nor setpriv works: run as another user"
     )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from rota.cli.parser import build
 from rota.cli.show import complain
 from rota.errors import InvalidInput, RotaError
+from rota.work.keeper.kernel import hide
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,13 +29,19 @@ LAST_CALL = 2.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point; returns the exit code."""
+    """The entry point; returns the exit code. Without `argv` this is the program `rota`, and the process is its own:
+    others of its user, such as commands of jobs, must not read the address of the store from it."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):  # a stand-in without encoding needs no care
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    code = perform(parse(sys.argv[1:] if argv is None else argv))
-    if argv is None:
-        _leave_in_time(code)
+    if argv is not None:
+        return perform(parse(argv))
+    if sys.platform == "linux":
+        hide()
+    args = parse(sys.argv[1:])
+    _put_secrets_aside()
+    code = perform(args)
+    _leave_in_time(code)
     return code
 
 
@@ -81,6 +88,12 @@ def perform(args: argparse.Namespace) -> int:
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         return FAILED
+
+
+def _put_secrets_aside() -> None:
+    from rota import config
+
+    config.put_secrets_aside()
 
 
 def _call(args: argparse.Namespace) -> int:

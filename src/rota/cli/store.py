@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from rota.app import App
 from rota.cli.node import shown_state
 from rota.cli.session import check_exists, raw_store
 from rota.cli.show import document, table
-from rota.config import FILE, PREFIX, Settings
+from rota.config import FILE, PREFIX, Settings, variables
 from rota.errors import StoreError
 from rota.model.lifecycle import State
 from rota.store.base import Finding, Store
@@ -77,8 +76,9 @@ async def _nodes(app: App, store: Store) -> Finding:
 def _settings(args: argparse.Namespace, settings: Settings) -> Finding:
     """Where the settings come from, the strongest last."""
     names = {f"{PREFIX}{name.upper()}" for name in settings.__struct_fields__}
-    sources = [os.environ.get(f"{PREFIX}CONFIG") or (FILE if Path(FILE).exists() else "")]
-    sources += sorted(name for name in names if os.environ.get(name))
+    given = variables()
+    sources = [given.get(f"{PREFIX}CONFIG") or (FILE if Path(FILE).exists() else "")]
+    sources += sorted(name for name in names if given.get(name))
     sources += ["--store"] if args.store else []
     changed = msgspec.structs.asdict(settings) != msgspec.structs.asdict(Settings())
     text = ", ".join(source for source in sources if source) or "defaults"

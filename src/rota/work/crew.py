@@ -4,10 +4,10 @@ own."""
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from rota import config
 from rota.config import Settings
 from rota.errors import RotaError
 from rota.model.times import SECOND
@@ -17,6 +17,7 @@ from rota.work.catalogue import Catalogue
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
 from rota.work.handlers import Handlers, ThreadHandlers
+from rota.work.keeper.kernel import hide
 from rota.work.keeping import Keeper, SpawnError
 from rota.work.output import Drain
 from rota.work.pool.processes import Processes
@@ -57,7 +58,7 @@ class ProcessCrew:
         self._processes: Processes | None = None
         self._handlers: Handlers | None = None
         grace = settings.kill_grace / SECOND
-        self._commands = CommandExecutor(self._keeper, settings, os.environ, drain)
+        self._commands = CommandExecutor(self._keeper, settings, config.variables(), drain)
         self.executors: dict[str, Executor] = {
             "command": self._commands,
             "http": HttpExecutor.of(settings),
@@ -72,6 +73,7 @@ class ProcessCrew:
 
     async def start(self) -> None:
         """Raises RotaError: a node that is short of something now may try again."""
+        hide()  # commands may run as the same user, and this process holds what they must not know
         await asyncio.to_thread(self._commands.check)  # names may be looked up far away
         try:
             await self._keeper.start()

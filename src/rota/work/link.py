@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rota.work.programs import bare
 from rota.work.report import Report
 
 PROGRAM = Path(__file__).with_name("keeper") / "__main__.py"
@@ -220,6 +221,7 @@ def _launch(control: int, guards: tuple[int, ...], folder: str, cgroup: str) -> 
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(PROGRAM), folder, cgroup, *map(str, inherited)],
             pass_fds=inherited,
+            env=bare(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,

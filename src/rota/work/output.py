@@ -36,11 +36,19 @@ class Taker(Protocol):
         """From any thread; never waits."""
 
 
+class Counter(Protocol):
+    """Is told of every read: before it, and how many bytes came."""
+
+    def begin(self) -> None: ...
+
+    def end(self, came: int) -> None: ...
+
+
 class Output:
     """The pipes of one command, or of one process for functions."""
 
-    def __init__(self, sink: Taker, drain: Drain) -> None:
-        self._sink, self._drain = sink, drain
+    def __init__(self, sink: Taker, drain: Drain, counter: Counter | None = None) -> None:
+        self._sink, self._drain, self._counter = sink, drain, counter
         self._lock = threading.Lock()  # whoever reads holds it, so that what was read first is written first
         self._readers: dict[int, str] = {}
         self.writers: list[int] = []
@@ -71,7 +79,7 @@ class Output:
             if stream is None:
                 return -1
             for size in (PIPE_SIZE,) if much else (READ_SIZE, PIPE_SIZE):  # for little there need not be room for much
-                body = os.read(reader, size)
+                body = self._read(reader, size)
                 if not body:
                     self._shut(reader)
                     return -1
@@ -88,9 +96,20 @@ class Output:
             for reader, stream in self._readers.items():
                 left = self.capacity
                 with suppress(BlockingIOError):
-                    while left > 0 and (body := os.read(reader, left)):
+                    while left > 0 and (body := self._read(reader, left)):
                         self._sink.write(stream, body)
                         left -= len(body)
+
+    def _read(self, reader: int, size: int) -> bytes:
+        if self._counter is None:
+            return os.read(reader, size)
+        body = b""
+        self._counter.begin()
+        try:
+            body = os.read(reader, size)
+        finally:
+            self._counter.end(len(body))
+        return body
 
     def end(self) -> None:
         """Reads what is left. The whole tree is gone, so all of it is in the pipes; a stranger who got hold of their

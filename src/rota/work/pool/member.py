@@ -15,6 +15,7 @@ from rota.errors import InvalidInput
 from rota.model.outcome import Crashed, Interrupted, Outcome, Problem, Usage
 from rota.work.attempt import Attempt, Stop
 from rota.work.pool.pipes import Pipes
+from rota.work.pool.tally import Tally
 from rota.work.pool.template import Gone, Template
 from rota.work.pool.wire import (
     LARGEST_MESSAGE,
@@ -101,9 +102,11 @@ class Member:
             far = os.dup(self._far.fileno())
             undo.callback(os.close, far)
             with theirs:
-                self._pipes = Pipes(pool.drain, pool.stray, self._listen)
+                self._tally = Tally()
+                undo.callback(self._tally.close)
+                self._pipes = Pipes(pool.drain, pool.stray, self._listen, self._tally)
                 undo.callback(self._pipes.close)
-                fds = [far, theirs.fileno(), *self._pipes.writers]
+                fds = [far, theirs.fileno(), *self._pipes.writers, self._tally.fd]
                 self._name = template.fork(fds, self._when_born, self._when_gone)
             undo.pop_all()
         os.close(far)
@@ -281,6 +284,7 @@ class Member:
             self._give_back()
         self._shut()
         self._pipes.close()
+        self._tally.close()
         self._pool.lost(self)
 
     def _give_back(self) -> None:

@@ -27,6 +27,7 @@ from rota.work.keeper.wire import receive
 from rota.work.pool.host import be_host
 from rota.work.pool.process import Rules, be_process
 from rota.work.pool.wire import Briefing, Place
+from rota.work.programs import unpack
 
 FREEZE_ROUNDS = 16
 AGAIN = 0.02
@@ -41,6 +42,9 @@ def main() -> None:
     if verb != b"begin":
         return
     briefing = _read(fds[0])
+    os.fchdir(fds[1])
+    os.close(fds[1])
+    unpack(briefing.environment)
     tasks = prepare(briefing, control)
     settings = briefing.settings
     rules = Rules(tasks, settings.max_result, settings.pool_jobs, settings.pool_memory)

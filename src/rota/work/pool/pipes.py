@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from rota.logs.shipper import Sink
 from rota.work.output import Drain, Output
+from rota.work.pool.tally import Tally
 from rota.work.pool.wire import Said
 
 MOST_HELD = 4 << 20
@@ -24,7 +25,9 @@ MOST_HELD = 4 << 20
 class Pipes:
     """They belong to the attempt that runs in the process; `stray` gets what comes while there is none."""
 
-    def __init__(self, drain: Drain, stray: Callable[[bytes], None], listen: Callable[[], None]) -> None:
+    def __init__(
+        self, drain: Drain, stray: Callable[[bytes], None], listen: Callable[[], None], tally: Tally | None = None
+    ) -> None:
         """`listen` brings what the channel has, to `said` among others. Raises OSError."""
         self._stray, self._listen = stray, listen
         self._loop = asyncio.get_running_loop()
@@ -36,7 +39,7 @@ class Pipes:
         self._printed = {"stdout": 0, "stderr": 0}  # bytes that came, of this job
         self._passed = {"stdout": 0, "stderr": 0}  # bytes of these that went on
         self._rung = False
-        self._output = Output(self, drain)
+        self._output = Output(self, drain, tally)
 
     @property
     def writers(self) -> list[int]:

@@ -36,6 +36,7 @@ from rota.work.ending import judge, succeeded
 from rota.work.keeper.kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, set_name
 from rota.work.keeper.lean import signal as lean
 from rota.work.notes import Reporter
+from rota.work.pool.tally import Ear
 from rota.work.pool.wire import (
     HEAD,
     LARGEST_MESSAGE,
@@ -88,12 +89,12 @@ class Rules:
         return Prepared(task, arguments, context)
 
 
-def be_process(nursery: int, rules: Rules, orders: int, channel: int, out: int, err: int) -> NoReturn:
+def be_process(nursery: int, rules: Rules, orders: int, channel: int, out: int, err: int, tally: int) -> NoReturn:
     """What a fresh fork of the nursery does."""
     status = 1
     try:
         settle_in(nursery, out, err, b"rota-function")
-        Process(rules, socket.socket(fileno=orders), socket.socket(fileno=channel)).run()
+        Process(rules, socket.socket(fileno=orders), socket.socket(fileno=channel), Ear(tally)).run()
         status = 0
     except BaseException:
         with suppress(BaseException):
@@ -171,8 +172,8 @@ class Voice:
 
 
 class Process:
-    def __init__(self, rules: Rules, orders: socket.socket, channel: socket.socket) -> None:
-        self._rules, self._orders, self._channel = rules, orders, channel
+    def __init__(self, rules: Rules, orders: socket.socket, channel: socket.socket, ear: Ear) -> None:
+        self._rules, self._orders, self._channel, self._ear = rules, orders, channel, ear
         self._pid = os.getpid()
         self._voice: Voice | None = None  # of the job that runs
         self._runner: asyncio.Runner | None = None
@@ -193,10 +194,6 @@ class Process:
         self._peak: int | None = None
         with suppress(OSError):
             self._peak = os.open("/proc/self/clear_refs", os.O_WRONLY | os.O_CLOEXEC)
-        self._io: int | None = None
-        with suppress(OSError):
-            self._io = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
-        self._writes: object = None
         listen_to_logs(_Log(self._said))
         lean.signal(lean.SIGTERM, self._when_told)
         os.register_at_fork(after_in_child=self._in_child)
@@ -246,7 +243,7 @@ class Process:
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
         if self._peak is not None:
             os.write(self._peak, RESET_PEAK)
-        self._writes = self._written()
+        self._ear.begin()
         outcome = self._outcome(order)
         if os.getpid() != self._pid:
             os._exit(0)  # the child of a fork that came back as if it were the function: this is not its to tell
@@ -319,26 +316,16 @@ class Process:
         after = resource.getrusage(resource.RUSAGE_SELF)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         memory = after.ru_maxrss * 1024
-        spoke = self._writes is None or self._written() != self._writes
+        changed = self._changed()
+        spoke = changed or self._ear.heard()
         litter = _has_children()
-        leaves = litter or self._spoiled or self._jobs >= self._rules.jobs or self._changed()
+        leaves = litter or self._spoiled or self._jobs >= self._rules.jobs or changed
         leaves = leaves or (memory > self._rules.memory and resident() > self._rules.memory)
         os.fchdir(self._home)
         os.umask(self._umask)
         for timer in (lean.ITIMER_REAL, lean.ITIMER_VIRTUAL, lean.ITIMER_PROF):
             lean.setitimer(timer, 0)
         return Done(outcome, round(wall * SECOND), round(cpu * SECOND), memory, leaves, litter, spoke)
-
-    def _written(self) -> object:
-        """Changes when anything was written by this process, or by one below it; None: nobody can tell."""
-        if self._io is None:
-            return None
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return (
-            os.pread(self._io, 512, 0).partition(b"syscw:")[2].split(None, 1)[0],
-            children.ru_minflt,
-            children.ru_nvcsw,
-        )
 
     def _changed(self) -> bool:
         """Something that the next job would stumble over."""

@@ -16,6 +16,7 @@ from rota.work.keeping import Keeper
 from rota.work.output import Drain
 from rota.work.pool.pool import Pool
 from rota.work.pool.wire import Briefing, Order, Place
+from rota.work.programs import packed
 
 
 class Processes:
@@ -105,4 +106,4 @@ def _hidden(task: TaskDef) -> str | None:
 def _briefing(tasks: list[TaskDef], settings: Settings) -> Briefing:
     modules = dict.fromkeys(name for task in tasks for name in (task.function.__module__, task.code.origin) if name)
     places = tuple(Place(task.name, task.function.__module__, task.function.__qualname__) for task in tasks)
-    return Briefing(tuple(sys.path), tuple(modules), places, settings)
+    return Briefing(tuple(sys.path), tuple(modules), places, settings, packed())

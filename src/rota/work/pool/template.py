@@ -10,9 +10,8 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,10 +20,15 @@ import msgspec
 import rota
 from rota.work.keeping import Child, Keeper, SpawnError
 from rota.work.pool.wire import Briefing, arrived
+from rota.work.programs import bare
 
 ROOT = str(Path(rota.__file__).parent.parent)
-# Not `-m`: where rota is imported from may be known to this process only.
-PROGRAM = f"import sys; sys.path.insert(0, {ROOT!r}); from rota.work.pool.nursery import main; main()"
+# Not `-m`: where rota is imported from may be known to this process only. It hides before it is told anything.
+PROGRAM = f"""
+import sys; sys.path.insert(0, {ROOT!r})
+from rota.work.keeper.kernel import hide; hide()
+from rota.work.pool.nursery import main; main()
+"""
 WORDS_SIZE = 65_536
 # A nursery that is asked for something and doesn't answer was perhaps stopped, by a function of the same user: it is
 # set going again. One that still doesn't is killed, and all functions with it: a busy machine is not reason enough.
@@ -95,21 +99,23 @@ class Template:
         try:
             with theirs:
                 command = [sys.executable, "-c", PROGRAM]
-                # Functions run where the node does: its folder, its place for what is temporary.
-                place = {"TMPDIR": tempfile.gettempdir(), **os.environ}
-                child = await keeper.spawn(command, cwd=_here(), env=place, stdin=theirs.fileno(), stdout=2, stderr=2)
+                child = await keeper.spawn(
+                    command, cwd="/", env=bare(os.environ), stdin=theirs.fileno(), stdout=2, stderr=2
+                )
             template = cls(child, ours, over)
         except BaseException:
             ours.close()
             raise
         try:
-            body = os.memfd_create("rota-briefing")
-            try:
+            with ExitStack() as made:
+                # Functions run where the node does. A descriptor leads there even if the folder was removed meanwhile.
+                here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                made.callback(os.close, here)
+                body = os.memfd_create("rota-briefing")
+                made.callback(os.close, body)
                 os.write(body, msgspec.json.encode(briefing))
-                template._send("begin", [body])
+                template._send("begin", [body, here])
                 template._watch_it()
-            finally:
-                os.close(body)
         except OSError:
             template.kill_all()
             raise
@@ -233,11 +239,3 @@ class Template:
             gone(LOST)
         self.ready.set()
         over(self)
-
-
-def _here() -> str:
-    """The folder of this process, also if it was removed meanwhile."""
-    try:
-        return str(Path.cwd())
-    except OSError:
-        return f"/proc/{os.getpid()}/cwd"

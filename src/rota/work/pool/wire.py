@@ -40,12 +40,13 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Briefing(msgspec.Struct, frozen=True):
-    """All that the nursery is told. The settings may hold a password: they travel in memory only."""
+    """All that the nursery is told. Settings and environment may hold passwords: they travel in memory only."""
 
     path: tuple[str, ...]
     modules: tuple[str, ...]
     places: tuple[Place, ...]
     settings: Settings
+    environment: bytes  # packed (`work/programs.py`)
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True, tag=True):

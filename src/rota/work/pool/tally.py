@@ -1,0 +1,71 @@
+"""Whether anything was written to the output pipes of a pool process, as the process itself can tell.
+
+What was written is still in the pipe, which the kernel says (FIONREAD), or the node has read it; the node counts its
+reads in a page of memory that it shares with the process. While it reads, the count is odd: the pipe may be empty by
+then, and the end of the read is yet to be counted. (The kernel counts writes too, in /proc/self/io; but a process that
+has hidden itself can't open that, unless it is root's.)
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import mmap
+import os
+import termios
+from typing import Final
+
+COUNT: Final = "Q"  # one word, so that nobody sees half of it
+
+
+class Tally:
+    """The node's side. Only one thread at a time reads. The process can't mislead it: it is never read back."""
+
+    def __init__(self) -> None:
+        """Raises OSError."""
+        self.fd = os.memfd_create("rota-tally", os.MFD_CLOEXEC)
+        try:
+            os.ftruncate(self.fd, mmap.PAGESIZE)
+            self._page = mmap.mmap(self.fd, mmap.PAGESIZE)
+        except OSError:
+            os.close(self.fd)
+            raise
+        self._word = memoryview(self._page).cast(COUNT)
+        self._count = 0
+
+    def begin(self) -> None:
+        self._word[0] = self._count + 1
+
+    def end(self, came: int) -> None:
+        if came:
+            self._count += 2
+        self._word[0] = self._count
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            self._word.release()
+            self._page.close()
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Ear:
+    """The side of the process."""
+
+    def __init__(self, fd: int) -> None:
+        self._word = memoryview(mmap.mmap(fd, mmap.PAGESIZE, prot=mmap.PROT_READ)).cast(COUNT)
+        os.close(fd)
+        self._before = 0
+        self._waiting = array.array("i", [0])
+
+    def begin(self) -> None:
+        self._before = self._word[0]
+
+    def heard(self) -> bool:
+        """Whether something may have been written since then. Raises OSError if the pipes were closed."""
+        for fd in (1, 2):  # first: what is not there any more has been read, or is being read, by now
+            fcntl.ioctl(fd, termios.FIONREAD, self._waiting)
+            if self._waiting[0]:
+                return True
+        count = self._word[0]
+        return count != self._before or count % 2 == 1
