@@ -36,6 +36,7 @@ from rota.work.attempt import Pipeline, Stop, weight
 from rota.work.crew import Crew, MakeCrew
 from rota.work.heartbeat import Heartbeat, LeaseGuard
 from rota.work.meter import Meter
+from rota.work.reconciler import Reconciler
 from rota.work.worker import Worker
 
 REJOIN_PAUSE = 1.0
@@ -191,6 +192,9 @@ class Session:
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
         if self.worker and self._crew:
             self.worker.wake = self._serve(self.worker).wake
+            reconciler = Reconciler(self.worker)
+            reconciler.wake = self._serve(reconciler).wake
+            self._heartbeat.heard_holds = reconciler.heard
             self._crew.watch(self.worker.when_ready)
             self._listen(Topic.READY, self.worker.when_ready)
             self._serve(Meter(node.store, self.worker, lambda: self._heartbeat.feedback))

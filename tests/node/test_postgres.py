@@ -15,18 +15,21 @@ import rota
 from rota.clock import ManualClock
 from rota.errors import StoreError
 from rota.lease import Lease
+from rota.model.job import Kind
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending
+from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from rota.node import Node
 from rota.store.postgres.session import GRACE
 from rota.telemetry.events import LeaseLost
+from rota.work import worker
 from rota.work.heartbeat import LeaseGuard
 from tests.node.cluster import Cluster
 from tests.node.running import LONG, Probe, running
 from tests.servers.postgres import Mode, Server, database
 from tests.store.postgres.backends import migrated_database
-from tests.store.postgres.places import Place, until_so
+from tests.store.postgres.places import Place, until, until_so
 
 
 @pytest.fixture
@@ -172,6 +175,28 @@ async def test_all_connections_lost_at_once_disturb_nobody(url: str) -> None:
         await place.held(me, apart_from=before)
         await slow.finish(job, probe)
         assert [one.id for one in await (await slow.app.client()).store.nodes(slow.app.who)] == [node.id]
+
+
+async def test_renewals_go_on_while_a_lost_job_cannot_be_given_back(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to a claim was lost, and somebody holds the row of that job."""
+    monkeypatch.setattr(worker, "LOST_AFTER", 0.1)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    slow, place = Slow(url), Place(url)
+    async with running(slow.app) as (node, probe):
+        job = await slow.start()
+        client, me = await slow.app.client(), await incarnation(slow.app)
+        lost = await slow.app.submit_command(["true"], queue="other")
+        await client.store.claim(SYSTEM, me, {"other": 1}, list(Kind), {"other": 1})
+        with place.connect() as db, db.transaction():
+            db.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [lost.id])
+            await until(lambda: place.value(waiting))
+            await renewed(slow.app, node, times=3)
+
+        async def given_back() -> bool:
+            return (await lost.info()).state is State.READY
+
+        await until_so(given_back)
+        await slow.finish(job, probe)
 
 
 # In processes of their own: a node that is wrongly taken for lost is killed by its keeper, and this process with it.
