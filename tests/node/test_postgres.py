@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,12 @@ from rota.model.outcome import Ending
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from rota.node import Node
+from rota.store.postgres import PostgresStore
 from rota.store.postgres.session import GRACE
 from rota.telemetry.events import LeaseLost
 from rota.work import worker
 from rota.work.heartbeat import LeaseGuard
+from rota.work.keeping import Keeper
 from tests.node.cluster import Cluster
 from tests.node.running import LONG, Probe, running
 from tests.servers.postgres import Mode, Server, database
@@ -159,6 +162,40 @@ async def test_a_lost_session_disturbs_nobody(url: str) -> None:
             await place.held(me, apart_from=before)
             await renewed(slow.app, node)
         await slow.finish(job, probe)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_the_keeper_holds_the_socket_of_the_session_that_took_the_place_of_a_lost_one(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And holds it before the row of the node says that others may go by that lock."""
+    seen: list[tuple[str | None, list[int]]] = []  # the lock that a renewal tells of, and what the keeper holds then
+    app, keepers = rota.App(url, kill_grace="500ms"), list[Keeper]()
+    renew, start = PostgresStore._renew, Keeper.start
+
+    async def started(self: Keeper) -> None:
+        keepers.append(self)
+        await start(self)
+
+    async def renewing(self: PostgresStore, me: str, stopping: bool, server: str | None) -> object:
+        seen.append((server, inodes(keepers[-1]._guards)))
+        return await renew(self, me, stopping, server)
+
+    def inodes(descriptors: Sequence[int]) -> list[int]:
+        return [os.fstat(one).st_ino for one in descriptors]
+
+    monkeypatch.setattr(Keeper, "start", started)
+    monkeypatch.setattr(PostgresStore, "_renew", renewing)
+    async with running(app) as (node, _):
+        me, place, store = await incarnation(app), Place(url), node.store
+        await renewed(app, node)
+        before = inodes(store.guards(me))
+        assert seen[-1][1] == before
+        await place.held(me, apart_from=place.end_session(me))
+        await renewed(app, node, times=2)
+        after = inodes(store.guards(me))
+        assert seen[-1][1] == after != before
+    assert {tuple(held) for server, held in seen if server is not None} == {tuple(before), tuple(after)}
 
 
 @pytest.mark.usefixtures("patient")

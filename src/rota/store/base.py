@@ -310,7 +310,8 @@ class Store(Timetable, Graph, Admission, ABC):
 
     @abstractmethod
     def guards(self, incarnation: str) -> Sequence[int]:
-        """Descriptors whose closing (by the last process that holds them) tells others that the node is gone."""
+        """Descriptors whose closing (by the last process that holds them) tells others that the node is gone. They may
+        be others after each call of `renew`."""
 
     def exposed(self, incarnation: str) -> Duration | None:
         """Not None: the node's sign of life is lost, and others may take its work when it has not renewed for this

@@ -35,12 +35,14 @@ class Heartbeat:
     ) -> None:
         self._store, self._clock, self._incarnation = store, clock, incarnation
         self._lease, self._worker, self._extend, self._lost = lease, worker, extend, lost
+        self.before: Callable[[], None] = lambda: None
         self.heard_holds: Callable[[Sequence[Ref]], None] = lambda _: None
         self.stopping = False
         self.term: int | None = None  # of its leadership, while it leads
         self.feedback: tuple[str, ...] = ()  # queues whose flows are charged
 
     async def tick(self) -> float:
+        self.before()
         asked = self._clock.monotonic()
         news = await self._store.renew(SYSTEM, self._incarnation, self.stopping)
         if not news.known:
