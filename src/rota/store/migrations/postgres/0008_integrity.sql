@@ -74,3 +74,96 @@ BEGIN
         END IF;
     END LOOP;
 END $$;
+
+-- What an order by SQL says is held against the rules of Python orders: `model.limits.word` for users and queues, `options` for the
+-- rest. (Of letters beyond ASCII all that are printable will do: the locale of the database may know none.)
+CREATE FUNCTION rota.is_printable(given text) RETURNS boolean LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT given !~ '[\u0001-\u001f\u007f-\u00a0\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u2064\u2066-\u206f\u3000\ue000-\uf8ff\ufeff\ufff9-\ufffb]' $$;
+
+CREATE FUNCTION rota.is_word(given text) RETURNS boolean LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT length(given) BETWEEN 1 AND 100 AND given ~ '^([0-9A-Za-z_.@-]|[^\u0001-\u007f])+$' AND rota.is_printable(given) $$;
+
+-- As `work.catalogue.fits`. `kinds`: a list of words of JSON Schema; NULL or empty: anything will do.
+CREATE FUNCTION rota.check_type(task text, name text, value jsonb, kinds jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF jsonb_array_length(kinds) > 0 AND NOT kinds ? jsonb_typeof(value)
+       AND NOT (kinds ? 'integer' AND CASE WHEN jsonb_typeof(value) = 'number' THEN value::numeric = trunc(value::numeric) ELSE false END) THEN
+        RAISE EXCEPTION 'task %: % must be %, not %', quote_literal(task), quote_literal(name),
+            (SELECT string_agg(kind, ' or ') FROM jsonb_array_elements_text(kinds) AS one(kind)), left(value::text, 60)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+END $$;
+
+-- One job, from any language that speaks SQL. What is not given is taken from the task's own options.
+CREATE OR REPLACE FUNCTION rota.submit(
+    task text, args jsonb DEFAULT '{}', queue text DEFAULT NULL, priority integer DEFAULT NULL,
+    run_at timestamptz DEFAULT NULL, delay interval DEFAULT NULL, key text DEFAULT NULL, retries integer DEFAULT NULL,
+    timeout interval DEFAULT NULL, expires interval DEFAULT NULL, owner text DEFAULT 'local', ring boolean DEFAULT true
+) RETURNS uuid LANGUAGE plpgsql AS $$
+DECLARE
+    info    jsonb;
+    body    text;
+    parts   jsonb;
+    name    text;
+    answer  jsonb;
+    complaint text;
+BEGIN
+    SELECT t.info::jsonb INTO info FROM rota.tasks t WHERE t.name = submit.task;
+    IF info IS NULL THEN
+        RAISE EXCEPTION 'unknown task %', quote_literal(task)
+            USING HINT = 'a node that offers it must have joined once', ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF jsonb_typeof(args) IS DISTINCT FROM 'object' THEN
+        RAISE EXCEPTION 'arguments of task %: expected a JSON object of names and values', quote_literal(task)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOR name IN SELECT jsonb_array_elements_text(info -> 'required') LOOP
+        IF NOT args ? name THEN
+            RAISE EXCEPTION 'task %: % is missing', quote_literal(task), quote_literal(name)
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+    END LOOP;
+    IF NOT coalesce((info ->> 'open')::boolean, false) THEN
+        FOR name IN SELECT jsonb_object_keys(args) LOOP
+            IF NOT (info -> 'parameters') ? name THEN
+                RAISE EXCEPTION 'task %: % is unknown', quote_literal(task), quote_literal(name)
+                    USING ERRCODE = 'invalid_parameter_value';
+            END IF;
+        END LOOP;
+    END IF;
+    PERFORM rota.check_type(task, given.name, given.value, info #> ARRAY['types', given.name]) FROM jsonb_each(args) AS given(name, value);
+    complaint := CASE
+        WHEN run_at IS NOT NULL AND delay IS NOT NULL THEN 'run_at and delay: both are given; expected one of them'
+        WHEN NOT (isfinite(run_at) AND run_at < to_timestamp(250000000000)) THEN 'run_at: expected a time before the year 9892'
+        WHEN priority NOT BETWEEN 0 AND 9 THEN 'priority: ' || priority || ' is not valid; expected 0 (most urgent) to 9'
+        WHEN retries NOT BETWEEN 0 AND 1000000 THEN 'retries: ' || retries || ' is not valid; expected a whole number, 0 or more'
+        WHEN extract(epoch FROM delay) NOT BETWEEN 0 AND 3162240000 THEN 'delay: expected an interval, not negative, at most 100 years'
+        WHEN timeout <= '0' OR extract(epoch FROM timeout) > 3162240000 THEN 'timeout: expected an interval longer than 0, at most 100 years'
+        WHEN expires <= '0' OR extract(epoch FROM expires) > 3162240000 THEN 'expires: expected an interval longer than 0, at most 100 years'
+        WHEN NOT rota.is_word(coalesce(owner, '')) THEN 'owner ' || coalesce(quote_literal(owner), 'NULL') || ': expected letters, digits and -_.@, at most 100'
+        WHEN NOT rota.is_word(queue) THEN 'queue ' || quote_literal(queue) || ': expected letters, digits and -_.@, at most 100'
+        WHEN NOT (length(key) BETWEEN 1 AND 255 AND rota.is_printable(key)) THEN 'key ' || quote_literal(key) || ': expected a text of 1 to 255 printable characters'
+    END;
+    IF complaint IS NOT NULL THEN
+        RAISE EXCEPTION USING MESSAGE = complaint, ERRCODE = 'invalid_parameter_value';
+    END IF;
+    body := '{"name":' || to_json(task)::text || '}';
+    parts := jsonb_build_object(
+        'task', task, 'kind', 'function', 'spec', body,
+        'digest', encode(sha256('function'::bytea || '\x00'::bytea || convert_to(body, 'UTF8')), 'hex'),
+        'args', args::text, 'queue', coalesce(queue, info ->> 'queue'),
+        'priority', coalesce(priority, (info ->> 'priority')::integer),
+        'at', (extract(epoch FROM run_at) * 1000000)::bigint, 'delay', coalesce(rota.microseconds(delay), 0),
+        'retry', (CASE WHEN retries IS NULL THEN info -> 'retry'
+                       ELSE jsonb_set(coalesce(info -> 'retry', '{}'), '{retries}', to_jsonb(retries)) END)::text,
+        'timeout', coalesce(rota.microseconds(timeout), (info ->> 'timeout')::bigint),
+        'expires', rota.microseconds(expires), 'key', key);
+    parts := parts || jsonb_build_object('id', rota.new_id(rota.clock(NULL)),
+                                         'content', 'sql:' || encode(sha256(convert_to(parts::text, 'UTF8')), 'hex'));
+    answer := rota.accept(owner, jsonb_build_array(parts), 604800000000, 60000000, NULL, ring);
+    IF answer ? 'key' THEN
+        RAISE EXCEPTION 'key % was used before for another order (job %)', quote_literal(key), answer ->> 'job'
+            USING ERRCODE = 'unique_violation';
+    END IF;
+    RETURN (answer #>> '{jobs,0,0}')::uuid;
+END $$;
