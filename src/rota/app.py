@@ -65,7 +65,7 @@ class App:
         self.chance = chance or Chance()
         self.bus = Bus()
         self.catalogue = Catalogue(self._adopt)
-        self.who = Principal(self.settings.user)
+        self.who = Principal(self.settings.user, operator=True)
         self._inline = inline
         self._declared = declaring.Declarations()
         self._client: Client | None = None
@@ -78,11 +78,11 @@ class App:
             raise InvalidInput("configure", "after the store was opened", "a call before the first order")
         self._given |= {name: value for name, value in settings.items() if value is not None}
         self.settings = config.load(self._given)
-        self.who = Principal(self.settings.user)
+        self.who = Principal(self.settings.user, operator=True)
 
     def _adopt(self, settings: config.Settings) -> None:
         """In a process that runs functions for a node: the settings of that node."""
-        self.settings, self.who = settings, Principal(settings.user)
+        self.settings, self.who = settings, Principal(settings.user, operator=True)
 
     @contextmanager
     def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
@@ -91,7 +91,7 @@ class App:
         self.clock, self.chance, self.bus, self._inline, self._client = clock, chance, Bus(), True, None
         self._given = {}
         self.settings = config.load({"name": self.settings.name or None, **settings}, environment={})
-        self.who = Principal(self.settings.user)
+        self.who = Principal(self.settings.user, operator=True)
         try:
             yield
         finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 
 from rota import __version__
 from rota.batching import Batcher
@@ -36,6 +37,7 @@ from rota.work.attempt import Pipeline, Stop, weight
 from rota.work.crew import Crew, MakeCrew
 from rota.work.heartbeat import Heartbeat, LeaseGuard
 from rota.work.meter import Meter
+from rota.work.reconciler import Reconciler
 from rota.work.worker import Worker
 
 REJOIN_PAUSE = 1.0
@@ -191,6 +193,10 @@ class Session:
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
         if self.worker and self._crew:
             self.worker.wake = self._serve(self.worker).wake
+            reconciler = Reconciler(self.worker)
+            reconciler.wake = self._serve(reconciler).wake
+            self._heartbeat.heard_holds = reconciler.heard
+            self._heartbeat.before = self._hand_over_guards
             self._crew.watch(self.worker.when_ready)
             self._listen(Topic.READY, self.worker.when_ready)
             self._serve(Meter(node.store, self.worker, lambda: self._heartbeat.feedback))
@@ -250,6 +256,13 @@ class Session:
         if self._crew and (self._lost is None or (self._lease.exposed and deadline < self._end)):
             self._end = deadline
             self._crew.extend(deadline)
+
+    def _hand_over_guards(self) -> None:
+        """Before each renewal, which tells others to go by the node's lock: what the store holds it with may be another
+        session than the last time, and the node's processes must hold that too."""
+        if self._crew:
+            with suppress(OSError):  # no more descriptors; the renewal is more important
+                self._crew.guard(self._node.store.guards(self.incarnation))
 
     def _lose(self, why: str) -> None:
         if self._lost is None:

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from rota.errors import NotFound, RotaError
+from rota.errors import NotAllowed, NotFound, RotaError
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, match
 from rota.model.graph import Edge
@@ -20,14 +20,14 @@ from rota.model.lifecycle import State
 from rota.model.limits import Key, Limit
 from rota.model.node import Node
 from rota.model.outcome import CrashRule
-from rota.model.principal import SYSTEM, Principal
+from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.times import DAY, SECOND
 from rota.model.traits import Traits
 from rota.store.admission import NewGate
 from rota.store.base import Cancelling, JobFilter, Note, Position, Retention, Store
 from rota.store.graph import WorkflowFilter
 from tests.contracts.shelves import STATES
-from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, PLENTY, Actor, World, settled
+from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, OLGA, PLENTY, Actor, World, settled
 
 WORKFLOW = "01900000-0000-7000-8000-000000000001"
 PAUSING, DROPPING, HIS = (f"01900000-0000-7000-8000-00000000000{n}" for n in (2, 3, 4))
@@ -278,11 +278,73 @@ DEEDS: dict[str, Deed] = {
 }
 
 
+# They concern everyone's jobs, and so are for operators. Without one's leave none of them may be done.
+OPERATORS: dict[str, Deed] = {
+    "pause_queue": lambda h, s: s.pause_queue(BOB, "default", "sabotage"),
+    "resume_queue": lambda h, s: s.resume_queue(BOB, "default"),
+    "set_step": lambda h, s: s.set_step(BOB, "default", 0),
+    "set_feedback": lambda h, s: s.set_feedback(BOB, "default", None),
+}
+# What anyone may do with what is his own, aimed at what is not; and what anyone may know of the cluster.
+PEOPLE: dict[str, Deed] = {
+    "submit": lambda h, s: s.submit(BOB, [[h.world.job(key="k")]]),
+    "cancel": lambda h, s: s.cancel(BOB, h.ids, "sabotage"),
+    "replay": lambda h, s: s.replay(BOB, h.ids, again=True),
+    "hurry": lambda h, s: s.hurry(BOB, h.ids),
+    "purge": lambda h, s: s.purge(BOB, h.ids),
+    "reprioritise": lambda h, s: s.reprioritise(BOB, h.ids, 0),
+    "get": lambda h, s: s.get(BOB, h.jobs[State.READY]),
+    "find": lambda h, s: s.find(BOB, JobFilter(ids=tuple(h.ids))),
+    "resolve": lambda h, s: s.resolve(BOB, h.jobs[State.READY]),
+    "output": lambda h, s: s.output(BOB, h.jobs[State.RUNNING], Position(), PLENTY),
+    "counts": lambda h, s: s.counts(BOB),
+    "events": lambda h, s: s.events(BOB, 0, PLENTY),
+    "parents": lambda h, s: s.parents(BOB, h.jobs[State.BLOCKED]),
+    "workflows": lambda h, s: s.workflows(BOB, WorkflowFilter()),
+    "workflow": lambda h, s: s.workflow(BOB, WORKFLOW),
+    "resolve_workflow": lambda h, s: s.resolve_workflow(BOB, WORKFLOW),
+    "close_gate": lambda h, s: s.close_gate(BOB, NewGate(HIS, match(everything=True), Effect.DROP, "sabotage")),
+    "open_gate": lambda h, s: s.open_gate(BOB, PAUSING),
+    "gates": lambda h, s: s.gates(BOB),
+    "set_limit": lambda h, s: s.set_limit(BOB, Limit("her key", 1)),
+    "remove_limit": lambda h, s: s.remove_limit(BOB, "her secret key"),
+    "limits": lambda h, s: s.limits(BOB),
+    "queues": lambda h, s: s.queues(BOB),
+    "flows": lambda h, s: s.flows(BOB, PLENTY),
+    "waiting": lambda h, s: s.waiting(BOB, h.jobs[State.HELD]),
+    "tasks": lambda h, s: s.tasks(BOB),
+    "nodes": lambda h, s: s.nodes(BOB),
+}
+
+
 # Whose schedules and calendars: tests/contracts/test_schedules.py, test_fires.py and test_calendars.py.
 SCHEDULES = {
     "put_schedule", "pause_schedule", "resume_schedule", "remove_schedule", "undeclare_schedules", "make_fires",
     "advance", "schedules", "fires", "put_calendar", "remove_calendar", "calendars",
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", PEOPLE)
+async def test_no_verb_of_people_reaches_what_is_another_s(house: House, verb: str) -> None:
+    before = await hers(house)
+    answer = await PEOPLE[verb](house, house.world.store)
+    assert "secret" not in repr(answer)
+    assert not any(job in repr(answer) for job in house.ids)
+    await house.world.store.admit(SYSTEM, PLENTY)
+    assert await hers(house) == before
+
+
+@pytest.mark.parametrize("verb", OPERATORS)
+async def test_what_concerns_everyone_is_for_operators(house: House, verb: str) -> None:
+    async with house.world.unchanged():
+        with pytest.raises(NotAllowed, match=r"user 'bob' may not .* it is for operators"):
+            await OPERATORS[verb](house, house.world.store)
+
+
+async def test_operators_are_those_who_are_told_so() -> None:
+    assert not Principal("bob").operates
+    assert [who.operates for who in (LOCAL, SYSTEM, OLGA)] == [True] * 3
+    assert OLGA.sees == "olga", "she sees no more than others"
 
 
 @pytest.mark.parametrize("verb", DEEDS)
@@ -307,11 +369,4 @@ def test_every_verb_takes_a_principal_and_is_looked_at_here() -> None:
         for name, member in inspect.getmembers(Store, inspect.isfunction)
         if "who" in inspect.signature(member).parameters
     }
-    people = {
-        "submit", "cancel", "replay", "hurry", "purge", "get", "find", "resolve", "output", "counts", "events",
-        "parents", "workflows", "workflow", "resolve_workflow", "close_gate", "open_gate", "gates", "set_limit",
-        "remove_limit", "limits", "queues", "flows", "reprioritise", "waiting",
-    }  # fmt: skip
-    # They belong to the cluster.
-    not_owned = {"tasks", "nodes", "pause_queue", "resume_queue", "set_step", "set_feedback"}
-    assert verbs == people | not_owned | set(DEEDS) | SCHEDULES
+    assert verbs == set(PEOPLE) | set(OPERATORS) | set(DEEDS) | SCHEDULES

@@ -31,22 +31,22 @@ from tests.contracts.admission import (
     queue_info,
     why,
 )
-from tests.contracts.world import ALICE, BOB, BOOM, LEASE, World
+from tests.contracts.world import ALICE, BOB, BOOM, LEASE, OLGA, World
 
 # -- paused -----------------------------------------------------------------------------------------------------------
 
 
 async def test_of_a_paused_queue_nothing_is_claimed_whoever_ordered_it(world: World) -> None:
     actor = await world.node()
-    await world.store.pause_queue(ALICE, "mail", "too much mail")
+    await world.store.pause_queue(OLGA, "mail", "too much mail")
     paused = [await world.one(who, queue="mail") for who in (ALICE, BOB)]
     free = await world.one()
     assert names(await actor.claim(wants={"mail": 5, "default": 5})) == [free]
     assert names(await actor.claim(wants={"mail": 5}, start=0)) == []
     assert await world.states(*paused) == [READY, READY], "nothing of it was moved"
     info = await queue_info(world, "mail")
-    assert (info.paused_at, info.paused_by, info.note) == (world.clock.now(), "alice", "too much mail")
-    assert await world.store.resume_queue(BOB, "mail")
+    assert (info.paused_at, info.paused_by, info.note) == (world.clock.now(), "olga", "too much mail")
+    assert await world.store.resume_queue(OLGA, "mail")
     assert names(await actor.claim(queue="mail")) == paused
 
 
@@ -54,9 +54,9 @@ async def test_pausing_twice_keeps_the_first_instant_and_the_last_note(world: Wo
     began = world.clock.now()
     await world.store.pause_queue(LOCAL, "mail", "one")
     world.clock.advance(5)
-    await world.store.pause_queue(ALICE, "mail", "two")
+    await world.store.pause_queue(OLGA, "mail", "two")
     info = await queue_info(world, "mail")
-    assert (info.paused_at, info.paused_by, info.note) == (began, "alice", "two")
+    assert (info.paused_at, info.paused_by, info.note) == (began, "olga", "two")
     assert [await world.store.resume_queue(LOCAL, name) for name in ("mail", "mail", "other")] == [True, False, False]
 
 

@@ -25,6 +25,7 @@ from tests.store.backends import Backend
 
 ALICE = Principal("alice")
 BOB = Principal("bob")
+OLGA = Principal("olga", operator=True)
 BOTH = (Kind.FUNCTION, Kind.COMMAND)
 PLENTY = 10_000
 LEASE = 10 * SECOND

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,23 @@ import rota
 from rota.clock import ManualClock
 from rota.errors import StoreError
 from rota.lease import Lease
+from rota.model.job import Kind
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending
+from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from rota.node import Node
+from rota.store.postgres import PostgresStore
 from rota.store.postgres.session import GRACE
 from rota.telemetry.events import LeaseLost
+from rota.work import worker
 from rota.work.heartbeat import LeaseGuard
+from rota.work.keeping import Keeper
 from tests.node.cluster import Cluster
 from tests.node.running import LONG, Probe, running
 from tests.servers.postgres import Mode, Server, database
 from tests.store.postgres.backends import migrated_database
-from tests.store.postgres.places import Place, until_so
+from tests.store.postgres.places import Place, until, until_so
 
 pytestmark = pytest.mark.slow
 
@@ -161,6 +167,40 @@ async def test_a_lost_session_disturbs_nobody(url: str) -> None:
 
 
 @pytest.mark.usefixtures("patient")
+async def test_the_keeper_holds_the_socket_of_the_session_that_took_the_place_of_a_lost_one(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And holds it before the row of the node says that others may go by that lock."""
+    seen: list[tuple[str | None, list[int]]] = []  # the lock that a renewal tells of, and what the keeper holds then
+    app, keepers = rota.App(url, kill_grace="500ms"), list[Keeper]()
+    renew, start = PostgresStore._renew, Keeper.start
+
+    async def started(self: Keeper) -> None:
+        keepers.append(self)
+        await start(self)
+
+    async def renewing(self: PostgresStore, me: str, stopping: bool, server: str | None) -> object:
+        seen.append((server, inodes(keepers[-1]._guards)))
+        return await renew(self, me, stopping, server)
+
+    def inodes(descriptors: Sequence[int]) -> list[int]:
+        return [os.fstat(one).st_ino for one in descriptors]
+
+    monkeypatch.setattr(Keeper, "start", started)
+    monkeypatch.setattr(PostgresStore, "_renew", renewing)
+    async with running(app) as (node, _):
+        me, place, store = await incarnation(app), Place(url), node.store
+        await renewed(app, node)
+        before = inodes(store.guards(me))
+        assert seen[-1][1] == before
+        await place.held(me, apart_from=place.end_session(me))
+        await renewed(app, node, times=2)
+        after = inodes(store.guards(me))
+        assert seen[-1][1] == after != before
+    assert {tuple(held) for server, held in seen if server is not None} == {tuple(before), tuple(after)}
+
+
+@pytest.mark.usefixtures("patient")
 async def test_all_connections_lost_at_once_disturb_nobody(url: str) -> None:
     slow, place = Slow(url), Place(url)
     async with running(slow.app) as (node, probe):
@@ -174,6 +214,28 @@ async def test_all_connections_lost_at_once_disturb_nobody(url: str) -> None:
         await place.held(me, apart_from=before)
         await slow.finish(job, probe)
         assert [one.id for one in await (await slow.app.client()).store.nodes(slow.app.who)] == [node.id]
+
+
+async def test_renewals_go_on_while_a_lost_job_cannot_be_given_back(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to a claim was lost, and somebody holds the row of that job."""
+    monkeypatch.setattr(worker, "LOST_AFTER", 0.1)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    slow, place = Slow(url), Place(url)
+    async with running(slow.app) as (node, probe):
+        job = await slow.start()
+        client, me = await slow.app.client(), await incarnation(slow.app)
+        lost = await slow.app.submit_command(["true"], queue="other")
+        await client.store.claim(SYSTEM, me, {"other": 1}, list(Kind), {"other": 1})
+        with place.connect() as db, db.transaction():
+            db.execute("SELECT FROM jobs WHERE id = %s FOR UPDATE", [lost.id])
+            await until(lambda: place.value(waiting))
+            await renewed(slow.app, node, times=3)
+
+        async def given_back() -> bool:
+            return (await lost.info()).state is State.READY
+
+        await until_so(given_back)
+        await slow.finish(job, probe)
 
 
 # In processes of their own: a node that is wrongly taken for lost is killed by its keeper, and this process with it.

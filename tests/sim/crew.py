@@ -57,6 +57,8 @@ class SimCrew:
 
     def watch(self, more: Callable[[], None]) -> None: ...
 
+    def guard(self, guards: Sequence[int]) -> None: ...
+
     def extend(self, deadline: float | None) -> None:
         if self._alarm:
             self._alarm.cancel()

@@ -144,7 +144,8 @@ class Admission(ABC):
 
     @abstractmethod
     async def pause_queue(self, who: Principal, name: str, note: str) -> None:
-        """Nothing of it is claimed until it is resumed, whoever ordered it."""
+        """Nothing of it is claimed until it is resumed, whoever ordered it. This and the next three are for
+        operators."""
 
     @abstractmethod
     async def resume_queue(self, who: Principal, name: str) -> bool: ...

@@ -4,7 +4,8 @@ A store keeps every job durable and consistent, and judges due times and expiry 
 
 - A verb is one transaction: it happens whole or not at all, and is durable when it returns.
 - It takes the *principal* on whose behalf it acts and never shows or changes what that principal may not see; the
-  verbs of nodes (running, nodes, shelves) are refused to people.
+  verbs of nodes (running, nodes, shelves) are refused to people, those that concern everyone's jobs to all but
+  operators.
 - It takes and returns model values in batches; no connection, cursor or SQL shows through.
 - A write by an attempt names (job, fence) and is answered `applied`, `already` (a repeat after a lost reply) or
   `stale`. One bad row of a batch is set aside; the batch goes on.
@@ -51,6 +52,12 @@ def require_system(who: Principal, verb: str) -> None:
     """Nodes do these things, people don't."""
     if not who.system:
         raise NotAllowed(who.user, f"{verb} jobs or nodes")
+
+
+def require_operator(who: Principal, deed: str) -> None:
+    """What concerns the jobs of all users is not for each of them."""
+    if not who.operates:
+        raise NotAllowed(who.user, f"{deed}, which concerns everyone's jobs: it is for operators")
 
 
 class Topic(StrEnum):
@@ -323,7 +330,8 @@ class Store(Timetable, Graph, Admission, ABC):
 
     @abstractmethod
     def guards(self, incarnation: str) -> Sequence[int]:
-        """Descriptors whose closing (by the last process that holds them) tells others that the node is gone."""
+        """Descriptors whose closing (by the last process that holds them) tells others that the node is gone. They may
+        be others after each call of `renew`."""
 
     def exposed(self, incarnation: str) -> Duration | None:
         """Not None: the node's sign of life is lost, and others may take its work when it has not renewed for this

@@ -35,6 +35,9 @@ class Crew(Protocol):
     def watch(self, more: Callable[[], None]) -> None:
         """`more` is called when there are more of them."""
 
+    def guard(self, guards: Sequence[int]) -> None:
+        """From now on these are held by every process of the crew; nothing happens if they are already."""
+
     def extend(self, deadline: float | None) -> None:
         """Until then the node's lease lasts; None: there is nothing left that could outlive it."""
 
@@ -88,6 +91,9 @@ class ProcessCrew:
     def watch(self, more: Callable[[], None]) -> None:
         if self._processes:
             self._processes.watch(more)
+
+    def guard(self, guards: Sequence[int]) -> None:
+        self._keeper.guard(guards)
 
     def extend(self, deadline: float | None) -> None:
         self._keeper.extend(deadline)

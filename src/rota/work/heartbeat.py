@@ -1,5 +1,7 @@
 """Renews the node's lease about every second, and hears in the same breath which attempts should stop.
 
+Between two renewals it waits for nothing: what a renewal brings is passed on by calls that neither wait nor write.
+
 It runs on the node's own loop, where no handler runs. When a renewal has not succeeded for too long, the attempts are
 stopped while the lease still lasts; the keeper kills whatever is left at the deadline, be this process stopped or
 stuck.
@@ -7,10 +9,11 @@ stuck.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rota.clock import Clock
 from rota.lease import BEAT, Lease
+from rota.model.job import Ref
 from rota.model.principal import SYSTEM
 from rota.store.base import Store
 from rota.work.attempt import Stop
@@ -32,11 +35,14 @@ class Heartbeat:
     ) -> None:
         self._store, self._clock, self._incarnation = store, clock, incarnation
         self._lease, self._worker, self._extend, self._lost = lease, worker, extend, lost
+        self.before: Callable[[], None] = lambda: None
+        self.heard_holds: Callable[[Sequence[Ref]], None] = lambda _: None
         self.stopping = False
         self.term: int | None = None  # of its leadership, while it leads
         self.feedback: tuple[str, ...] = ()  # queues whose flows are charged
 
     async def tick(self) -> float:
+        self.before()
         asked = self._clock.monotonic()
         news = await self._store.renew(SYSTEM, self._incarnation, self.stopping)
         if not news.known:
@@ -48,7 +54,7 @@ class Heartbeat:
         if self._worker is not None:
             for ref, why in news.cancels:
                 self._worker.stop_attempt(ref, Stop.CANCEL, why)
-            await self._worker.reconcile(news.holds)
+            self.heard_holds(news.holds)
         return BEAT
 
 

@@ -161,6 +161,17 @@ class Keeper:
             with contextlib.suppress(SpawnError):
                 self._open()
 
+    def guard(self, guards: Sequence[int]) -> None:
+        """Have these held instead of those of before. Once this returns they are, even if this process dies: what is on
+        its way in a socket is open."""
+        if self._closed or list(map(_file, guards)) == list(map(_file, self._guards)):
+            return
+        before, self._guards = self._guards, tuple(map(os.dup, guards))
+        for guard in before:
+            os.close(guard)
+        if self._links and self._links[-1].alive:
+            self._links[-1].guard(self._guards)
+
     async def kill_all(self) -> None:
         """Kill all commands, and wait until they are gone; the keeper itself stays."""
         children = list(self._children)
@@ -210,6 +221,12 @@ class Keeper:
             child.ended(self._children.discard)
             return child
         raise SpawnError(errno.EAGAIN, "the keeper dies again and again")
+
+
+def _file(descriptor: int) -> tuple[int, int]:
+    """What it is open on: the number alone may belong to something else by now."""
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
 
 
 def _pack(argv: Sequence[str], cwd: str, env: Mapping[str, str], bounds: Mapping[str, int | str]) -> bytes:

@@ -97,6 +97,12 @@ class Link:
         self._unanswered += 1
         self.send(words)
 
+    def guard(self, guards: tuple[int, ...]) -> None:
+        """Have it hold these instead of those of before."""
+        copies = tuple(map(os.dup, guards))
+        with contextlib.suppress(OSError):
+            self._post(Message(b"guard", copies, owned=copies))
+
     def start(self, name: int, limits: str, request: bytes, stdio: tuple[int, ...]) -> tuple[Report, Message]:
         """Hand over a command. The request goes in a memory file: it may be more than a socket takes."""
         report, writer = os.pipe()

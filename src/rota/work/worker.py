@@ -98,22 +98,33 @@ class Worker:
             self._slots[queue] = slots
 
     # -- what the store believes -------------------------------------------------------------------------------------
-    async def reconcile(self, holds: Sequence[Ref]) -> None:
-        """Gives back what the store believes to be here and isn't: the answer to a claim got lost on its way.
+    def compare(self, holds: Sequence[Ref]) -> bool:
+        """Compares what the store believes to be here with what is here; tells whether some attempts have been unknown
+        for too long: the answer to a claim got lost on its way, and `give_back_lost` is to be called.
 
-        Nobody else would ever move such a job on: its node lives. The store may be ahead of us for a moment, so an
-        attempt must stay unknown for a while, and no answer may be outstanding.
+        The store may be ahead of us for a moment, so an attempt must stay unknown for a while.
         """
         now = self._clock.monotonic()
-        known = self._attempts.keys() | {one.ref for waiting in self._ahead.values() for _, one in waiting}
+        known = self._known()
         self._unknown = {ref: self._unknown.get(ref, now) for ref in holds if ref not in known}
-        if not self._accepting or self._asking.locked():
+        return bool(self._lost())
+
+    async def give_back_lost(self) -> None:
+        """Nobody else would ever move such attempts on: their node lives."""
+        # While an answer is on its way, it may be just this one that brings them.
+        if not self._accepting or self._asking.locked() or not (lost := self._lost()):
             return
-        lost = [ref for ref, since in self._unknown.items() if now - since > LOST_AFTER]
-        if lost:
-            outcome = Interrupted("its node never heard of it")
-            settlements = [settle(ref.job_id, ref.fence, NO_RETRY, 0, outcome, 0.0) for ref in lost]
-            await self._store.finish(SYSTEM, settlements)
+        outcome = Interrupted("its node never heard of it")
+        await self._store.finish(SYSTEM, [settle(ref.job_id, ref.fence, NO_RETRY, 0, outcome, 0.0) for ref in lost])
+        for ref in lost:
+            self._unknown.pop(ref, None)
+
+    def _known(self) -> set[Ref]:
+        return self._attempts.keys() | {one.ref for waiting in self._ahead.values() for _, one in waiting}
+
+    def _lost(self) -> list[Ref]:
+        latest, known = self._clock.monotonic() - LOST_AFTER, self._known()
+        return [ref for ref, since in self._unknown.items() if since < latest and ref not in known]
 
     # -- claiming ----------------------------------------------------------------------------------------------------
     def when_ready(self) -> None:
@@ -215,7 +226,7 @@ class Worker:
         try:
             await self._pipeline.run(attempt)
         except Exception as error:
-            # A mistake of ours. The slot must not be lost for it; the store's view is put right by `reconcile`.
+            # A mistake of ours. The slot must not be lost for it; the store's view is put right by the reconciler.
             self._failed(attempt, error)
         finally:
             self._count(attempt)

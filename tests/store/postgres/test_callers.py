@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import unicodedata
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
@@ -19,10 +21,12 @@ import rota
 from rota.errors import InvalidInput, KeyConflict
 from rota.model.job import Kind
 from rota.model.lifecycle import State
+from rota.model.limits import word
 from rota.model.node import Node
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
 from rota.store.base import JobFilter, Topic
+from rota.work.catalogue import fits
 from tests.servers.postgres import fresh_schema_name, shared_server
 
 
@@ -377,6 +381,9 @@ async def test_options_by_sql(app: rota.App) -> None:
     assert await (await app.client()).store.get(LOCAL, str(job)) is None, "it is hers"
 
 
+ORDER = "submit('welcome', '{\"user_id\": 7}', "
+
+
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
@@ -385,14 +392,66 @@ async def test_options_by_sql(app: rota.App) -> None:
         ("submit('welcome', '[1]')", "expected a JSON object"),
         ("submit('welcome', '{\"user_id\": 7, \"age\": 3}')", "'age' is unknown"),
         ("submit('welcome', '{\"user_id\": 7}', priority => 10)", "priority: 10 is not valid"),
-        ("submit('welcome', '{\"user_id\": 7}', retries => -1)", "must not be negative"),
-        ("submit('welcome', '{\"user_id\": 7}', run_at => now(), delay => '1s')", "expected one of them"),
+        (ORDER + "retries => -1)", "retries: -1 is not valid"),
+        (ORDER + "retries => 1000001)", "retries: 1000001 is not valid"),
+        (ORDER + "run_at => now(), delay => '1s')", "expected one of them"),
+        (ORDER + "run_at => 'infinity')", "run_at: expected a time"),
+        (ORDER + "run_at => '9900-01-01')", "run_at: expected a time"),
+        (ORDER + "delay => '-1s')", "delay: expected"),
+        (ORDER + "delay => '101 years')", "delay: expected"),
+        (ORDER + "timeout => '0')", "timeout: expected"),
+        (ORDER + "expires => '200 years')", "expires: expected"),
+        (ORDER + "owner => 'a:b')", "owner 'a:b': expected letters"),
+        (ORDER + "owner => '')", "owner '': expected"),
+        (ORDER + "owner => NULL)", "owner NULL: expected"),
+        (ORDER + "queue => 'a b')", "queue 'a b': expected letters"),
+        (ORDER + "key => '')", "key '': expected"),
+        (ORDER + "key => repeat('k', 256))", "expected a text of 1 to 255"),
+        (ORDER + "key => E'a\\tb')", "printable"),
+        ("submit('welcome', '{\"user_id\": \"7\"}')", "'user_id' must be integer, not \"7\""),
+        ("submit('welcome', '{\"user_id\": 7.5}')", "'user_id' must be integer, not 7.5"),
+        ("submit('welcome', '{\"user_id\": 7, \"name\": null}')", "'name' must be string, not null"),
     ],
 )
 async def test_wrong_orders_by_sql_are_refused(app: rota.App, call: str, complaint: str) -> None:
-    with pytest.raises(psycopg.Error, match=complaint):
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match=complaint):
         ask(app, call)
     assert await jobs(app) == []
+
+
+def python_takes(rule: Callable[[str], object], given: str) -> bool:
+    try:
+        rule(given)
+    except InvalidInput:
+        return False
+    return True
+
+
+async def test_sql_and_python_take_the_same_names(app: rota.App) -> None:
+    """Each character in the middle of a name. Beyond ASCII, SQL takes as a letter whatever is printable."""
+    known = [chr(n) for n in range(1, 0x10000) if unicodedata.category(chr(n)) not in ("Cs", "Cn")]
+    with psycopg.connect(shared_server().url(), autocommit=True) as connection:
+        schema = app.settings.store.rpartition("=")[2]
+        rows = connection.execute(
+            f"SELECT c, {schema}.is_word('a' || c || 'b'), {schema}.is_printable('a' || c || 'b') "
+            "FROM unnest(%s::text[]) AS c",
+            [known],
+        ).fetchall()
+    for character, word_, printable in rows:
+        assert printable == character.isprintable(), ascii(character)
+        python = python_takes(lambda name: word(name, "user"), f"a{character}b")
+        assert word_ == python if character.isascii() else word_ or not python, ascii(character)
+
+
+@pytest.mark.parametrize("value", ["null", "true", "7", "7.0", "7.5", '"7"', "[7]", '{"a": 7}', "1e2"])
+async def test_sql_and_python_take_the_same_types(app: rota.App, value: str) -> None:
+    for kinds in ((), ("integer",), ("number",), ("string", "null"), ("array", "boolean"), ("object",)):
+        call = f"check_type('t', 'n', '{value}', '{json.dumps(kinds)}')"
+        if fits(json.loads(value), kinds):
+            ask(app, call)
+        else:
+            with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be"):
+                ask(app, call)
 
 
 async def test_a_used_key_by_sql(app: rota.App) -> None:

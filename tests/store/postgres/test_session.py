@@ -15,6 +15,7 @@ import pytest
 
 from rota.clock import Chance, ManualClock
 from rota.errors import InvalidInput
+from rota.model.lifecycle import State
 from rota.model.node import Node
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM
@@ -28,6 +29,7 @@ from tests.store.postgres.backends import Postgres
 from tests.store.postgres.places import LIMIT, Place, until, until_so
 
 RULE = CrashRule()
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
 
 
 @pytest.fixture
@@ -83,6 +85,26 @@ async def test_a_dead_node_fades_and_is_gone_after_the_grace(
     assert await taken(world.store, actor) == [job]
     assert (await world.info(job)).crashes == 1
     assert await taken(world.store, actor) is None, "once is enough"
+
+
+async def test_a_renewal_that_is_under_way_counts(
+    world: World, clock: ManualClock, actor: Actor, mine: PostgresStore, place: Place
+) -> None:
+    job = await world.one()
+    await actor.take(job)
+    await mine.close()
+    await place.free(actor.incarnation)
+    clock.advance(GRACE / SECOND + 1)
+    with place.connect() as db:
+        db.execute("BEGIN")
+        db.execute(
+            "UPDATE nodes SET beats = beats + 1, seen_at = %s WHERE incarnation = %s", [clock.now(), actor.incarnation]
+        )
+        trying = asyncio.create_task(taken(world.store, actor))
+        await until(lambda: place.value(WAITING, f"%{place.schema}.nodes%"))
+        db.execute("COMMIT")
+    assert await trying is None
+    assert await world.state(job) is State.RUNNING
 
 
 async def test_the_grace_is_counted_by_the_servers_clock(world: World, place: Place) -> None:

@@ -50,15 +50,19 @@ class Admitting(Admission):
         return await self._read(admission.limits, who, keys)
 
     async def pause_queue(self, who: Principal, name: str, note: str) -> None:
+        base.require_operator(who, "pause a queue")
         await self._write(admission.pause_queue, who, name, note)
 
     async def resume_queue(self, who: Principal, name: str) -> bool:
+        base.require_operator(who, "resume a queue")
         return await self._write(admission.resume_queue, who, name)
 
     async def set_step(self, who: Principal, name: str, step: Duration | None) -> None:
+        base.require_operator(who, "change the ageing of a queue")
         await self._write(admission.set_step, who, name, step)
 
     async def set_feedback(self, who: Principal, name: str, rule: Feedback | None) -> None:
+        base.require_operator(who, "change the feedback of a queue")
         await self._write(admission.set_feedback, who, name, rule)
 
     async def flows(self, who: Principal, limit: int) -> list[FlowInfo]:

@@ -13,8 +13,8 @@ says that the *session* has ended, and sessions end for other reasons too:
   answers at all there is nobody who could take anything over, so nothing is exposed.
 - A pooler stands in between: sessions are not ours. Then there are no locks, and only silence for a whole lease counts.
 
-The socket of the session is given to the keeper too (`guards`): after kill -9 the lock is free when the keeper, and
-with it everything the node had started, is gone.
+The socket of the session is given to the keeper too (`guards`), each time there is a new one: after kill -9 the lock is
+free when the keeper, and with it everything the node had started, is gone.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ Who notices what:
   - a warden is gone (its command can kill it): the tree falls to the keeper, a subreaper too, to be killed.
   - nobody is left to answer for a tree: the last copy of its report pipe closes; the controller sees that.
 Keeper and wardens hold the guard files (the node's lock) open while they live; commands never do. So the lock
-is free only when everything that ran under it is gone.
+is free only when everything that ran under it is gone. A node may get another lock in the place of one that it has
+lost; then they are handed that one.
 
 How a tree is killed. Own children stay zombies until reaped, so their pids and process groups can't have
 passed to strangers, and killing a group is atomic against fork. What left the group is found in /proc,
@@ -41,7 +42,8 @@ and `report.py`; processes for functions use some of the tools in here (`kernel`
 
   to keeper and warden   `start NAME [LIMITS]` with [report, request, stdin, stdout, stderr] and perhaps one that the
                          command finds as its descriptor 3 (LIMITS: those of its bounds that a warden may take for its
-                         own, as one word), `terminate NAME`, `kill NAME`; to the keeper also `deadline SECONDS|none`
+                         own, as one word), `terminate NAME`, `kill NAME`, `guard` with what is to be held from now
+                         on; to the keeper also `deadline SECONDS|none`
   from them              `ready` from the keeper, once, and `heard` after each deadline; from a warden `idle`, or
                          `spent` if it has a large folder to remove and takes no other command
   request (memory file)  bounds, cwd, number of arguments, arguments, KEY=VALUE..., joined by NUL; bounds are words

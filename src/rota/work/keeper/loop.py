@@ -140,9 +140,19 @@ class Keeper:
                 self.deadline = None if value == b"none" else float(value)
                 self.thin_out()
                 attempt(send, self.control, b"heard")
+            elif verb == b"guard":
+                self.guard(fds)
             elif value in self.busy:
                 self.pass_on(verb, self.busy[value])
         self.part()
+
+    def guard(self, fds: list[int]) -> None:
+        """Hold these instead of those of before, and so the wardens."""
+        for ward in self.wards.values():
+            attempt(send, ward.channel, b"guard", fds)
+        for fd in self.guards:
+            os.close(fd)
+        self.guards = fds
 
     def start(self, words: bytes, fds: list[int]) -> None:
         name, _, limits = words.partition(b" ")

@@ -58,9 +58,16 @@ class Warden:
                 name, _, limits = words.partition(b" ")
                 if not self.attend(name, bool(limits), *fds):
                     return 1
+            elif verb == b"guard":
+                self.guard(fds)
             elif not verb:
                 break
         return 0
+
+    def guard(self, fds: list[int]) -> None:
+        for guard in self.guards:
+            os.close(guard)
+        self.guards = fds
 
     def orphaned(self) -> bool:
         return os.getppid() != self.keeper
@@ -93,8 +100,7 @@ class Warden:
 
     def clear(self, command: Command) -> None:
         """The last thing that a warden does, by itself: it may take long, and nobody is to wait for it."""
-        for guard in self.guards:
-            os.close(guard)
+        self.guard([])
         command.clear_all()
         if self.orphaned():
             self.place.folders.close()
@@ -123,13 +129,15 @@ class Warden:
                 return True  # it is gone; the keeper would say so, unless somebody has stopped it
             if self.channel.fileno() not in news:
                 continue
-            verb, addressee, _ = receive(self.channel)
+            verb, addressee, fds = receive(self.channel)
             if not verb:
                 return False
             if verb == b"kill" and addressee == name:
                 return True
             if verb == b"terminate" and addressee == name:
                 terminate(main)
+            if verb == b"guard":
+                self.guard(fds)
         return False
 
     def bury(self, pid: int, status: int, usage: "struct_rusage") -> int:

@@ -75,11 +75,13 @@ WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND (:beats::
 RETURNING id
 
 -- name: really_gone
--- Its lock is free, on the server on which it took it, and it has not renewed for the grace. While this transaction lasts
--- it can't take its lock again. (Shared: those who only look must not be taken for the owner.)
-SELECT pg_try_advisory_xact_lock_shared(lock) FROM rota.nodes
-WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND server = rota.server()
-  AND seen_at <= rota.clock(:now) - :grace::bigint
+-- Its lock is free, on the server on which it took it, and it has not renewed for the grace. Its row is locked first: a renewal
+-- that is under way is waited for and counts, and none comes in between while this transaction lasts. Nor can it take its lock
+-- again. (Shared: those who only look must not be taken for the owner.)
+SELECT pg_try_advisory_xact_lock_shared(silent.lock) FROM (
+    SELECT lock FROM rota.nodes
+    WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND server = rota.server()
+      AND seen_at <= rota.clock(:now) - :grace::bigint FOR UPDATE) silent
 
 -- name: held_by
 SELECT id::text, fence, started_at IS NOT NULL, crashes FROM rota.jobs WHERE node = :incarnation ORDER BY id FOR UPDATE

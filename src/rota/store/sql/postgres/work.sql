@@ -9,7 +9,7 @@ WITH me AS MATERIALIZED (
 ), moment AS MATERIALIZED (
     SELECT rota.clock(:now) AS now
 ), gates AS MATERIALIZED (
-    SELECT g AS gate FROM rota.gates g, moment WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > moment.now)
+    SELECT g AS gate FROM rota.closed_gates(:now) g
 ), heads AS MATERIALIZED (
     SELECT lane.queue, lane.want, lane.start, head.place, head.rank, head.id, head.special
            OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, lane.queue, head.traits)) AS stopped,

@@ -1,0 +1,31 @@
+"""Gives back attempts that the store believes to be on this node and that the node has never heard of.
+
+A service of its own: it writes, and may have to wait for rows that others hold. Renewals must not wait with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rota.model.job import Ref
+from rota.work.worker import Worker
+
+# It is woken by each renewal.
+LONGEST_SLEEP = 60.0
+
+
+class Reconciler:
+    name = "reconciler"
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.wake: Callable[[], None] = lambda: None
+
+    def heard(self, holds: Sequence[Ref]) -> None:
+        """A renewal has brought what the store believes. Only remembers it."""
+        if self._worker.compare(holds):
+            self.wake()
+
+    async def tick(self) -> float:
+        await self._worker.give_back_lost()
+        return LONGEST_SLEEP
