@@ -14,9 +14,9 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
 from rota.model.times import HOUR, SECOND
-from rota.store.base import Store, TaskInfo
+from rota.store.base import Store
 from tests.contracts.shelves import stand
-from tests.contracts.world import BOOM, FATAL, NAP, STOPPED, World, settled
+from tests.contracts.world import BOOM, FATAL, NAP, STOPPED, World, offer, settled
 
 
 def names(claimed: list[Claimed]) -> list[str]:
@@ -140,10 +140,6 @@ async def test_kinds_stand_in_one_line(world: World) -> None:
     assert names(await actor.claim(kinds=[Kind.COMMAND, Kind.FUNCTION])) == expected[5:]
 
 
-def offer(*names: str) -> list[TaskInfo]:
-    return [TaskInfo(name, "default", 5, Retry(), None, (), ()) for name in names]
-
-
 async def test_functions_of_another_app_are_left_to_its_nodes(world: World) -> None:
     mail, shop = await world.node(tasks=offer("mail", "both")), await world.node(tasks=offer("shop", "both"))
     of_shop = await world.one(task="shop", spec=Spec.function("shop"))
@@ -162,11 +158,6 @@ async def test_they_wait_while_their_app_is_away(world: World) -> None:
         assert await mail.claim() == []
     back = await world.node(tasks=offer("shop"))
     assert names(await back.claim()) == [job_id]
-
-
-async def test_functions_that_nobody_has_ever_offered_are_taken_so_that_they_can_be_set_aside(world: World) -> None:
-    job_id = await world.one(task="typo", spec=Spec.function("typo"))
-    assert names(await (await world.node(tasks=offer("mail"))).claim()) == [job_id]
 
 
 async def test_no_more_than_wanted_are_taken_past_those_of_another_app(world: World) -> None:

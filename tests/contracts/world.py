@@ -39,6 +39,14 @@ GIVEN_UP = outcome.Cancelled("the task gave up")
 BROKEN = outcome.SetAside(Problem("rota.UnknownTask", "no task of that name"))
 
 
+def offer(*names: str) -> list[TaskInfo]:
+    return [TaskInfo(name, "default", 5, Retry(), None, (), ()) for name in names]
+
+
+# What a node offers unless the test says otherwise. (`true` is the task of all jobs that have no other name.)
+OFFERED = offer("true", "f", "task", "t")
+
+
 def command(*argv: str) -> Spec:
     return Spec.command(argv or ("true",))
 
@@ -76,7 +84,7 @@ class World:
         return await self.submit(*(self.job(**changes) for _ in range(count)), who=who)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
-    async def node(self, name: str = "", tasks: Sequence[TaskInfo] = (), store: Store | None = None) -> Actor:
+    async def node(self, name: str = "", tasks: Sequence[TaskInfo] = OFFERED, store: Store | None = None) -> Actor:
         incarnation = self.chance.token()
         actor = Actor(self, name or f"node-{incarnation}", incarnation, store or self.store)
         await actor.store.register(SYSTEM, actor.node, tasks)

@@ -375,7 +375,7 @@ DEEDS: dict[str, Deed] = {
     "claim what a gate drops": Deed(claim_dropping, False, 10 * PASSED, 40 * PASSED, {"claim", "pass"}),
     "claim what has fallen": Deed(claims("fed", 100, 100), False, 20_000, 100_000, {"claim", "put_back"}),
     "claim what is ranked anew": Deed(claims("stepped", 50, 50), False, 8_000, 20_000, {
-        "claim", "rank_anew", "queues_of",
+        "claim", "rank_those", "rank_anew", "queues_of",
     }),
     "start what a gate fits": Deed(start, False, 1_000, 6_000, {"hold_gated"}),
     "finish": Deed(finish, False, 5_000, 20_000, {"hand_on"}),

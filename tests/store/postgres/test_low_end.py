@@ -14,7 +14,7 @@ from rota.model.principal import SYSTEM
 from rota.store.base import Topic
 from rota.store.postgres import PostgresStore, nodes, work
 from rota.store.postgres.database import Unit
-from rota.store.postgres.lowend import BEGINNING, PER_ROW, QUICK, REST, LowEnd
+from rota.store.postgres.lowend import BEGINNING, LONGEST_REST, PER_ROW, QUICK, REST, LowEnd
 from rota.store.postgres.lowend import Place as Floor
 from tests.contracts.world import DONE, Actor, World, settled
 from tests.store.postgres.places import Place
@@ -111,11 +111,27 @@ def test_full_reads_take_a_small_part_of_the_time(low: LowEnd, clock: ManualCloc
     spent, begun = 0.0, clock.monotonic()
     for _ in range(20_000):
         full = low.full
-        took = 0.9 if full else 0.1
+        took = 0.2 if full else 0.1
         spent += took if full else 0.0
         clock.advance(took)
         low.read(full, took, 1, {"a": at(1)})
     assert spent / (clock.monotonic() - begun) < 1.1 / REST
+
+
+def test_no_rest_is_long(low: LowEnd, clock: ManualClock) -> None:
+    for _ in range(2):
+        low.read(True, 100.0, 1, {"a": at(5)})
+    clock.advance(LONGEST_REST)
+    assert low.full
+
+
+def test_a_read_that_brought_too_little_is_followed_by_a_full_one(low: LowEnd) -> None:
+    slow(low, {"a": at(5)})
+    low.read_all_next()
+    assert low.full
+    assert low.floor("a") == BEGINNING
+    low.read(True, SLOW, 1, {})
+    assert low.floor("a") == at(5), "it was slow again"
 
 
 # -- under a long transaction -----------------------------------------------------------------------------------------
@@ -123,8 +139,17 @@ def test_full_reads_take_a_small_part_of_the_time(low: LowEnd, clock: ManualCloc
 JOBS, BATCH = 20_000, 500
 
 
-class Toil(ManualClock):
-    """Reading takes its time: each look at the clock finds it later, so that a full read may count as slow."""
+class Toil(LowEnd):
+    """Reading takes the server so long as we say."""
+
+    took = 0.0
+
+    def read(self, full: bool, took: float, rows: int, lowest: dict[Hashable, Floor]) -> None:
+        super().read(full, self.took, rows, lowest)
+
+
+class Lagging(ManualClock):
+    """Whatever one does, it takes long by this clock: the network is slow, or the loop is busy."""
 
     step = 0.0
 
@@ -134,14 +159,20 @@ class Toil(ManualClock):
 
 
 @pytest.fixture
-def clock() -> Toil:
-    return Toil()
+def clock() -> Lagging:
+    return Lagging()
+
+
+@pytest.fixture
+def toil(store: PostgresStore, clock: Lagging) -> Toil:
+    store._claims = Toil(clock)
+    return store._claims
 
 
 class Drain:
     """A node that works on a long queue, and what its statements cost."""
 
-    def __init__(self, store: PostgresStore, actor: Actor, clock: Toil) -> None:
+    def __init__(self, store: PostgresStore, actor: Actor, clock: Lagging) -> None:
         self.store, self.actor, self.clock = store, actor, clock
 
     async def rounds(self, count: int) -> list[Seen]:
@@ -177,7 +208,7 @@ class Drain:
 
 
 @pytest.fixture
-async def drain(world: World, store: PostgresStore, clock: Toil) -> Drain:
+async def drain(world: World, store: PostgresStore, clock: Lagging, toil: Toil) -> Drain:
     return Drain(store, await world.node(), clock)
 
 
@@ -191,16 +222,16 @@ def long_transaction(place: Place) -> Iterator[None]:
 
 
 async def test_a_long_transaction_does_not_make_claims_and_renewals_read_all_that_was_done(
-    world: World, place: Place, drain: Drain, clock: Toil, store: PostgresStore
+    world: World, place: Place, drain: Drain, clock: Lagging, store: PostgresStore, toil: Toil
 ) -> None:
     """The low end of the index is full of entries that nobody may clear away yet."""
     with long_transaction(place):
         for _ in range(JOBS // BATCH + 1):
             await world.several(BATCH)
             clock.jump(0.001)
-        clock.step = SLOW
+        toil.took = SLOW
         claims = await drain.rounds(JOBS // BATCH)
-        clock.step = 0.0
+        toil.took = 0.0
         # What was claimed is not to be seen by anyone new, and is read all the same by whoever begins at the beginning.
         full = await drain.claim_one(LowEnd(clock))
         assert full.pages > JOBS / 25
@@ -219,21 +250,21 @@ async def test_a_long_transaction_does_not_make_claims_and_renewals_read_all_tha
 
 
 async def test_the_jobs_of_one_order_share_their_rank_and_are_skipped_all_the_same(
-    world: World, place: Place, drain: Drain, clock: Toil, store: PostgresStore
+    world: World, place: Place, drain: Drain, clock: Lagging, store: PostgresStore, toil: Toil
 ) -> None:
     """A large order has one due time: where to begin must tell its jobs apart."""
     with long_transaction(place):
         await world.several(10_000)
-        clock.step = SLOW
+        toil.took = SLOW
         await drain.rounds(19)
-        clock.step = 0.0
+        toil.took = 0.0
         full = await drain.claim_one(LowEnd(clock))
         slow(store._claims, {})
         assert cost(await drain.claim_one(store._claims), "jobs_ready") < cost(full, "jobs_ready") / 4
 
 
 async def test_entries_of_long_ago_are_not_read_in_order_to_see_what_a_node_holds(
-    world: World, place: Place, drain: Drain, clock: Toil, store: PostgresStore
+    world: World, place: Place, drain: Drain, clock: Lagging, store: PostgresStore
 ) -> None:
     with long_transaction(place):
         await world.several(4_000)
@@ -263,24 +294,25 @@ def costs(node: dict[str, Any]) -> Iterator[tuple[str, int]]:
         yield from costs(child)
 
 
-async def slow_read(drain: Drain, clock: Toil) -> float:
+async def slow_read(drain: Drain, toil: Toil) -> float:
     """Claims that take long; returns for how many seconds there will be no other full read."""
-    clock.step = SLOW
+    toil.took = SLOW
     for _ in range(2):
         await drain.actor.claim(1, kinds=(Kind.COMMAND,))
-    clock.step = 0.0
-    assert not drain.store._claims.full
-    return drain.store._claims._full_again_at - clock.monotonic()
+    assert not toil.full
+    return toil._full_again_at - drain.clock.monotonic()
 
 
 @pytest.mark.parametrize("how", ["more urgent", "handed back"])
-async def test_what_lies_below_is_claimed_in_its_time(world: World, drain: Drain, clock: Toil, how: str) -> None:
+async def test_what_lies_below_is_claimed_in_its_time(
+    world: World, drain: Drain, clock: Lagging, toil: Toil, how: str
+) -> None:
     handed = await world.one()
     ahead = await drain.actor.ahead(handed)
     clock.jump(1)
     await world.several(20)
-    rest = await slow_read(drain, clock)
-    assert rest <= REST * 4 * SLOW
+    rest = await slow_read(drain, toil)
+    assert rest <= REST * SLOW
     if how == "handed back":
         await drain.actor.hand_back(ahead.ref)
         low = handed
@@ -293,34 +325,65 @@ async def test_what_lies_below_is_claimed_in_its_time(world: World, drain: Drain
     assert [one.job_id for one in first] == [low]
 
 
-async def test_it_is_claimed_in_its_time_even_if_nothing_else_waits(world: World, drain: Drain, clock: Toil) -> None:
+async def test_a_node_with_free_slots_claims_what_lies_below_at_once(
+    world: World, drain: Drain, clock: Lagging, toil: Toil
+) -> None:
+    ahead = await drain.actor.ahead(await world.one())
+    clock.jump(1)
+    await world.several(4)
+    await slow_read(drain, toil)
+    await drain.actor.hand_back(ahead.ref)
+    assert not toil.full
+    claimed = await drain.actor.claim(4, kinds=(Kind.COMMAND,))
+    assert len(claimed) == 3
+    assert claimed[0].job_id == ahead.job_id
+    await drain.actor.hand_back(ahead.ref)
+    await world.one(priority=0)
+    assert not toil.full, "the full read was slow again"
+    assert len(await drain.actor.claim(1, kinds=(Kind.COMMAND,))) == 1, "nothing else waits"
+
+
+async def test_the_renewal_sees_what_lies_below_in_its_time(
+    world: World, drain: Drain, clock: Lagging, toil: Toil
+) -> None:
     ahead = await drain.actor.ahead(await world.one())
     clock.jump(1)
     await world.several(2)
-    rest = await slow_read(drain, clock)
+    rest = await slow_read(drain, toil)
     await drain.actor.hand_back(ahead.ref)
     clock.advance(rest)
     woken: list[str] = []
     stop = world.store.listen(frozenset({Topic.READY}), lambda: woken.append("ready"))
     await drain.actor.renew()
     stop()
-    assert woken, "the renewal sees it too, then"
-    assert (await drain.actor.take()).job_id == ahead.job_id
+    assert woken
+
+
+async def test_a_slow_network_or_loop_is_not_taken_for_a_slow_read(
+    world: World, drain: Drain, clock: Lagging, store: PostgresStore
+) -> None:
+    store._claims = LowEnd(clock)
+    await world.several(5)
+    clock.step = 1.0
+    for _ in range(4):
+        await drain.actor.claim(1, kinds=(Kind.COMMAND,))
+    assert store._claims._slow < 2, "the server's own time was short"
+    assert store._claims.full
 
 
 async def test_promotions_skip_what_was_promoted_before(
-    world: World, place: Place, drain: Drain, clock: Toil, store: PostgresStore
+    world: World, place: Place, drain: Drain, clock: Lagging, store: PostgresStore
 ) -> None:
+    store._due = toil = Toil(clock)
     with long_transaction(place):
         for number in range(1, 6):
             await world.several(1_000, delay=number)
         await world.one(delay=2_000_000)
         clock.advance(1)
-        clock.step = SLOW
+        toil.took = SLOW
         moved = 0
         while moved < 4_900:
             moved += (await store.promote(SYSTEM, 100))[0]
-        clock.step = 0.0
         full = await drain._look("promote", lambda unit: nodes.promote(unit, 100, 0, LowEnd(clock)))
         slow(store._due, {})
         assert not store._due.full

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,6 +129,15 @@ async def claim(unit: Unit) -> None:
 
 async def claim_one(unit: Unit) -> None:
     assert len(await work.claim(unit, "inc1", {"q3": 1}, KINDS, {"q3": 1}, LowEnd(CLOCK))) == 1
+
+
+async def lonely(jobs: int, unit: Unit) -> None:
+    """Claims for a node whose only functions rank behind all others of their queue."""
+    await unit.connection.execute("UPDATE rota.nodes SET tasks = '{own, a, b, c}' WHERE incarnation = 'inc1'")
+    own = [NewJob(uid(98, n), "own", Spec.function("own"), queue="q4", priority=9) for n in range(jobs)]
+    await orders.submit(unit, LOCAL, [own], DAY)
+    claimed = await work.claim(unit, "inc1", {"q4": jobs}, (Kind.FUNCTION,), {"q4": jobs}, LowEnd(CLOCK))
+    assert [one.job_id for one in claimed] == [job.id for job in own]
 
 
 async def claim_nothing(unit: Unit) -> None:
@@ -307,8 +317,10 @@ SHOWN = {
 }  # fmt: skip
 
 DEEDS = {
-    "claim 700": Deed(claim, False, 3_000, 45_000, {"claim": {"jobs_ready"}}),
-    "claim 1": Deed(claim_one, False, 10, 200, {"claim": {"jobs_ready"}}),
+    "claim 700": Deed(claim, False, 4_000, 45_000, {"claim": {"jobs_ready"}}),
+    "claim 1": Deed(claim_one, False, 10 + work.REACH, 300, {"claim": {"jobs_ready"}}),
+    "claim 1 behind others": Deed(partial(lonely, 1), False, 20 + 2 * work.REACH, 700, {"claim": {"jobs_ready"}}),
+    "claim 100 behind others": Deed(partial(lonely, BATCH), False, 8 * BATCH, 8_000, {"claim": {"jobs_ready"}}),
     "claim nothing": Deed(claim_nothing, False, 0, 50, {"claim": {"jobs_ready"}}),
     "succeed": Deed(succeed, False, 100, 4_000, {"succeed": {PKEY}}),
     "succeed again": Deed(finish_again, False, 400, 9_000, {"succeed": {PKEY}, **SETTLED}),

@@ -128,7 +128,8 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "are gates at work": ("gates_at_work", {"now": NOW}, 200),
     "sweep": ("sweep", {"swept": READY, "reach": READY + 200, "drop": 0, "limit": BATCH, "but": None}, 30 * 200),
     "how far to sweep": ("sweep_end", {"swept": READY, "span": 200}, 30 * 200),
-    "misplaced": ("misplaced", {"queue": "fed", "kind": "command", "step": None, "limit": 200}, 150 * 200),
+    "misplaced": ("misplaced", {"seqs": SEQS, "step": None}, 150 * BATCH),
+    "rank those": ("rank_those", {"seqs": SEQS, "step": 1, "usual": 2}, 400 * BATCH),
     "holders": ("holder_rows", {"keys": NAMES}, 200 * BATCH),
     "is anyone alone": ("any_lone", {}, 100),
     "alone": ("lone_jobs", {}, 200),
@@ -137,7 +138,7 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "another priority": ("reprioritise", {"ids": json.dumps([f"j{LONG + 7}"]), "priority": 1, "step": 1}, 500),
     "put back": (
         "put_back",
-        {"queue": "fed", "kind": "command", "flow": "local/t1", "level": 1, "step": 1, "limit": 10},
+        {"queue": "fed", "kind": "command", "owner": "local", "task": "t1", "level": 1, "step": 1, "limit": 10},
         50 * 10 * 100,
     ),
     "forward": ("put_forward", {"step": 1, "limit": BATCH}, 30 * LANE),

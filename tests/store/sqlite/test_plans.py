@@ -129,6 +129,9 @@ def test_no_query_reads_a_whole_table(large: apsw.Connection, name: str) -> None
 
 INTENDED = {
     "lane": ["SEARCH jobs USING INDEX jobs_ready (queue=? AND kind=?)"],
+    "near_functions": ["SEARCH jobs USING INDEX jobs_ready (queue=? AND kind=?)"],
+    "first_functions": ["SEARCH f USING INDEX jobs_ready_by_task (queue=? AND task=? AND rank>?)"],
+    "functions_of": ["SEARCH jobs USING INDEX jobs_ready_by_task (queue=? AND task=? AND rank>?)"],
     "due": ["INDEX jobs_due (run_at<?)"],
     "expired": ["SEARCH jobs USING INDEX jobs_expiring (expires_at<?)"],
     "next_instant": ["SEARCH jobs USING COVERING INDEX jobs_due", "SEARCH jobs USING INDEX jobs_expiring"],
@@ -164,7 +167,12 @@ def test_the_intended_index_is_used(large: apsw.Connection, name: str) -> None:
         assert any(intended in line for line in lines), lines
 
 
-@pytest.mark.parametrize("name", ["lane", "due", "expired", "old_ended", "old_dead", "output_rows", "event_rows"])
+IN_LINE = [
+    "lane", "near_functions", "functions_of", "due", "expired", "old_ended", "old_dead", "output_rows", "event_rows",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_LINE)
 def test_what_is_first_in_line_needs_no_sorting(large: apsw.Connection, name: str) -> None:
     assert not [line for line in plan(large, QUERIES[name]) if "TEMP B-TREE" in line]
 
@@ -176,13 +184,37 @@ def test_a_claim_costs_by_what_it_takes_not_by_what_waits(large: apsw.Connection
     head = {"queue": "q1", "kind": "command", "now": NOW, "incarnation": "inc1"}
     for limit in (1, 50, 500):
         assert query_steps(large, "lane", **head, limit=limit) < 100 + 25 * limit
-        assert query_steps(large, "lane", **(head | {"kind": "function"}), limit=limit) < 1_000 + 60 * limit
+        near = query_steps(large, "near_functions", queue="q1", now=NOW, incarnation="inc1", limit=limit)
+        assert near < 1_000 + 60 * limit
     head["limit"] = 50
     seqs = [seq for _, seq, *_ in json.loads(large.execute(QUERIES["lane"], head).get)]
     assert len(seqs) == 50
     text = json.dumps(seqs)
-    assert query_steps(large, "take", seqs=text, incarnation="inc1", started_at=NOW) < 200 * 50
+    assert query_steps(large, "take", seqs=text, incarnation="inc1", started_at=NOW) < 220 * 50
     assert query_steps(large, "taken", seqs=text) < 200 * 50
+
+
+def test_functions_of_others_cost_nothing(large: apsw.Connection) -> None:
+    """A function at the very end of a queue costs as many steps to find whether nothing or a crowd stands before it."""
+    place = {"rank": -1, "seq": 0, "queue": "crowded", "now": NOW, "limit": 1}
+    columns = "(id, owner, state, queue, kind, task, priority, rank, run_at, created_at)"
+    job = f"INSERT INTO jobs {columns} SELECT 'x' || value, 'local', 'ready', 'crowded', 'function', ?, 5, ?, 1, 1 "
+    job += "FROM json_each(?)"
+
+    def cost() -> int:
+        own = query_steps(large, "functions_of", task="own", **place)
+        return own + query_steps(large, "first_functions", incarnation="lonely", **place)
+
+    tasks = json.dumps(["own", *(f"empty{n}" for n in range(20))])
+    node = "INSERT INTO nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease) "
+    large.execute(node + "VALUES ('lonely', 'lonely', '[]', '{}', ?, '1', 'live', 1, 1, 1)", (tasks,))
+    large.execute(job, ("own", 1_000_000, "[0]"))
+    alone = cost()
+    large.execute(job, ("foreign", 1, json.dumps(list(range(1, 20_000)))))
+    try:
+        assert cost() <= alone + 50  # counted in tens
+    finally:
+        large.execute("DELETE FROM jobs WHERE queue = 'crowded'; DELETE FROM nodes WHERE id = 'lonely'").fetchall()
 
 
 def test_an_empty_lane_costs_nothing(large: apsw.Connection) -> None:

@@ -56,13 +56,14 @@ async def put_right(unit: Unit, ids: Sequence[str]) -> None:
     step = unit.database.ageing_step
     names = [name for (name,) in await unit.rows("queues_of", ids=ids)]
     if names:
+        await unit.run("rank_those", ids=ids, step=step)  # they may stand behind more than is looked at next
         await unit.value("rank_anew", names=names, step=step, most=PUT_RIGHT, reach=PUT_RIGHT)
     await unit.value("put_back", ids=ids, step=step, most=PUT_RIGHT)
 
 
 async def clear_front(unit: Unit, incarnation: str, queues: Sequence[str], kinds: Sequence[Kind], keys: bool) -> None:
     """Moves aside what closed gates fit at the front of these queues; with `keys` also what waits for full ones."""
-    names = {"queues": list(queues), "kinds": [kind.value for kind in kinds]}
+    names = {"queues": list(queues), "kinds": [kind.value for kind in kinds], "incarnation": incarnation}
     front = [job for (job,) in await unit.rows("gated_front", now=unit.now, most=FRONT, **names)]
     if front:
         await unit.rows("pass", ids=front, incarnation=incarnation, now=unit.now, only_gates=True, step=0)

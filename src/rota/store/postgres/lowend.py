@@ -5,9 +5,10 @@ swept out of the way as soon as no transaction can see them any more; but one lo
 forgotten session) keeps all of them, and then every read from the beginning walks over all that was done since.
 
 So a reader remembers the lowest value that it has met and begins there, as long as reading from the very beginning
-has shown itself to be slow. Jobs below that value are rare (handed back, or more urgent than all that wait), and are
-found by the next full read; full reads never take more than a small part of the time. While they are quick, every
-read is a full one, and nothing is ever late.
+has shown itself to be slow, by the server's own time: a slow network or a busy loop is no reason. Jobs below that value
+are rare (handed back, or more urgent than all that wait). They are found by the next full read: at once if the short
+one brought less than was wanted, so an idle node overlooks nothing; and otherwise after a rest, so that full reads take
+only a small part of the time while a queue is being worked off. While full reads are quick, every read is a full one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from rota.clock import Clock
 
 Place = tuple[int, str]  # a rank or time, and the id that tells those of one rank apart
 BEGINNING: Place = (-(1 << 63), "00000000-0000-0000-0000-000000000000")
-# Seconds that a read may take, and so much more for each row that it brings. One that takes longer may be somebody
-# else's fault; two in a row are the index's,
+# Seconds of the server's time that a read may take, and so much more for each row that it brings. One that takes
+# longer may be somebody else's fault; two in a row are the index's,
 QUICK = 0.003
 PER_ROW = 0.00003
-# and are followed by so many times their length without another.
+# and are followed by so many times their length without another, but not by more than this.
 REST = 10
-LONGEST_REST = 10.0
+LONGEST_REST = 3.0
 
 
 class LowEnd:
@@ -46,8 +47,12 @@ class LowEnd:
         """Of all lanes."""
         return BEGINNING if self.full else min(self._floors.values(), default=BEGINNING)
 
+    def read_all_next(self) -> None:
+        """A read from the floor has brought less than was wanted."""
+        self._full_again_at = 0.0
+
     def read(self, full: bool, took: float, rows: int, lowest: dict[Hashable, Place]) -> None:
-        """A read has taken so many seconds, brought so many rows and met these lowest values."""
+        """A read has taken the server so many seconds, brought so many rows and met these lowest values."""
         self._floors.update(lowest)
         if not full:
             return

@@ -11,7 +11,7 @@ from rota.model.job import Kind, Ref
 from rota.model.lifecycle import Event
 from rota.model.node import News, Node, NodeInfo, NodeState
 from rota.model.outcome import CrashRule
-from rota.model.times import Duration, Instant
+from rota.model.times import SECOND, Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
 from rota.store.postgres import graph, orders, partitions, work
@@ -133,13 +133,15 @@ async def nodes(unit: Unit, past: bool, own: Sequence[str]) -> list[NodeInfo]:
 
 
 async def promote(unit: Unit, limit: int, late: Duration, due: LowEnd) -> tuple[int, Instant | None]:
-    clock, full = unit.database.clock, due.full
-    asked = clock.monotonic()
+    full, asked = due.full, unit.database.clock.monotonic()
     row = await unit.row("promote", now=unit.now, late=late, limit=limit, floor=due.floor("due")[0])
     assert row is not None
-    now, moved, earliest, expired, tied, next_due, next_expiry = row
+    now, moved, earliest, expired, tied, next_due, next_expiry, took = row
     unit.database.server_clock.heard(now, asked)
-    due.read(full, clock.monotonic() - asked, moved, {} if earliest is None else {"due": (earliest, BEGINNING[1])})
+    due.read(full, took / SECOND, moved, {} if earliest is None else {"due": (earliest, BEGINNING[1])})
+    if not moved and not full:
+        due.read_all_next()  # perhaps something lies below the floor
+        return await promote(unit, limit, late, due)
     if moved:
         unit.topics.add(Topic.READY)
     if expired:

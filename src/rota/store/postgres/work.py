@@ -11,6 +11,7 @@ import msgspec
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import Event, State
 from rota.model.outcome import Ending, Settlement
+from rota.model.times import SECOND
 from rota.store.base import Chunk, Note, Start, Topic
 from rota.store.moves import Move, move
 from rota.store.postgres import admission, graph
@@ -23,6 +24,9 @@ _LARGEST = (1 << 63) - 1
 MOST = 1 << 30
 # Of one claim, when jobs at the front of the line are moved aside.
 MOST_LOOKS = 8
+# So many functions more than it wants a claim looks at in the order of rank, whoever offers them. Mostly all are its
+# own; where they are not, it goes on task by task, which costs a look into the index for each task of the node.
+REACH = 100
 
 
 async def claim(
@@ -39,6 +43,7 @@ async def claim(
         taken = Counter(one.queue for one in claimed)
         left = {queue: want - taken[queue] for queue, want in wants.items()}
         free = {queue: want - taken[queue] for queue, want in start.items()}
+        full = low_end.full
         try:
             found, stopped, fallen = await _look(unit, incarnation, left, kinds, free, low_end)
             claimed += found
@@ -54,11 +59,14 @@ async def claim(
             if not claimed or unit.in_transaction:
                 raise
             break
-        if len(passed) == len(stopped) and not fallen:
-            break  # nothing was moved aside, so there is room for nobody else
+        settled = len(passed) == len(stopped) and not fallen  # nothing was moved aside: there is room for nobody else
+        if settled and (full or len(claimed) >= sum(wants.values())):
+            break
         if any(one.slack is not None for one in claimed):
             unit.topics.add(Topic.READY)  # these have to start soon: another claim may look for the rest
             break
+        if settled:
+            low_end.read_all_next()  # there are free slots: what lies below the floor must not wait for a better time
     else:
         unit.topics.add(Topic.READY)  # there may be more behind
     return sorted(claimed, key=lambda one: (one.rank, one.job_id))
@@ -89,21 +97,21 @@ async def _look(
     lanes = [(queue, kind.value) for queue, want in wants.items() if want > 0 for kind in kinds]
     if not lanes:
         return [], [], []
-    clock, full = unit.database.clock, low_end.full
-    begun = clock.monotonic()
+    full = low_end.full
     floors = [low_end.floor(lane) for lane in lanes]
     rows = await unit.rows(
         "claim", incarnation=incarnation, now=unit.now, queues=[queue for queue, _ in lanes],
         kinds=[kind for _, kind in lanes], wants=[min(wants[queue], MOST) for queue, _ in lanes],
         starts=[min(start.get(queue, 0), MOST) for queue, _ in lanes], floors=[rank for rank, _ in floors],
-        floor_ids=[job for _, job in floors],
+        floor_ids=[job for _, job in floors], reach=REACH,
     )  # fmt: skip
+    took = sum(row[1] for row in rows if row[0] is None) / SECOND
     stopped = [row[0] for row in rows if row[1] is None]
-    fallen = [row[0] for row in rows if row[1] == 0]
-    claimed = sorted((Claimed(*row) for row in rows if row[1]), key=lambda one: (one.rank, one.job_id))
+    fallen = [row[0] for row in rows if row[1] == 0 and row[0] is not None]
+    claimed = sorted((Claimed(*row) for row in rows if row[0] and row[1]), key=lambda one: (one.rank, one.job_id))
     if not stopped and not fallen:  # otherwise what it met is not known in full
         lowest: dict[Hashable, Place] = {(one.queue, one.kind): (one.rank, one.job_id) for one in reversed(claimed)}
-        low_end.read(full, clock.monotonic() - begun, len(claimed), lowest)
+        low_end.read(full, took, len(claimed), lowest)
     return claimed, stopped, fallen
 
 

@@ -26,9 +26,13 @@ from rota.store.sqlite.limits import Standing, asked, line, look_back, standings
 # How far the looks of one claim reach, at least. The last is as long as a write may take.
 LOOKS = (0, 200, 1_000, 4_000)
 LARGEST = (1 << 63) - 1
+# So many functions more than it wants a claim looks at in the order of rank, whoever offers them.
+REACH = 20
 
 Head = tuple[int, int, int]  # rank, seq, does it need keys
 _heads = msgspec.json.Decoder(list[Head])
+_firsts = msgspec.json.Decoder(list[tuple[str, int, int, int]])
+_near = msgspec.json.Decoder(list[tuple[int, int, int, bool]], strict=False)
 
 
 class Candidate(NamedTuple):
@@ -72,16 +76,44 @@ class Passing:
         if wanted > 0 and aside:
             self._db.topics.add(Topic.READY)  # there may be more behind; look again soon
 
+    def front(self, queue: str, kinds: Sequence[Kind], limit: int) -> list[int]:
+        """The first jobs of a queue that the node may run."""
+        return [seq for _, seq, _ in self._lane(queue, kinds, limit)]
+
     def _lane(self, queue: str, kinds: Sequence[Kind], limit: int) -> list[Head]:
         heads: list[Head] = []
         for kind in kinds:
-            text = self._db.value(
-                "lane", queue=queue, kind=kind.value, now=self._now, limit=limit, incarnation=self._incarnation
-            )
-            heads += _heads.decode(text)
+            heads += self._functions(queue, limit) if kind is Kind.FUNCTION else self._others(queue, kind, limit)
         if len(kinds) > 1:
             heads.sort()
         return heads[:limit]
+
+    def _others(self, queue: str, kind: Kind, limit: int) -> list[Head]:
+        return _heads.decode(self._db.value("lane", queue=queue, kind=kind.value, now=self._now, limit=limit))
+
+    def _functions(self, queue: str, limit: int) -> list[Head]:
+        """Those that the node offers. Mostly the first ones are all its own; where they are not, it goes on task by
+        task, and what other apps have waiting is not looked at, however much it is."""
+        most = limit + REACH
+        text = self._db.value("near_functions", queue=queue, now=self._now, limit=most, incarnation=self._incarnation)
+        near = _near.decode(text)
+        heads = [(rank, seq, special) for rank, seq, special, own in near if own]
+        if len(heads) >= limit or len(near) < most:
+            return heads[:limit]
+        return heads + self._behind(queue, near[-1][0], near[-1][1], limit - len(heads))
+
+    def _behind(self, queue: str, rank: int, seq: int, limit: int) -> list[Head]:
+        """The best functions of the node's tasks that stand behind this place."""
+        place = {"queue": queue, "rank": rank, "seq": seq, "now": self._now, "limit": limit}
+        firsts = _firsts.decode(self._db.value("first_functions", incarnation=self._incarnation, **place))
+        if limit == 1:
+            return [(rank, seq, special) for _, rank, seq, special in firsts]
+        heads: list[Head] = []
+        for task, rank, seq, _ in firsts:
+            if len(heads) == limit and (rank, seq) > heads[-1][:2]:
+                break
+            heads = sorted(heads + _heads.decode(self._db.value("functions_of", task=task, **place)))[:limit]
+        return heads
 
     def _unchosen(self, heads: Sequence[Head]) -> list[Head]:
         chosen = {*self.started, *self.ahead}

@@ -6,6 +6,7 @@ should not stand puts them right first, together with those like them behind; a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rota.model.feedback import Feedback, level
@@ -36,27 +37,31 @@ def rules(db: Database) -> dict[str, Rule]:
     return {row[0]: Rule(*row) for row in db.rows("queue_rules")}
 
 
-def put_right(db: Database, rule: Rule, kinds: list[Kind]) -> None:
-    """Those at the front of a queue, until none of them stands in the wrong place."""
+def put_right(db: Database, rule: Rule, front: Callable[[int], list[int]]) -> None:
+    """Those at the front of a queue that a node may run (`front`: the first so many), until none of them stands in the
+    wrong place."""
     for _ in range(MOST_LOOKS):
-        wrong = [row for kind in kinds for row in _misplaced(db, rule, kind)]
+        wrong = db.rows("misplaced", seqs=_text(front(FRONT)), step=rule.step)
         if not wrong:
             return
-        if any(stepped for _, _, stepped, _, _ in wrong):
-            rank_anew(db, rule, PUT_RIGHT)
-        fallen = {(kind, flow, behind) for kind, flow, _, here, behind in wrong if behind > here}
-        for kind, flow, behind in sorted(fallen):
-            db.run(
-                "put_back", queue=rule.name, kind=kind, flow=flow, level=behind, step=db.ageing_step, limit=PUT_RIGHT
-            )
+        if stepped := [seq for seq, _, _, _, by_step, _, _ in wrong if by_step]:
+            db.run("rank_those", seqs=_text(stepped), step=rule.step, usual=db.ageing_step)
+            rank_anew(db, rule, PUT_RIGHT, PUT_RIGHT)
+        fallen = {(kind, owner, task, behind) for _, kind, owner, task, _, here, behind in wrong if behind > here}
+        for kind, owner, task, behind in sorted(fallen):
+            _put_back(db, rule.name, kind, owner, task, behind)
 
 
-def _misplaced(db: Database, rule: Rule, kind: Kind) -> list[tuple[str, str, bool, int, int]]:
-    return db.rows("misplaced", queue=rule.name, kind=kind.value, step=rule.step, limit=FRONT)
+def _put_back(db: Database, queue: str, kind: str, owner: str, task: str, level: int) -> None:
+    about = {"queue": queue, "owner": owner, "task": task, "level": level, "step": db.ageing_step, "limit": PUT_RIGHT}
+    if kind == Kind.FUNCTION:
+        db.run("put_back_functions", **about)
+    else:
+        db.run("put_back", kind=kind, **about)
 
 
-def rank_anew(db: Database, rule: Rule, limit: int) -> int:
-    return db.run("rank_anew", queue=rule.name, step=rule.step, usual=db.ageing_step, limit=limit)
+def rank_anew(db: Database, rule: Rule, limit: int, reach: int) -> int:
+    return db.run("rank_anew", queue=rule.name, step=rule.step, usual=db.ageing_step, limit=limit, reach=reach)
 
 
 # -- what people do ---------------------------------------------------------------------------------------------------
@@ -109,7 +114,7 @@ def sweep(db: Database, limit: int) -> int:
     for rule in rules(db).values():
         lower = rule.step is not None and rule.step < db.ageing_step
         if lower or rule.stepped_at > now - CHANGING:
-            moved += rank_anew(db, rule, limit)
+            moved += rank_anew(db, rule, limit, -1)
     if moved:
         db.topics.add(Topic.READY)
     return moved

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import apsw
@@ -40,7 +41,7 @@ def claim(
     passing = Passing(db, incarnation, gates.closed(db, now) if gated else (), now)
     for queue, limit in wants.items():
         if queue in rules and queue not in paused and limit > 0:
-            places.put_right(db, rules[queue], list(kinds))
+            places.put_right(db, rules[queue], partial(passing.front, queue, kinds))
         if queue not in paused:
             passing.pick(queue, kinds, limit, start.get(queue, 0))
     for seqs, at in ((passing.started, now), (passing.ahead, None)):

@@ -8,20 +8,22 @@ SELECT moved, next_at, more FROM rota.sweep_gates(:now, :most::integer)
 WITH gates AS MATERIALIZED (
     SELECT g AS gate FROM rota.gates g WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now))
 )
-SELECT head.id::text FROM unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
-CROSS JOIN LATERAL (SELECT j.* FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = q.queue AND j.kind = k.kind
-                    ORDER BY j.rank, j.id LIMIT :most::integer) head
+SELECT head.id::text FROM rota.nodes n, unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
+CROSS JOIN LATERAL rota.front(q.queue, k.kind, n.tasks, :most::integer, rota.clock(:now)) front
+JOIN rota.jobs head ON head.id = front.id
 WHERE EXISTS (SELECT FROM gates g WHERE (g.gate).job IS DISTINCT FROM head.id
               AND rota.fits(g.gate, head.owner, head.task, head.queue, head.traits))
+  AND n.incarnation = :incarnation AND head.state = 'ready'
 
 -- name: hold_full_front
 -- Those at the front that wait for a key which is full join its line together. Needs no lock: being in line is only a place
 -- to wait, and whoever looks at the lines lets go for whom there is room.
 WITH front AS MATERIALIZED (
-    SELECT head.id FROM unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
-    CROSS JOIN LATERAL (SELECT j.id, j.special, j.traits FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = q.queue AND j.kind = k.kind
-                        ORDER BY j.rank, j.id LIMIT :most::integer FOR UPDATE SKIP LOCKED) head
-    WHERE head.special AND NOT head.traits::jsonb ? 'alone'
+    SELECT j.id FROM rota.nodes n, unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
+    CROSS JOIN LATERAL rota.front(q.queue, k.kind, n.tasks, :most::integer, rota.clock(:now)) head
+    JOIN rota.jobs j ON j.id = head.id
+    WHERE n.incarnation = :incarnation AND j.state = 'ready' AND j.special AND NOT j.traits::jsonb ? 'alone'
+    ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 ), full_ones AS MATERIALIZED (
     SELECT DISTINCT ON (n.job) n.job, n.owner, n.key, n.policy
     FROM rota.needs(ARRAY(SELECT id FROM front), rota.clock(:now)) n WHERE n.room <= 0 ORDER BY n.job, n.key
@@ -111,6 +113,15 @@ UPDATE rota.queues SET paused_at = NULL, paused_by = NULL, note = '' WHERE name 
 
 -- name: put_back
 SELECT rota.put_back(:ids::uuid[], :step, :most::integer)
+
+-- name: rank_those
+-- Of these jobs, those that were ranked by another step than their queue has now.
+UPDATE rota.jobs j SET rank = j.rank + j.priority * (coalesce(wrong.step, :step::bigint) - coalesce(j.own_step, :step::bigint)),
+                       own_step = wrong.step
+FROM (SELECT r.id, q.step FROM rota.jobs r LEFT JOIN rota.queues q ON q.name = r.queue
+      WHERE r.id = ANY (:ids::uuid[]) AND r.state = 'ready' AND r.own_step IS DISTINCT FROM q.step
+      ORDER BY r.id FOR UPDATE OF r SKIP LOCKED) wrong
+WHERE j.id = wrong.id
 
 -- name: rank_anew
 SELECT rota.rank_anew(:names::text[], :step, :most::integer, :reach::integer)

@@ -1,34 +1,54 @@
 -- name: claim
 -- The heads of all lanes (a queue and a kind), straight off the index, past what others hold just now; of these the best of
--- each queue. What has expired is not to be started; the promoter will clear it away. Functions that another app offers are
--- left to its nodes; those that nobody has ever offered are taken, to be set aside. Of what a gate fits, or needs keys, only the
--- ids are told: `pass` looks at these.
+-- each queue. What has expired is not to be started; the promoter will clear it away. Of what a gate fits, or needs keys, only
+-- the ids are told: `pass` looks at these.
+--
+-- A node runs the functions it offers and no others. Mostly those at the front are its own, so `near` reads the front in the
+-- order of rank, but no further than the `edge`. If that did not bring enough, the rest is read behind the edge task by task
+-- (`far`), from an index in which functions of other apps are not in the way, however many there are.
 WITH me AS MATERIALIZED (
     -- Held, but not against renewals: a take-over of this node waits until the claim is over, and sees what was claimed.
     SELECT tasks FROM rota.nodes WHERE incarnation = :incarnation AND state IN ('live', 'stopping') FOR KEY SHARE
+), own AS MATERIALIZED (
+    SELECT unnest(tasks) AS task FROM me
 ), moment AS MATERIALIZED (
-    SELECT rota.clock(:now) AS now
+    SELECT rota.clock(:now) AS now, clock_timestamp() AS began FROM me
 ), gates AS MATERIALIZED (
     SELECT g AS gate FROM rota.closed_gates(:now) g
-), heads AS MATERIALIZED (
-    SELECT lane.queue, lane.want, lane.start, head.place, head.rank, head.id, head.special
-           OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, lane.queue, head.traits)) AS stopped,
-           head.own_step IS DISTINCT FROM q.step
-           OR q.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = lane.queue AND f.flow = head.owner || '/' || head.task
-                                     AND f.level > head.level) AS fallen
-    FROM me, moment,
-         unnest(:queues::text[], :kinds::text[], :wants::integer[], :starts::integer[], :floors::bigint[], :floor_ids::uuid[])
-             AS lane(queue, kind, want, start, floor, floor_id)
+), lanes AS MATERIALIZED (
+    SELECT lane.*, q.step, coalesce(q.feedback, false) AS feedback, edge.rank AS edge, edge.id AS edge_id
+    FROM me, unnest(:queues::text[], :kinds::text[], :wants::integer[], :starts::integer[], :floors::bigint[], :floor_ids::uuid[])
+                 AS lane(queue, kind, want, start, floor, floor_id)
     LEFT JOIN rota.queues q ON q.name = lane.queue
-    CROSS JOIN LATERAL (
+    LEFT JOIN LATERAL (
+        SELECT j.rank, j.id FROM rota.jobs j
+        WHERE lane.kind = 'function' AND j.state = 'ready' AND j.queue = lane.queue AND j.kind = lane.kind
+          AND (j.rank, j.id) >= (lane.floor, lane.floor_id)
+        ORDER BY j.rank, j.id OFFSET lane.want + :reach::integer LIMIT 1
+    ) AS edge ON true
+    WHERE q.paused_at IS NULL
+), near AS MATERIALIZED (
+    SELECT lane.queue, lane.kind, lane.want, lane.start, lane.step, lane.feedback, head.*
+    FROM moment, lanes lane CROSS JOIN LATERAL (
         SELECT j.ctid AS place, j.rank, j.id, j.special, j.owner, j.task, j.traits, j.level, j.own_step FROM rota.jobs j
         WHERE j.state = 'ready' AND j.queue = lane.queue AND j.kind = lane.kind AND (j.rank, j.id) >= (lane.floor, lane.floor_id)
-          AND (j.expires_at IS NULL OR j.expires_at > moment.now)
-          AND (j.kind <> 'function' OR j.task = ANY (me.tasks)
-               OR NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = j.task))
+          AND (j.rank, j.id) <= (coalesce(lane.edge, 9223372036854775807), coalesce(lane.edge_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+          AND (j.expires_at IS NULL OR j.expires_at > moment.now) AND (j.kind <> 'function' OR j.task IN (SELECT task FROM own))
         ORDER BY j.rank, j.id LIMIT lane.want FOR UPDATE OF j SKIP LOCKED
     ) AS head
-    WHERE q.paused_at IS NULL
+), far AS MATERIALIZED (
+    SELECT lane.queue, lane.kind, lane.want, lane.start, lane.step, lane.feedback, head.*
+    FROM me, moment, lanes lane CROSS JOIN LATERAL (
+        SELECT lane.want - (SELECT count(*) FROM near WHERE near.queue = lane.queue AND near.kind = lane.kind) AS most
+    ) AS lack CROSS JOIN LATERAL rota.ready_of_tasks(lane.queue, me.tasks, lane.edge, lane.edge_id, lack.most, moment.now) AS head
+    WHERE lane.edge IS NOT NULL AND lack.most > 0
+), heads AS MATERIALIZED (
+    SELECT head.*, head.special
+           OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, head.queue, head.traits)) AS stopped,
+           head.own_step IS DISTINCT FROM head.step
+           OR head.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = head.queue AND f.flow = head.owner || '/' || head.task
+                                        AND f.level > head.level) AS fallen
+    FROM (SELECT * FROM near UNION ALL SELECT * FROM far) AS head
 ), chosen AS MATERIALIZED (
     SELECT place, id, stopped, fallen, number <= start AS starts FROM (
         SELECT place, id, stopped, coalesce(fallen, false) AS fallen, want, start,
@@ -50,6 +70,9 @@ SELECT *, CASE WHEN fence > 1 THEN rota.saved_state(id::uuid) END FROM claimed
 UNION ALL   -- (a fence of 0: it stands in the wrong place)
 SELECT id::text, CASE WHEN fallen THEN 0 END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM chosen WHERE fallen OR stopped AND starts
+UNION ALL   -- how many microseconds of the server's time that took
+SELECT NULL, (extract(epoch FROM clock_timestamp() - began) * 1000000)::bigint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM moment
 
 -- name: pass
 SELECT p.*, j.crashes, CASE WHEN p.fence > 1 THEN rota.saved_state(j.id) END
@@ -250,7 +273,7 @@ FROM wanted w
 -- name: promote
 -- What is due becomes ready; what has expired before it started ends. Locked rows are in someone else's hands.
 WITH moment AS MATERIALIZED (
-    SELECT rota.clock(:now) AS now, rota.clock(:now) - :late::bigint AS before
+    SELECT rota.clock(:now) AS now, rota.clock(:now) - :late::bigint AS before, clock_timestamp() AS began
 ), late AS MATERIALIZED (
     SELECT j.ctid AS place FROM rota.jobs j
     WHERE j.expires_at IS NOT NULL AND j.expires_at <= (SELECT before FROM moment) AND j.node IS NULL
@@ -281,5 +304,6 @@ SELECT moment.now, (SELECT count(*) FROM moved), (SELECT min(run_at) FROM moved)
         ORDER BY j.run_at
         OFFSET CASE WHEN (SELECT count(*) FROM due) < :limit::integer THEN 0 ELSE :limit::integer END LIMIT 1),
        (SELECT j.expires_at FROM rota.jobs j
-        WHERE j.expires_at IS NOT NULL AND j.node IS NULL AND j.expires_at > moment.before ORDER BY j.expires_at LIMIT 1)
+        WHERE j.expires_at IS NOT NULL AND j.node IS NULL AND j.expires_at > moment.before ORDER BY j.expires_at LIMIT 1),
+       (extract(epoch FROM clock_timestamp() - began) * 1000000)::bigint   -- of the server's time
 FROM moment

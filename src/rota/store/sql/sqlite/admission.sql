@@ -252,16 +252,21 @@ SELECT count(*) FROM jobs WHERE state = 'ready' AND queue = :queue AND (rank, se
 SELECT name, step, stepped_at, feedback FROM queues
 
 -- name: misplaced
--- Those at the front that stand in the wrong place: kind, flow, by its step, its level, and that of its flow.
-SELECT kind, flow, own_step IS NOT :step, level, behind FROM (
-    SELECT j.kind, j.owner || '/' || j.task AS flow, j.own_step, j.level,
-           coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task), 0) AS behind
-    FROM (SELECT * FROM jobs WHERE state = 'ready' AND queue = :queue AND kind = :kind ORDER BY rank LIMIT :limit) j)
+-- Of these jobs, those that stand in the wrong place: seq, kind, owner, task, by its step, its level, and that of its flow.
+SELECT seq, kind, owner, task, own_step IS NOT :step, level, behind FROM (
+    SELECT j.*, coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task), 0) AS behind
+    FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value)
 WHERE own_step IS NOT :step OR behind > level
 
--- name: rank_anew
+-- name: rank_those
 UPDATE jobs SET rank = rank + priority * (coalesce(:step, :usual) - coalesce(own_step, :usual)), own_step = :step
-WHERE seq IN (SELECT seq FROM jobs WHERE state = 'ready' AND queue = :queue AND own_step IS NOT :step LIMIT :limit)
+WHERE seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: rank_anew
+-- Ready jobs of a queue, so many; of those at the front of the queue, so many (-1: of all).
+UPDATE jobs SET rank = rank + priority * (coalesce(:step, :usual) - coalesce(own_step, :usual)), own_step = :step
+WHERE seq IN (SELECT seq FROM (SELECT seq, own_step FROM jobs WHERE state = 'ready' AND queue = :queue LIMIT :reach)
+              WHERE own_step IS NOT :step LIMIT :limit)
 
 -- name: rank_strays
 -- Jobs ranked by a step that no longer counts in their queue, wherever they wait.
@@ -286,7 +291,13 @@ SELECT EXISTS (
 -- name: put_back
 UPDATE jobs SET rank = rank + (:level - level) * :step, level = :level
 WHERE seq IN (SELECT seq FROM jobs
-              WHERE state = 'ready' AND queue = :queue AND kind = :kind AND owner || '/' || task = :flow AND level < :level
+              WHERE state = 'ready' AND queue = :queue AND kind = :kind AND owner = :owner AND task = :task AND level < :level
+              ORDER BY rank LIMIT :limit)
+
+-- name: put_back_functions
+UPDATE jobs SET rank = rank + (:level - level) * :step, level = :level
+WHERE seq IN (SELECT seq FROM jobs
+              WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task AND owner = :owner AND level < :level
               ORDER BY rank LIMIT :limit)
 
 -- name: put_forward

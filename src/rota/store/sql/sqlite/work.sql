@@ -1,12 +1,36 @@
 -- name: lane
 -- The head of one lane, straight off the index. What has expired is not to be started; the promoter will clear it away.
--- Functions that another app offers are left to its nodes; those that nobody has ever offered are taken, to be set aside.
 SELECT json_group_array(json_array(rank, seq, special)) FROM (
     SELECT rank, seq, special FROM jobs
     WHERE state = 'ready' AND queue = :queue AND kind = :kind AND (expires_at IS NULL OR expires_at > :now)
-      AND (kind <> 'function'
-           OR task IN (SELECT value FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation)))
-           OR task NOT IN (SELECT name FROM tasks))
+    ORDER BY rank, seq LIMIT :limit)
+
+-- name: near_functions
+-- The first functions of a queue in the order of rank, whoever offers them, and whether it is this node.
+SELECT json_group_array(json_array(rank, seq, special, own)) FROM (
+    SELECT rank, seq, special,
+           task IN (SELECT value FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation))) AS own
+    FROM jobs
+    WHERE state = 'ready' AND queue = :queue AND kind = 'function' AND (expires_at IS NULL OR expires_at > :now)
+    ORDER BY rank, seq LIMIT :limit)
+
+-- name: first_functions
+-- The first ready function of each task of the node behind a place in the line, best first.
+SELECT json_group_array(json_array(task, rank, seq, special)) FROM (
+    SELECT j.task, j.rank, j.seq, j.special
+    FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation)) own
+    JOIN jobs j ON j.seq = (SELECT f.seq FROM jobs f
+                            WHERE f.state = 'ready' AND f.kind = 'function' AND f.queue = :queue AND f.task = own.value
+                              AND (f.rank, f.seq) > (:rank, :seq) AND (f.expires_at IS NULL OR f.expires_at > :now)
+                            ORDER BY f.rank, f.seq LIMIT 1)
+    ORDER BY j.rank, j.seq LIMIT :limit)
+
+-- name: functions_of
+-- Those of one task.
+SELECT json_group_array(json_array(rank, seq, special)) FROM (
+    SELECT rank, seq, special FROM jobs
+    WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task AND (rank, seq) > (:rank, :seq)
+      AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY rank, seq LIMIT :limit)
 
 -- name: take
