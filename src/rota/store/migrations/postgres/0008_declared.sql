@@ -1,4 +1,4 @@
--- works with: 6
+-- works with: 7
 
 -- Which module of its app declares a schedule; NULL: none does, or it was declared before this was recorded.
 ALTER TABLE rota.schedules ADD COLUMN module text;
