@@ -250,6 +250,11 @@ def test_a_search_takes_few_steps(rule: str) -> None:
         assert effort.used < MOST_STEPS // 20
 
 
+def test_each_fire_is_searched_anew() -> None:
+    schedule = Schedule(name="x", rule=read_rule("FREQ=SECONDLY", "2001-01-01T00:00:00"))
+    assert len(list(fires(schedule, 0, limit=MOST_STEPS + 100))) == MOST_STEPS + 100
+
+
 @pytest.mark.parametrize(
     "rule",
     [

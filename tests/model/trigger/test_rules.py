@@ -20,6 +20,7 @@ from rota.model.trigger.fires import counted, fires, newest, next_fire, run_time
 from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
 from rota.model.trigger.rules import Cron, Every, Recurrence, Times, read_rule
 from rota.model.trigger.schedule import Schedule, from_json, to_json
+from rota.model.trigger.zones import Stretch, Zone
 
 NOON = instant("2027-01-01T12:00:00+00:00")
 
@@ -270,6 +271,21 @@ def test_a_search_in_vain_is_given_up(changes: dict[str, Any]) -> None:
     ):
         next_fire(schedule, NOON, tuesdays)
     assert list(fires(schedule, NOON, NOON + 300 * DAY, calendars=tuesdays)) == [], "near by it can be told"
+
+
+def test_a_search_in_vain_asks_a_zone_about_few_years(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    stretch = Zone.stretch
+
+    def counting(zone: Zone, second: int) -> Stretch:
+        asked.append(second)
+        return stretch(zone, second)
+
+    monkeypatch.setattr(Zone, "stretch", counting)
+    schedule = Schedule(name="a", rule=Cron("30 2 * 3 SUNL"), zone="Europe/Berlin", gap=Gap.SKIP)
+    with pytest.raises(InvalidInput, match="was given up"):
+        next_fire(schedule, NOON)
+    assert len(asked) <= 250
 
 
 def test_fires_that_take_too_long_are_not_counted() -> None:

@@ -41,7 +41,7 @@ _FROM_END = re.compile(r"L(?:-(\d{1,2}))?(W?)", re.ASCII)
 _WORKING = re.compile(r"(\d{1,2})W", re.ASCII)
 _OF_MONTH = re.compile(r"(\d+|[A-Z]+?)(?:(L)|#([1-5]))", re.ASCII)
 _SPECIAL_WITH_STEP = re.compile(r"(?:L.*|\?|\d*L?W|.*#\d|(?:\d|[A-Z]{3,})L)/.*", re.ASCII)
-_COUNTED_WEEKDAY = re.compile(r"(?:^|[,-])\d|[A-Z]/", re.ASCII)
+_COUNTED_WEEKDAY = re.compile(r"(?:^|[,-])\d|(?:^|,)[A-Z]+/", re.ASCII)
 
 _MONTHS = (
     "JANUARY", "FEBRUARY", "MARCH", "APRIL", "MAY", "JUNE",
