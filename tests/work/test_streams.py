@@ -1,4 +1,4 @@
-"""A worker that has just had work looks again by itself for a moment: a stream needs no wake-ups."""
+"""When a worker looks for work without being woken: in a stream of it, and when it has put a claim off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from rota.clock import Chance, ManualClock
 from rota.service import Loop
-from rota.work.worker import LONGEST_SLEEP, LOOK_AGAIN, STREAM
+from rota.work.worker import LONGEST_SLEEP, LOOK_AGAIN, PUT_OFF, STREAM
 from tests.contracts.world import World
 from tests.store.sqlite.backends import SqliteMemory
 from tests.work.test_meter import Shop
@@ -32,6 +32,7 @@ async def looked(shop: Shop) -> tuple[int, float]:
     """What one look has brought, and how long the worker means to sleep then."""
     before = shop.worker.running
     pause = await shop.worker.tick()
+    await asyncio.sleep(0)  # what was claimed begins to run
     return shop.worker.running - before, pause
 
 
@@ -81,3 +82,38 @@ async def test_a_stream_whose_wake_ups_are_all_lost_goes_on(world: World) -> Non
     loop.stop()
     await task
     assert not failures
+
+
+async def test_a_claim_is_put_off_for_ends_that_are_being_written_but_not_for_long(world: World) -> None:
+    shop = await Shop.open(world, {"default": 4})
+    await world.several(3)
+    assert await looked(shop) == (3, LONGEST_SLEEP)
+    world.clock.advance(1)
+    shop.ending = True
+    await world.one()
+    assert await looked(shop) == (0, PUT_OFF), "one slot is free, and more will be in a moment"
+    world.clock.advance(PUT_OFF)
+    assert await looked(shop) == (1, LONGEST_SLEEP), "that write hangs; the job need not wait for it"
+
+
+async def test_with_half_of_the_slots_free_nothing_is_put_off(world: World) -> None:
+    shop = await Shop.open(world, {"default": 4})
+    await world.several(2)
+    await looked(shop)
+    world.clock.advance(1)
+    shop.ending = True
+    await world.one()
+    assert await looked(shop) == (1, LONGEST_SLEEP)
+
+
+async def test_each_end_that_is_written_gives_the_others_their_time_anew(world: World) -> None:
+    shop = await Shop.open(world, {"default": 8})
+    await world.several(7)
+    await looked(shop)
+    shop.ending = True
+    await world.several(2)
+    for _ in range(2):
+        assert await looked(shop) == (0, PUT_OFF)
+        world.clock.advance(PUT_OFF * 0.6)
+        await shop.end("default")
+    assert shop.worker.running == 5, "it has waited for longer than that since the first, but not since the last end"

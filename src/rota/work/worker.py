@@ -38,6 +38,8 @@ LONGEST_SLEEP = 60.0
 # that mostly finds nothing: it has wake-ups of its own, one for each order.
 STREAM = 0.010
 LOOK_AGAIN = 0.002
+# How long a claim may be put off for ends that are being written: that write may hang, and others have work meanwhile.
+PUT_OFF = 0.05
 # One claim stays a short write, however many slots there are.
 LARGEST_CLAIM = 500
 # How long a job may wait in the local queue while other nodes might have a slot for it.
@@ -86,6 +88,7 @@ class Worker:
         self._told = False  # unless there was news of work meanwhile
         self._found_at = float("-inf")  # when a claim last brought something
         self._streaming = False  # one more has, so soon after, and left slots free
+        self._put_off: float | None = None  # since when a claim has been, without an end that was written
         self.wake: Callable[[], None] = lambda: None
 
     async def _ask_parents(self, job_id: str) -> Sequence[ParentInfo]:
@@ -143,6 +146,8 @@ class Worker:
                 await self._claim()
         if self._streaming:
             return LOOK_AGAIN
+        if self._put_off is not None:
+            return PUT_OFF
         return LONGEST_HOLD if any(self._ahead.values()) else LONGEST_SLEEP
 
     async def _claim(self) -> None:
@@ -151,6 +156,7 @@ class Worker:
         wants = {queue: count for queue, count in wants.items() if count > 0}
         if not wants or self._better_later(start):
             return
+        self._put_off = None
         self._claiming = True
         try:
             claimed = await self._store.claim(SYSTEM, self._incarnation, wants, self._kinds(), start)
@@ -177,7 +183,12 @@ class Worker:
     def _better_later(self, room: Mapping[str, int]) -> bool:
         """Ends are being written, which frees more slots in a moment: one claim for all of them is cheaper than one for
         the few that are free. Whoever ends wakes us."""
-        return self._pipeline.ending and 2 * sum(room.values()) < sum(self._slots.values())
+        if not self._pipeline.ending or 2 * sum(room.values()) >= sum(self._slots.values()):
+            return False
+        now = self._clock.monotonic()
+        if self._put_off is None:
+            self._put_off = now
+        return now - self._put_off < PUT_OFF
 
     def _room(self) -> dict[str, int]:
         """How many more jobs of each queue there is room for: its own slots, and those that others don't need now."""
@@ -263,6 +274,7 @@ class Worker:
 
     def _release(self, queue: str) -> None:
         self._free[queue] += 1
+        self._put_off = None
         # A claim under way looks at the free slots again when it has its answer.
         if not self._claiming and (any(self._more.values()) or self._ahead[queue]):
             self._again = True
