@@ -4,6 +4,9 @@ PYTHON ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SEEDS ?= 200
+# What is not the same for root and others: processes and what they may see of each other, users, folders, servers.
+USER_TESTS ?= tests/work/keeper tests/work/pool tests/work/test_command.py tests/servers tests/cli/test_up.py \
+    tests/node/test_commands.py tests/node/test_hostile_commands.py tests/node/test_processes.py tests/node/test_secrets.py
 CHAOS_ARGS ?=
 
 BIN := .venv/bin
@@ -15,7 +18,7 @@ READY := .venv/.ready$(if $(PYTHON),-$(subst /,_,$(PYTHON)))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-slow check demo bench sim chaos fmt clean
+.PHONY: help up test test-slow test-user check demo bench sim chaos fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +39,9 @@ test: $(READY) ## run the tests, in a process more than there are cores: many of
 
 test-slow: $(READY) ## run the tests that take long: simulation, large tables, many processes
 	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal -m "slow and not chaos" $(PYTEST_ARGS)
+
+test-user: $(READY) ## if we are root: run the tests that differ as an ordinary user too
+	@scripts/test-user $(USER_TESTS) $(PYTEST_ARGS)
 
 check: $(READY) ## lint, formatting, types, import layers, hygiene
 	$(BIN)/ruff check .

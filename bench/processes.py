@@ -142,7 +142,10 @@ def cpu_seconds(pids: list[int]) -> float:
 
 def pss_bytes(pid: int) -> int:
     """Its memory; what it shares with others counts by its share."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except PermissionError:
+        raise SystemExit("processes of rota hide their memory from others of their user: measure it as root") from None
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 

@@ -91,7 +91,8 @@ def test_threads_of_the_user_do_not_keep_the_process(rota: Rota) -> None:
 
 
 def test_a_node_works_on_when_nobody_reads_its_lines(rota: Rota) -> None:
-    node = rota.up("--verbose")
+    node = rota.start("up", "--verbose", PYTHONUNBUFFERED="")  # so what it can not write is kept till the end
+    node.read_until("is up")
     assert node.process.stderr
     node.process.stderr.close()
     node.process.stderr = None

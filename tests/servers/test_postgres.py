@@ -200,17 +200,27 @@ def test_missing_programs_are_named(place: Path, monkeypatch: pytest.MonkeyPatch
         programs.folder()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
-@pytest.mark.parametrize("forbidden", ["", "unshare"])
-def test_root_runs_it_as_nobody(place: Path, monkeypatch: pytest.MonkeyPatch, forbidden: str) -> None:
-    works = programs.works
-    monkeypatch.setattr(programs, "works", lambda prefix: prefix[0] != forbidden and works(prefix))
-    programs.disguise.cache_clear()
-    try:
-        server = Server.create(place / "data")  # in a folder that only root may enter
-        server.start()
-        owner = Path(f"/proc/{server.pid}").stat().st_uid
-        server.stop()
-    finally:
+if os.geteuid() == 0:
+
+    @pytest.mark.parametrize("forbidden", ["", "unshare"])
+    def test_root_runs_it_as_nobody(place: Path, monkeypatch: pytest.MonkeyPatch, forbidden: str) -> None:
+        works = programs.works
+        monkeypatch.setattr(programs, "works", lambda prefix: prefix[0] != forbidden and works(prefix))
         programs.disguise.cache_clear()
-    assert (owner == 0) is (forbidden == "")  # renamed, or changed for real
+        try:
+            server = Server.create(place / "data")  # in a folder that only root may enter
+            server.start()
+            owner = Path(f"/proc/{server.pid}").stat().st_uid
+            server.stop()
+        finally:
+            programs.disguise.cache_clear()
+        assert (owner == 0) is (forbidden == "")  # renamed, or changed for real
+
+else:
+
+    def test_an_ordinary_user_runs_it_as_such(place: Path) -> None:
+        assert programs.disguise() == ((), None)
+        server = Server.create(place / "data")
+        server.start()
+        assert Path(f"/proc/{server.pid}").stat().st_uid == os.geteuid()
+        server.stop()

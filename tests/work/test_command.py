@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -31,7 +32,6 @@ from tests.work.books import shut_book
 LIMIT = 30.0
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/root", "SECRET": "s3cret", "REGION": "north", "TMPDIR": "/nowhere"}
 PYTHON = (sys.executable, "-I", "-S", "-c")
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may run commands as others")
 
 
 class Heard:
@@ -113,27 +113,42 @@ class TestWhatItGets:
         chosen = await stage.out("sh", "-c", "echo $TMPDIR", env={"TMPDIR": "/var/tmp"})
         assert chosen == "/var/tmp\n"
 
-    @as_root
-    async def test_another_user_with_a_home_of_its_own(self, stage: Stage) -> None:
-        script = "id -un; echo $HOME $USER"
-        assert (await stage.out("sh", "-c", script, user="nobody")).splitlines() == ["nobody", "/nonexistent nobody"]
-        assert (await stage.out("sh", "-c", "id -u; id -g", user=12345, group=54321)) == "12345\n54321\n"
-        for about, said in (
-            ({"user": "no-such-user"}, "one that the node's machine knows"),
-            ({"user": "nobody", "group": "no-such-group"}, "one that the node's machine knows"),
-            ({"user": 12345}, "or a group with it"),
-        ):
-            with pytest.raises(InvalidInput, match=said):
-                await stage.run("true", **about)
+    if os.geteuid() == 0:
 
-    @as_root
-    async def test_the_nodes_choice_of_user_stands(self, stage: Stage) -> None:
-        stage.settings = load({"command_user": "nobody"}, environment={})
-        assert await stage.out("id", "-un") == "nobody\n"
-        assert await stage.out("id", "-un", user="nobody") == "nobody\n"
-        for about in ({"user": "root"}, {"user": 0}, {"group": 0}):
-            with pytest.raises(InvalidInput, match="this node runs all commands as that"):
-                await stage.run("id", **about)
+        async def test_another_user_with_a_home_of_its_own(self, stage: Stage) -> None:
+            script = "id -un; echo $HOME $USER"
+            assert (await stage.out("sh", "-c", script, user="nobody")).splitlines() == [
+                "nobody",
+                "/nonexistent nobody",
+            ]
+            assert (await stage.out("sh", "-c", "id -u; id -g", user=12345, group=54321)) == "12345\n54321\n"
+            for about, said in (
+                ({"user": "no-such-user"}, "one that the node's machine knows"),
+                ({"user": "nobody", "group": "no-such-group"}, "one that the node's machine knows"),
+                ({"user": 12345}, "or a group with it"),
+            ):
+                with pytest.raises(InvalidInput, match=said):
+                    await stage.run("true", **about)
+
+        async def test_the_nodes_choice_of_user_stands(self, stage: Stage) -> None:
+            stage.settings = load({"command_user": "nobody"}, environment={})
+            assert await stage.out("id", "-un") == "nobody\n"
+            assert await stage.out("id", "-un", user="nobody") == "nobody\n"
+            for about in ({"user": "root"}, {"user": 0}, {"group": 0}):
+                with pytest.raises(InvalidInput, match="this node runs all commands as that"):
+                    await stage.run("id", **about)
+
+    else:
+
+        async def test_only_root_runs_commands_as_others(self, stage: Stage) -> None:
+            me = pwd.getpwuid(os.geteuid()).pw_name
+            assert await stage.out("id", "-un", user=me) == f"{me}\n"
+            for about in ({"user": "root"}, {"user": 12345, "group": 12345}, {"group": 0}):
+                with pytest.raises(InvalidInput, match="this node does not run as root"):
+                    await stage.run("true", **about)
+            stage.settings = load({"command_user": "root"}, environment={})
+            with pytest.raises(InvalidInput, match=r"command_user: .*this node does not run as root"):
+                CommandExecutor(stage.keeper, stage.settings, ENVIRONMENT, Drain()).check()
 
     @pytest.mark.parametrize(
         ("name", "value"), [("command_user", "no-such-user"), ("command_cgroup", "/no/such/group")]

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rota.cli.parser import build
 from rota.cli.show import complain
@@ -41,6 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(sys.argv[1:])
     _put_secrets_aside()
     code = perform(args)
+    try:
+        sys.stderr.flush()
+    except OSError:  # a node works on when nobody reads its lines, and ends as if somebody did
+        _hush(sys.stderr)
     _leave_in_time(code)
     return code
 
@@ -83,7 +87,7 @@ def perform(args: argparse.Namespace) -> int:
         complain(str(error))
         return FAILED
     except BrokenPipeError:
-        _hush()
+        _hush(sys.stdout)
         return BROKEN_PIPE
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
@@ -128,11 +132,11 @@ def _leave_in_time(code: int) -> None:
     alarm.start()
 
 
-def _hush() -> None:
+def _hush(stream: TextIO) -> None:
     """Whoever read us is gone: what is still buffered must not complain about it at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     with suppress(OSError, ValueError):
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 

@@ -105,11 +105,12 @@ async def test_a_silent_server_does_not_keep_a_renewal_waiting(
     from rota.store.postgres import store
 
     assert store.RENEWAL_LIMIT <= 3
-    monkeypatch.setattr(store, "RENEWAL_LIMIT", 0.2)
     actor = await far.node()
     await actor.renew()
+    monkeypatch.setattr(store, "RENEWAL_LIMIT", 0.2)
     proxy.freeze()
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await asyncio.wait_for(actor.renew(), LIMIT)
+    monkeypatch.undo()
     proxy.thaw()
     assert (await settled(actor.renew)).known

@@ -208,7 +208,9 @@ class Drain:
 
 
 @pytest.fixture
-async def drain(world: World, store: PostgresStore, clock: Lagging, toil: Toil) -> Drain:
+async def drain(world: World, place: Place, store: PostgresStore, clock: Lagging, toil: Toil) -> Drain:
+    with place.connect() as db:
+        db.execute("TRUNCATE jobs CASCADE")  # entries of jobs of an earlier test may lie there too
     return Drain(store, await world.node(), clock)
 
 
@@ -274,7 +276,7 @@ async def test_entries_of_long_ago_are_not_read_in_order_to_see_what_a_node_hold
         await drain.actor.renew()
         later = await drain.renew(LowEnd(clock))
         assert cost(just, "jobs_running") > 100
-        assert cost(later, "jobs_running") < cost(just, "jobs_running") / 4
+        assert cost(later, "jobs_running") < 10
         claimed = await drain.actor.take()
         clock.jump(100)
         for _ in range(3):  # what it does hold is never lost from sight, however long ago it was claimed

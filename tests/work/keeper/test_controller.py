@@ -70,6 +70,7 @@ async def test_killed(out: Pipe, tmp_path: Path) -> None:
     words = await controller.words(3)
     keeper = next(int(word.split()[1]) for word in words if word.startswith("up"))
     tree = [os.pidfd_open(int(word)) for word in words if word.isdigit()]
+    end = os.pidfd_open(keeper)
     wardens = [int(word) for word in Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()]
     for pid in (keeper, *wardens):  # so that there is a time between the controller's end and the tree's
         os.kill(pid, signal.SIGSTOP)
@@ -82,8 +83,8 @@ async def test_killed(out: Pipe, tmp_path: Path) -> None:
     await controller.unlocked()
     assert all(map(ended, tree))
     out.drain()
-    assert not Path(f"/proc/{keeper}/exe").exists()
-    for pidfd in tree:
+    await readable(end)
+    for pidfd in (end, *tree):
         os.close(pidfd)
     controller.close()
 

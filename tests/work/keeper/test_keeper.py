@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -14,13 +15,10 @@ import pytest
 
 from rota.work import keeper as program
 from rota.work import link, report
-from rota.work.keeper.loop import IDLE_WARDENS
 from rota.work.keeping import Keeper, SpawnError
 from tests.work.keeper.shell import ENV, LIMIT, PYTHON, Shell, ended, finish, until
 
-
-def descriptors(process: object) -> set[Path]:
-    return set(Path(f"/proc/{process}/fd").iterdir())
+FEW = 40  # descriptors: about twice as many as a keeper needs that has one command at a time
 
 
 async def test_killed(shell: Shell, keeper: Keeper) -> None:
@@ -114,20 +112,22 @@ async def test_fifty_at_once(keeper: Keeper, null: int) -> None:
 
 
 async def test_no_file_descriptor_is_left_open(shell: Shell, keeper: Keeper) -> None:
-    """None that was not open before; one that an earlier test forgot may be closed in between by the collector."""
+    """None of ours that was not open before; one that an earlier test forgot may be closed in between by the collector.
+    Those of the keeper nobody can see; but it may have few, and its wardens too, and they last."""
 
-    async def some(count: int) -> tuple[set[Path], set[Path]]:
+    async def some(count: int) -> set[Path]:
         for _ in range(count):
             assert (await finish(await shell.start("/bin/true"))).code == 0
-            with pytest.raises(SpawnError):
+            with pytest.raises(SpawnError, match="not found"):
                 await shell.start("/nope")
         gc.collect()
-        return descriptors("self"), descriptors(keeper.pid)
+        return set(Path("/proc/self/fd").iterdir())
 
-    ours, keepers = await some(5)
-    ours_then, keepers_then = await some(200)
-    assert ours_then <= ours
-    assert len(keepers_then) <= len(keepers) + IDLE_WARDENS
+    assert keeper.pid is not None
+    _, most = resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(keeper.pid, resource.RLIMIT_NOFILE, (FEW, most))
+    ours = await some(5)
+    assert await some(4 * FEW) <= ours
 
 
 def test_it_imports_next_to_nothing() -> None:
@@ -190,7 +190,8 @@ class TestStopped:
 
 
 class TestForgedReports:
-    """A command can find the pipe of its report among its parent's descriptors, unless it is another user's."""
+    """A command can find the pipe of its report among its parent's descriptors if both are root's; else they are hidden
+    from it."""
 
     FORGE = """
 import os, sys, time
@@ -202,7 +203,6 @@ for name in os.listdir(parent):
 time.sleep(float(sys.argv[2]))
 """
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can")
     @pytest.mark.parametrize(
         "words", ["exit 0 0.0 0 -\n", "garbage\n", "\xff\n\n\n", "exit 0 0.0 0 -\n" * 3, "x" * 9000]
     )
@@ -212,7 +212,8 @@ time.sleep(float(sys.argv[2]))
         monkeypatch.setattr(report, "CLOSING_LIMIT", 0.2)
         neighbour = await shell.start("/bin/sleep", "1000")
         child = await shell.start(*PYTHON, self.FORGE, words, "1000")
-        assert (await finish(child)).lost
+        exit = await finish(child)
+        assert exit.lost if os.geteuid() == 0 else exit.code == 1
         assert not Path(f"/proc/{child.pid}").exists()
         assert Path(f"/proc/{neighbour.pid}/stat").exists()
         neighbour.kill()
