@@ -65,7 +65,7 @@ class PostgresStore(Admitting, base.Store):
         server_time: bool = True,
         steps: migrate.Migrations | None = None,
     ) -> None:
-        self._database = Database(address(url), clock, ageing_step, server_time=server_time)
+        self._database = Database(address(url), clock, ageing_step, server_time=server_time, chance=chance)
         self._clock, self._key_life, self._notify = clock, key_life, notify
         self._steps = steps or migrate.known()
         self._session = Session(self._database, chance.token(), self._wake)
