@@ -52,7 +52,7 @@ from tests.store.postgres.crowd import (
     uid,
     uids,
 )
-from tests.store.postgres.plans import Seen, observe
+from tests.store.postgres.plans import Seen, observe, pruned
 
 QUERIES = named.load("postgres")
 ELSEWHERE = [Path(named.__file__).parent / f"sql/postgres/{name}.sql" for name in ("schedules", "graph", "admission")]
@@ -247,7 +247,7 @@ async def prune(unit: Unit) -> None:
     """Row by row. The clock is moved on, so that all of it is old."""
     CLOCK.jump(30 * DAY // 1_000_000)
     try:
-        assert await nodes.prune(unit, RETENTION, 50) >= 200
+        assert await pruned(unit, RETENTION, 50) >= 200
     finally:
         CLOCK.jump(-30 * DAY // 1_000_000)
 
