@@ -224,7 +224,9 @@ async def renew(unit: Unit, incarnation: str, stopping: bool, server: str | None
 class SimStore(PostgresStore):
     def __init__(self, world: World, port: Port, clock: SimClock, chance: Chance) -> None:
         super().__init__("postgresql://rota@simulated/rota", clock, chance)
-        database = SimDatabase(self._database.address, clock, self._database.ageing_step, server_time=True)
+        database = SimDatabase(
+            self._database.address, clock, self._database.ageing_step, server_time=True, chance=chance
+        )
         database.world, database.port = world, port
         self._database = self._session._database = database
         self._world, self.port = world, port

@@ -347,7 +347,8 @@ class Store(Timetable, Graph, Admission, ABC):
 
     @abstractmethod
     async def prune(self, who: Principal, retention: Retention, limit: int) -> int:
-        """Deletes what is older than its retention, at most `limit` rows of a kind; returns how many."""
+        """Deletes what is older than its retention, at most `limit` rows of a kind, in short writes; returns how many,
+        or 1 if it only got on with what has to be done before. 0: there is nothing to do for now."""
 
     # -- reads -------------------------------------------------------------------------------------------------------
     @stale_ok

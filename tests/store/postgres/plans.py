@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+from rota.store.base import Retention
+from rota.store.postgres import nodes
 from rota.store.postgres.database import Database, Unit
 from rota.store.postgres.pool import Pool
 
@@ -141,3 +143,8 @@ def pages(node: dict[str, Any]) -> int:
 def plain(index: str) -> str:
     """Without the day of its partition."""
     return re.sub(r"_(?:\d{8}|other|lasting|dated)(?=_)", "", index)
+
+
+async def pruned(unit: Unit, retention: Retention, limit: int) -> int:
+    """All that a prune deletes, in one unit."""
+    return sum([await pruning(unit, retention, limit) for pruning in nodes.PRUNINGS])

@@ -36,7 +36,7 @@ from rota.store.postgres.lowend import LowEnd
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
-from tests.store.postgres.plans import Seen, observe
+from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
 QUERIES = Path(named.__file__).parent / "sql" / "postgres" / "admission.sql"
@@ -293,7 +293,7 @@ async def renew(unit: Unit) -> None:
 
 async def prune(unit: Unit) -> None:
     assert await unit.run("delete_old_starts", now=unit.now, limit=50) == 50
-    await nodes.prune(unit, Retention(DAY, DAY, DAY, DAY), 50)
+    await pruned(unit, Retention(DAY, DAY, DAY, DAY), 50)
 
 
 # -- what people do ---------------------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ from tests.store.postgres.crowd import (
     uid,
     uids,
 )
-from tests.store.postgres.plans import Seen, observe
+from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
 
@@ -259,7 +259,7 @@ async def prune(unit: Unit) -> None:
     """Row by row. The clock is moved on, so that all of it is old."""
     CLOCK.jump(30 * DAY // 1_000_000)
     try:
-        assert await nodes.prune(unit, RETENTION, 50) >= 200
+        assert await pruned(unit, RETENTION, 50) >= 200
     finally:
         CLOCK.jump(-30 * DAY // 1_000_000)
 

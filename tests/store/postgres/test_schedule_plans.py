@@ -32,7 +32,7 @@ from rota.store.postgres.pool import Pool
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
-from tests.store.postgres.plans import Seen, observe
+from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
 
@@ -247,7 +247,7 @@ async def change(unit: Unit) -> None:
 async def prune(unit: Unit) -> None:
     CLOCK.jump(30 * DAY // 1_000_000)
     try:
-        assert await nodes.prune(unit, Retention(DAY, DAY, DAY, 100 * DAY), 50) >= 100
+        assert await pruned(unit, Retention(DAY, DAY, DAY, 100 * DAY), 50) >= 100
     finally:
         CLOCK.jump(-30 * DAY // 1_000_000)
 

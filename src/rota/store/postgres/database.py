@@ -1,7 +1,7 @@
 """The way to the server: connections, named queries, transactions.
 
-A verb is one `Unit`: one statement that is its own transaction, or several in one. Two transactions that lock each
-other up are the server's to tell apart: one of them is refused, and tried again here.
+A verb is one `Unit`: one statement that is its own transaction, or several in one. On deadlock the server aborts one
+transaction; here it is tried again, a few times, after pauses that grow and differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import asyncpg
 import msgspec
 
-from rota.clock import Clock
+from rota.clock import Chance, Clock
 from rota.errors import StoreUnavailable
 from rota.model.times import Duration, Instant
 from rota.store import named
@@ -53,7 +53,9 @@ OF_SESSIONS = {
 }
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 ANY_PLAN = {"plan_cache_mode": "force_generic_plan"}
-TRIES = 4
+TRIES = 5
+# After the first try that locked up with others: a transaction takes about as long.
+FIRST_PAUSE = 0.01
 _LOCKED_UP = ("40001", "40P01")
 _BLOCKED = "55P03"
 
@@ -82,7 +84,16 @@ class Pools:
 
 
 class Database:
-    def __init__(self, address: Address, clock: Clock, ageing_step: Duration, *, server_time: bool) -> None:
+    def __init__(
+        self,
+        address: Address,
+        clock: Clock,
+        ageing_step: Duration,
+        *,
+        server_time: bool,
+        chance: Chance | None = None,
+    ) -> None:
+        self.chance = chance or Chance()
         self.address, self.clock, self.ageing_step, self.server_time = address, clock, ageing_step, server_time
         self.place, self.schema = address.place, address.schema
         self.server_clock = ServerClock(clock)
@@ -178,7 +189,12 @@ class Database:
             except LockedUp:
                 if not tries_left:
                     raise
+                await self._let_others_pass(TRIES - tries_left)
         raise AssertionError("unreachable")
+
+    async def _let_others_pass(self, tries: int) -> None:
+        """Longer each time, and never as long as those that it met: at once they would meet again."""
+        await asyncio.sleep(FIRST_PAUSE * 2 ** (tries - 1) * (0.5 + self.chance.random()))
 
     @asynccontextmanager
     async def unhurried(self) -> AsyncIterator[Unit]:

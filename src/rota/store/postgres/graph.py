@@ -14,7 +14,9 @@ from rota.store.rows import edge, parent_info, workflow_infos, workflow_job
 
 # Edges that the write that ends a parent looks after itself; the resolver does the rest.
 AT_ONCE = 500
-MOST = (1 << 31) - 1
+# Edges of jobs that are to be deleted, looked after in one write.
+PIECE = 2_000
+COUNTED = 10 * PIECE
 
 
 async def settle(unit: Unit, only: Collection[str] | None, most: int = AT_ONCE) -> Settled:
@@ -54,9 +56,22 @@ async def settled(unit: Unit, ids: Sequence[str]) -> list[str]:
     those that wait is known as long as they are there."""
     if not await unit.rows("unsettled_of", ids=ids):
         return list(ids)
-    await settle(unit, ids, MOST)
+    await settle(unit, ids, PIECE)
     left = {job for (job,) in await unit.rows("unsettled_of", ids=ids)}
     return [job for job in ids if job not in left]
+
+
+async def settle_piece(unit: Unit, ids: Sequence[str]) -> bool:
+    """A piece of what has to be done before these jobs may be deleted. Whether there is more of it, and it gets on:
+    others may hold what is left."""
+    wanted = ids_only(ids)
+    if not await unit.rows("unsettled_of", ids=wanted):
+        return False
+    await unit.begin()
+    before = await unit.value("open_edges_of", ids=wanted, most=COUNTED)
+    await settle(unit, wanted, PIECE)
+    after = await unit.value("open_edges_of", ids=wanted, most=COUNTED)
+    return bool(after) and (after < before or after == COUNTED)
 
 
 async def parents(unit: Unit, who: Principal, job_id: str) -> list[ParentInfo]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -19,11 +19,14 @@ from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.lowend import BEGINNING, LowEnd
 from rota.store.postgres.session import GRACE, lock_number
 from rota.store.rows import NodeRow, node_info
+from rota.store.walks import PIECE, Place
 
 _holds = msgspec.json.Decoder(list[tuple[str, int, str | None]])
 _KINDS = [kind.value for kind in Kind]
 # Chunks of output (64 KiB at most) that one write deletes.
 MOST_CHUNKS = 300
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+Pruning = Callable[[Unit, Retention, int], Awaitable[int]]
 
 
 async def register(
@@ -154,30 +157,50 @@ async def promote(unit: Unit, limit: int, late: Duration, due: LowEnd) -> tuple[
     return moved + expired, None if upcoming is None else upcoming + late
 
 
-async def prune(unit: Unit, retention: Retention, limit: int) -> int:
+async def old_jobs(unit: Unit, retention: Retention, limit: int) -> int:
     """Row by row. What lies in partitions and is old as a whole has been dropped before (`partitions.sweep`)."""
     await unit.begin()
     ids: list[str] = []
     old = "old_ended" if retention.ended < partitions.WORTH_WAITING else "old_strays"
     ids += [job for (job,) in await unit.rows(old, now=unit.now, age=retention.ended, limit=limit)]
     ids += [job for (job,) in await unit.rows("old_dead", now=unit.now, age=retention.dead, limit=limit)]
-    trimmed = 0
-    if ids:
-        ids = await _light(unit, await graph.settled(unit, ids))
-        trimmed = 0 if ids else 1
-        await orders.delete(unit, ids)
-    return (
-        len(ids)
-        + trimmed
-        + await unit.run("delete_old_keys", now=unit.now, limit=limit)
-        + await unit.run("delete_old_events", now=unit.now, age=retention.events, limit=limit)
-        + await unit.run("delete_old_nodes", now=unit.now, age=retention.nodes, limit=limit)
-        + await unit.run("delete_old_fires", now=unit.now, age=retention.ended, limit=limit)
-        + await unit.run("delete_old_skips", now=unit.now, age=retention.ended, limit=limit)
-        + await unit.run("delete_old_edges", now=unit.now, age=retention.ended, limit=limit)
-        + await unit.run("delete_old_starts", now=unit.now, limit=limit)
-        + await unit.run("delete_old_workflows", now=unit.now, age=retention.ended, limit=limit)
-    )
+    if not ids:
+        return 0
+    ids = await _light(unit, await graph.settled(unit, ids))
+    await orders.delete(unit, ids)
+    return len(ids) or 1  # a piece was done of what has to be done before
+
+
+def _old(query: str, age: Callable[[Retention], Duration]) -> Pruning:
+    async def prune(unit: Unit, retention: Retention, limit: int) -> int:
+        return await unit.run(query, now=unit.now, age=age(retention), limit=limit)
+
+    return prune
+
+
+# Each is a write of its own.
+PRUNINGS: tuple[Pruning, ...] = (
+    old_jobs,
+    _old("delete_old_keys", lambda _: 0),
+    _old("delete_old_events", lambda keep: keep.events),
+    _old("delete_old_nodes", lambda keep: keep.nodes),
+    _old("delete_old_fires", lambda keep: keep.ended),
+    _old("delete_old_skips", lambda keep: keep.ended),
+    _old("delete_old_starts", lambda _: 0),
+)
+# What is walked through, by the query that does it, and where each walk begins.
+WALKS: dict[str, Place] = {
+    "sweep_edges": (_NOBODY, _NOBODY),
+    "sweep_members": (_NOBODY,),
+    "sweep_workflows": (_NOBODY,),
+}
+
+
+async def sweep(unit: Unit, query: str, place: Place, age: Duration) -> tuple[int, int, list[str]]:
+    """A piece of a walk: how many rows it looked at, how many it deleted, and how far it came."""
+    after = dict(zip(("first", "second"), place, strict=False))
+    row = await unit.row(query, now=unit.now, age=age, most=PIECE, **after)
+    return (row[0], row[1], list(row)[2:]) if row else (0, 0, [])
 
 
 async def _light(unit: Unit, ids: list[str]) -> list[str]:

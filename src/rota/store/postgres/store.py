@@ -41,6 +41,7 @@ from rota.store.postgres.errors import translated
 from rota.store.postgres.lowend import LowEnd
 from rota.store.postgres.pool import Pool
 from rota.store.postgres.session import Session
+from rota.store.walks import Walk
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -65,13 +66,14 @@ class PostgresStore(Admitting, base.Store):
         server_time: bool = True,
         steps: migrate.Migrations | None = None,
     ) -> None:
-        self._database = Database(address(url), clock, ageing_step, server_time=server_time)
+        self._database = Database(address(url), clock, ageing_step, server_time=server_time, chance=chance)
         self._clock, self._chance, self._key_life, self._notify = clock, chance, key_life, notify
         self._steps = steps or migrate.known()
         self._session = Session(self._database, chance.token(), self._wake)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
         self._bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = weakref.WeakKeyDictionary()
         self._claims, self._due = LowEnd(clock), LowEnd(clock)
+        self._walks = {query: Walk(clock, beginning) for query, beginning in nodes.WALKS.items()}
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
@@ -129,6 +131,8 @@ class PostgresStore(Admitting, base.Store):
         return await self._write(orders.hurry, who, ids)
 
     async def purge(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+        while await self._write(graph.settle_piece, ids):
+            pass  # so that no write becomes long, however many wait for them
         return await self._write(orders.purge, who, ids)
 
     # -- running -----------------------------------------------------------------------------------------------------
@@ -330,7 +334,14 @@ class PostgresStore(Admitting, base.Store):
             with suppress(StoreUnavailable):  # someone reads it, and must not be waited for: the next time will do
                 async with self._database.unhurried() as unit:
                     swept += await partitions.drop(unit, table, partition)
-        return swept + await self._write(nodes.prune, retention, limit)
+        for pruning in nodes.PRUNINGS:
+            swept += await self._write(pruning, retention, limit)
+        for query, walk in self._walks.items():
+            if (place := walk.place) is not None:
+                looked, deleted, last = await self._write(nodes.sweep, query, place, retention.ended)
+                more = walk.went(looked, last)
+                swept += deleted or int(more)
+        return swept
 
     # -- reads -------------------------------------------------------------------------------------------------------
     @base.stale_ok

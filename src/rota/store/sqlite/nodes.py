@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rota.errors import InvalidInput
@@ -14,8 +14,9 @@ from rota.model.times import Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
 from rota.store.crashes import crash
 from rota.store.rows import NodeRow, node_info
-from rota.store.sqlite import gates, orders, places, work
+from rota.store.sqlite import gates, graph, orders, places, work
 from rota.store.sqlite.database import Database, encode
+from rota.store.walks import PIECE, Place
 
 # Chunks of output (64 KiB at most) that one write deletes.
 MOST_CHUNKS = 300
@@ -137,23 +138,36 @@ def _light(db: Database, seqs: list[int]) -> list[int]:
     return seqs
 
 
+def _settled(db: Database, old: Mapping[int, str]) -> list[int]:
+    """Of old jobs those that may be deleted; of what stands in the way of the others a piece is done."""
+    if graph.unsettled(db, old.values()):
+        graph.settle_piece(db)
+    left = graph.unsettled(db, old.values())
+    return [seq for seq, job in old.items() if job not in left]
+
+
+def sweep_workflows(db: Database, place: Place, age: Duration) -> tuple[int, int, list[str]]:
+    """A piece of a walk: how many it looked at, how many it deleted, and how far it came."""
+    rows = db.rows("workflows_after", after=place[0], before=db.now() - age, most=PIECE)
+    gone = [flow for flow, over in rows if over]
+    if gone:
+        db.run("delete_workflows", ids=encode(gone).decode())
+    return len(rows), len(gone), [rows[-1][0]] if rows else []
+
+
 def prune(db: Database, retention: Retention, limit: int) -> int:
     now = db.now()
-    seqs = [seq for (seq,) in db.rows("old_ended", before=now - retention.ended, limit=limit)]
-    seqs += [seq for (seq,) in db.rows("old_dead", before=now - retention.dead, limit=limit)]
-    trimmed = 0
+    old = dict(db.rows("old_ended", before=now - retention.ended, limit=limit))
+    old |= dict(db.rows("old_dead", before=now - retention.dead, limit=limit))
+    seqs = _light(db, _settled(db, old))
     if seqs:
-        seqs = _light(db, seqs)
-        trimmed = 0 if seqs else 1
         orders.delete(db, seqs)
     return (
-        len(seqs)
-        + trimmed
+        (len(seqs) or int(bool(old)))  # a piece was done of what has to be done before
         + db.run("delete_old_keys", now=now, limit=limit)
         + db.run("delete_old_events", before=now - retention.events, limit=limit)
         + db.run("delete_old_nodes", before=now - retention.nodes, limit=limit)
         + db.run("delete_old_fires", before=now - retention.ended, limit=limit)
         + db.run("delete_old_skips", before=now - retention.ended, limit=limit)
-        + db.run("delete_old_workflows", before=now - retention.ended, limit=limit)
         + db.run("delete_old_starts", before=now, limit=limit)
     )

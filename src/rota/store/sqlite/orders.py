@@ -195,6 +195,7 @@ def hurry(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
 
 def purge(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
     chosen = _in_states(db, who, ids, TERMINAL)
+    chosen -= graph.unsettled(db, chosen)
     if chosen:
         db.emit_for_jobs("job.purged", [(job, {"by": who.user}) for job in sorted(chosen)])
         delete(db, [seq for (seq,) in db.rows("seqs_of_ended", ids=encode(list(chosen)).decode())])
@@ -202,8 +203,7 @@ def purge(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
 
 
 def delete(db: Database, seqs: Sequence[int]) -> None:
-    if db.value("any_settling"):  # what their end means to those that wait is known as long as they are there
-        graph.settle(db, graph.MOST)
+    """None of them may be unsettled."""
     text = encode(seqs).decode()
     for name in (
         "delete_output", "delete_attempts", "delete_progress", "forget_states", "delete_payloads", "delete_edges",

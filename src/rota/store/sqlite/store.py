@@ -41,6 +41,7 @@ from rota.store.sqlite import doctor, graph, limits, migrate, nodes, orders, rea
 from rota.store.sqlite.admitting import Admitting
 from rota.store.sqlite.database import MEMORY, Database, beside
 from rota.store.sqlite.presence import Bell, Locks
+from rota.store.walks import Walk
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -68,6 +69,7 @@ class SqliteStore(Admitting, base.Store):
         self._closed = False
         self._writer: Database | None = None
         self._reader: Database | None = None
+        self._flows = Walk(clock, ("",))  # through all workflows, for old ones
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
@@ -131,6 +133,8 @@ class SqliteStore(Admitting, base.Store):
         return await self._write(orders.hurry, who, ids)
 
     async def purge(self, who: Principal, ids: Sequence[str]) -> list[bool]:
+        while await self._read(graph.unsettled, ids):
+            await self._write(graph.settle_piece)  # so that no write becomes long, however many wait for them
         return await self._write(orders.purge, who, ids)
 
     # -- running -----------------------------------------------------------------------------------------------------
@@ -310,7 +314,12 @@ class SqliteStore(Admitting, base.Store):
         if self._bell and self.locks:
             self._bell.sweep()
             self.locks.sweep({node.incarnation for node in await self._read(nodes.nodes, False, self._gone)})
-        return await self._write(nodes.prune, retention, limit)
+        pruned = await self._write(nodes.prune, retention, limit)
+        if (place := self._flows.place) is not None:
+            looked, deleted, last = await self._write(nodes.sweep_workflows, place, retention.ended)
+            more = self._flows.went(looked, last)
+            pruned += deleted or int(more)
+        return pruned
 
     # -- reads -------------------------------------------------------------------------------------------------------
     @base.stale_ok

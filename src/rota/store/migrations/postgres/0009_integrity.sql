@@ -167,3 +167,34 @@ BEGIN
     END IF;
     RETURN (answer #>> '{jobs,0,0}')::uuid;
 END $$;
+
+-- Several orders in one call. Each takes its keys in their order; but one order after the other, two calls could take the same
+-- keys the other way round and lock each other up. So all keys of a call are taken first, in their order: whoever else wants to
+-- insert one of them waits until this transaction has ended, also when the row is deleted again.
+CREATE FUNCTION rota.take_keys(by text, names text[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    taken text[];
+BEGIN
+    WITH inserted AS (
+        INSERT INTO rota.keys (owner, key, content, job_id, expires_at)
+        SELECT by, name, '', '00000000-0000-0000-0000-000000000000', 9223372036854775807 FROM (SELECT DISTINCT unnest(names) AS name ORDER BY 1) one
+        ON CONFLICT (owner, key) DO NOTHING RETURNING key
+    )
+    SELECT array_agg(key) INTO taken FROM inserted;
+    DELETE FROM rota.keys k WHERE k.owner = by AND k.key = ANY (taken);
+END $$;
+
+CREATE FUNCTION rota.accept_all(by text, orders jsonb[], key_life bigint, step bigint, given bigint) RETURNS SETOF jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    names text[];
+    one   jsonb;
+BEGIN
+    SELECT array_agg(job ->> 'key') INTO names FROM unnest(orders) AS each(body), jsonb_array_elements(body) AS two(job)
+    WHERE job ->> 'key' IS NOT NULL;
+    IF cardinality(orders) > 1 AND cardinality(names) > 1 THEN
+        PERFORM rota.take_keys(by, names);
+    END IF;
+    FOREACH one IN ARRAY orders LOOP
+        RETURN NEXT rota.accept(by, one, key_life, step, given, false);
+    END LOOP;
+END $$;

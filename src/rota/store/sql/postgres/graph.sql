@@ -4,6 +4,9 @@ SELECT ready, later, skipped, unsettled FROM rota.settle(:only::uuid[], :now, :s
 -- name: unsettled_of
 SELECT DISTINCT job::text FROM rota.settling WHERE job = ANY (:ids::uuid[])
 
+-- name: open_edges_of
+SELECT count(*) FROM (SELECT FROM rota.edges WHERE parent = ANY (:ids::uuid[]) AND standing = 'open' LIMIT :most::integer) one
+
 -- name: anyone_waits
 SELECT EXISTS (SELECT FROM rota.edges WHERE standing = 'open')
 
@@ -101,23 +104,40 @@ DELETE FROM rota.edges WHERE child = ANY (:ids::uuid[])
 -- name: delete_members
 DELETE FROM rota.members WHERE job = ANY (:ids::uuid[])
 
--- name: delete_old_edges
--- Of children that are gone; what is left of a day that was dropped.
-DELETE FROM rota.edges WHERE (child, parent) IN (
-    SELECT e.child, e.parent FROM rota.edges e
-    WHERE e.at < rota.clock(:now) - :age::bigint
-      AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = e.child) AND NOT EXISTS (SELECT FROM rota.history h WHERE h.id = e.child)
-    ORDER BY e.at LIMIT :limit)
-
--- name: delete_old_workflows
-WITH gone AS MATERIALIZED (
-    SELECT f.id FROM rota.workflows f
-    WHERE f.created_at < rota.clock(:now) - :age::bigint
-      AND NOT EXISTS (SELECT FROM rota.members m WHERE m.workflow = f.id
-                      AND (EXISTS (SELECT FROM rota.jobs j WHERE j.id = m.job)
-                           OR EXISTS (SELECT FROM rota.history h WHERE h.id = m.job)))
-    ORDER BY f.created_at LIMIT :limit
-), parted AS (
-    DELETE FROM rota.members m USING gone WHERE m.workflow = gone.id
+-- name: sweep_edges
+-- A piece of a walk through all edges. Those of children that are gone are what is left of a day that was dropped.
+WITH looked AS MATERIALIZED (
+    SELECT ctid AS place, child, parent, at FROM rota.edges WHERE (child, parent) > (:first::uuid, :second::uuid)
+    ORDER BY child, parent LIMIT :most::integer
+), over AS MATERIALIZED (
+    SELECT l.place FROM looked l WHERE l.at < rota.clock(:now) - :age::bigint
+      AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = l.child) AND NOT EXISTS (SELECT FROM rota.history h WHERE h.id = l.child)
+), gone AS (
+    DELETE FROM rota.edges e USING over o WHERE e.ctid = o.place RETURNING 1
 )
-DELETE FROM rota.workflows f USING gone WHERE f.id = gone.id
+SELECT (SELECT count(*) FROM looked), (SELECT count(*) FROM gone), child::text, parent::text
+FROM looked ORDER BY child DESC, parent DESC LIMIT 1
+
+-- name: sweep_members
+-- The same for the members of workflows.
+WITH looked AS MATERIALIZED (
+    SELECT job FROM rota.members WHERE job > :first::uuid ORDER BY job LIMIT :most::integer
+), gone AS (
+    DELETE FROM rota.members m USING looked l
+    WHERE m.job = l.job
+      AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = l.job) AND NOT EXISTS (SELECT FROM rota.history h WHERE h.id = l.job)
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM looked), (SELECT count(*) FROM gone), job::text FROM looked ORDER BY job DESC LIMIT 1
+
+-- name: sweep_workflows
+-- And for workflows that have no members any more.
+WITH looked AS MATERIALIZED (
+    SELECT id, created_at FROM rota.workflows WHERE id > :first::uuid ORDER BY id LIMIT :most::integer
+), gone AS (
+    DELETE FROM rota.workflows f USING looked l
+    WHERE f.id = l.id AND l.created_at < rota.clock(:now) - :age::bigint
+      AND NOT EXISTS (SELECT FROM rota.members m WHERE m.workflow = l.id)
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM looked), (SELECT count(*) FROM gone), id::text FROM looked ORDER BY id DESC LIMIT 1

@@ -11,8 +11,7 @@ FROM unnest(:ids::uuid[], :states::text[], :queues::text[], :kinds::text[], :tas
 
 -- name: accept
 -- Orders with keys, one after the other; each sees what those before it have done.
-SELECT rota.accept(:owner, orders.body::jsonb, :key_life, :step, :now, false)
-FROM unnest(:orders::text[]) WITH ORDINALITY AS orders(body, place) ORDER BY place
+SELECT answer FROM rota.accept_all(:owner, :orders::text[]::jsonb[], :key_life, :step, :now) AS answer
 
 -- name: lock_jobs
 -- Where these jobs stand, for those that the principal may see, held until the end of the transaction. In the order of

@@ -24,7 +24,7 @@ DELETE FROM rota.output WHERE job = :id AND (fence, number) IN (
 DELETE FROM rota.keys WHERE (owner, key) IN (
     SELECT k.owner, k.key FROM rota.keys k
     WHERE k.expires_at < rota.clock(:now) AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = k.job_id)
-    ORDER BY k.expires_at LIMIT :limit)
+    ORDER BY k.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED)   -- an order that names it holds it
 
 -- name: delete_old_events
 DELETE FROM rota.outbox WHERE id IN (

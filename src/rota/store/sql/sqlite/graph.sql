@@ -29,6 +29,9 @@ INSERT OR IGNORE INTO settling SELECT value FROM json_each(:ids)
 -- name: any_settling
 SELECT EXISTS (SELECT 1 FROM settling)
 
+-- name: unsettled_of
+SELECT s.job FROM json_each(:ids) wanted JOIN settling s ON s.job = wanted.value
+
 -- name: settling
 SELECT s.job, j.state FROM settling s LEFT JOIN jobs j ON j.id = s.job LIMIT 200
 
@@ -130,9 +133,10 @@ DELETE FROM edges WHERE child IN (SELECT id FROM jobs WHERE seq IN (SELECT value
 -- name: delete_members
 DELETE FROM members WHERE job IN (SELECT id FROM jobs WHERE seq IN (SELECT value FROM json_each(:seqs)))
 
--- name: delete_old_workflows
--- Their members were deleted with the jobs.
-DELETE FROM workflows WHERE id IN (
-    SELECT f.id FROM workflows f
-    WHERE f.created_at < :before AND NOT EXISTS (SELECT 1 FROM members m WHERE m.workflow = f.id)
-    ORDER BY f.created_at LIMIT :limit)
+-- name: workflows_after
+-- A piece of a walk through all workflows, and which of these may go: their members were deleted with the jobs.
+SELECT f.id, f.created_at < :before AND NOT EXISTS (SELECT 1 FROM members m WHERE m.workflow = f.id)
+FROM workflows f WHERE f.id > :after ORDER BY f.id LIMIT :most
+
+-- name: delete_workflows
+DELETE FROM workflows WHERE id IN (SELECT value FROM json_each(:ids))

@@ -1,10 +1,10 @@
 -- name: old_ended
-SELECT seq FROM jobs
+SELECT seq, id FROM jobs
 WHERE (state = 'succeeded' OR state = 'cancelled' OR state = 'skipped' OR state = 'dropped') AND finished_at < :before
 ORDER BY finished_at LIMIT :limit
 
 -- name: old_dead
-SELECT seq FROM jobs WHERE state = 'failed' AND finished_at < :before ORDER BY finished_at LIMIT :limit
+SELECT seq, id FROM jobs WHERE state = 'failed' AND finished_at < :before ORDER BY finished_at LIMIT :limit
 
 -- name: output_counts
 SELECT job, count(*) FROM output WHERE job IN (SELECT value FROM json_each(:seqs)) GROUP BY job
