@@ -87,6 +87,8 @@ class Line:
             return self.port.tell(self._hear_end)
         if risky and self._fails(verb):
             return None
+        if risky and (refusal := self.port.refusal(verb)) is not None:
+            return self.port.reply(partial(_deliver, answer, refusal))
         try:
             value = act()
         except Exception as error:

@@ -13,6 +13,7 @@ import msgspec
 
 from rota import service
 from rota.control.scheduler import Scheduler
+from rota.errors import StoreError
 from rota.model import outcome
 from rota.model.lifecycle import Event
 from rota.model.node import NodeInfo, Watch
@@ -23,6 +24,7 @@ from rota.model.trigger.fires import next_fire
 from rota.model.trigger.identity import fire_id
 from rota.model.trigger.standing import ScheduleInfo
 from rota.planning import Planning
+from rota.refusals import Refusals
 from rota.store.graph import Settled
 from rota.store.postgres.database import Database
 from rota.store.postgres.session import Session
@@ -100,6 +102,7 @@ CRASH_IS_FAILURE = "crash-is-failure"  # a job whose process died is taken for o
 CRASH_LIMIT_IGNORED = "crash-limit-ignored"  # it comes back, however often it crashes
 CRASH_AT_ONCE = "crash-at-once"  # it comes back without a pause
 STATE_LOST = "state-lost-at-crash"  # what it had saved is gone
+REFUSAL_BLAMED = "refusal-blamed"  # whatever the store says to a write, the values of the write are to blame
 OF_CRASHES = (CRASH_IS_FAILURE, CRASH_LIMIT_IGNORED, CRASH_AT_ONCE, STATE_LOST)
 # Those that change code, and where.
 LEASE_IGNORED = "lease-ignored"  # the reaper takes living nodes for dead
@@ -121,6 +124,7 @@ NAMES = (
     LEASE_IGNORED,
     KEEPER_OFF,
     HANG_IGNORED,
+    REFUSAL_BLAMED,
     *OF_SERVERS,
 )
 # A safeguard is missed only under the fault it is for: with these changes of the plan that fault comes often.
@@ -132,6 +136,7 @@ _STRESS: dict[str, dict[str, Any]] = {
     **{
         mutant: {"pool": True, "crash_rate": 0.3, "visits": 30, "schedules": 0, "length": 20.0} for mutant in OF_CRASHES
     },
+    REFUSAL_BLAMED: {"refuse_rate": 0.1, "visits": 30, "length": 20.0},
     HANG_IGNORED: {"stuck": True, "nodes": 1, "fragile": 1},
     **{mutant: {"schedules": 4, "visits": 5} for mutant in (*_OF_SCHEDULES, CURSOR_SKEWED)},
     "remove-unfenced": {"schedules": 4, "visits": 5, "slow_rate": 0.2},
@@ -226,6 +231,11 @@ def _as_failure(job_id: str, fence: int, problem: Problem, crashes: int, rule: C
     return Settlement(job_id, fence, Event.RETRY, Ending.FAILED, SECOND, failures=1, error=problem)
 
 
+def _blamed(self: Refusals, error: Exception) -> bool:
+    self.count += 1
+    return not (isinstance(error, StoreError) and error.passing)
+
+
 @contextmanager
 def patched(mutant: str | None) -> Iterator[None]:
     with ExitStack() as stack:
@@ -239,6 +249,8 @@ def patched(mutant: str | None) -> Iterator[None]:
             stack.enter_context(mock.patch.object(CrashRule, "after_crash", at_once))
         if mutant == LEASE_IGNORED:
             stack.enter_context(mock.patch.object(Watch, "dead", _everyone))
+        if mutant == REFUSAL_BLAMED:
+            stack.enter_context(mock.patch.object(Refusals, "hopeless", _blamed))
         if mutant == HANG_IGNORED:
             stack.enter_context(mock.patch.object(service, "LIMIT", float("inf")))
         if mutant == SESSION_LOSS_IGNORED:

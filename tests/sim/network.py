@@ -11,12 +11,16 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from tests.sim.loop import Process
+from tests.sim.wire import WRITES
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 GIVE_UP = 10.0
+REFUSALS = ("28P01", "42501", "3D000", "53200", "58030", "XX000", "42P01", "25006", "26000", "ZZ999")
 # After so long without a sign from the other side a server ends a connection (keepalive: 5 s idle, 3 probes of 2 s).
 KEEPALIVE = 11.0
 
@@ -72,6 +76,7 @@ class Port:
         self._world, self.name, self.link, self.process = world, name, link, process
         self.context = process.context if process else contextvars.copy_context()
         self._rng = Random(f"{world.plan.seed}/wire/{name}")
+        self._refusals = Random(f"{world.plan.seed}/refusals/{name}")
         self.healed = world.healed
         self._traps: dict[tuple[str, str], Callable[[], None]] = {}
 
@@ -105,6 +110,15 @@ class Port:
         if drawn < plan.error_rate / 2:
             return "reset"
         return "hang" if drawn < (plan.error_rate + plan.hang_rate) / 2 else None
+
+    def refusal(self, verb: str) -> asyncpg.PostgresError | None:
+        """What a server in trouble says to a write: of authentication, rights, files, memory, or of nothing known."""
+        if verb not in WRITES or self.healed or self._refusals.random() >= self._world.plan.refuse_rate:
+            return None
+        self._world.witness.note(self.name, "refused", verb=verb)
+        fields = {"S": "ERROR", "C": self._refusals.choice(REFUSALS), "M": "simulated: something is broken"}
+        refusal: asyncpg.PostgresError = asyncpg.PostgresError.new(fields)
+        return refusal
 
     def deaf(self) -> bool:
         return not self.healed and self._rng.random() < self._world.plan.deaf_rate

@@ -40,6 +40,7 @@ class Plan:
     crash_rate: (
         float  # of jobs that always crash what they run in, if that is not the node; half as many do now and then
     )
+    refuse_rate: float  # of writes of attempts: refused by a server in trouble, with whatever it says then
     stuck: bool = False  # services hang for ever, now and then
 
     def settings(self, name: str) -> Settings:
@@ -80,4 +81,5 @@ def make(seed: int, nodes: int = 2) -> Plan:
         piece=rng.choice([1, 2, 500]),
         pool=rng.random() < 0.5,
         crash_rate=rng.choice([0, 0.04, 0.12]),
+        refuse_rate=rng.choice([0, 0, 0.02, 0.1]),
     )

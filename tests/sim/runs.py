@@ -140,6 +140,8 @@ class RunBook(Excuses):
         how = self._endings.get(attempt, "unknown") if attempt in self._began else "not begun"
         if failures and ending == "failed" and how not in ("failed", "fatal", "retry_after"):
             self.found("I11", f"a failure was counted for an attempt that has {how}", note)
+        if how == "succeeded" and ending in ("failed", "crashed", "set_aside"):
+            self.found("I23", f"its work has {how}, and it was settled as {ending}", note)
 
     def on_row(self, note: Note, verb: str, before: Row | None, after: Row | None, **_: Any) -> None:
         if after is None:

@@ -51,7 +51,7 @@ def test_a_run_has_work_and_faults() -> None:
         note.data["verb"] for note in notes if note.what == "row"
     }
     assert set(FAULTS) <= {kind for report in reports for kind in report.faults}
-    assert {"lost", "stuck", "paused", "died", "mended", "unlocked", "unleased", "declared", "finale"} <= {
+    assert {"lost", "refused", "stuck", "paused", "died", "mended", "unlocked", "unleased", "declared", "finale"} <= {
         note.what for note in notes
     }
     assert {"rule", "manual", "backfill"} <= {note.data["kind"] for note in notes if note.what == "fire"}

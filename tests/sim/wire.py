@@ -13,13 +13,16 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from rota.errors import StoreUnavailable
+from rota.errors import StoreDenied, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from rota.store.base import Topic
 from rota.store.sqlite import SqliteStore
 from tests.sim.loop import SimLoop
 from tests.sim.plan import Plan
 from tests.sim.witness import Cause, Witness, cause
 
+# What a store in trouble may refuse at any time, and what an attempt must not lose for it.
+WRITES = ("finish", "append_output", "note", "renew")
+REFUSALS = (StoreError, StoreDenied, StoreReadOnly, StoreFull)
 # Neither reach the store: nothing can go wrong.
 LOCAL = {"now", "doubt", "guards", "exposed"}
 
@@ -30,6 +33,7 @@ class Wire:
     def __init__(self, name: str, store: SqliteStore, loop: SimLoop, plan: Plan, witness: Witness) -> None:
         self._name, self._store, self._loop, self._plan, self._witness = name, store, loop, plan, witness
         self._rng = Random(f"{plan.seed}/wire/{name}")
+        self._refusals = Random(f"{plan.seed}/refusals/{name}")
         self._free_at = 0.0
         self.down_until = 0.0
         self.healed = False
@@ -68,6 +72,9 @@ class Wire:
     def _arrive(self, verb: str, args: tuple[Any, ...], answer: asyncio.Future[Any], why: Cause) -> None:
         if self._loop.time() < self.down_until or self._goes_wrong():
             return self._reply(answer, StoreUnavailable("simulated: the store can't be reached"))
+        if verb in WRITES and not self.healed and self._refusals.random() < self._plan.refuse_rate:
+            self._witness.note(self._name, "refused", verb=verb)
+            return self._reply(answer, self._refusals.choice(REFUSALS)("simulated: the disk is broken"))
         try:
             result = finish(getattr(self._store, verb)(*args))
         except Exception as error:
