@@ -274,6 +274,8 @@ DEEDS: dict[str, Deed] = {
     "settle": lambda h, s: s.settle(BOB, PLENTY),
     "admit": lambda h, s: s.admit(BOB, PLENTY),
     "charge": lambda h, s: s.charge(BOB, {("default", "alice/true"): DAY}),
+    "unoffered": lambda h, s: s.unoffered(BOB),
+    "set_aside_unoffered": lambda h, s: s.set_aside_unoffered(BOB, 0, PLENTY),
     "prune": lambda h, s: s.prune(BOB, Retention(0, 0, 0, 0), PLENTY),
 }
 
@@ -313,5 +315,5 @@ def test_every_verb_takes_a_principal_and_is_looked_at_here() -> None:
         "remove_limit", "limits", "queues", "flows", "reprioritise", "waiting",
     }  # fmt: skip
     # They belong to the cluster.
-    not_owned = {"tasks", "nodes", "pause_queue", "resume_queue", "set_step", "set_feedback"}
+    not_owned = {"make_known", "tasks", "nodes", "pause_queue", "resume_queue", "set_step", "set_feedback"}
     assert verbs == people | not_owned | set(DEEDS) | SCHEDULES

@@ -40,6 +40,7 @@ class Plan:
     crash_rate: (
         float  # of jobs that always crash what they run in, if that is not the node; half as many do now and then
     )
+    behind: bool = False  # the first node runs an older release, which lacks one of the tasks
     stuck: bool = False  # services hang for ever, now and then
 
     def settings(self, name: str) -> Settings:
@@ -80,4 +81,5 @@ def make(seed: int, nodes: int = 2) -> Plan:
         piece=rng.choice([1, 2, 500]),
         pool=rng.random() < 0.5,
         crash_rate=rng.choice([0, 0.04, 0.12]),
+        behind=rng.random() < 0.3 and nodes > 1,
     )

@@ -18,6 +18,7 @@ SAMPLES: list[events.Event] = [
     events.LeaseLost("anna", "it was declared dead"),
     events.NodeDied("bert", "its process is gone", 2),
     events.JobsRescued(1),
+    events.UnofferedSetAside("hello", 3, 3_600_000_000),
     events.ScheduleSetAside("alice", "nightly", "no such zone"),
     events.AttemptStarted("01", "hello", 1),
     events.AttemptEnded("01", "hello", 1, "failed", "no answer", True),
@@ -41,7 +42,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 19), ("info", 17), ("warning", 13), ("error", 8)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 20), ("info", 18), ("warning", 14), ("error", 9)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)

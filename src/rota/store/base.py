@@ -36,6 +36,7 @@ from rota.model.retry import Retry
 from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
 from rota.store.graph import Graph
+from rota.store.offers import Offers
 from rota.store.timetable import Timetable
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -184,7 +185,7 @@ class Finding(msgspec.Struct, frozen=True):
 Answer = list[Submitted] | KeyConflict | NotFound
 
 
-class Store(Timetable, Graph, Admission, ABC):
+class Store(Timetable, Graph, Admission, Offers, ABC):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self) -> tuple[int, int]:

@@ -56,7 +56,8 @@ from tests.store.postgres.crowd import (
 from tests.store.postgres.plans import Seen, observe
 
 QUERIES = named.load("postgres")
-ELSEWHERE = [Path(named.__file__).parent / f"sql/postgres/{name}.sql" for name in ("schedules", "graph", "admission")]
+FILES = ("schedules", "graph", "admission", "offers")
+ELSEWHERE = [Path(named.__file__).parent / f"sql/postgres/{name}.sql" for name in FILES]
 
 
 @pytest.fixture(scope="module")
