@@ -153,7 +153,7 @@ def stress(plan: Plan, mutant: str | None) -> Plan:
     are hunted faster without."""
     if mutant is None:
         return plan
-    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0, "schedules": 0}
+    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0, "schedules": 0, "behind": False}
     return replace(plan, **(changes | _STRESS.get(mutant, {})))
 
 
