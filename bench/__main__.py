@@ -16,7 +16,7 @@ import msgspec
 
 from bench import claims, commands, functions, output, quiet, schedules, throughput
 from bench.figure import QUICK, Figure, Measure, Size
-from bench.postgres import against_peers, horizon, order, sharing, timing, tuning
+from bench.postgres import against_peers, foreign, horizon, order, sharing, timing, tuning
 from bench.postgres import functions as pg_functions
 from bench.postgres import quiet as pg_quiet
 from bench.postgres import schedules as pg_schedules
@@ -29,6 +29,7 @@ ON_SQLITE: dict[str, Measure] = {
     "functions": functions.sync_noops,
     "idle-pool": functions.idle,
     "claim": claims.claim,
+    "claim-foreign": claims.foreign,
     "idle": quiet.idle,
     "latency": quiet.latency,
     "schedules": schedules.schedules,
@@ -38,6 +39,7 @@ ON_SQLITE: dict[str, Measure] = {
 }
 ON_ORDER: dict[str, Measure] = {
     "pg-behind": order.behind,
+    "pg-foreign": foreign.foreign,
     "pg-graphs": order.graphs,
     "pg-keys": order.keys,
     "pg-rates": sharing.rates,

@@ -1,11 +1,11 @@
-"""What a claim costs, and that it doesn't matter how many jobs wait for their time."""
+"""What a claim costs, and that it doesn't matter how many jobs wait for their time, or for the nodes of another app."""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench import raw
@@ -18,6 +18,7 @@ from rota.model.outcome import Settlement, Succeeded, settle
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
 from rota.model.times import SECOND
+from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
 
 
@@ -35,9 +36,34 @@ def claim(folder: Path, size: Size) -> Iterator[Figure]:
         )  # fmt: skip
 
 
+def foreign(folder: Path, size: Size) -> Iterator[Figure]:
+    alone, crowded = folder / "alone.db", folder / "crowded.db"
+    raw.create(str(alone)).close()
+    connection = raw.create(str(crowded))
+    raw.fill_with_waiting(connection, size.waiting, foreign=True)
+    connection.close()
+    for batch in (100, 1):
+        took = asyncio.run(_take_turns([alone, crowded], batch, size.claims))
+        yield beside_foreign("", size.waiting, batch, *took)
+
+
+def beside_foreign(place: str, jobs: int, batch: int, alone: float, among_many: float) -> Figure:
+    return Figure(
+        f"{place}claim of {batch}, {jobs:,} ready functions of another app against none", among_many / alone, "x",
+        most=1.5, ours=f"{among_many * 1000:.2f} ms", other=f"{alone * 1000:.2f} ms",
+    )  # fmt: skip
+
+
 async def _take_turns(stores: list[Path], batch: int, claims: int) -> list[float]:
+    chance = Chance()
+    return await take_turns(
+        [SqliteStore(str(path), SystemClock(), chance, inline=True) for path in stores], batch, claims
+    )
+
+
+async def take_turns(stores: Sequence[Store], batch: int, claims: int) -> list[float]:
     """The median time of a claim on each."""
-    claimers = [_Claimer(path) for path in stores]
+    claimers = [_Claimer(store) for store in stores]
     for claimer in claimers:
         await claimer.join()
     took = [[await claimer.claim(batch) for claimer in claimers] for _ in range(claims)]
@@ -47,23 +73,22 @@ async def _take_turns(stores: list[Path], batch: int, claims: int) -> list[float
 
 
 class _Claimer:
-    """A node without the node: one thread, so that nothing but the claim is timed."""
+    """A node without the node: nothing but the claim is timed."""
 
-    def __init__(self, path: Path) -> None:
-        self._chance = Chance()
-        self._store = SqliteStore(str(path), SystemClock(), self._chance, inline=True)
+    def __init__(self, store: Store) -> None:
+        self._chance, self._store = Chance(), store
         self._incarnation = self._chance.token()
 
     async def join(self) -> None:
         await self._store.open()
         node = Node(self._incarnation, self._incarnation, ("worker",), {"default": 500}, "bench", 10 * SECOND)
-        await self._store.register(SYSTEM, node, [])
+        await self._store.register(SYSTEM, node, [TaskInfo("noop", "default", 5, Retry(), None, (), ())])
 
     async def claim(self, batch: int) -> float:
         """Seconds for a claim that finds its whole batch. The jobs come just before it and are ended after it."""
         spec = Spec.function("noop")
-        now = self._store.now()
-        jobs = [NewJob(self._chance.job_id(now), "noop", spec, ARGUMENTS) for _ in range(batch)]
+        ids = self._chance.job_ids(self._store.now(), batch)
+        jobs = [NewJob(job, "noop", spec, ARGUMENTS) for job in ids]
         await self._store.submit(LOCAL, [jobs])
         wanted = {"default": batch}
         begun = time.perf_counter()

@@ -104,19 +104,21 @@ def drain(connection: apsw.Connection, batch: int) -> float:
             connection.executemany(END, [(now, row[0]) for row in rows])
 
 
-def fill_with_waiting(connection: apsw.Connection, jobs: int) -> None:
-    """Jobs whose time has not come. Built in one go, without waiting for the disk: only their number matters."""
+def fill_with_waiting(connection: apsw.Connection, jobs: int, foreign: bool = False) -> None:
+    """Jobs whose time has not come; or functions of another app, ready and in front of all others. Built in one go,
+    without waiting for the disk: only their number matters."""
     connection.pragma("synchronous", "off")
     spec, retry = Spec.function("noop"), msgspec.json.encode(Retry()).decode()
-    tomorrow, salt = _now() + 24 * 3600 * 1_000_000, random.getrandbits(32)
+    at, salt = 0 if foreign else _now() + 24 * 3600 * 1_000_000, random.getrandbits(32)
+    state, task = ("ready", "foreign") if foreign else ("scheduled", "noop")
     with transaction(connection) as now:
         connection.execute(
             """
             WITH RECURSIVE n (seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < :jobs)
             INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, created_at)
-            SELECT seq, printf('%08x-%04x-7000-8000-%012x', :salt, seq % 65536, seq), 'local', 'scheduled', 'default',
-                   'function', 'noop', 5, :at + seq * 1000, :at + seq * 1000, :now FROM n""",
-            {"jobs": jobs, "salt": salt, "at": tomorrow, "now": now},
+            SELECT seq, printf('%08x-%04x-7000-8000-%012x', :salt, seq % 65536, seq), 'local', :state, 'default',
+                   'function', :task, 5, :at + seq * 1000, :at + seq * 1000, :now FROM n""",
+            {"jobs": jobs, "salt": salt, "at": at, "now": now, "state": state, "task": task},
         )
         connection.execute(
             "INSERT INTO payloads SELECT seq, ?, ?, ?, ?, NULL, NULL FROM jobs",

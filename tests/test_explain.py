@@ -20,12 +20,13 @@ from rota.model.lifecycle import LIVE, TERMINAL, State
 from rota.model.limits import Key, Rate
 from rota.model.outcome import Problem
 from rota.model.principal import SYSTEM
-from rota.model.times import HOUR, MINUTE, SECOND
+from rota.model.times import HOUR, MINUTE, SECOND, iso
 from rota.store.admission import Holder, LimitInfo, QueueInfo, Waiting
 from rota.testing import Harness, harness
 from tests.store.postgres.backends import migrated_database
 
 NOW = 1_800_000_000 * SECOND
+SINCE = iso(NOW)
 GATE = Gate(
     id="g1", match=Match(task="mail.*"), effect=Effect.PAUSE, reason="smtp is down", author="eve", created_at=NOW
 )
@@ -108,12 +109,24 @@ def test_a_queue_that_is_paused_and_a_task_that_nobody_knows() -> None:
     reasons = told(job(State.READY), Waiting(queue=queue, offered=False, ahead=7, now=NOW))
     assert reasons == [
         ("queue", "queue 'mail' was paused by eve: new disk"),
-        ("worker", "no live node serves queue 'mail' and knows task 'mail.send'"),
+        ("worker", f"no live node serves queue 'mail' and knows task 'mail.send'; it has been ready since {SINCE}"),
         ("rank", "it is ready in queue 'mail' with priority 5: 7 ready jobs go first; 3 run, 4 slots on 2 nodes"),
     ]
     assert told(job(State.READY, kind=Kind.COMMAND), Waiting(offered=False, now=NOW))[0] == (
-        "worker", "no live node serves queue 'mail'",
+        "worker", f"no live node serves queue 'mail'; it has been ready since {SINCE}",
     )  # fmt: skip
+    assert told(job(State.HELD), Waiting(offered=False, now=NOW))[-1] == (
+        "worker", "no live node serves queue 'mail' and knows task 'mail.send'",
+    )  # fmt: skip
+
+
+def test_a_task_that_no_node_has_ever_offered() -> None:
+    (kind, text), *_ = told(job(State.READY), Waiting(offered=False, known=False, now=NOW))
+    assert kind == "worker"
+    assert text == (
+        f"no live node serves queue 'mail' and knows task 'mail.send'; it has been ready since {SINCE}; "
+        "no node has ever offered that task, and it is set aside if none does (setting `unknown_grace`)"
+    )
 
 
 def test_it_is_next() -> None:

@@ -18,7 +18,7 @@ from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
 from rota.errors import InvalidInput, SchemaMissing, StoreError
 from rota.job import Job
-from rota.model.job import ABOUT_COMMANDS, Spec
+from rota.model.job import ABOUT_COMMANDS, Kind, Spec
 from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.model.trigger.schedule import Schedule as Timing
@@ -225,6 +225,8 @@ class App:
         if self._client is None:  # what is refused makes no store
             new_jobs([""] * len(bodies), spec, task, bodies, options)
         client = await self.client()
+        if spec.kind is Kind.FUNCTION:
+            await client.make_known(self.catalogue, self.catalogue.infos)
         jobs = new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
         return [Job(self, answer.id) for answer in await client.submit(jobs)]
 
@@ -276,6 +278,7 @@ class App:
         so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing."""
         planning = await self.planning()
         if isinstance(task, Task):
+            await (await self.client()).make_known(self.catalogue, self.catalogue.infos)
             await planning.save(*self._times_of(scheduling.Words(name, task, args or {}, options)))
         else:
             await planning.save(*self._times_of_other(name, task, args, options))

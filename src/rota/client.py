@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Sized
 from contextlib import suppress
 from typing import TypeVar
 
@@ -19,7 +19,7 @@ from rota.model.order import priority
 from rota.model.principal import Principal
 from rota.model.times import SECOND, Span, duration
 from rota.options import check_reason
-from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Store, Topic
+from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Store, TaskInfo, Topic
 from rota.store.graph import WorkflowFilter
 
 T = TypeVar("T")
@@ -37,6 +37,7 @@ PURGE_STEP = 5
 class Client:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self.store, self.who, self._chance = store, who, chance
+        self._made_known = 0  # so many tasks of the app
         self._batchers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], Answer]]
         ] = weakref.WeakKeyDictionary()
@@ -46,6 +47,13 @@ class Client:
         return self._chance.job_ids(self.store.now(), count)
 
     # -- orders ------------------------------------------------------------------------------------------------------
+    async def make_known(self, tasks: Sized, infos: Callable[[], Sequence[TaskInfo]]) -> None:
+        """Tells the store of the app's tasks, once: it may be deployed before the nodes that offer them."""
+        if len(tasks) > self._made_known:
+            count = len(tasks)
+            await self.store.make_known(self.who, infos())
+            self._made_known = count
+
     async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         """Accepts up to LARGEST_ORDER jobs all together; more go in steps of that many. Concurrent calls share
         commits."""

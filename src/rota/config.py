@@ -20,7 +20,7 @@ from rota.model import resources
 from rota.model.addresses import rules
 from rota.model.job import variable
 from rota.model.limits import word
-from rota.model.times import DAY, MINUTE, SECOND, Duration, duration
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, duration
 
 FILE = "rota.toml"
 PREFIX = "ROTA_"
@@ -48,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
     dead_retention: Duration = 90 * DAY
     key_retention: Duration = 7 * DAY
     crash_limit: int = 3
+    unknown_grace: Duration = HOUR
     warm_processes: int = 0  # as many as there are cores, and at least two
     pool_jobs: int = 1000
     pool_memory: int = 512 * MIB
@@ -278,6 +279,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "dead_retention": _duration,
     "key_retention": _duration,
     "crash_limit": _number(1, 1000),
+    "unknown_grace": _duration,
     "warm_processes": _number(0, 1000),
     "pool_jobs": _number(1, 1_000_000_000),
     "pool_memory": _size(MIB, 1 << 50),

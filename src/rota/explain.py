@@ -135,11 +135,21 @@ def _waiting(info: JobInfo, waiting: Waiting, beside: Sequence[JobInfo]) -> Iter
         text = f"queue {info.queue!r} was paused by {waiting.queue.paused_by}{note}"
         yield Reason("queue", text, {"queue": info.queue, "note": waiting.queue.note})
     if not waiting.offered:
-        what = f" and knows task {info.task!r}" if info.kind is Kind.FUNCTION else ""
-        text = f"no live node serves queue {info.queue!r}{what}"
-        yield Reason("worker", text, {"queue": info.queue, "task": info.task})
+        yield _unserved(info, waiting)
     if info.state is State.READY:
         yield _rank(info, waiting)
+
+
+def _unserved(info: JobInfo, waiting: Waiting) -> Reason:
+    what = f" and knows task {info.task!r}" if info.kind is Kind.FUNCTION else ""
+    text = f"no live node serves queue {info.queue!r}{what}"
+    since = info.run_at if info.state is State.READY else None
+    if since is not None:
+        text += f"; it has been ready since {iso(since)}"
+    if not waiting.known:
+        text += "; no node has ever offered that task, and it is set aside if none does (setting `unknown_grace`)"
+    data = {"queue": info.queue, "task": info.task, "since": _iso(since), "known": waiting.known}
+    return Reason("worker", text, data)
 
 
 def _alone(wish: Alone, beside: Sequence[JobInfo]) -> Reason:

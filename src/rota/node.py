@@ -22,6 +22,7 @@ from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
 from rota.control.resolver import Resolver
 from rota.control.scheduler import Scheduler
+from rota.control.unoffered import Unoffered
 from rota.errors import RotaError, StoreError
 from rota.lease import WARNING, Lease
 from rota.logs.shipper import Shipper
@@ -191,6 +192,7 @@ class Session:
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
+            self._serve(Unoffered(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._crew:
             self.worker.wake = self._serve(self.worker).wake
             reconciler = Reconciler(self.worker)

@@ -21,10 +21,11 @@ from rota.model.limits import Key, Limit
 from rota.model.node import Node
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.retry import Retry
 from rota.model.times import DAY, SECOND
 from rota.model.traits import Traits
 from rota.store.admission import NewGate
-from rota.store.base import Cancelling, JobFilter, Note, Position, Retention, Store
+from rota.store.base import Cancelling, JobFilter, Note, Position, Retention, Store, TaskInfo
 from rota.store.graph import WorkflowFilter
 from tests.contracts.shelves import STATES
 from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, OLGA, PLENTY, Actor, World, settled
@@ -274,6 +275,8 @@ DEEDS: dict[str, Deed] = {
     "settle": lambda h, s: s.settle(BOB, PLENTY),
     "admit": lambda h, s: s.admit(BOB, PLENTY),
     "charge": lambda h, s: s.charge(BOB, {("default", "alice/true"): DAY}),
+    "unoffered": lambda h, s: s.unoffered(BOB),
+    "set_aside_unoffered": lambda h, s: s.set_aside_unoffered(BOB, 0, PLENTY),
     "prune": lambda h, s: s.prune(BOB, Retention(0, 0, 0, 0), PLENTY),
 }
 
@@ -312,6 +315,7 @@ PEOPLE: dict[str, Deed] = {
     "queues": lambda h, s: s.queues(BOB),
     "flows": lambda h, s: s.flows(BOB, PLENTY),
     "waiting": lambda h, s: s.waiting(BOB, h.jobs[State.HELD]),
+    "make_known": lambda h, s: s.make_known(BOB, [TaskInfo("hers", "default", 0, Retry(), None, (), ())]),
     "tasks": lambda h, s: s.tasks(BOB),
     "nodes": lambda h, s: s.nodes(BOB),
 }

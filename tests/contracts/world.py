@@ -43,6 +43,10 @@ def offer(*names: str) -> list[TaskInfo]:
     return [TaskInfo(name, "default", 5, Retry(), None, (), ()) for name in names]
 
 
+def names_of(tasks: Sequence[TaskInfo]) -> list[str]:
+    return [task.name for task in tasks]
+
+
 # What a node offers unless the test says otherwise. (`true` is the task of all jobs that have no other name.)
 OFFERED = offer("true", "f", "task", "t")
 

@@ -45,7 +45,8 @@ class SimCrew:
         self._deadline: float | None = None
         self._alarm: asyncio.TimerHandle | None = None
         grace = float(world.plan.kill_grace)
-        functions = FunctionExecutor(world.catalogue, SimHandlers(self), grace, MAX_RESULT, SimPool(self, grace))
+        tasks = world.catalogue(life.machine.name)
+        functions = FunctionExecutor(tasks, SimHandlers(self), grace, MAX_RESULT, SimPool(self, grace))
         self.executors: dict[str, Executor] = {"command": SimCommands(self, grace), "function": functions}
         life.crews.append(self)
 

@@ -33,7 +33,7 @@ class Life:
         bus.subscribe(self._heard)
         settings = world.plan.settings(machine.name)
         chance = Chance(Random(f"{world.plan.seed}/{name}").getrandbits(64))
-        tasks = world.catalogue.infos()
+        tasks = world.catalogue(machine.name).infos()
         self.store: Store = store
         self.node = Node(store, machine.clock, chance, bus, settings, tasks, lambda g: SimCrew(world, self, g))
         world.loop.create_task(self._main(), context=self.process.context)

@@ -42,7 +42,11 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
     ],
     "note-unfenced": [("note_states", "j.state = 'running' AND j.fence = wanted.value ->> 1", "true")],
     "state-forgotten": [("taken", "j.fence > 1", "j.fence > 2")],
-    "claim-running": [("lane", "state = 'ready'", "state IN ('ready', 'running')")],
+    "claim-running": [
+        ("lane", "state = 'ready'", "state IN ('ready', 'running')"),
+        ("near_functions", "state = 'ready'", "state IN ('ready', 'running')"),
+    ],
+    "unknown-claimed": [("near_functions", "task IN (", "true OR task IN (")],
     "start-cancelled": [("start_states", "j.cancel", "NULL")],
     "due-too-early": [("due", "run_at <= :now", "run_at <= :now + 3000000")],
     "failures-uncounted": [("move_jobs", "failures + (r.value ->> 7)", "failures")],
@@ -133,6 +137,7 @@ _STRESS: dict[str, dict[str, Any]] = {
     "note-unfenced": {"fragile": 1, "whole_rate": 1.0, "visits": 40, "error_rate": 0.005},
     "start-cancelled": {"prefetch": 3, "visits": 80, "slots": 1, "length": 30.0},
     "keeper-off": {"fragile": 1, "whole_rate": 0.0},
+    "unknown-claimed": {"behind": True},
     **{
         mutant: {"pool": True, "crash_rate": 0.3, "visits": 30, "schedules": 0, "length": 20.0} for mutant in OF_CRASHES
     },
@@ -153,7 +158,7 @@ def stress(plan: Plan, mutant: str | None) -> Plan:
     are hunted faster without."""
     if mutant is None:
         return plan
-    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0, "schedules": 0}
+    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0, "schedules": 0, "behind": False}
     return replace(plan, **(changes | _STRESS.get(mutant, {})))
 
 

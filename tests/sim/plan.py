@@ -41,6 +41,7 @@ class Plan:
         float  # of jobs that always crash what they run in, if that is not the node; half as many do now and then
     )
     refuse_rate: float  # of writes of attempts: refused by a server in trouble, with whatever it says then
+    behind: bool = False  # the first node runs an older release, which lacks one of the tasks
     stuck: bool = False  # services hang for ever, now and then
 
     def settings(self, name: str) -> Settings:
@@ -82,4 +83,5 @@ def make(seed: int, nodes: int = 2) -> Plan:
         pool=rng.random() < 0.5,
         crash_rate=rng.choice([0, 0.04, 0.12]),
         refuse_rate=rng.choice([0, 0, 0.02, 0.1]),
+        behind=rng.random() < 0.3 and nodes > 1,
     )

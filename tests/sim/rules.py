@@ -76,6 +76,8 @@ class RowBook(Book):
             self._failures[note.job] += failures
             if failures:
                 self._failed.add((note.job, note.fence))
+        if ending == "set_aside":
+            self.found("I1", "it was set aside by a node that does not know its task; another one does", note)
         if ending != "failed":  # stopped for another reason before it could say so
             self._own_waits.discard((note.job, note.fence))
 

@@ -74,7 +74,7 @@ class World:
         self.locks = SimLocks(self.lives)
         self.store.locks = self.server or self.locks  # type: ignore[assignment]
         self.stage = Stage()
-        self.catalogue = _catalogue(self.stage)
+        self._catalogues = {old: _catalogue(self.stage, old) for old in (False, True)}
         self.customer = Customer(self)
         self.planner = Planner(self) if plan.schedules else None
         self.steward = Steward(self) if plan.decrees else None
@@ -99,6 +99,10 @@ class World:
         self.loop.call_later(seconds, act, *args, context=contextvars.Context())
 
     # -- the run -----------------------------------------------------------------------------------------------------
+    def catalogue(self, machine: str) -> Catalogue:
+        """The tasks of a node."""
+        return self._catalogues[self.plan.behind and machine == "n1"]
+
     def run(self) -> Report:
         try:
             self._let_happen()
@@ -225,12 +229,12 @@ class World:
         return {job: dict(zip(COLUMNS, values, strict=True)) for job, *values in found}, output
 
 
-def _catalogue(stage: Stage) -> Catalogue:
+def _catalogue(stage: Stage, old: bool) -> Catalogue:
     def info(**signature: Any) -> TaskInfo:
         return TaskInfo(queue="default", priority=5, retry=NO_RETRY, timeout=None, **signature)
 
     catalogue = Catalogue()
-    for name in ("play", "grind"):
+    for name in ("play",) if old else ("play", "grind"):
         catalogue.add(TaskDef(getattr(stage, name), info, name))
     return catalogue
 

@@ -18,6 +18,7 @@ SAMPLES: list[events.Event] = [
     events.LeaseLost("anna", "it was declared dead"),
     events.NodeDied("bert", "its process is gone", 2),
     events.JobsRescued(1),
+    events.UnofferedSetAside("hello", 3, 3_600_000_000),
     events.ScheduleSetAside("alice", "nightly", "no such zone"),
     events.ScheduleDeclared("alice", "nightly", "billing", "billing.tasks", "added"),
     events.SchedulesUndeclared("alice", "billing", ("a b", "c"), "module billing.tasks was not imported"),
@@ -44,7 +45,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 22), ("info", 20), ("warning", 15), ("error", 8)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 23), ("info", 21), ("warning", 16), ("error", 9)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)

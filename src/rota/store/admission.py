@@ -112,6 +112,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     node: str | None = None  # that holds it,
     lease_until: Instant | None = None  # and until when it is trusted to live
     offered: bool = True  # some living node serves its queue and, for a function, knows its task
+    known: bool = True  # some node has offered its task, now or before
     now: Instant = 0
 
 

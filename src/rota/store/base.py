@@ -37,6 +37,7 @@ from rota.model.retry import Retry
 from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
 from rota.store.graph import Graph
+from rota.store.offers import Offers
 from rota.store.timetable import Timetable
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -199,7 +200,7 @@ def tell_nobody(line: str) -> None:
     """For those who have nobody to tell."""
 
 
-class Store(Timetable, Graph, Admission, ABC):
+class Store(Timetable, Graph, Admission, Offers, ABC):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:

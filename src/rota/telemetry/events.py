@@ -7,6 +7,8 @@ from contextlib import suppress
 
 import msgspec
 
+from rota.model.times import Duration
+
 
 class Event(msgspec.Struct, frozen=True):
     pass
@@ -48,6 +50,14 @@ class NodeDied(Event, frozen=True):
 
 class JobsRescued(Event, frozen=True):
     jobs: int
+
+
+class UnofferedSetAside(Event, frozen=True):
+    """Jobs of a task that no node has ever offered went to the dead letters."""
+
+    task: str
+    jobs: int
+    grace: Duration
 
 
 class ScheduleSetAside(Event, frozen=True):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from rota.clock import Clock
-from rota.model.times import iso
+from rota.model.times import iso, short
 from rota.telemetry import events
 from rota.telemetry.events import Event, Subscriber
 
@@ -37,6 +37,9 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "warning", f"node {id} is dead ({why}); {jobs} jobs were taken over"
         case events.JobsRescued(jobs):
             return "warning", f"{jobs} running jobs had no living node and were moved on"
+        case events.UnofferedSetAside(task, jobs, grace):
+            what = f"{jobs} jobs of task {task} were" if jobs != 1 else f"a job of task {task} was"
+            return "error", f"{what} set aside: no node has offered that task for {short(grace)}"
         case events.ScheduleSetAside(owner, name, why):
             return "error", f"schedule {name} of {owner} was set aside and won't fire: {why}"
         case events.ScheduleDeclared(owner, name, app, module, how):

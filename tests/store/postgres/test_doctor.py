@@ -20,7 +20,7 @@ from tests.store.postgres.backends import Postgres
 from tests.store.postgres.places import Place, until
 
 NAMES = [
-    "server", "schema", "schema drift", "partitions", "running jobs", "kinds", "schedules", "bloat",
+    "server", "schema", "schema drift", "partitions", "running jobs", "kinds", "tasks", "schedules", "bloat",
     "long transactions", "clock", "sessions",
 ]  # fmt: skip
 

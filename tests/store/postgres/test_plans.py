@@ -58,7 +58,8 @@ from tests.store.postgres.plans import Seen, observe, pruned
 pytestmark = pytest.mark.slow
 
 QUERIES = named.load("postgres")
-ELSEWHERE = [Path(named.__file__).parent / f"sql/postgres/{name}.sql" for name in ("schedules", "graph", "admission")]
+FILES = ("schedules", "graph", "admission", "offers")
+ELSEWHERE = [Path(named.__file__).parent / f"sql/postgres/{name}.sql" for name in FILES]
 
 
 @pytest.fixture(scope="module")

@@ -269,5 +269,5 @@ async def waiting(unit: Unit, who: Principal, job_id: str) -> Waiting | None:
     return Waiting(
         gate=None if gate is None else _gate(gate), keys=tuple(keys), queue=queue, ahead=row["ahead"],
         rank=row["rank"], level=row["flow_level"] or 0, node=row["node"], lease_until=row["lease_until"],
-        offered=row["offered"], now=row["now"],
+        offered=row["offered"], known=row["known"], now=row["now"],
     )  # fmt: skip

@@ -7,8 +7,9 @@ from rota.clock import Clock
 from rota.model.job import Kind
 from rota.model.times import DAY, SECOND, short
 from rota.store.base import Finding
+from rota.store.examining import waited_for
 from rota.store.firing import examined, undeclared
-from rota.store.postgres import drift, migrate, partitions
+from rota.store.postgres import drift, migrate, offers, partitions
 from rota.store.postgres.database import Unit
 from rota.store.postgres.session import Session
 
@@ -29,6 +30,7 @@ async def examine(unit: Unit, session: Session, clock: Clock) -> list[Finding]:
             await _partitions(unit),
             await _strays(unit),
             await _kinds(unit),
+            waited_for(await offers.unoffered(unit)),
             await _schedules(unit),
             await _undeclared(unit),
             await _bloat(unit),

@@ -8,8 +8,9 @@ from pathlib import Path
 from rota import errors
 from rota.model.job import Kind
 from rota.store.base import Finding
+from rota.store.examining import waited_for
 from rota.store.firing import examined, undeclared
-from rota.store.sqlite import migrate
+from rota.store.sqlite import migrate, offers
 from rota.store.sqlite.database import MEMORY, Database
 
 LITTLE_SPACE = 100 << 20
@@ -19,7 +20,7 @@ LARGE_WAL = 256 << 20
 def examine(db: Database) -> list[Finding]:
     findings = [_schema(db)]
     if findings[0].ok:
-        findings += [_integrity(db), _strays(db), _unknown_kinds(db), _schedules(db), _undeclared(db)]
+        findings += [_integrity(db), _strays(db), _unknown_kinds(db), _tasks(db), _schedules(db), _undeclared(db)]
     if db.path != MEMORY:
         findings += [_space(db), _log(db)]
     return findings
@@ -50,6 +51,10 @@ def _unknown_kinds(db: Database) -> Finding:
     unknown = sorted({kind for (kind,) in db.rows("ready_kinds")} - set(Kind))
     text = f"ready jobs of kinds that no node runs: {', '.join(unknown)}" if unknown else "all known"
     return Finding("kinds", not unknown, text)
+
+
+def _tasks(db: Database) -> Finding:
+    return waited_for(offers.unoffered(db))
 
 
 def _schedules(db: Database) -> Finding:

@@ -59,12 +59,13 @@ def waiting(db: Database, who: Principal, job_id: str) -> Waiting | None:
     rows = db.rows("waiting_row", id=job_id, sees=who.sees)
     if not rows:
         return None
-    seq, owner, task, _, queue, state, rank, traits, level, node, lease_until, offered = rows[0]
+    seq, owner, task, _, queue, state, rank, traits, level, node, lease_until, offered, known = rows[0]
     return Waiting(
         gate=_gate(db, owner, task, queue, traits, job_id), keys=limits.of_job(db, owner, traits),
         queue=next((one for one in queues(db, SYSTEM) if one.name == queue), None),
         ahead=db.value("ahead_of", queue=queue, rank=rank, seq=seq) if state == State.READY else 0,
-        rank=rank, level=level, node=node, lease_until=lease_until, offered=bool(offered), now=db.now(),
+        rank=rank, level=level, node=node, lease_until=lease_until, offered=bool(offered),
+        known=bool(known), now=db.now(),
     )  # fmt: skip
 
 

@@ -235,6 +235,7 @@ SELECT j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.traits, j.level,
                                          AND (o.rank, o.id) < (j.rank, j.id)) ELSE 0 END AS ahead,
        EXISTS (SELECT FROM rota.nodes w WHERE w.state = 'live' AND w.queues::jsonb ? j.queue
                AND (j.kind <> 'function' OR j.task = ANY (w.tasks))) AS offered,
+       j.kind <> 'function' OR EXISTS (SELECT FROM rota.tasks t WHERE t.name = j.task AND t.offered) AS known,
        rota.clock(:now) AS now
 FROM rota.jobs j LEFT JOIN rota.nodes n ON n.incarnation = j.node
 WHERE j.id = :id AND (:sees::text IS NULL OR j.owner = :sees)

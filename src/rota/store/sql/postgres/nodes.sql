@@ -21,7 +21,7 @@ WHERE id = :id AND state IN ('live', 'stopping') AND seen_at > rota.clock(:now) 
 -- name: upsert_tasks
 INSERT INTO rota.tasks (name, info, seen_at)
 SELECT name, info, rota.clock(:now) FROM unnest(:names::text[], :infos::text[]) AS new(name, info) ORDER BY name
-ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at
+ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at, offered = true
 
 -- name: renew
 -- Proves that the node lives and brings all its news: what it holds, whether there is work or a due time, who leads.

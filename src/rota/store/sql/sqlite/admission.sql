@@ -241,7 +241,8 @@ SELECT j.seq, j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.traits,
                WHERE w.state = 'live'
                  AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(w.queues), w.queues, '{}')) q WHERE q.key = j.queue)
                  AND (j.kind <> 'function'
-                      OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(w.tasks), w.tasks, '[]')) t WHERE t.value = j.task)))
+                      OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(w.tasks), w.tasks, '[]')) t WHERE t.value = j.task))),
+       j.kind <> 'function' OR EXISTS (SELECT 1 FROM tasks t WHERE t.name = j.task AND t.offered)
 FROM jobs j LEFT JOIN nodes n ON n.incarnation = j.node
 WHERE j.id = :id AND j.finished_at IS NULL AND (:sees IS NULL OR j.owner = :sees)
 

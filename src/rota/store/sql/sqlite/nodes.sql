@@ -6,7 +6,7 @@ ON CONFLICT (incarnation) DO UPDATE SET state = 'live', started_at = :now, seen_
 
 -- name: upsert_task
 INSERT INTO tasks (name, info, seen_at) VALUES (:name, :info, :now)
-ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at
+ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at, offered = 1
 
 -- name: renew_node
 UPDATE nodes SET beats = beats + 1, seen_at = :now, state = iif(:stopping, 'stopping', state)

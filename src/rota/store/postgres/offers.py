@@ -1,0 +1,35 @@
+"""Which functions nodes offer, and jobs that wait for those that none has ever offered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.model.times import Duration
+from rota.store.base import TaskInfo, Topic
+from rota.store.offers import Unoffered, why_set_aside
+from rota.store.postgres import graph
+from rota.store.postgres.database import Unit, encode
+
+
+async def make_known(unit: Unit, tasks: Sequence[TaskInfo]) -> None:
+    names, infos = [task.name for task in tasks], [encode(task).decode() for task in tasks]
+    await unit.run("make_known", names=names, infos=infos, now=unit.now)
+
+
+async def unoffered(unit: Unit) -> list[Unoffered]:
+    return [Unoffered(*row) for row in await unit.rows("unoffered")]
+
+
+async def set_aside(unit: Unit, one: Unoffered, grace: Duration, limit: int) -> int:
+    await unit.begin()
+    reason = why_set_aside(one.task, grace)
+    gone = await unit.rows(
+        "set_aside_unoffered", queue=one.queue, task=one.task, grace=grace, limit=limit, reason=reason, now=unit.now
+    )
+    if gone:
+        failed = [(job, owner, {"reason": reason, "fence": fence}) for job, owner, fence, _ in gone]
+        await unit.emit_for_jobs("job.failed", failed)
+        unit.topics.add(Topic.NEWS)
+    if tied := [job for job, _, _, ties in gone if ties]:
+        await graph.settle(unit, tied)
+    return len(gone)

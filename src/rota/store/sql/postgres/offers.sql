@@ -1,0 +1,44 @@
+-- name: make_known
+INSERT INTO rota.tasks (name, info, seen_at, offered)
+SELECT new.name, new.info, rota.clock(:now), false FROM unnest(:names::text[], :infos::text[]) AS new(name, info)
+WHERE NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = new.name) ORDER BY new.name
+ON CONFLICT (name) DO NOTHING
+
+-- name: unoffered
+WITH RECURSIVE waiting(queue, task) AS (
+    -- From task to task through the index, however many jobs each has.
+    (SELECT j.queue, j.task FROM rota.jobs j WHERE j.state = 'ready' AND j.kind = 'function' ORDER BY j.queue, j.task LIMIT 1)
+    UNION ALL
+    SELECT next.queue, next.task FROM waiting CROSS JOIN LATERAL (
+        SELECT j.queue, j.task FROM rota.jobs j
+        WHERE j.state = 'ready' AND j.kind = 'function' AND (j.queue, j.task) > (waiting.queue, waiting.task)
+        ORDER BY j.queue, j.task LIMIT 1) AS next
+)
+SELECT w.queue, w.task, first.run_at FROM waiting w CROSS JOIN LATERAL (
+    SELECT j.run_at FROM rota.jobs j WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = w.queue AND j.task = w.task
+    ORDER BY j.rank, j.id LIMIT 1) AS first
+WHERE NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = w.task AND t.offered)
+  AND NOT EXISTS (SELECT FROM rota.nodes n WHERE n.state IN ('live', 'stopping') AND w.task = ANY (n.tasks))
+ORDER BY w.queue, w.task
+
+-- name: set_aside_unoffered
+-- Of the first in line, unless a node has come to offer the task meanwhile.
+WITH front AS MATERIALIZED (
+    SELECT j.id, j.run_at FROM rota.jobs j
+    WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = :queue AND j.task = :task
+      AND NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = :task AND t.offered)
+      AND NOT EXISTS (SELECT FROM rota.nodes n WHERE n.state IN ('live', 'stopping') AND :task = ANY (n.tasks))
+    ORDER BY j.rank, j.id LIMIT :limit::integer FOR UPDATE OF j SKIP LOCKED
+), gone AS (
+    DELETE FROM rota.jobs j USING front
+    WHERE j.id = front.id AND front.run_at <= rota.clock(:now) - :grace::bigint RETURNING j.*
+), kept AS (
+    INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
+                              tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
+                              traits, finished_at, lasting)
+    SELECT id, owner, 'failed', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
+           tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key, traits,
+           rota.clock(:now), true
+    FROM gone
+)
+SELECT id::text, owner, fence, tied FROM gone
