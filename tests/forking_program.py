@@ -234,18 +234,18 @@ def ends() -> Seen:
     app = rota.App(URL)
     order(app)
     app.close_sync()
-    before = len(connections())
+    before = fewest(0)
     for _ in range(3):
         with rota.App(URL) as app:
             order(app)
     asyncio.run(_use_and_close())
-    closed = len(connections())
+    closed = fewest(before)
     for _ in range(3):
         order(rota.App(URL))
         asyncio.run(_order(rota.App(URL)))
     del app
     gc.collect()
-    _until(lambda: len(connections()) <= before)
+    _until(lambda: len(connections()) <= before and threading.active_count() == 1)
     return {"before": before, "closed": closed, "threads": [one.name for one in threading.enumerate()]}
 
 
@@ -257,7 +257,7 @@ async def _use_and_close() -> None:
 
 def _until(true: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(600):
+    for _ in range(200):
         if true():
             return
         pause.wait(0.05)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -68,7 +67,7 @@ class App:
         self._inline = inline
         self._declared = declaring.Declarations()
         self._opened = Opened()
-        weakref.finalize(self, self._opened.let_go)
+        self._opened.when_unused(self)
 
     def configure(self, **settings: Any) -> None:
         """Settings over those the app was made with (None: not given); only before anything is opened."""

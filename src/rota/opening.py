@@ -6,7 +6,9 @@ needed; the store looks after its connections itself, so that a client that some
 
 from __future__ import annotations
 
+import _thread
 import asyncio
+import atexit
 import threading
 import weakref
 from collections.abc import Coroutine
@@ -29,6 +31,7 @@ class Opened:
         self.changing = threading.Lock()
         self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
         forking.watch(self)
+        _all.add(self)
 
     def turn(self) -> asyncio.Lock:
         """Of one loop: many callers at once open one store."""
@@ -83,6 +86,12 @@ class Opened:
         if client:
             client.store.let_go()
 
+    def when_unused(self, app: object) -> None:
+        """Lets go when the app is collected. The collector may do that at any line of any thread, one that holds a lock
+        of `concurrent.futures` or `threading` for instance; so what takes locks is done in a thread of its own, and not
+        even the start of it takes one."""
+        weakref.finalize(app, _thread.start_new_thread, self.let_go, ()).atexit = False
+
     # -- forks -------------------------------------------------------------------------------------------------------
     def before_fork(self) -> None: ...
 
@@ -95,3 +104,12 @@ class Opened:
         self.changing = threading.Lock()
         if portal:
             portal.forget()
+
+
+_all: weakref.WeakSet[Opened] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for opened in list(_all):
+        opened.let_go()

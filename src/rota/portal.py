@@ -22,8 +22,9 @@ class Portal:
         self._loop = asyncio.SelectorEventLoop(self._selector)
         self._handing_in = threading.Lock()
         self._closing = False
+        self._ended = threading.Event()
         # A function and not a method: the thread must not keep the portal, nor with it an app that nobody has any more.
-        self._thread = threading.Thread(target=_serve, args=(self._loop,), name="rota-sync", daemon=True)
+        self._thread = threading.Thread(target=_serve, args=(self._loop, self._ended), name="rota-sync", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -40,7 +41,7 @@ class Portal:
 
     @property
     def here(self) -> bool:
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._thread.ident
 
     def close(self, wait: float = 2 * LAST_STEPS) -> None:
         """Whoever still waits in another thread hears that it is over. Called on the loop itself it does not wait."""
@@ -50,7 +51,7 @@ class Portal:
                 # After two rounds whoever has called this is done.
                 self._loop.call_soon_threadsafe(self._loop.call_soon, self._loop.call_soon, self._loop.stop)
         if not self.here:
-            self._thread.join(wait)
+            self._ended.wait(wait)  # not a join: that would register whatever thread this is as one of Python's
 
     def forget(self) -> None:
         """In a forked child, which has neither the thread nor a right to touch the loop."""
@@ -58,13 +59,14 @@ class Portal:
         self._selector.close()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, ended: threading.Event) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
         loop.run_until_complete(_wind_up(loop))
     finally:
         loop.close()
+        ended.set()
 
 
 async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:

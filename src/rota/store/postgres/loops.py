@@ -53,7 +53,13 @@ class Loops(Generic[P]):
         finally:
             if pools := self._pools.pop(loop, None):
                 self._guards.pop(loop, None)
-                await asyncio.gather(*(pool.close() for pool in pools.all))
+                mine = _connections([pools])
+                try:
+                    await asyncio.gather(*(pool.close() for pool in pools.all))
+                finally:  # whoever ends the loop may have no patience for this
+                    for connection in mine:
+                        if not connection.is_closed():
+                            connection.terminate()
 
     def sweep(self) -> None:
         """Drops the connections of loops that were closed."""
