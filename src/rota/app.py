@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
-import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,7 +14,7 @@ from rota.admissions import Admissions
 from rota.building import Building
 from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
-from rota.errors import InvalidInput, SchemaMissing, StoreError
+from rota.errors import InvalidInput, SchemaMissing, StoreError, StoreUnavailable
 from rota.job import Job
 from rota.model.job import ABOUT_COMMANDS, Kind, Spec
 from rota.model.principal import Principal
@@ -24,10 +22,10 @@ from rota.model.retry import Retry
 from rota.model.trigger.schedule import Schedule as Timing
 from rota.model.trigger.standing import ScheduleInfo
 from rota.model.trigger.template import Template
+from rota.opening import Opened
 from rota.options import FOR_COMMANDS, TASK_NAMES, Drained, Options, about_command, new_jobs, read_options, task_name
 from rota.ordering import HttpCall
 from rota.planning import Planning
-from rota.portal import Portal
 from rota.schedule import Schedule
 from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
@@ -68,13 +66,12 @@ class App:
         self.who = Principal(self.settings.user, operator=True)
         self._inline = inline
         self._declared = declaring.Declarations()
-        self._client: Client | None = None
-        self._opening = threading.Lock()
-        self._portal: Portal | None = None
+        self._opened = Opened()
+        self._opened.when_unused(self)
 
     def configure(self, **settings: Any) -> None:
         """Settings over those the app was made with (None: not given); only before anything is opened."""
-        if self._client is not None:
+        if self._opened.client is not None:
             raise InvalidInput("configure", "after the store was opened", "a call before the first order")
         self._given |= {name: value for name, value in settings.items() if value is not None}
         self.settings = config.load(self._given)
@@ -88,7 +85,7 @@ class App:
     def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
         """For tests: the same tasks on other parts for a while, with store calls inline. See `rota.testing`."""
         saved = self.__dict__.copy()
-        self.clock, self.chance, self.bus, self._inline, self._client = clock, chance, Bus(), True, None
+        self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, Opened()
         self._given = {}
         self.settings = config.load({"name": self.settings.name or None, **settings}, environment={})
         self.who = Principal(self.settings.user, operator=True)
@@ -222,7 +219,7 @@ class App:
         return body, Options(**{**defaults, "drained": Drained(info.drained)})
 
     async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
-        if self._client is None:  # what is refused makes no store
+        if self._opened.client is None:  # what is refused makes no store
             new_jobs([""] * len(bodies), spec, task, bodies, options)
         client = await self.client()
         if spec.kind is Kind.FUNCTION:
@@ -370,19 +367,38 @@ class App:
 
     async def client(self) -> Client:
         """The client, with its store open."""
-        if self._client is None:
-            store = self.make_store()
-            try:
-                await _open(store)
-            except BaseException:
-                await store.close()
-                raise
-            with self._opening:
-                if self._client is None:
-                    self._client = Client(store, self.who, self.chance)
-                    return self._client
+        opened = self._opened
+        if opened.client is None:
+            async with opened.turn():
+                if opened.client is None:
+                    await self._open_client(opened)
+        if opened.client is None:
+            raise StoreUnavailable("the app was closed meanwhile")
+        return opened.client
+
+    async def _open_client(self, opened: Opened) -> None:
+        store = self.make_store()
+        try:
+            await self._open(store)
+            with opened.changing:
+                if opened.client is None:  # another loop may have been quicker
+                    opened.client = Client(store, self.who, self.chance)
+                    return
+        except BaseException:
             await store.close()
-        return self._client
+            raise
+        await store.close()
+
+    async def _open(self, store: Store) -> None:
+        """A store that nobody has used yet is made ready; an old one is left to `rota migrate`: others may be using
+        it."""
+        try:
+            await store.open()
+        except SchemaMissing as missing:
+            if missing.found:
+                raise
+            await store.migrate()
+            await store.open()
 
     async def migrate(self) -> tuple[int, int]:
         """Brings the store to the schema of this rota; returns the versions before and after."""
@@ -404,15 +420,11 @@ class App:
 
     async def close(self) -> None:
         self._declared.close()
-        client, self._client = self._client, None
-        portal, self._portal = self._portal, None
-        if client:
-            await client.store.close()
-        if portal:
-            portal.close()
+        await self._opened.close_async()
 
     def close_sync(self) -> None:
-        self.sync(self.close())
+        self._declared.close()
+        self._opened.close()
 
     async def __aenter__(self) -> App:
         return self
@@ -420,20 +432,16 @@ class App:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __enter__(self) -> App:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_sync()
+
     # -- the sync face -----------------------------------------------------------------------------------------------
     def sync(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine of this app to its end from ordinary code, on a loop in a thread of its own."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            work.close()
-            raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
-        with self._opening:
-            if self._portal is None:
-                self._portal = Portal(self.close)
-        return self._portal.run(work)
+        return self._opened.run(work)
 
 
 def _postgres() -> ModuleType:
@@ -443,12 +451,3 @@ def _postgres() -> ModuleType:
         raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None
 
 
-async def _open(store: Store) -> None:
-    """A store that nobody has used yet is made ready; an old one is left to `rota migrate`, others may be using it."""
-    try:
-        await store.open()
-    except SchemaMissing as missing:
-        if missing.found:
-            raise
-        await store.migrate()
-        await store.open()

@@ -106,16 +106,12 @@ class Present(App):
     """On a store that is there already: for verbs that use handles, and must not make one, nor change its schema."""
 
     async def client(self) -> Client:
-        if self._client is None:
+        if self._opened.client is None:
             check_exists(self)
-            store = self.make_store()
-            try:
-                await store.open()
-            except BaseException:
-                await store.close()
-                raise
-            self._client = Client(store, self.who, self.chance)
-        return self._client
+        return await super().client()
+
+    async def _open(self, store: Store) -> None:
+        await store.open()
 
 
 def planning_of(client: Client) -> Planning:

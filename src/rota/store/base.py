@@ -216,6 +216,13 @@ class Store(Timetable, Graph, Admission, Offers, ABC):
     async def close(self) -> None: ...
 
     @abstractmethod
+    def let_go(self) -> None:
+        """Closes it without waiting, from any thread and without a loop: nobody uses it any more."""
+
+    # A store may be used by several event loops, at once and one after the other, and lets go of what belongs to a loop
+    # that was closed. In a forked child it opens connections of its own, and never touches those of its parent.
+
+    @abstractmethod
     async def examine(self) -> list[Finding]:
         """Looks for trouble: integrity, schema, space, left-overs."""
 

@@ -20,8 +20,8 @@ from tests.store.postgres.backends import Postgres
 from tests.store.postgres.places import Place, until
 
 NAMES = [
-    "server", "schema", "schema drift", "partitions", "running jobs", "kinds", "tasks", "schedules", "bloat",
-    "long transactions", "clock", "sessions",
+    "server", "schema", "schema drift", "partitions", "running jobs", "kinds", "tasks", "schedules",
+    "declared schedules", "bloat", "long transactions", "clock", "sessions",
 ]  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
@@ -25,6 +24,7 @@ from rota.store.base import Topic
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
 from rota.store.postgres.clocks import ServerClock
 from rota.store.postgres.errors import broken, elsewhere, refused, shut_out, translated
+from rota.store.postgres.loops import Loops
 from rota.store.postgres.pool import Pool
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class Database:
         self.pooled = False  # there is a pooler between us and the server: sessions are not ours
         self.queries = queries(address.schema)
         self._urls = address.urls
-        self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pools] = weakref.WeakKeyDictionary()
+        self.loops = Loops(lambda: Pools(self))
         self._closed = False
 
     # -- connections -------------------------------------------------------------------------------------------------
@@ -148,21 +148,15 @@ class Database:
         raise next((error for error in failures if not refused(error)), failures[-1])
 
     def pools(self) -> Pools:
-        loop = asyncio.get_running_loop()
-        if loop not in self._pools:
-            self._pools[loop] = Pools(self)
-        return self._pools[loop]
+        return self.loops.here()
 
     async def close(self) -> None:
         self._closed = True
-        here = asyncio.get_running_loop()
-        for loop, pools in list(self._pools.items()):
-            for pool in pools.all:
-                if loop is here:
-                    await pool.close()
-                elif not loop.is_closed():
-                    loop.call_soon_threadsafe(loop.create_task, pool.close())
-        self._pools.clear()
+        await self.loops.close()
+
+    def let_go(self) -> None:
+        self._closed = True
+        self.loops.let_go()
 
     # -- time --------------------------------------------------------------------------------------------------------
     def now(self) -> Instant:

@@ -27,6 +27,10 @@ class Pool:
         self._waiting: deque[asyncio.Future[asyncpg.Connection | None]] = deque()
         self._closed = False
 
+    @property
+    def connections(self) -> list[asyncpg.Connection]:
+        return [*self._idle, *self._out]
+
     async def take(self) -> asyncpg.Connection:
         turn = not self._waiting  # or someone who gives and takes all the time would starve the others
         while True:

@@ -26,10 +26,12 @@ from contextlib import suppress
 
 import asyncpg
 
+from rota import forking
 from rota.model.times import SECOND, Duration
 from rota.store.base import Topic
 from rota.store.postgres.database import CONNECT_LIMIT, Database
 from rota.store.postgres.errors import refused
+from rota.store.postgres.loops import descriptors, drop
 
 # A node whose lock is free counts as gone when it has not renewed for this long. Longer than a beat, so that one that
 # lives is heard in between.
@@ -61,21 +63,60 @@ class Session:
         self._using = asyncio.Lock()  # the driver refuses two statements at once on one connection
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._wanted = False  # it was opened, and not closed since
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:
         """Connects at once, so that nothing that is said after this is missed; and stays connected."""
-        if self._task is None and not self._database.pooled:
+        self._wanted = True
+        if not self._at_home and not self._database.pooled:
             self._loop = asyncio.get_running_loop()
             await self._connect()
             self._task = self._loop.create_task(self._stay())
 
+    def move_in(self) -> None:
+        """The loop on which it was opened may be gone by now, or be the parent's of a forked child: then it goes on in
+        the running one."""
+        if self._wanted and not self._at_home and not self._database.pooled:
+            if self._connection is not None:
+                drop(self._connection)
+                self._connection = None
+                self._held.clear()
+            self._loop = asyncio.get_running_loop()
+            self._task = self._loop.create_task(self._stay())
+
+    @property
+    def _at_home(self) -> bool:
+        return (
+            self._task is not None and not self._task.done() and self._loop is not None and not self._loop.is_closed()
+        )
+
+    def let_go(self) -> None:
+        """From any thread: has it closed by its loop."""
+        self._wanted = False
+        if self._task is not None and self._loop is not None:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def forget(self, name: str) -> None:
+        """In a forked child: it has the name of another process, and the connection is the parent's."""
+        forking.keep_for_ever(self.__dict__.copy())
+        if not self._locks:  # else they are a node's: it is not gone while something that it started is left
+            forking.close_copies(self.descriptors())
+        self.name, self._connection, self._task, self._loop = name, None, None, None
+        self._using, self._server = asyncio.Lock(), None
+        self._locks, self._held, self._told = {}, set(), {}
+
     async def close(self) -> None:
+        self._wanted = False
         task, self._task = self._task, None
         connection, self._connection = self._connection, None
         self._held.clear()
         if self._loop is not asyncio.get_running_loop():
-            if connection and self._loop and not self._loop.is_closed():
+            if connection and self._loop:
+                if self._loop.is_closed():
+                    drop(connection)
+                    return
                 self._loop.call_soon_threadsafe(connection.terminate)
                 if task:
                     self._loop.call_soon_threadsafe(task.cancel)
@@ -124,6 +165,13 @@ class Session:
                 self._loop.call_later(A_LOOK, self._heard, {Topic.CANCEL})
 
     async def _stay(self) -> None:
+        try:
+            await self._look_after()
+        finally:  # the loop ends
+            if self._connection is not None:
+                self._connection.terminate()
+
+    async def _look_after(self) -> None:
         """Connects again whenever the connection is lost, and looks after it when it says nothing."""
         pause = FIRST_PAUSE
         while not self._database.pooled:
@@ -228,9 +276,7 @@ class Session:
                     await connection.execute("SELECT pg_advisory_unlock($1)", number)
 
     def descriptors(self) -> list[int]:
-        transport = getattr(self._connection, "_transport", None)
-        peer = transport.get_extra_info("socket") if transport else None
-        return [peer.fileno()] if peer is not None and peer.fileno() >= 0 else []
+        return descriptors(self._connection) if self._connection is not None else []
 
     @property
     def listening(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
+from rota import forking
 from rota.clock import Chance, Clock
 from rota.errors import InvalidInput, StoreError, StoreUnavailable
 from rota.model.graph import ParentInfo
@@ -76,6 +77,7 @@ class PostgresStore(Admitting, base.Store):
         self._bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = weakref.WeakKeyDictionary()
         self._claims, self._due = LowEnd(clock), LowEnd(clock)
         self._walks = {query: Walk(clock, beginning) for query, beginning in nodes.WALKS.items()}
+        forking.watch(self)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
@@ -93,6 +95,21 @@ class PostgresStore(Admitting, base.Store):
         await self._session.close()
         await self._database.close()
 
+    def let_go(self) -> None:
+        self._listeners.clear()
+        self._session.let_go()
+        self._database.let_go()
+
+    def before_fork(self) -> None: ...
+
+    def after_fork_in_parent(self) -> None: ...
+
+    def after_fork_in_child(self) -> None:
+        forking.keep_for_ever(self._bells, self._listeners)
+        self._bells, self._listeners = weakref.WeakKeyDictionary(), []
+        self._session.forget(self._chance.token())
+        self._database.loops.forget()
+
     async def examine(self) -> list[base.Finding]:
         with suppress(StoreError), translated(self._database.place):
             await self._session.open()
@@ -106,7 +123,10 @@ class PostgresStore(Admitting, base.Store):
 
     def listen(self, topics: frozenset[base.Topic], wake: Callable[[], None]) -> Callable[[], None]:
         entry = (topics, wake, asyncio.get_running_loop())
+        for orphan in [one for one in self._listeners if one[2].is_closed()]:
+            self._listeners.remove(orphan)
         self._listeners.append(entry)
+        self._session.move_in()
 
         def stop() -> None:
             if entry in self._listeners:

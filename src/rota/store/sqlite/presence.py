@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from rota import forking
 from rota.errors import StoreReadOnly
 from rota.store.base import Topic
 
@@ -60,6 +61,13 @@ class Locks:
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def disown(self) -> None:
+        """In a forked child: the locks stay open, as the node is not gone while something that it started is left."""
+        self._held = {}
 
     def gone(self, incarnation: str) -> bool:
         """True only if the process has certainly ended; a missing file says nothing."""
@@ -99,11 +107,13 @@ class Bell:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._open: dict[Path, Callable[[], None]] = {}
+        self._open: dict[Path, tuple[int, asyncio.AbstractEventLoop, Callable[[], None]]] = {}
         self._numbers = itertools.count()
 
     def hear(self, topics: Iterable[Topic], wake: Callable[[], None]) -> Callable[[], None]:
         """Calls `wake` on the running loop at every ring for one of the topics; returns the call that ends it."""
+        for orphan in [one for one in list(self._open.values()) if one[1].is_closed()]:
+            orphan[2]()
         self._folder.mkdir(mode=0o700, exist_ok=True)
         loop = asyncio.get_running_loop()
         path = self._folder / f"{self._name}-{next(self._numbers)}.{''.join(sorted(topics))}{_PIPE}"
@@ -128,12 +138,18 @@ class Bell:
                     loop.remove_reader(descriptor)
                 os.close(descriptor)
 
-        self._open[path] = end
+        self._open[path] = descriptor, loop, end
         return end
 
     def close(self) -> None:
-        for end in list(self._open.values()):
+        for _, _, end in list(self._open.values()):
             end()
+
+    def forget(self) -> None:
+        """In a forked child: the pipes and the loops that read them are the parent's."""
+        forking.keep_for_ever(self._open)
+        forking.close_copies(descriptor for descriptor, _, _ in self._open.values())
+        self._open = {}
 
     def sweep(self) -> None:
         """Removes pipes that nobody reads."""

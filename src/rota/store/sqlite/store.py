@@ -7,13 +7,13 @@ keeps a renewal waiting. With `inline=True` there are no threads, for tests and 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
+from rota import forking
 from rota.clock import Chance, Clock
 from rota.errors import StoreUnavailable
 from rota.model.graph import ParentInfo
@@ -42,7 +42,9 @@ from rota.store.offers import Unoffered
 from rota.store.sqlite import doctor, graph, limits, migrate, nodes, offers, orders, reads, schedules, work
 from rota.store.sqlite.admitting import Admitting
 from rota.store.sqlite.database import MEMORY, Database, beside
+from rota.store.sqlite.fork import TORN, Fork
 from rota.store.sqlite.presence import Bell, Locks
+from rota.store.sqlite.threads import Threads
 from rota.store.walks import Walk
 
 T = TypeVar("T")
@@ -67,11 +69,14 @@ class SqliteStore(Admitting, base.Store):
         self._bell = None if path == MEMORY else Bell(folder, chance.token())
         self.locks = None if path == MEMORY else Locks(folder)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
-        self._threads = None if inline else _Threads(shared=path == MEMORY)
+        self._inline, self._chance = inline, chance
+        self._threads = None if inline else Threads(shared=path == MEMORY)
         self._closed = False
         self._writer: Database | None = None
         self._reader: Database | None = None
         self._flows = Walk(clock, ("",))  # through all workflows, for old ones
+        self._fork = Fork()
+        forking.watch(self)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
@@ -93,6 +98,35 @@ class SqliteStore(Admitting, base.Store):
         self._writer = self._reader = None
         if self._threads:
             self._threads.stop()
+
+    def let_go(self) -> None:
+        self._closed = True
+        self._listeners.clear()
+        writer, reader, self._writer, self._reader = self._writer, self._reader, None, None
+        if self._threads:
+            self._threads.end([(writes, side.close) for writes, side in ((True, writer), (False, reader)) if side])
+
+    # -- forks -------------------------------------------------------------------------------------------------------
+    def before_fork(self) -> None:
+        """SQLite's connections must not be there when a process forks: see `Fork`."""
+        if self.path != MEMORY and self._fork.wait():
+            for side in (self._writer, self._reader):
+                if side is not None:
+                    side.close()
+            self._writer = self._reader = None
+
+    def after_fork_in_parent(self) -> None:
+        self._fork.over()
+
+    def after_fork_in_child(self) -> None:
+        self._fork = Fork(torn=self.path != MEMORY and not (self._writer is None is self._reader))
+        forking.keep_for_ever(self._writer, self._reader, self._threads, self._listeners)
+        self._writer, self._reader, self._listeners = None, None, []
+        self._threads = None if self._inline else Threads(shared=self.path == MEMORY)
+        if self._bell and self.locks:
+            self.locks.disown()
+            self._bell.forget()
+            self._bell = Bell(beside(self.path), self._chance.token())
 
     async def examine(self) -> list[base.Finding]:
         return await self._run(False, lambda: doctor.examine(self._read_side()))
@@ -390,7 +424,9 @@ class SqliteStore(Admitting, base.Store):
     async def _run(self, writes: bool, call: Callable[[], T]) -> T:
         if self._closed:
             raise StoreUnavailable(f"the store {self.path} was closed")
-        return await self._carry_out(writes, call)
+        if self._fork.torn:
+            raise StoreUnavailable(TORN.format(self.path))
+        return await self._carry_out(writes, self._fork.guarded(writes, call))
 
     async def _carry_out(self, writes: bool, call: Callable[[], T]) -> T:
         if self._threads is None:
@@ -429,16 +465,3 @@ def _settled(db: Database, work: Callable[[Database], T]) -> T:
     if freed:
         limits.hand_on(db)
     return answer
-
-
-class _Threads:
-    def __init__(self, shared: bool) -> None:
-        self._write = concurrent.futures.ThreadPoolExecutor(1, "rota-store-write")
-        self._read = self._write if shared else concurrent.futures.ThreadPoolExecutor(1, "rota-store-read")
-
-    def of(self, writes: bool) -> concurrent.futures.Executor:
-        return self._write if writes else self._read
-
-    def stop(self) -> None:
-        self._write.shutdown(wait=False)
-        self._read.shutdown(wait=False)

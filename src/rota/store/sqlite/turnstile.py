@@ -36,6 +36,7 @@ class Turnstile:
     def __init__(self, folder: Path, patience: float) -> None:
         self._patience = patience
         self._avoided_until = 0.0
+        self._locks: tuple[int, ...] = ()
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             self._line, self._turn = (
@@ -43,6 +44,7 @@ class Turnstile:
             )
         except OSError as error:
             raise StoreReadOnly(f"{folder} can't be written: {error.strerror}; rota keeps its locks there") from None
+        self._locks = self._line, self._turn
         _open.add(self)
 
     @contextmanager
@@ -77,9 +79,12 @@ class Turnstile:
                 return True
 
     def close(self) -> None:
-        _open.discard(self)
-        os.close(self._line)
-        os.close(self._turn)
+        locks, self._locks = self._locks, ()
+        for lock in locks:
+            os.close(lock)
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def _after_fork() -> None:

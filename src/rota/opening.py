@@ -1,0 +1,115 @@
+"""What an app has open in this process: the client with its store, and the portal of its sync face.
+
+A forked child has neither thread nor connections of its parent. There the portal is forgotten and made anew when it is
+needed; the store looks after its connections itself, so that a client that someone holds goes on working.
+"""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import atexit
+import threading
+import weakref
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from rota import forking
+from rota.client import Client
+from rota.errors import InvalidInput
+from rota.portal import Portal
+
+T = TypeVar("T")
+# An app that nobody has any more, or the end of the process: no longer than this for what is open.
+IN_PASSING = 1.0
+
+
+class Opened:
+    def __init__(self) -> None:
+        self.client: Client | None = None
+        self._portal: Portal | None = None
+        self.changing = threading.Lock()
+        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        forking.watch(self)
+        _all.add(self)
+
+    def turn(self) -> asyncio.Lock:
+        """Of one loop: many callers at once open one store."""
+        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine to its end on the portal's loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            work.close()
+            raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
+        with self.changing:
+            if self._portal is None:
+                self._portal = Portal()
+            portal = self._portal
+        return portal.run(work)
+
+    def close(self) -> None:
+        """From ordinary code; returns when all is closed."""
+        if self.client is not None:
+            self.run(self.close_client())
+        if portal := self.take_portal():
+            portal.close()
+
+    async def close_async(self) -> None:
+        portal = self.take_portal()
+        if portal and not portal.here:
+            await asyncio.get_running_loop().run_in_executor(None, portal.close)
+        await self.close_client()
+        if portal and portal.here:
+            portal.close()
+
+    async def close_client(self) -> None:
+        client, self.client = self.client, None
+        if client:
+            await client.store.close()
+
+    def take_portal(self) -> Portal | None:
+        """For whoever closes it."""
+        with self.changing:
+            portal, self._portal = self._portal, None
+        return portal
+
+    def let_go(self) -> None:
+        """From any thread, without a loop: closes what can be closed at once, and has the rest closed."""
+        client, self.client = self.client, None
+        if portal := self.take_portal():
+            portal.close(IN_PASSING)
+        if client:
+            client.store.let_go()
+
+    def when_unused(self, app: object) -> None:
+        """Lets go when the app is collected. The collector may do that at any line of any thread, one that holds a lock
+        of `concurrent.futures` or `threading` for instance; so what takes locks is done in a thread of its own, and not
+        even the start of it takes one."""
+        weakref.finalize(app, _thread.start_new_thread, self.let_go, ()).atexit = False
+
+    # -- forks -------------------------------------------------------------------------------------------------------
+    def before_fork(self) -> None: ...
+
+    def after_fork_in_parent(self) -> None: ...
+
+    def after_fork_in_child(self) -> None:
+        portal, self._portal = self._portal, None
+        forking.keep_for_ever(self._turns)
+        self._turns = weakref.WeakKeyDictionary()
+        self.changing = threading.Lock()
+        if portal:
+            portal.forget()
+
+
+_all: weakref.WeakSet[Opened] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for opened in list(_all):
+        opened.let_go()

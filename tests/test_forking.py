@@ -1,0 +1,80 @@
+"""Forks, event loops that come and go, and threads: each process and each loop has connections of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.postgres import database, shared_server
+
+LIMIT = 120.0
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/a.db"
+        return
+    with database(shared_server()) as url:
+        yield url
+
+
+def run(deed: str, url: str) -> dict[str, Any]:
+    """What was not closed is told on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-m", "tests.forking_program", deed, url],
+        capture_output=True, text=True, timeout=LIMIT, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_children_of_a_parent_that_has_used_the_app(url: str) -> None:
+    assert run("forks", url) == {"different": True, "kept": True, "waited": True}
+
+
+def test_forks_while_other_threads_use_the_app(url: str) -> None:
+    assert run("busy_forks", url) == {"different": True}
+
+
+@pytest.mark.slow
+def test_multiprocessing(url: str) -> None:
+    assert run("pools", url) == {"different": True}
+
+
+def test_a_fork_that_python_is_not_told_of(tmp_path: Path) -> None:
+    seen = run("unannounced", f"sqlite:///{tmp_path}/a.db")
+    assert seen["said"].startswith("StoreUnavailable: this process was forked while a call to")
+    assert seen["parent"]
+
+
+def test_sixty_loops_leave_nothing_open(url: str) -> None:
+    seen = run("loops", url)
+    if url.startswith("postgres"):
+        assert seen == {"first": 0, "many": 0, "rude": 0, "closed": 0}
+    else:
+        assert seen["first"] == seen["many"] == seen["rude"] > seen["closed"]
+
+
+def test_sixteen_threads_at_once(url: str) -> None:
+    seen = run("threads", url)
+    assert seen["different"]
+    if url.startswith("postgres"):
+        assert seen["connections"] <= 13, "one session, and the pools of one loop"
+
+
+def test_what_is_closed_or_dropped_leaves_nothing_open(url: str) -> None:
+    seen = run("ends", url)
+    assert seen["closed"] <= seen["before"]
+    assert "rota-sync" not in seen["threads"]
+
+
+def test_the_process_ends_though_nothing_was_closed(url: str) -> None:
+    assert run("left_open", url) == {}
