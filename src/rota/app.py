@@ -449,5 +449,3 @@ def _postgres() -> ModuleType:
         return importlib.import_module("rota.store.postgres")
     except ModuleNotFoundError as error:
         raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None
-
-
