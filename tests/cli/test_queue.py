@@ -50,6 +50,16 @@ def test_queues_as_they_stand(place: Placed) -> None:
     assert wire["mail"]["oldest"].endswith("+00:00")
 
 
+def test_tasks_that_no_node_has_ever_offered_are_named(place: Placed, capsys: pytest.CaptureFixture[str]) -> None:
+    job = place.ok("submit", "--app", "shop:app", "hello", '{"name": "ada"}')
+    capsys.readouterr()
+    assert len(place.ok("queue", "list").splitlines()) == 2
+    told = "rota: queue default: jobs wait for tasks that no node has ever offered: hello\n"
+    assert capsys.readouterr().err == told
+    assert place.json("queue", "list")[0]["unoffered"] == ["hello"]
+    assert "no node has ever offered that task" in place.ok("job", "explain", job)
+
+
 def test_nothing_of_a_paused_queue_starts(place: Placed) -> None:
     job = place.ok("submit", "--", "true")
     assert place.ok("queue", "pause", "default", "--note", "new disk") == "default paused"

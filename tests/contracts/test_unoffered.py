@@ -110,6 +110,16 @@ async def test_what_is_waited_for_is_told_by_queue_and_task(world: World) -> Non
     assert "no node has ever offered: new (queue default, since " in finding.text
 
 
+async def test_queues_tell_what_is_waited_for_to_whom_it_concerns(world: World) -> None:
+    await world.node(tasks=offer("mail"))
+    await functions(world, "new", 2)
+    await functions(world, "hers", 1, ALICE)
+    await functions(world, "mail", 1)
+    seen = {who: await world.store.queues(who) for who in (LOCAL, ALICE, SYSTEM)}
+    found = {who: [one.unoffered for one in queues if one.name == "default"] for who, queues in seen.items()}
+    assert found == {LOCAL: [("new",)], ALICE: [("hers",)], SYSTEM: [("hers", "new")]}
+
+
 async def test_nothing_is_waited_for(world: World) -> None:
     (finding,) = [one for one in await world.store.examine() if one.name == "tasks"]
     assert finding.ok

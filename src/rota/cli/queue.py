@@ -29,6 +29,10 @@ async def list_(args: argparse.Namespace) -> int:
         "NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES", "SLOTS", "PAUSED",
     )  # fmt: skip
     table(headers, (_row(info, now) for info in found))
+    for info in found:
+        if info.unoffered:
+            names = ", ".join(info.unoffered)
+            complain(f"queue {info.name}: jobs wait for tasks that no node has ever offered: {names}")
     return 0
 
 

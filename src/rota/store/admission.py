@@ -79,6 +79,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     feedback: Feedback | None = None  # None: it is off
     step: Duration | None = None  # of ageing; None: as everywhere
+    unoffered: tuple[str, ...] = ()  # tasks that ready jobs wait for and no node has ever offered
 
 
 class FlowInfo(msgspec.Struct, frozen=True):

@@ -59,7 +59,7 @@ async def test_finish_may_be_repeated(world: World, far: World, proxy: Proxy) ->
     await unanswered(proxy, actor.finish(success, done), to=b"marker")
     await until_so(lambda: over(world, success))
     assert await actor.finish(success, done) is Verdict.ALREADY
-    await unanswered(proxy, actor.finish(failure, BOOM), to=b"COMMIT")
+    await unanswered(proxy, actor.finish(failure, BOOM), to=b"COMMIT\0")
     assert await actor.finish(failure, BOOM) is Verdict.ALREADY
     assert await actor.finish(failure, done) is Verdict.STALE
     assert await world.states(*sorted(jobs, key=lambda job: job != success.job_id)) == [
@@ -91,7 +91,7 @@ async def test_a_claim_whose_answer_was_lost_shows_in_the_next_renewal(
 
 async def test_a_registration_may_be_repeated(world: World, far: World, proxy: Proxy, place: Place) -> None:
     actor = Actor(far, "anna", "incarnation", far.store)
-    await unanswered(proxy, far.store.register(SYSTEM, actor.node, []), to=b"COMMIT")
+    await unanswered(proxy, far.store.register(SYSTEM, actor.node, []), to=b"COMMIT\0")
     await settled(lambda: far.store.register(SYSTEM, actor.node, []))
     assert (await settled(actor.renew)).known
     assert await place.held("incarnation")

@@ -186,7 +186,7 @@ async def test_a_node_that_stops_in_the_middle_of_a_claim_is_thrown_out(
 ) -> None:
     """It holds the lock of admission, its own row and its jobs: others must come by all of them."""
     assert database_module.SERVER_SIDE["idle_in_transaction_session_timeout"] == "5s"
-    monkeypatch.setitem(database_module.SERVER_SIDE, "idle_in_transaction_session_timeout", "500ms")
+    monkeypatch.setitem(database_module.SERVER_SIDE, "idle_in_transaction_session_timeout", "2s")
     stopped, other = await world.node("stopped", store=pooled), await world.node("other")
     first, second = await world.one(traits=mutex("a")), await world.one(traits=mutex("b"))
     claimed, go_on = asyncio.Event(), asyncio.Event()

@@ -28,6 +28,7 @@ from rota.store.admission import (
     Waiting,
 )
 from rota.store.base import Topic
+from rota.store.postgres import offers
 from rota.store.postgres.database import Unit
 from rota.store.postgres.texts import clean, ids_only, is_id
 
@@ -243,6 +244,9 @@ async def queues(unit: Unit, who: Principal) -> list[QueueInfo]:
         of(name)["ended"] = count
     for name, nodes, slots in await unit.rows("queue_servers"):
         of(name).update(nodes=nodes, slots=slots)
+    for one in await offers.unoffered(unit):
+        if await unit.value("someone_waits", queue=one.queue, task=one.task, sees=who.sees):
+            of(one.queue)["unoffered"] = (*of(one.queue).get("unoffered", ()), one.task)
     return [QueueInfo(**found[name]) for name in sorted(found)]
 
 

@@ -11,7 +11,7 @@ from rota.model.lifecycle import INITIAL, State
 from rota.model.principal import SYSTEM, Principal
 from rota.store.admission import LATELY, QueueInfo, Waiting
 from rota.store.base import Topic
-from rota.store.sqlite import gates, limits
+from rota.store.sqlite import gates, limits, offers
 from rota.store.sqlite.database import Database, encode
 
 
@@ -43,6 +43,9 @@ def queues(db: Database, who: Principal) -> list[QueueInfo]:
         of(name)["ended"] = count
     for name, nodes, slots in db.rows("queue_servers"):
         of(name).update(nodes=nodes, slots=slots)
+    for one in offers.unoffered(db):
+        if db.value("someone_waits", queue=one.queue, task=one.task, sees=who.sees):
+            of(one.queue)["unoffered"] = (*of(one.queue).get("unoffered", ()), one.task)
     return [QueueInfo(**found[name]) for name in sorted(found)]
 
 

@@ -21,6 +21,10 @@ WHERE NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = w.task AND t.offered)
   AND NOT EXISTS (SELECT FROM rota.nodes n WHERE n.state IN ('live', 'stopping') AND w.task = ANY (n.tasks))
 ORDER BY w.queue, w.task
 
+-- name: someone_waits
+SELECT EXISTS (SELECT FROM rota.jobs j WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = :queue AND j.task = :task
+                 AND (:sees::text IS NULL OR j.owner = :sees))
+
 -- name: set_aside_unoffered
 -- Of the first in line, unless a node has come to offer the task meanwhile.
 WITH front AS MATERIALIZED (

@@ -17,6 +17,10 @@ SELECT EXISTS (SELECT 1 FROM tasks WHERE name = :task AND offered)
     OR EXISTS (SELECT 1 FROM nodes n, json_each(iif(json_valid(n.tasks), n.tasks, '[]')) own
                WHERE (n.state = 'live' OR n.state = 'stopping') AND own.value = :task)
 
+-- name: someone_waits
+SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task
+                 AND (:sees IS NULL OR owner = :sees))
+
 -- name: overdue_functions
 -- Of the first in line.
 SELECT seq, id, fence FROM (
