@@ -14,7 +14,7 @@ from rota.admissions import Admissions
 from rota.building import Building
 from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
-from rota.errors import InvalidInput, SchemaMissing, StoreError, StoreUnavailable
+from rota.errors import InvalidInput, StoreError
 from rota.job import Job
 from rota.model.job import ABOUT_COMMANDS, Kind, Spec
 from rota.model.principal import Principal
@@ -63,11 +63,15 @@ class App:
         self.chance = chance or Chance()
         self.bus = Bus()
         self.catalogue = Catalogue(self._adopt)
-        self.who = Principal(self.settings.user, operator=True)
         self._inline = inline
         self._declared = declaring.Declarations()
         self._opened = Opened()
         self._opened.when_unused(self)
+
+    @property
+    def who(self) -> Principal:
+        """The user of this process. It has the store's address, so it may do what is for operators."""
+        return Principal(self.settings.user, operator=True)
 
     def configure(self, **settings: Any) -> None:
         """Settings over those the app was made with (None: not given); only before anything is opened."""
@@ -75,11 +79,10 @@ class App:
             raise InvalidInput("configure", "after the store was opened", "a call before the first order")
         self._given |= {name: value for name, value in settings.items() if value is not None}
         self.settings = config.load(self._given)
-        self.who = Principal(self.settings.user, operator=True)
 
     def _adopt(self, settings: config.Settings) -> None:
         """In a process that runs functions for a node: the settings of that node."""
-        self.settings, self.who = settings, Principal(settings.user, operator=True)
+        self.settings = settings
 
     @contextmanager
     def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
@@ -88,7 +91,6 @@ class App:
         self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, Opened()
         self._given = {}
         self.settings = config.load({"name": self.settings.name or None, **settings}, environment={})
-        self.who = Principal(self.settings.user, operator=True)
         try:
             yield
         finally:
@@ -367,38 +369,7 @@ class App:
 
     async def client(self) -> Client:
         """The client, with its store open."""
-        opened = self._opened
-        if opened.client is None:
-            async with opened.turn():
-                if opened.client is None:
-                    await self._open_client(opened)
-        if opened.client is None:
-            raise StoreUnavailable("the app was closed meanwhile")
-        return opened.client
-
-    async def _open_client(self, opened: Opened) -> None:
-        store = self.make_store()
-        try:
-            await self._open(store)
-            with opened.changing:
-                if opened.client is None:  # another loop may have been quicker
-                    opened.client = Client(store, self.who, self.chance)
-                    return
-        except BaseException:
-            await store.close()
-            raise
-        await store.close()
-
-    async def _open(self, store: Store) -> None:
-        """A store that nobody has used yet is made ready; an old one is left to `rota migrate`: others may be using
-        it."""
-        try:
-            await store.open()
-        except SchemaMissing as missing:
-            if missing.found:
-                raise
-            await store.migrate()
-            await store.open()
+        return await self._opened.open(self.make_store, lambda store: Client(store, self.who, self.chance))
 
     async def migrate(self) -> tuple[int, int]:
         """Brings the store to the schema of this rota; returns the versions before and after."""

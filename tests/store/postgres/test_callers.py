@@ -7,15 +7,11 @@ import json
 import unicodedata
 import uuid
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg
 import psycopg
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
 
 import rota
 from rota.errors import InvalidInput, KeyConflict
@@ -28,6 +24,7 @@ from rota.model.times import SECOND
 from rota.store.base import JobFilter, Topic
 from rota.work.catalogue import fits
 from tests.servers.postgres import fresh_schema_name, shared_server
+from tests.store.postgres.drivers import ASYNC, SYNC, by_asyncpg
 
 
 class Rollback(Exception):
@@ -50,108 +47,6 @@ async def app() -> AsyncIterator[rota.App]:
         await client.store.register(SYSTEM, node, app.catalogue.infos())
         yield app
     shared_server().execute(f"DROP SCHEMA {schema} CASCADE")
-
-
-def alchemy(driver: str) -> str:
-    return shared_server().url().replace("postgresql:", f"postgresql+{driver}:")
-
-
-@asynccontextmanager
-async def by_asyncpg() -> AsyncIterator[Any]:
-    connection = await asyncpg.connect(shared_server().url())
-    try:
-        async with connection.transaction():
-            yield connection
-    finally:
-        await connection.close()
-
-
-@asynccontextmanager
-async def by_asyncpg_pool() -> AsyncIterator[Any]:
-    async with (
-        asyncpg.create_pool(shared_server().url(), min_size=1, max_size=1) as pool,
-        pool.acquire() as connection,
-        connection.transaction(),
-    ):
-        yield connection
-
-
-@asynccontextmanager
-async def by_psycopg() -> AsyncIterator[Any]:
-    async with await psycopg.AsyncConnection.connect(shared_server().url()) as connection:
-        yield connection
-
-
-@asynccontextmanager
-async def by_psycopg_autocommit() -> AsyncIterator[Any]:
-    async with (
-        await psycopg.AsyncConnection.connect(shared_server().url(), autocommit=True) as connection,
-        connection.transaction(),
-    ):
-        yield connection
-
-
-@asynccontextmanager
-async def by_alchemy_session() -> AsyncIterator[Any]:
-    engine = create_async_engine(alchemy("asyncpg"))
-    try:
-        async with AsyncSession(engine) as session, session.begin():
-            yield session
-    finally:
-        await engine.dispose()
-
-
-@asynccontextmanager
-async def by_alchemy_connection() -> AsyncIterator[Any]:
-    engine = create_async_engine(alchemy("psycopg"))
-    try:
-        async with engine.begin() as connection:
-            yield connection
-    finally:
-        await engine.dispose()
-
-
-ASYNC: dict[str, Callable[[], AbstractAsyncContextManager[Any]]] = {
-    "asyncpg": by_asyncpg,
-    "asyncpg pool": by_asyncpg_pool,
-    "psycopg": by_psycopg,
-    "psycopg autocommit": by_psycopg_autocommit,
-    "sqlalchemy session on asyncpg": by_alchemy_session,
-    "sqlalchemy connection on psycopg": by_alchemy_connection,
-}
-
-
-@contextmanager
-def by_psycopg_sync() -> Any:
-    with psycopg.connect(shared_server().url()) as connection:
-        yield connection
-
-
-@contextmanager
-def by_alchemy_sync() -> Any:
-    engine = create_engine(alchemy("psycopg"))
-    try:
-        with Session(engine) as session, session.begin():
-            yield session
-    finally:
-        engine.dispose()
-
-
-@contextmanager
-def by_alchemy_connection_sync() -> Any:
-    engine = create_engine(alchemy("psycopg"))
-    try:
-        with engine.begin() as connection:
-            yield connection
-    finally:
-        engine.dispose()
-
-
-SYNC: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "psycopg": by_psycopg_sync,
-    "sqlalchemy session": by_alchemy_sync,
-    "sqlalchemy connection": by_alchemy_connection_sync,
-}
 
 
 async def jobs(app: rota.App) -> list[Any]:

@@ -1,8 +1,9 @@
-"""The verbs of `store.admission`, each one unit of work."""
+"""The verbs of `store.admission` and `store.offers`, each one unit of work."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -13,14 +14,15 @@ from rota.model.principal import Principal
 from rota.model.times import Duration
 from rota.store import base
 from rota.store.admission import Admission, Admitted, FlowInfo, LimitInfo, NewGate, QueueInfo, Used, Waiting
-from rota.store.postgres import admission
+from rota.store.offers import Offers, Unoffered
+from rota.store.postgres import admission, offers
 from rota.store.postgres.database import Unit
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Admitting(Admission):
+class Admitting(Admission, Offers):
     @abstractmethod
     async def _write(
         self, deed: Callable[Concatenate[Unit, P], Awaitable[T]], *args: P.args, **named: P.kwargs
@@ -85,3 +87,18 @@ class Admitting(Admission):
     async def admit(self, who: Principal, limit: int) -> Admitted:
         base.require_system(who, "admit")
         return await self._write(admission.admit, limit)
+
+    async def make_known(self, who: Principal, tasks: Sequence[base.TaskInfo]) -> None:
+        await self._write(offers.make_known, tasks)
+
+    async def unoffered(self, who: Principal) -> list[Unoffered]:
+        base.require_system(who, "list")
+        return await self._read(offers.unoffered)
+
+    async def set_aside_unoffered(self, who: Principal, grace: Duration, limit: int) -> dict[str, int]:
+        base.require_system(who, "set aside")
+        gone: Counter[str] = Counter()
+        for one in await self._read(offers.unoffered):
+            if gone.total() < limit:
+                gone[one.task] += await self._write(offers.set_aside, one, grace, limit)
+        return dict(+gone)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
@@ -34,8 +33,7 @@ from rota.model.trigger.standing import (
 )
 from rota.store import base
 from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
-from rota.store.offers import Unoffered
-from rota.store.postgres import doctor, graph, migrate, nodes, offers, orders, partitions, reads, schedules, work
+from rota.store.postgres import doctor, graph, migrate, nodes, orders, partitions, reads, schedules, work
 from rota.store.postgres.address import address
 from rota.store.postgres.admitting import Admitting
 from rota.store.postgres.bell import Bell
@@ -364,21 +362,6 @@ class PostgresStore(Admitting, base.Store):
                 more = walk.went(looked, last)
                 swept += deleted or int(more)
         return swept
-
-    async def make_known(self, who: Principal, tasks: Sequence[base.TaskInfo]) -> None:
-        await self._write(offers.make_known, tasks)
-
-    async def unoffered(self, who: Principal) -> list[Unoffered]:
-        base.require_system(who, "list")
-        return await self._read(offers.unoffered)
-
-    async def set_aside_unoffered(self, who: Principal, grace: Duration, limit: int) -> dict[str, int]:
-        base.require_system(who, "set aside")
-        gone: Counter[str] = Counter()
-        for one in await self._read(offers.unoffered):
-            if gone.total() < limit:
-                gone[one.task] += await self._write(offers.set_aside, one, grace, limit)
-        return dict(+gone)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     @base.stale_ok

@@ -1,8 +1,9 @@
-"""The verbs of `store.admission`, each one transaction."""
+"""The verbs of `store.admission` and `store.offers`, each one transaction."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -13,14 +14,15 @@ from rota.model.principal import Principal
 from rota.model.times import Duration, Instant
 from rota.store import base
 from rota.store.admission import Admission, Admitted, FlowInfo, LimitInfo, NewGate, QueueInfo, Used, Waiting
-from rota.store.sqlite import gates, limits, lone, places, queues
+from rota.store.offers import Offers, Unoffered
+from rota.store.sqlite import gates, limits, lone, offers, places, queues
 from rota.store.sqlite.database import Database
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Admitting(Admission):
+class Admitting(Admission, Offers):
     @abstractmethod
     async def _write(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T: ...
 
@@ -83,6 +85,22 @@ class Admitting(Admission):
         # Looking costs no write lock and no sync to disk; most looks find nothing to do.
         idle, next_at = await self._read(_look)
         return Admitted(0, False, next_at) if idle else await self._write(_admit, limit)
+
+    async def make_known(self, who: Principal, tasks: Sequence[base.TaskInfo]) -> None:
+        if new := await self._read(offers.unknown, tasks):
+            await self._write(offers.make_known, new)
+
+    async def unoffered(self, who: Principal) -> list[Unoffered]:
+        base.require_system(who, "list")
+        return await self._read(offers.unoffered)
+
+    async def set_aside_unoffered(self, who: Principal, grace: Duration, limit: int) -> dict[str, int]:
+        base.require_system(who, "set aside")
+        gone: Counter[str] = Counter()
+        for one in await self._read(offers.unoffered):
+            if gone.total() < limit:
+                gone[one.task] += await self._write(offers.set_aside, one, grace, limit)
+        return dict(+gone)
 
 
 def _look(db: Database) -> tuple[bool, Instant | None]:

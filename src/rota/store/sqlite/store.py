@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
@@ -38,8 +37,7 @@ from rota.model.trigger.standing import (
 )
 from rota.store import base
 from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
-from rota.store.offers import Unoffered
-from rota.store.sqlite import doctor, graph, limits, migrate, nodes, offers, orders, reads, schedules, work
+from rota.store.sqlite import doctor, graph, limits, migrate, nodes, orders, reads, schedules, work
 from rota.store.sqlite.admitting import Admitting
 from rota.store.sqlite.database import MEMORY, Database, beside
 from rota.store.sqlite.fork import TORN, Fork
@@ -356,22 +354,6 @@ class SqliteStore(Admitting, base.Store):
             more = self._flows.went(looked, last)
             pruned += deleted or int(more)
         return pruned
-
-    async def make_known(self, who: Principal, tasks: Sequence[base.TaskInfo]) -> None:
-        if new := await self._read(offers.unknown, tasks):
-            await self._write(offers.make_known, new)
-
-    async def unoffered(self, who: Principal) -> list[Unoffered]:
-        base.require_system(who, "list")
-        return await self._read(offers.unoffered)
-
-    async def set_aside_unoffered(self, who: Principal, grace: Duration, limit: int) -> dict[str, int]:
-        base.require_system(who, "set aside")
-        gone: Counter[str] = Counter()
-        for one in await self._read(offers.unoffered):
-            if gone.total() < limit:
-                gone[one.task] += await self._write(offers.set_aside, one, grace, limit)
-        return dict(+gone)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     @base.stale_ok
