@@ -62,8 +62,11 @@ OF_SCHEDULERS = {"coming": "coming_schedules", "set_aside": "set_aside_schedule"
                  "calendars": "calendars"}  # fmt: skip
 # A deed that takes what it finds; the verb of the same name is about certain jobs.
 SETTLE = "settle_any"
-# Of schemas and partitions there are none.
-NOTHING: dict[str, Any] = {"check": None, "needs": (False, [])}
+# Of schemas and partitions there are none. Other parts of a prune, and of a purge, than these the verb itself does.
+PRUNE = "old_jobs"
+NOTHING: dict[str, Any] = {
+    "check": None, "needs": (False, []), "old_rows": 0, "sweep": (0, 0, []), "settle_piece": False,
+}  # fmt: skip
 
 
 class Answer(NamedTuple):
@@ -74,7 +77,7 @@ class Answer(NamedTuple):
 
 def named(deed: str) -> str:
     """The verb of the store that this deed belongs to."""
-    return OF_SCHEDULES.get(deed) or OF_SCHEDULERS.get(deed) or ("settle" if deed == SETTLE else deed)
+    return OF_SCHEDULES.get(deed) or OF_SCHEDULERS.get(deed) or {SETTLE: "settle", PRUNE: "prune"}.get(deed, deed)
 
 
 class Server:
@@ -191,7 +194,7 @@ class Server:
             return getattr(self._store, OF_SCHEDULERS[verb]), (SYSTEM, *args)
         if verb == SETTLE:
             return self._store.settle, (SYSTEM, *args)
-        return getattr(self._store, verb), (SYSTEM, *args[: OF_NODES[verb]])
+        return getattr(self._store, named(verb)), (SYSTEM, *args[: OF_NODES[named(verb)]])
 
     async def _register(self, who: Any, node: Any, tasks: Any, replaces: Any, server: str | None) -> None:
         self._joining = True

@@ -172,10 +172,10 @@ async def old_jobs(unit: Unit, retention: Retention, limit: int) -> int:
 
 
 def _old(query: str, age: Callable[[Retention], Duration]) -> Pruning:
-    async def prune(unit: Unit, retention: Retention, limit: int) -> int:
+    async def old_rows(unit: Unit, retention: Retention, limit: int) -> int:
         return await unit.run(query, now=unit.now, age=age(retention), limit=limit)
 
-    return prune
+    return old_rows
 
 
 # Each is a write of its own.
