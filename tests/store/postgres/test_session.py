@@ -29,6 +29,7 @@ from tests.store.postgres.backends import Postgres
 from tests.store.postgres.places import LIMIT, Place, until, until_so
 
 RULE = CrashRule()
+WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s"  # others may wait on the same server
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
 
 
@@ -170,7 +171,7 @@ async def lock_denied(place: Place, incarnation: str) -> AsyncIterator[None]:
         with place.connect() as other:
             other.execute("SET deadlock_timeout = '1h'")
             waiting = asyncio.create_task(asyncio.to_thread(db.execute, "SELECT pg_advisory_lock(%s)", (number,)))
-            await until(lambda: place.value("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1)
+            await until(lambda: place.value(WAITS, db.info.backend_pid))
             before = place.end_session(incarnation)
             await waiting
         assert await place.held(incarnation, apart_from=before) == db.info.backend_pid
