@@ -41,7 +41,7 @@ test-slow: $(READY) ## run the tests that take long: simulation, large tables, m
 	$(BIN)/pytest -n $$(($$(nproc) + 1)) --dist worksteal -m "slow and not chaos" $(PYTEST_ARGS)
 
 test-user: $(READY) ## if we are root: run the tests that differ as an ordinary user too
-	@scripts/test-user $(USER_TESTS) $(PYTEST_ARGS)
+	@scripts/test-user -m "not chaos" $(USER_TESTS) $(PYTEST_ARGS)
 
 check: $(READY) ## lint, formatting, types, import layers, hygiene
 	$(BIN)/ruff check .
