@@ -14,7 +14,7 @@ from rota.admissions import Admissions
 from rota.building import Building
 from rota.client import Client
 from rota.clock import Chance, Clock, SystemClock
-from rota.errors import InvalidInput, StoreError
+from rota.errors import InvalidInput, SchemaMissing, StoreError
 from rota.job import Job
 from rota.model.job import ABOUT_COMMANDS, Kind, Spec
 from rota.model.principal import Principal
@@ -369,7 +369,27 @@ class App:
 
     async def client(self) -> Client:
         """The client, with its store open."""
-        return await self._opened.open(self.make_store, lambda store: Client(store, self.who, self.chance))
+        return await self._opened.open(self._new_client)
+
+    async def _new_client(self) -> Client:
+        store = self.make_store()
+        try:
+            await self._open(store)
+        except BaseException:
+            await store.close()
+            raise
+        return Client(store, self.who, self.chance)
+
+    async def _open(self, store: Store) -> None:
+        """A store that nobody has used yet is migrated; an old one is left to `rota migrate`: others may be using
+        it."""
+        try:
+            await store.open()
+        except SchemaMissing as missing:
+            if missing.found:
+                raise
+            await store.migrate()
+            await store.open()
 
     async def migrate(self) -> tuple[int, int]:
         """Brings the store to the schema of this rota; returns the versions before and after."""

@@ -11,14 +11,13 @@ import asyncio
 import atexit
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from rota import forking
 from rota.client import Client
-from rota.errors import InvalidInput, SchemaMissing, StoreUnavailable
+from rota.errors import InvalidInput, StoreUnavailable
 from rota.portal import Portal
-from rota.store.base import Store
 
 T = TypeVar("T")
 # An app that nobody has any more, or the end of the process: no longer than this for what is open.
@@ -38,27 +37,22 @@ class Opened:
         """Of one loop: many callers at once open one store."""
         return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
-    async def open(self, make_store: Callable[[], Store], make_client: Callable[[Store], Client]) -> Client:
+    async def open(self, make_client: Callable[[], Awaitable[Client]]) -> Client:
         """The client; made first, with its store open, if there is none yet."""
         if self.client is None:
             async with self._turn():
                 if self.client is None:
-                    await self._open(make_store(), make_client)
+                    await self._adopt(await make_client())
         if self.client is None:
             raise StoreUnavailable("the app was closed meanwhile")
         return self.client
 
-    async def _open(self, store: Store, make_client: Callable[[Store], Client]) -> None:
-        try:
-            await _make_ready(store)
-            with self.changing:
-                if self.client is None:  # another loop may have been quicker
-                    self.client = make_client(store)
-                    return
-        except BaseException:
-            await store.close()
-            raise
-        await store.close()
+    async def _adopt(self, client: Client) -> None:
+        with self.changing:
+            if self.client is None:
+                self.client = client
+                return
+        await client.store.close()  # another loop was quicker
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine to its end on the portal's loop."""
@@ -127,17 +121,6 @@ class Opened:
         self.changing = threading.Lock()
         if portal:
             portal.forget()
-
-
-async def _make_ready(store: Store) -> None:
-    """A store that nobody has used yet is migrated; an old one is left to `rota migrate`: others may be using it."""
-    try:
-        await store.open()
-    except SchemaMissing as missing:
-        if missing.found:
-            raise
-        await store.migrate()
-        await store.open()
 
 
 _all: weakref.WeakSet[Opened] = weakref.WeakSet()

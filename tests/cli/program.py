@@ -83,7 +83,11 @@ class Rota:
     def here(self, *words: str) -> tuple[int, str]:
         body = io.BytesIO()
         out = io.TextIOWrapper(body, "utf-8", write_through=True)
-        with redirect_stdout(out), chdir(self.folder), patch.dict(os.environ, environment(), clear=True):
+        with (
+            redirect_stdout(out), chdir(self.folder), patch.dict(os.environ, environment(), clear=True),
+            patch.object(sys, "path", [*sys.path]),
+        ):  # fmt: skip
+            sys.modules.pop("shop", None)  # another test's app, of another folder
             code = main(words)
         return code, body.getvalue().decode().strip()
 

@@ -27,7 +27,7 @@ def _shown(name: str, value: object) -> str:
         return ",".join(f"{queue}:{slots}" for queue, slots in value.items())  # type: ignore[attr-defined]
     if value is None:
         return "none"
-    if name in ("grace", "kill_grace", "lease", "http_timeout") or name.endswith("retention"):
+    if name in ("grace", "kill_grace", "lease", "http_timeout", "unknown_grace") or name.endswith("retention"):
         return short(value)  # type: ignore[arg-type]
     return str(value).lower() if isinstance(value, bool) else str(value)
 
