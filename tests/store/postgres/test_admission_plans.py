@@ -365,7 +365,7 @@ DEEDS: dict[str, Deed] = {
     "claim what stands in line": Deed(claims("full", 100, 0), False, 20_000, 100_000, {
         "claim", "pass", "hold_full_front",
     }),
-    "claim what needs keys that others wait for": Deed(claim_spoken_for, False, 10 * PASSED, 50 * PASSED, {
+    "claim what needs keys that others wait for": Deed(claim_spoken_for, False, 10 * PASSED, 55 * PASSED, {
         "claim", "pass", "hold_full_front",
     }),
     "claim by rates": Deed(claim_rated, False, 6_000, 24_000, {"claim", "pass"}),
