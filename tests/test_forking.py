@@ -14,6 +14,8 @@ import pytest
 from tests.servers.postgres import database, shared_server
 
 LIMIT = 120.0
+# Since 3.12 Python warns of every fork of a process with threads; that it goes well is what is tested here.
+WARNINGS = ("-W", "ignore:This process:DeprecationWarning", "-W", "always::ResourceWarning")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -28,7 +30,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def run(deed: str, url: str) -> dict[str, Any]:
     """What was not closed is told on stderr."""
     done = subprocess.run(
-        [sys.executable, "-W", "always::ResourceWarning", "-m", "tests.forking_program", deed, url],
+        [sys.executable, *WARNINGS, "-m", "tests.forking_program", deed, url],
         capture_output=True, text=True, timeout=LIMIT, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

@@ -225,7 +225,7 @@ class App:
             new_jobs([""] * len(bodies), spec, task, bodies, options)
         client = await self.client()
         if spec.kind is Kind.FUNCTION:
-            await client.make_known(self.catalogue, self.catalogue.infos)
+            await client.make_known(self.catalogue)
         jobs = new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
         return [Job(self, answer.id) for answer in await client.submit(jobs)]
 
@@ -277,7 +277,7 @@ class App:
         so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing."""
         planning = await self.planning()
         if isinstance(task, Task):
-            await (await self.client()).make_known(self.catalogue, self.catalogue.infos)
+            await (await self.client()).make_known(self.catalogue)
             await planning.save(*self._times_of(scheduling.Words(name, task, args or {}, options)))
         else:
             await planning.save(*self._times_of_other(name, task, args, options))

@@ -112,7 +112,7 @@ class Building(Workflow):
         names = {job.id: f"{order.task} ({number})" for number, (job, order) in enumerate(self._orders, 1)}
         check({order.id: order.after for _, order in self._orders}, names)
         jobs = [msgspec.structs.replace(order, workflow=membership) for _, order in self._orders]
-        await client.make_known(self._app.catalogue, self._app.catalogue.infos)
+        await client.make_known(self._app.catalogue)
         answers = await client.submit_whole(jobs)
         for (job, _), answer in zip(self._orders, answers, strict=True):
             job.id = answer.id

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Sized
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from rota.batching import Batcher
 from rota.clock import Chance
@@ -34,6 +34,14 @@ COUNT_EVERY = 1.0
 PURGE_STEP = 5
 
 
+class Known(Protocol):
+    """The tasks of an app."""
+
+    def __len__(self) -> int: ...
+
+    def infos(self) -> Sequence[TaskInfo]: ...
+
+
 class Client:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self.store, self.who, self._chance = store, who, chance
@@ -47,11 +55,10 @@ class Client:
         return self._chance.job_ids(self.store.now(), count)
 
     # -- orders ------------------------------------------------------------------------------------------------------
-    async def make_known(self, tasks: Sized, infos: Callable[[], Sequence[TaskInfo]]) -> None:
+    async def make_known(self, tasks: Known) -> None:
         """Tells the store of the app's tasks, once: it may be deployed before the nodes that offer them."""
-        if len(tasks) > self._made_known:
-            count = len(tasks)
-            await self.store.make_known(self.who, infos())
+        if (count := len(tasks)) > self._made_known:
+            await self.store.make_known(self.who, tasks.infos())
             self._made_known = count
 
     async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:

@@ -82,7 +82,7 @@ class Standing(msgspec.Struct, frozen=True):
         return info.app == self.app and not self.reason_to_stay(info)
 
     def reason_to_stay(self, info: ScheduleInfo) -> str | None:
-        """Of a schedule that is not declared."""
+        """Why an undeclared schedule is kept; None: it may be removed."""
         if info.module is None:
             return "it is not known which module declared them"
         if not self.imported(info.module):

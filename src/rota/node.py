@@ -161,7 +161,7 @@ class Session:
 
     def _make_worker(self, crew: Crew) -> Worker:
         node, settings = self._node, self._node.settings
-        shipper = Shipper(node.store, settings.max_output)
+        shipper = Shipper(node.store, settings.max_output, node.bus)
         finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: node.store.finish(SYSTEM, batch), weigh=weight)
         rule = CrashRule(limit=settings.crash_limit)
         pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance, rule)

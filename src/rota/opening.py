@@ -20,7 +20,7 @@ from rota.errors import InvalidInput, StoreUnavailable
 from rota.portal import Portal
 
 T = TypeVar("T")
-# An app that nobody has any more, or the end of the process: no longer than this for what is open.
+# Seconds that closing may take when an app is garbage-collected or the process exits.
 IN_PASSING = 1.0
 
 

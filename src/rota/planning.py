@@ -204,7 +204,7 @@ class Planning:
         return await self._store.remove_schedule(self._who, info.name, info.revision, info.handled, left, app)
 
     async def undeclare(self, app: str, infos: Sequence[ScheduleInfo]) -> None:
-        """The app has not declared these when it started, and they go on."""
+        """Sets `undeclared_at` on schedules that a starting node of the app did not declare; they keep firing."""
         fresh = [(info.name, info.revision) for info in infos if info.undeclared_at is None]
         for start in range(0, len(fresh), PAGE):
             await self._store.undeclare_schedules(self._who, app, fresh[start : start + PAGE])

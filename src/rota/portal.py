@@ -12,7 +12,7 @@ from rota import forking
 from rota.errors import StoreUnavailable
 
 T = TypeVar("T")
-# Seconds that the tasks of the loop have to end, and then what is open on it to be closed.
+# Seconds for cancelled tasks to end, then as many for async generators (they close connections).
 LAST_STEPS = 2.0
 
 
@@ -48,7 +48,7 @@ class Portal:
         with self._handing_in:
             if not self._closing:
                 self._closing = True
-                # After two rounds whoever has called this is done.
+                # Stops two iterations later, so that a coroutine that calls close() on this loop has returned.
                 self._loop.call_soon_threadsafe(self._loop.call_soon, self._loop.call_soon, self._loop.stop)
         if not self.here:
             self._ended.wait(wait)  # not a join: that would register whatever thread this is as one of Python's

@@ -24,8 +24,7 @@ class Refusals:
         self._blamed = 0
 
     def hopeless(self, error: Exception) -> bool:
-        """Counts a refusal. True: its values are to blame. Asked again after that, it wants as many again: whoever did
-        not give up has found that they were not to blame."""
+        """Counts a refusal. True after CERTAIN `InvalidInput`s in a row; then the count starts anew."""
         self.count += 1
         self._blamed = self._blamed + 1 if isinstance(error, InvalidInput) else 0
         if self._blamed < CERTAIN:
@@ -40,5 +39,5 @@ class Refusals:
 
 
 def anyones(error: Exception) -> bool:
-    """Any other write would have been refused as well: nothing is learnt by trying the items of a batch apart."""
+    """The error is about the store as a whole (`StoreError.whole`): splitting the batch would not help."""
     return isinstance(error, StoreError) and error.whole

@@ -132,7 +132,7 @@ async def harness(app: App, *, seed: int = 0, now: Instant | None = None, **sett
 
 
 def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper) -> Worker:
-    shipper = Shipper(store, app.settings.max_output)
+    shipper = Shipper(store, app.settings.max_output, app.bus)
     finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: store.finish(SYSTEM, batch), weigh=weight)
     grace = app.settings.kill_grace / SECOND
     executors: dict[str, Executor] = {

@@ -36,7 +36,7 @@ class Work:
 
 async def perform(store: Store, claimed: Sequence[Claimed], *ends: Outcome, talk: bool = True) -> None:
     """Takes attempts at these to their ends, side by side."""
-    shipper, notes = Shipper(store, 1 << 20), Notes(store)
+    shipper, notes = Shipper(store, 1 << 20, Bus()), Notes(store)
     finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: store.finish(SYSTEM, batch), weigh=weight)
     work = Work(ends or [Succeeded('"done"')] * len(claimed), talk)
     pipeline = Pipeline({one.kind: work for one in claimed}, shipper, finishes, Bus(), Chance())

@@ -13,6 +13,7 @@ from rota.logs.capture import CURRENT, Handler, captured
 from rota.logs.shipper import LARGEST_BATCH, LARGEST_CHUNK, Shipper
 from rota.model.job import Ref, Verdict
 from rota.store.base import CUT, Chunk, Store
+from rota.telemetry.events import Bus
 
 REF = Ref("job", 1)
 
@@ -52,7 +53,7 @@ class Shelf:
 
 
 def shipper(shelf: Shelf, limit: int = 1 << 20) -> Shipper:
-    return Shipper(cast(Store, shelf), limit)
+    return Shipper(cast(Store, shelf), limit, Bus())
 
 
 async def test_lines_of_one_stream_become_one_chunk_and_numbers_count_up() -> None:

@@ -21,6 +21,7 @@ from rota.logs.sink import Sink
 from rota.model.job import Ref, Verdict
 from rota.model.lifecycle import State
 from rota.store.base import Chunk, Store
+from rota.telemetry.events import Bus
 from rota.work.output import PIPE_SIZE, Drain, Output
 from tests.node.running import LONG, make_app, running
 
@@ -122,7 +123,7 @@ class Nowhere:
 
 
 async def test_with_the_store_away_nothing_waits_and_memory_is_bounded() -> None:
-    shipper = Shipper(cast(Store, Nowhere()), 4 * MIB)
+    shipper = Shipper(cast(Store, Nowhere()), 4 * MIB, Bus())
     sink = shipper.open(Ref("job", 1))
     output = Output(sink, Drain())
     stdout, stderr = (os.dup(writer) for writer in output.writers)

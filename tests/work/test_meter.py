@@ -45,7 +45,7 @@ class Shop:
         self._woken = False
         self.worker = Worker(
             world.store, world.clock, actor.incarnation, queues, lambda: self.kinds, prefetch, cast("Pipeline", self),
-            Shipper(world.store, 1_000), Bus(), lend,
+            Shipper(world.store, 1_000, Bus()), Bus(), lend,
         )  # fmt: skip
         self.worker.wake = self._wake
 

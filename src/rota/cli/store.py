@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from rota.app import App
 from rota.cli.node import shown_state
 from rota.cli.session import check_exists, raw_store
-from rota.cli.show import document, table
+from rota.cli.show import complain, document, table
 from rota.config import FILE, PREFIX, Settings, variables
 from rota.errors import StoreError
 from rota.model.lifecycle import State
@@ -21,7 +20,7 @@ from rota.store.base import Finding, Store
 async def migrate_(args: argparse.Namespace) -> int:
     app = App(args.store)
     async with raw_store(app) as store:
-        before, after = await store.migrate(_tell)
+        before, after = await store.migrate(complain)
     if args.json:
         document({"store": app.settings.place, "before": before, "after": after})
     elif before == after:
@@ -29,10 +28,6 @@ async def migrate_(args: argparse.Namespace) -> int:
     else:
         print(f"{app.settings.place} migrated from schema {before} to {after}")
     return 0
-
-
-def _tell(line: str) -> None:
-    print(f"rota: {line}", file=sys.stderr, flush=True)
 
 
 async def doctor_(args: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from rota.model.principal import SYSTEM
 from rota.model.times import MILLISECOND, SECOND, Duration, Instant
 from rota.model.trigger.plan import Parsed, advance, named_calendars, parse, quick
 from rota.model.trigger.standing import Advance, Fate, ScheduleInfo
+from rota.refusals import anyones
 from rota.store.base import Store
 from rota.telemetry.events import Bus, ScheduleSetAside
 
@@ -146,7 +147,7 @@ class Scheduler:
         try:
             return await self._store.advance(SYSTEM, [one.step for one in steps])
         except (InvalidInput, OverflowError, StoreError) as error:
-            if isinstance(error, StoreError) and error.passing:
+            if anyones(error):
                 raise
             if len(steps) > 1:
                 return [fates for one in steps for fates in await self._advance([one])]

@@ -26,6 +26,8 @@ from rota.model.job import Ref
 from rota.model.principal import SYSTEM
 from rota.refusals import Refusals, anyones
 from rota.store.base import CUT, Chunk, Store
+from rota.telemetry.complaints import Complaints
+from rota.telemetry.events import Bus
 
 __all__ = ["LARGEST_BATCH", "LARGEST_CHUNK", "Shipper", "Sink"]
 
@@ -40,8 +42,9 @@ TAIL_RATE = 2 << 20
 
 
 class Shipper:
-    def __init__(self, store: Store, limit: int) -> None:
+    def __init__(self, store: Store, limit: int, bus: Bus) -> None:
         self._store, self._limit = store, limit
+        self._complaints = Complaints(bus, "writing of output")
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[Ref, Sink] = {}  # those with something to carry; who had a turn goes to the end
         self._ending: dict[Ref, asyncio.Future[None]] = {}  # those whose attempts wait for it
@@ -153,7 +156,7 @@ class Shipper:
             refusals = Refusals()
             error = error or await self._try([chunk])
             while error is not None:
-                # Is the word about it refused too, its bytes were not to blame.
+                # If the store refuses the replacement too, the bytes are not the cause: go on with the original.
                 if refusals.hopeless(error) and chunk.stream != CUT and not await self._try([_lost(chunk, error)]):
                     break
                 await asyncio.sleep(refusals.pause)
@@ -171,7 +174,9 @@ class Shipper:
             async with asyncio.timeout(PATIENCE) as limit:
                 await self._store.append_output(SYSTEM, batch)
         except Exception as error:
-            return StoreUnavailable("the store does not answer") if limit.expired() else error
+            refusal = StoreUnavailable("the store does not answer") if limit.expired() else error
+            self._complaints.tell(refusal)
+            return refusal
         return None
 
 

@@ -100,7 +100,7 @@ OWNERS: dict[State, str] = {
     State.BLOCKED: "the store's settle, in the parent's own transaction; control/resolver sweeps what is left",
     State.SCHEDULED: "control/promoter",
     State.HELD: "control/admission",
-    State.READY: "claim by a worker",
+    State.READY: "claim by a worker; `control/unoffered`, if no node has ever offered its task",
     State.RUNNING: "its attempt; if silent: control/reaper",
     **{state: "control/janitor" for state in State if state in TERMINAL},
 }

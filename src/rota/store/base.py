@@ -56,7 +56,7 @@ def require_system(who: Principal, verb: str) -> None:
 
 
 def require_operator(who: Principal, deed: str) -> None:
-    """What concerns the jobs of all users is not for each of them."""
+    """Raises NotAllowed unless the principal is an operator: the verb affects every user's jobs."""
     if not who.operates:
         raise NotAllowed(who.user, f"{deed}, which concerns everyone's jobs: it is for operators")
 
@@ -197,7 +197,7 @@ Answer = list[Submitted] | KeyConflict | NotFound
 
 
 def tell_nobody(line: str) -> None:
-    """For those who have nobody to tell."""
+    """The default for `tell`: lines are dropped."""
 
 
 class Store(Timetable, Graph, Admission, Offers, ABC):

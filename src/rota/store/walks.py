@@ -32,7 +32,7 @@ class Walk:
         return self._place
 
     def went(self, looked: int, last: Sequence[str]) -> bool:
-        """A piece was looked at, and ends there; whether there is more."""
+        """Records the last key of a piece; True if the walk is not at its end."""
         more = looked >= PIECE
         self._place = tuple(last) if more else None
         self._again_at = self._clock.monotonic() + REST

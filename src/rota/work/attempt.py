@@ -28,11 +28,11 @@ from rota.model.outcome import CrashRule, Outcome, Problem, Settlement, Usage
 from rota.model.retry import Retry
 from rota.model.times import SECOND, short
 from rota.refusals import Refusals
-from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus, ServiceFailed
+from rota.telemetry.complaints import Complaints
+from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus
 from rota.work.notes import Book
 
 PAUSE_AFTER_ERROR = 0.2
-QUIET = 10.0
 _GOES_ON = (Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF)
 TOO_LATE = "it could not start soon enough for its rate"
 
@@ -115,7 +115,7 @@ class Pipeline:
     ) -> None:
         self._executors, self._shipper, self._finishes = executors, shipper, finishes
         self._bus, self._chance, self._rule = bus, chance, rule
-        self._quiet_until = 0.0  # what keeps ends from being written is told now and then, not for each of them
+        self._complaints = Complaints(bus, "writing of ends")
 
     @property
     def ending(self) -> bool:
@@ -187,19 +187,13 @@ class Pipeline:
             except Exception as error:
                 if attempt.stopped is Stop.LOST:
                     return Verdict.STALE, settlement
-                self._complain(error)
+                self._complaints.tell(error)
                 if refusals.hopeless(error):
-                    # Is it refused too, the values were not to blame.
+                    # If the store refuses the replacement too, the values are not the cause: go on with the original.
                     with suppress(Exception):
                         instead = _unwritable(settlement, error)
                         return await self._finishes.put(instead), instead
                 await asyncio.sleep(refusals.pause)
-
-    def _complain(self, error: Exception) -> None:
-        now = asyncio.get_running_loop().time()
-        if now >= self._quiet_until:
-            self._quiet_until = now + QUIET
-            self._bus.emit(ServiceFailed("writing of ends", f"{type(error).__name__}: {error}"))
 
 
 def weight(settlement: Settlement) -> int:

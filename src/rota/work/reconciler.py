@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from rota.model.job import Ref
 from rota.work.worker import Worker
 
-# It is woken by each renewal.
+# A renewal that finds lost attempts wakes it.
 LONGEST_SLEEP = 60.0
 
 

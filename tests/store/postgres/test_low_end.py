@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,15 +11,18 @@ from typing import Any
 import pytest
 
 from rota.clock import Clock, ManualClock
+from rota.model.graph import Need
 from rota.model.job import Claimed, Kind, Verdict
+from rota.model.lifecycle import State
 from rota.model.principal import SYSTEM
+from rota.model.times import SECOND
 from rota.store.base import Topic
 from rota.store.postgres import PostgresStore, nodes, work
 from rota.store.postgres.database import Unit
 from rota.store.postgres.lowend import BEGINNING, LONGEST_REST, PER_ROW, QUICK, REST, LowEnd
 from rota.store.postgres.lowend import Place as Floor
 from tests.contracts.world import DONE, Actor, World, settled
-from tests.store.postgres.places import Place
+from tests.store.postgres.places import LIMIT, Place
 from tests.store.postgres.plans import Seen, listening, observe, pages
 
 pytestmark = pytest.mark.slow
@@ -395,3 +400,18 @@ async def test_promotions_skip_what_was_promoted_before(
         assert not store._due.full
         short = await drain._look("promote", lambda unit: nodes.promote(unit, 100, 0, store._due))
         assert cost(short, "jobs_due") < cost(full, "jobs_due") / 4
+
+
+async def test_what_a_promotion_from_the_floor_ends_is_told(world: World, clock: Lagging, store: PostgresStore) -> None:
+    """It moves nothing and is followed by a full one; what it has ended must not be forgotten for that."""
+    parent = await world.one(expires=SECOND)
+    (child,) = await world.submit(world.child(parent, need=Need.FINISH))
+    store._due._floors["due"], store._due._full_again_at = (clock.now(), BEGINNING[1]), math.inf
+    told = asyncio.Event()
+    end = store.listen(frozenset({Topic.TIES}), told.set)
+    clock.jump(2)
+    assert (await store.promote(SYSTEM, 100))[0] == 1
+    assert (await world.state(parent), await world.state(child)) == (State.CANCELLED, State.BLOCKED)
+    async with asyncio.timeout(LIMIT):
+        await told.wait()
+    end()

@@ -85,8 +85,8 @@ async def test_orders_that_follow_each_other_are_all_announced(world: World, pla
 async def test_a_script_that_ends_after_its_order_has_rung(place: Place, ear: Ear, order: str) -> None:
     """It closes nothing."""
     text = f"""
-import asyncio, rota, rota.portal, rota.store.postgres.bell
-rota.portal.LAST_LIMIT = rota.store.postgres.bell.LAST_LIMIT = {LIMIT}  # the machine may be busy
+import asyncio, rota, rota.opening, rota.portal, rota.store.postgres.bell
+rota.opening.IN_PASSING = rota.portal.LAST_STEPS = rota.store.postgres.bell.LAST_LIMIT = {LIMIT}  # it may be busy
 app = rota.App({place.url!r})
 @app.task
 def nothing() -> None: ...
@@ -95,7 +95,7 @@ def nothing() -> None: ...
     script = await asyncio.create_subprocess_exec(sys.executable, "-c", text)
     assert await script.wait() == 0
     await ear.marked(place)
-    assert len(ear.times(READY)) == 1
+    assert 1 <= len(ear.times(READY)) <= 2, "one that is under way at the end is sent again"
 
 
 def ear_payload(world: World, *topics: Topic) -> str:

@@ -187,7 +187,7 @@ class Database:
         raise AssertionError("unreachable")
 
     async def _let_others_pass(self, tries: int) -> None:
-        """Longer each time, and never as long as those that it met: at once they would meet again."""
+        """Exponential back-off with jitter, so that deadlocked transactions don't retry in step."""
         await asyncio.sleep(FIRST_PAUSE * 2 ** (tries - 1) * (0.5 + self.chance.random()))
 
     @asynccontextmanager

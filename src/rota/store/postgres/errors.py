@@ -84,7 +84,7 @@ def broken(error: BaseException) -> bool:
 
 
 def elsewhere(error: BaseException) -> bool:
-    """The server that said so is not the one to speak to any more: neither over other connections."""
+    """The server is read-only, going down or unreachable: drop the pool's other connections to it too."""
     code = error.sqlstate or "" if isinstance(error, asyncpg.PostgresError) else ""
     return code.startswith((*_READ_ONLY, "08", "57P02", "57P03"))
 

@@ -142,15 +142,16 @@ async def promote(unit: Unit, limit: int, late: Duration, due: LowEnd) -> tuple[
     now, moved, earliest, expired, tied, next_due, next_expiry, took = row
     unit.database.server_clock.heard(now, asked)
     due.read(full, took / SECOND, moved, {} if earliest is None else {"due": (earliest, BEGINNING[1])})
-    if not moved and not full:
-        due.read_all_next()  # perhaps something lies below the floor
-        return await promote(unit, limit, late, due)
     if moved:
         unit.topics.add(Topic.READY)
     if expired:
         unit.topics.add(Topic.NEWS)
     if tied:
         unit.topics.add(Topic.TIES)
+    if not moved and not full:
+        due.read_all_next()  # perhaps something lies below the floor
+        more, upcoming = await promote(unit, limit, late, due)
+        return expired + more, upcoming
     if expired == limit:
         next_expiry = now - late
     upcoming = min((at for at in (next_due, next_expiry) if at is not None), default=None)

@@ -45,6 +45,7 @@ from rota.store.postgres.session import Session
 from rota.store.walks import Walk
 
 T = TypeVar("T")
+PAUSE = 0.005  # between the pieces of a purge
 P = ParamSpec("P")
 # A renewal that takes longer is tried again on another connection: there is time for several before a lease is over.
 RENEWAL_LIMIT = 3.0
@@ -151,8 +152,10 @@ class PostgresStore(Admitting, base.Store):
         return await self._write(orders.hurry, who, ids)
 
     async def purge(self, who: Principal, ids: Sequence[str]) -> list[bool]:
-        while await self._write(graph.settle_piece, ids):
-            pass  # so that no write becomes long, however many wait for them
+        more = True
+        while more:  # pieces, so that no write is long
+            more = await self._write(graph.settle_piece, ids)
+            await asyncio.sleep(PAUSE if more else 0)  # others may hold what is left
         return await self._write(orders.purge, who, ids)
 
     # -- running -----------------------------------------------------------------------------------------------------

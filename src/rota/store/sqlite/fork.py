@@ -15,6 +15,7 @@ Python may fork behind its back), or a call does not end in time, the child refu
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -46,8 +47,9 @@ class Fork:
 
     def wait(self) -> bool:
         """True once no call is going on; none begins until it is `over`."""
+        end = time.monotonic() + PATIENCE
         for lock in self._calls.values():
-            if not lock.acquire(timeout=PATIENCE):
+            if not lock.acquire(timeout=max(end - time.monotonic(), 0)):
                 return False
             self._taken.append(lock)
         return True

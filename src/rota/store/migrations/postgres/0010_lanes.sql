@@ -40,16 +40,21 @@ BEGIN
     ) AS head;
 END $$;
 
--- The first `most` ready jobs of a queue and a kind that this node may run.
+-- The first `most` ready jobs of a queue and a kind that this node may run. Nothing is locked: a caller that writes locks for itself.
 CREATE FUNCTION rota.front(wanted_queue text, wanted_kind text, tasks text[], most integer, moment bigint)
 RETURNS TABLE (id uuid) LANGUAGE plpgsql ROWS 100 AS $$
 #variable_conflict use_column
 BEGIN
     IF wanted_kind = 'function' THEN
-        RETURN QUERY SELECT f.id FROM rota.ready_of_tasks(
-            wanted_queue, tasks, (-9223372036854775808)::bigint, '00000000-0000-0000-0000-000000000000'::uuid, most, moment) f;
+        RETURN QUERY SELECT head.id FROM unnest(tasks) AS own(task) CROSS JOIN LATERAL (
+            SELECT j.rank, j.id FROM rota.jobs j
+            WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = wanted_queue AND j.task = own.task
+              AND (j.expires_at IS NULL OR j.expires_at > moment)
+            ORDER BY j.rank, j.id LIMIT most
+        ) AS head ORDER BY head.rank, head.id LIMIT most;
     ELSE
         RETURN QUERY SELECT j.id FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = wanted_queue AND j.kind = wanted_kind
+                       AND (j.expires_at IS NULL OR j.expires_at > moment)
                      ORDER BY j.rank, j.id LIMIT most;
     END IF;
 END $$;
