@@ -80,3 +80,23 @@ def test_what_is_closed_or_dropped_leaves_nothing_open(url: str) -> None:
 
 def test_the_process_ends_though_nothing_was_closed(url: str) -> None:
     assert run("left_open", url) == {}
+
+
+CHILDREN = """
+import rota.store.sqlite  # before rota.App, which loads the rest in another order
+import os, sys
+assert "concurrent.futures.thread" in sys.modules, "a child forked while a thread loads it could never load it"
+from rota.clock import Chance, SystemClock
+store = rota.store.sqlite.SqliteStore(sys.argv[1], SystemClock(), Chance())
+for _ in range(3):
+    if (child := os.fork()) == 0:
+        print(store._bell._name, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_children_make_names_of_their_own_whatever_was_imported_first(tmp_path: Path) -> None:
+    program = [sys.executable, *WARNINGS, "-c", CHILDREN, str(tmp_path / "a.db")]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert len(set(done.stdout.split())) == 3

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rota.clock import ManualClock
-from rota.lease import GAP, MARGIN, WARNING, Lease
+from rota.lease import EXPOSED_MARGIN, EXPOSED_WARNING, GAP, MARGIN, WARNING, Lease
+from rota.model.times import SECOND
 
 
 def test_the_deadline_counts_from_the_question_not_from_the_answer() -> None:
@@ -24,6 +25,17 @@ def test_it_warns_before_the_deadline() -> None:
     assert lease.endangered
     lease.renewed(clock.monotonic())
     assert not lease.endangered
+
+
+def test_an_exposed_node_is_warned_before_its_keeper_would_kill_it() -> None:
+    clock = ManualClock()
+    lease = Lease(clock, 10.0, lambda: 2 * SECOND)
+    assert lease.deadline == clock.monotonic() + 2.0 - EXPOSED_MARGIN
+    clock.advance(2.0 - EXPOSED_MARGIN - EXPOSED_WARNING)
+    assert not lease.endangered
+    clock.advance(0.01)
+    assert lease.endangered
+    assert clock.monotonic() < lease.deadline
 
 
 def test_jumps_of_the_wall_clock_do_not_matter() -> None:

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol
 
+import rota.clock  # noqa: F401 - its hook must be registered before ours: members make names by chance in a child
+
 
 class Member(Protocol):
     """In the process that forks, and in the thread that does. None of these may fail, nor wait for long."""

@@ -20,8 +20,10 @@ BEAT = 1.0
 MARGIN = 1.0
 # How long before that point the node begins to stop its attempts in the orderly way.
 WARNING = 2.0
-# The same for a node that is exposed: there is no time to be orderly.
+# The same for a node that is exposed. The warning is just long enough for the node to stop its work and join again:
+# at the deadline itself the keeper would kill the node with its work.
 EXPOSED_MARGIN = 0.4
+EXPOSED_WARNING = 0.15
 # A gap in the renewals longer than this, and what was observed of others meanwhile doesn't count against them.
 GAP = 3.0
 
@@ -49,7 +51,7 @@ class Lease:
     @property
     def endangered(self) -> bool:
         """Time to stop the attempts: the lease may end before the store answers again."""
-        return self._clock.monotonic() > self.deadline - (WARNING if self._exposed() is None else 0.0)
+        return self._clock.monotonic() > self.deadline - (WARNING if self._exposed() is None else EXPOSED_WARNING)
 
     @property
     def exposed(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import Any
 
-from rota.lease import EXPOSED_MARGIN, MARGIN, WARNING
+from rota.lease import EXPOSED_MARGIN, EXPOSED_WARNING, MARGIN, WARNING
 from rota.model.times import SECOND
 from rota.store.postgres.session import GRACE
 from tests.sim.rules import Book
@@ -98,7 +98,7 @@ class LeaseBook(Book):
         silent = note.at - self._heard[note.who]
         patience = self._lengths[note.who] - MARGIN - WARNING
         if note.who in self._bare:
-            patience = GRACE / SECOND - EXPOSED_MARGIN
+            patience = GRACE / SECOND - EXPOSED_MARGIN - EXPOSED_WARNING
         if silent < patience - A_MOMENT:
             self.found("lease", f"it gave up its work after {silent:.2f} s without a renewal: too soon", note)
 

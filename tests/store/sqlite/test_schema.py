@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import apsw
 import pytest
 
+from rota.clock import ManualClock
 from rota.model.lifecycle import INITIAL, LIVE, STEPS, TERMINAL, Event, State, sources
 from rota.model.node import NodeState
 from rota.store import named
@@ -123,3 +125,21 @@ def test_the_file_knows_whose_it_is_and_how_old(db: apsw.Connection) -> None:
 
 def test_migrations_are_numbered_without_gaps() -> None:
     assert [number for number, _ in named.migrations("sqlite")] == list(range(1, migrate.known_version() + 1))
+
+
+def test_nobody_sees_half_of_a_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that opened a new file meanwhile would be told to migrate it."""
+    path, seen, apply = str(tmp_path / "a.db"), set(), migrate._apply
+    db = database.Database(path, ManualClock(), 0)
+    onlooker = apsw.Connection(path)
+
+    def watched(db: database.Database, number: int, text: str) -> None:
+        apply(db, number, text)
+        seen.add(onlooker.pragma("user_version"))
+
+    monkeypatch.setattr(migrate, "_apply", watched)
+    assert migrate.migrate(db) == (0, migrate.known_version())
+    assert seen == {0}
+    assert onlooker.pragma("user_version") == migrate.known_version()
+    onlooker.close()
+    db.close()

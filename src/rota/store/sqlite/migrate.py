@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 
 import apsw
 
@@ -30,14 +30,19 @@ def check(db: Database) -> None:
 
 
 def migrate(db: Database) -> tuple[int, int]:
-    """Applies what is missing, one transaction per step; the write lock keeps two migrators apart."""
+    """Applies what is missing in one transaction: a process that opens a new file meanwhile must not find half of it.
+    The write lock keeps two migrators apart."""
     before, known = version(db), known_version()
     if before > known:
         raise errors.SchemaTooNew(before, known)
-    for number, text in named.migrations("sqlite"):
-        if number > before:
-            db.write(partial(_apply, number=number, text=text))
+    if before < known:
+        db.write(_apply_all)
     return before, known
+
+
+def _apply_all(db: Database) -> None:
+    for number, text in named.migrations("sqlite"):
+        _apply(db, number, text)
 
 
 def _apply(db: Database, number: int, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import concurrent.futures.thread  # now: a fork while another thread loads it would leave the child unable to
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 

@@ -1,17 +1,17 @@
 -- works with: 7
 
 -- Ready functions by task. A node reads the tasks that it offers here, so functions of other apps are never in its way.
+-- This comes first of all that is new since schema 7: building an index takes long on a large table, and all steps are one
+-- transaction. Until here only writes to `jobs` wait; what renewals read is locked at the end, for a moment.
 CREATE INDEX jobs_ready_by_task ON rota.jobs (queue, task, rank, id) WHERE state = 'ready' AND kind = 'function';
 
 -- A client makes its tasks known before a node offers them; only a node sets `offered`.
 ALTER TABLE rota.tasks ADD COLUMN offered boolean NOT NULL DEFAULT true;
 
--- The best `most` ready functions of these tasks that rank behind (edge, edge_id), locked for the claim that asks.
--- First the head of each task, then how many of each task are among the best, then so many of each task past those that others
--- hold: no more rows are locked than are returned, and other nodes find the rest.
-CREATE FUNCTION rota.ready_of_tasks(wanted_queue text, tasks text[], edge bigint, edge_id uuid, most bigint, moment bigint)
-RETURNS TABLE (place tid, rank bigint, id uuid, special boolean, owner text, task text, traits text, level smallint, own_step bigint)
-LANGUAGE plpgsql ROWS 10 AS $$
+-- The best `most` ready functions of these tasks that rank behind (edge, edge_id), whoever holds them just now.
+-- First the head of each task, then the best of all of these tasks.
+CREATE FUNCTION rota.line_of_tasks(wanted_queue text, tasks text[], edge bigint, edge_id uuid, most bigint, moment bigint)
+RETURNS TABLE (rank bigint, id uuid) LANGUAGE plpgsql ROWS 10 AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -22,39 +22,54 @@ BEGIN
               AND (j.rank, j.id) > (edge, edge_id) AND (j.expires_at IS NULL OR j.expires_at > moment)
             ORDER BY j.rank, j.id LIMIT 1
         ) AS head ORDER BY head.rank, head.id LIMIT most
-    ), quotas AS MATERIALIZED (
-        SELECT best.task, best.rank, best.id, count(*) AS quota FROM (
-            SELECT f.* FROM firsts f CROSS JOIN LATERAL (
-                SELECT j.rank, j.id FROM rota.jobs j
-                WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = wanted_queue AND j.task = f.task
-                  AND (j.rank, j.id) >= (f.rank, f.id) AND (j.expires_at IS NULL OR j.expires_at > moment)
-                ORDER BY j.rank, j.id LIMIT most
-            ) AS one ORDER BY one.rank, one.id LIMIT most
-        ) AS best GROUP BY best.task, best.rank, best.id
     )
-    SELECT head.* FROM quotas q CROSS JOIN LATERAL (
-        SELECT j.ctid, j.rank, j.id, j.special, j.owner, j.task, j.traits, j.level, j.own_step FROM rota.jobs j
-        WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = wanted_queue AND j.task = q.task
-          AND (j.rank, j.id) >= (q.rank, q.id) AND (j.expires_at IS NULL OR j.expires_at > moment)
-        ORDER BY j.rank, j.id LIMIT q.quota FOR UPDATE OF j SKIP LOCKED
-    ) AS head;
+    SELECT one.rank, one.id FROM firsts f CROSS JOIN LATERAL (
+        SELECT j.rank, j.id FROM rota.jobs j
+        WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = wanted_queue AND j.task = f.task
+          AND (j.rank, j.id) >= (f.rank, f.id) AND (j.expires_at IS NULL OR j.expires_at > moment)
+        ORDER BY j.rank, j.id LIMIT most
+    ) AS one ORDER BY one.rank, one.id LIMIT most;
 END $$;
 
--- The first `most` ready jobs of a queue and a kind that this node may run. Nothing is locked: a caller that writes locks for itself.
+-- The best `most` of them that nobody holds, locked for the claim that asks. Of a line as long as that, those that are free; and so
+-- on behind it, if others held some. No more rows are locked than are returned, and other nodes find the rest.
+CREATE FUNCTION rota.ready_of_tasks(wanted_queue text, tasks text[], edge bigint, edge_id uuid, most bigint, moment bigint)
+RETURNS TABLE (place tid, rank bigint, id uuid, special boolean, owner text, task text, traits text, level smallint, own_step bigint)
+LANGUAGE plpgsql ROWS 10 AS $$
+#variable_conflict use_column
+DECLARE
+    lack  bigint := most;   -- so many are still to be found
+    reach bigint := most;   -- so many are looked at next: others may hold many
+    best  uuid[];
+    found bigint;
+BEGIN
+    WHILE lack > 0 LOOP
+        SELECT array_agg(l.id ORDER BY l.rank, l.id), (array_agg(l.rank ORDER BY l.rank DESC, l.id DESC))[1],
+               (array_agg(l.id ORDER BY l.rank DESC, l.id DESC))[1]
+        INTO best, edge, edge_id FROM rota.line_of_tasks(wanted_queue, tasks, edge, edge_id, reach, moment) l;
+        EXIT WHEN best IS NULL;
+        RETURN QUERY SELECT free.* FROM unnest(best) AS one(id) CROSS JOIN LATERAL (
+            SELECT j.ctid, j.rank, j.id, j.special, j.owner, j.task, j.traits, j.level, j.own_step FROM rota.jobs j
+            -- (As an expression: an index of ready jobs must not be searched for an id.)
+            WHERE j.id = one.id AND coalesce(j.state, '') = 'ready' FOR UPDATE OF j SKIP LOCKED
+        ) AS free LIMIT lack;
+        GET DIAGNOSTICS found = ROW_COUNT;
+        lack := lack - found;
+        EXIT WHEN cardinality(best) < reach;
+        reach := least(2 * reach + 100, 10000);
+    END LOOP;
+END $$;
+
+-- The first `most` ready jobs of a queue and a kind that this node may run. Only looks: nobody is kept from them.
 CREATE FUNCTION rota.front(wanted_queue text, wanted_kind text, tasks text[], most integer, moment bigint)
 RETURNS TABLE (id uuid) LANGUAGE plpgsql ROWS 100 AS $$
 #variable_conflict use_column
 BEGIN
     IF wanted_kind = 'function' THEN
-        RETURN QUERY SELECT head.id FROM unnest(tasks) AS own(task) CROSS JOIN LATERAL (
-            SELECT j.rank, j.id FROM rota.jobs j
-            WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = wanted_queue AND j.task = own.task
-              AND (j.expires_at IS NULL OR j.expires_at > moment)
-            ORDER BY j.rank, j.id LIMIT most
-        ) AS head ORDER BY head.rank, head.id LIMIT most;
+        RETURN QUERY SELECT f.id FROM rota.line_of_tasks(
+            wanted_queue, tasks, (-9223372036854775808)::bigint, '00000000-0000-0000-0000-000000000000'::uuid, most, moment) f;
     ELSE
         RETURN QUERY SELECT j.id FROM rota.jobs j WHERE j.state = 'ready' AND j.queue = wanted_queue AND j.kind = wanted_kind
-                       AND (j.expires_at IS NULL OR j.expires_at > moment)
                      ORDER BY j.rank, j.id LIMIT most;
     END IF;
 END $$;
