@@ -22,8 +22,8 @@ MARGIN = 1.0
 WARNING = 2.0
 # The same for a node that is exposed. The warning is just long enough for the node to stop its work and join again:
 # at the deadline itself the keeper would kill the node with its work.
-EXPOSED_MARGIN = 0.4
-EXPOSED_WARNING = 0.15
+EXPOSED_MARGIN = 0.3
+EXPOSED_WARNING = 0.1
 # A gap in the renewals longer than this, and what was observed of others meanwhile doesn't count against them.
 GAP = 3.0
 

@@ -12,7 +12,7 @@ from rota.model.limits import Key, Rate
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import HOUR, SECOND
 from rota.model.traits import Traits
-from rota.store.base import Cancelling
+from rota.store.base import Cancelling, Topic
 from tests.contracts.admission import (
     ENDS,
     HELD,
@@ -201,6 +201,11 @@ async def test_at_its_deadline_it_has_the_others_cancelled(world: World) -> None
     assert (await actor.renew()).cancels == ()
     await pass_by(world, 0.2)
     assert [ref for ref, _ in (await actor.renew()).cancels] == [before.ref]
+    heard: list[int] = []
+    end = world.store.listen(frozenset({Topic.CANCEL}), lambda: heard.append(1))
+    await pass_by(world, 0.3)
+    end()
+    assert not heard, "those were told; telling them again would wake admission again and again"
     await actor.finish(before, BOOM)
     assert await world.states(before.job_id, theirs.job_id) == [State.CANCELLED, State.RUNNING]
     await alone(world, actor, job)

@@ -58,9 +58,9 @@ def sweep(db: Database) -> tuple[int, Instant | None]:
 
 def _deadline(db: Database, job: str, alone: Alone, gate: gates.Closed, now: Instant) -> int:
     if alone.cancel:
-        for other in _others(db, gate):
-            db.run("cancel_for", id=other, why=gate.reason)
-        db.topics.add(Topic.CANCEL)
+        # Each is cancelled once: a wake-up for what is on its way already would wake admission, and so itself again.
+        if sum(db.run("cancel_for", id=other, why=gate.reason) for other in _others(db, gate)):
+            db.topics.add(Topic.CANCEL)
         return 0
     db.run("open_lone_gate", job=job, now=now)
     db.topics |= {Topic.DUE, Topic.GATE}

@@ -376,4 +376,4 @@ UPDATE jobs SET state = 'scheduled', held_by = NULL, run_at = :at, reason = 'oth
 WHERE id = :id AND state = 'held'
 
 -- name: cancel_for
-UPDATE jobs SET cancel = coalesce(cancel, :why) WHERE id = :id AND state = 'running'
+UPDATE jobs SET cancel = :why WHERE id = :id AND state = 'running' AND cancel IS NULL
