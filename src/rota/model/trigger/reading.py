@@ -19,8 +19,8 @@ from rota.model.trigger.rules import (
     Rule,
     Times,
     cron,
-    every,
     is_recurrence,
+    period_of,
     read_rule,
     recurrence,
 )
@@ -117,7 +117,7 @@ def _rule(options: Mapping[str, Any], begin: str) -> Rule:
 def _every(given: Any) -> Every:
     """`90s`, `90s from 2027-01-01T00:00:00Z`, a number of seconds, or a timedelta."""
     if isinstance(given, str):
-        return every(f"every {given}", "every")
+        return period_of(given)
     return Every(duration(given, "every"))
 
 
