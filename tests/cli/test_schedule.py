@@ -300,11 +300,12 @@ def test_several_at_once_and_one_that_is_not_there(kept: Rota, capsys: pytest.Ca
     code, said = kept.here("--json", "schedule", "remove", "other", "none")
     assert code == 1
     assert json.loads(said) == [
-        {"name": "other", "done": True, "answer": "removed"},
+        {"name": "other", "done": False, "answer": "schedule 'other' was left alone: a name beside it is unknown"},
         {"name": "none", "done": False, "answer": "no schedule 'none'"},
     ]
     assert not capsys.readouterr().err
-    assert [one["name"] for one in kept.json("schedule", "list")] == ["nightly"]
+    assert [one["name"] for one in kept.json("schedule", "list")] == ["nightly", "other"]
+    assert kept.ok("schedule", "remove", "other", "nightly") == "other removed\nnightly removed"
 
 
 def test_removing_what_an_app_declares_is_not_for_good(kept: Rota, capsys: pytest.CaptureFixture[str]) -> None:
