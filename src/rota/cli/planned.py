@@ -46,9 +46,13 @@ def _note_undeclared(found: Sequence[ScheduleInfo]) -> None:
         if info.undeclared_at is not None:
             where = f" (module {info.module})" if info.module else ""
             complain(
-                f"app {info.app!r} declares schedule {info.name!r} no more{where}, and it goes on: "
-                f"`rota schedule remove {shlex.quote(info.name)}` removes it"
+                f"the node of app {info.app!r} that started last does not declare {info.name!r}{where}: {_cure(info)}"
             )
+
+
+def _cure(info: ScheduleInfo) -> str:
+    declaring = "imports it" if info.module else "declares it"
+    return f"start one that {declaring}, or, if it is gone for good, `rota schedule remove {shlex.quote(info.name)}`"
 
 
 def _row(info: ScheduleInfo) -> tuple[Cell, ...]:
@@ -121,7 +125,7 @@ def _declarer(info: ScheduleInfo, now: Instant) -> str:
     where = f"app {info.app}, " + (f"module {info.module}" if info.module else "in a module that is not known")
     if info.undeclared_at is None:
         return where
-    return f"{where}; not by the node of the app that started last ({when(info.undeclared_at, now)})"
+    return f"{where}; not by the node of the app that started last ({when(info.undeclared_at, now)}): {_cure(info)}"
 
 
 def _timing(parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
