@@ -124,9 +124,9 @@ def test_half_of_an_app_leaves_the_schedules_of_the_other_half(rota: Rota) -> No
     assert "schedule at night of local was added: app billing declares it in tasks" in whole.read_until("is up")
     assert whole.stop() == 0
     half = rota.start("up", "--app", "bank")
-    assert "go on: at night (module tasks was not imported); `rota schedule remove 'at night'`" in half.read_until(
-        "is up"
-    )
+    told = half.read_until("is up")
+    assert "and they stay: at night (module tasks was not imported); if they are gone for good, " in told
+    assert "`rota schedule remove 'at night'`" in told
     assert half.stop() == 0
     listed = rota("schedule", "list")
     assert listed.stdout.splitlines()[1].startswith("at night")
