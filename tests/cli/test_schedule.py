@@ -218,6 +218,34 @@ def test_a_list_shows_how_each_stands(kept: Rota) -> None:
     assert "declared by    app billing" in kept.ok("schedule", "show", "over")
 
 
+def test_one_whose_rule_is_refused_shows_what_it_is_made_of(kept: Rota) -> None:
+    """Enough to write it anew."""
+    kept.ok("schedule", "add", "bad", "0-29/4 * * * *", "--tz", "Europe/Berlin", "--", "ls", "-l")
+    sql(kept, "UPDATE schedules SET timing = replace(timing, '0-29/4 ', '0-29/40 ') WHERE name = 'bad'")
+    shown = kept.ok("schedule", "show", "bad")
+    for part in ("broken ", "rule     0-29/40 * * * *\n", "zone     Europe/Berlin\n", "ls -l"):
+        assert part in shown
+    found = kept.json("schedule", "show", "bad")
+    assert (found["state"], found["rule"], found["zone"]) == ("broken", "0-29/40 * * * *", "Europe/Berlin")
+    assert found["job"]["spec"]["argv"] == ["ls", "-l"]
+    row = next(line for line in kept.ok("schedule", "list").splitlines() if line.startswith("bad "))
+    assert row.split() == ["bad", "0-29/40", "*", "*", "*", "*", "Europe/Berlin", "broken", "ls"]
+    rules = {
+        '{"kind":"rrule","text":"FREQ=NO","begin":"2027-01-01T09:00:00"}': "DTSTART:20270101T090000\nRRULE:FREQ=NO",
+        '{"kind":"every","period":1000}': "every 1ms",
+        '{"kind":"moon"}': '{"kind":"moon"}',
+    }
+    for rule, text in rules.items():
+        sql(kept, "UPDATE schedules SET timing = json_set(timing, '$.rule', json(?)) WHERE name = 'bad'", rule)
+        assert kept.json("schedule", "show", "bad")["rule"] == text
+        kept.ok("schedule", "show", "bad")
+    for timing in ("{", "[" * 100_000, '{"rule":' * 100_000):
+        sql(kept, "UPDATE schedules SET timing = ? WHERE name = 'bad'", timing)
+        assert kept.json("schedule", "show", "bad")["job"]["task"] == "ls"
+    sql(kept, "UPDATE schedules SET work = '{' WHERE name = 'bad'")
+    assert kept.json("schedule", "show", "bad")["job"] is None
+
+
 def test_a_list_is_as_long_as_there_are_schedules(kept: Rota) -> None:
     columns = [row[1] for row in sql(kept, "PRAGMA table_info(schedules)")]
     values = ", ".join({"name": "'n' || value", "revision": "value"}.get(column, column) for column in columns)
@@ -300,11 +328,12 @@ def test_several_at_once_and_one_that_is_not_there(kept: Rota, capsys: pytest.Ca
     code, said = kept.here("--json", "schedule", "remove", "other", "none")
     assert code == 1
     assert json.loads(said) == [
-        {"name": "other", "done": True, "answer": "removed"},
+        {"name": "other", "done": False, "answer": "schedule 'other' was left alone: a name beside it is unknown"},
         {"name": "none", "done": False, "answer": "no schedule 'none'"},
     ]
     assert not capsys.readouterr().err
-    assert [one["name"] for one in kept.json("schedule", "list")] == ["nightly"]
+    assert [one["name"] for one in kept.json("schedule", "list")] == ["nightly", "other"]
+    assert kept.ok("schedule", "remove", "other", "nightly") == "other removed\nnightly removed"
 
 
 def test_removing_what_an_app_declares_is_not_for_good(kept: Rota, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,21 +124,23 @@ def test_half_of_an_app_leaves_the_schedules_of_the_other_half(rota: Rota) -> No
     assert "schedule at night of local was added: app billing declares it in tasks" in whole.read_until("is up")
     assert whole.stop() == 0
     half = rota.start("up", "--app", "bank")
-    assert "go on: at night (module tasks was not imported); `rota schedule remove 'at night'`" in half.read_until(
-        "is up"
-    )
+    told = half.read_until("is up")
+    assert "and they stay: at night (module tasks was not imported); if they are gone for good, " in told
+    assert "`rota schedule remove 'at night'`" in told
     assert half.stop() == 0
     listed = rota("schedule", "list")
     assert listed.stdout.splitlines()[1].startswith("at night")
     assert listed.stderr == (
-        "rota: app 'billing' declares schedule 'at night' no more (module tasks), and it goes on: "
-        "`rota schedule remove 'at night'` removes it\n"
+        "rota: the node of app 'billing' that started last does not declare 'at night' (module tasks): "
+        "start one that imports it, or, if it is gone for good, `rota schedule remove 'at night'`\n"
     )
-    assert "app billing, module tasks; not by the node of the app that started last" in rota.ok(
-        "schedule", "show", "at night"
-    )
+    shown = rota.ok("schedule", "show", "at night")
+    assert "app billing, module tasks; not by the node of the app that started last" in shown
+    assert "if it is gone for good, `rota schedule remove 'at night'`" in shown
     found = rota.json("schedule", "show", "at night")
     assert (found["module"], found["undeclared_at"] is None) == ("tasks", False)
-    assert "declared schedules" in rota("doctor").stdout
+    examined = rota("doctor").stdout
+    assert "not declared by the node of their app that started last: at night; start one that imports" in examined
+    assert "if they are gone for good, `rota schedule remove 'at night'`" in examined
     removed = rota("schedule", "remove", "at night")
     assert (removed.returncode, removed.stderr) == (0, "")

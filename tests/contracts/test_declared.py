@@ -128,7 +128,7 @@ async def test_a_module_that_was_not_imported_keeps_its_schedules(world: World, 
     assert (info.revision, info.next_at, info.undeclared_at) == (before.revision, before.next_at, world.clock.now())
     (finding,) = [one for one in await world.store.examine() if one.name == "declared schedules"]
     assert not finding.ok
-    assert "declares them no more: a;" in finding.text
+    assert "not declared by the node of their app that started last: a; start one" in finding.text
     world.clock.advance(5)
     async with world.unchanged():
         assert len(await start(planning, declared("b", "other"), imported=("other",))) == 1, "told at each start"

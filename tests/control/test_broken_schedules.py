@@ -45,6 +45,7 @@ TEXTS = {
     "garbage for a timing": ("timing", "{"),
     "another value for a timing": ("timing", "[1, 2]"),
     "a timing that is nested too deep": ("timing", "[" * 100_000),
+    "a rule that is nested too deep": ("timing", '{"rule":' * 100_000),
     "no order": ("work", ""),
     "garbage for an order": ("work", "every day"),
     "an order that is nested too deep": ("work", '{"spec":' * 100_000),

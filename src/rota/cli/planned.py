@@ -10,7 +10,7 @@ from rota.app import App
 from rota.cli import calls, commands
 from rota.cli.job import brief
 from rota.cli.limit import keys_text
-from rota.cli.sayings import as_json, fire_as_json, in_zone, instant_as_json, look, next_of, standing, utc
+from rota.cli.sayings import as_json, fire_as_json, in_zone, instant_as_json, look, next_of, standing, stored, utc
 from rota.cli.session import check_exists, existing, planning_of, utf8
 from rota.cli.show import Cell, age, complain, document, facts, shortened, state, table, when
 from rota.errors import InvalidInput, NotFound
@@ -46,16 +46,29 @@ def _note_undeclared(found: Sequence[ScheduleInfo]) -> None:
         if info.undeclared_at is not None:
             where = f" (module {info.module})" if info.module else ""
             complain(
-                f"app {info.app!r} declares schedule {info.name!r} no more{where}, and it goes on: "
-                f"`rota schedule remove {shlex.quote(info.name)}` removes it"
+                f"the node of app {info.app!r} that started last does not declare {info.name!r}{where}: {_cure(info)}"
             )
+
+
+def _cure(info: ScheduleInfo) -> str:
+    declaring = "imports it" if info.module else "declares it"
+    return f"start one that {declaring}, or, if it is gone for good, `rota schedule remove {shlex.quote(info.name)}`"
 
 
 def _row(info: ScheduleInfo) -> tuple[Cell, ...]:
     parsed, _ = look(info)
     stands = state(standing(info, parsed))
     if parsed is None:
-        return info.name, "?", "?", "", _second(info.last_fire, "UTC"), stands, "?"
+        said = stored(info)
+        known = shortened(said.rule or "?", LONGEST_RULE), said.zone or "?"
+        return (
+            info.name,
+            *known,
+            "",
+            _second(info.last_fire, "UTC"),
+            stands,
+            said.template.task if said.template else "?",
+        )
     where = parsed.schedule.zone
     rule = shortened(rule_text(parsed.schedule.rule), LONGEST_RULE)
     upcoming, last = _moment(next_of(info, parsed), where), _second(info.last_fire, where)
@@ -85,7 +98,7 @@ async def show_(args: argparse.Namespace) -> int:
         wire["next"] = [instant_as_json(fire, where) for fire in coming]
         document(wire | {"history": [fire_as_json(fire) for fire in past]})
         return 0
-    facts([*_identity(info, parsed, problem, now), *_timing(parsed), *_work(parsed), *_course(info, now)])
+    facts([*_identity(info, parsed, problem, now), *_timing(info, parsed), *_work(info, parsed), *_course(info, now)])
     where = parsed.schedule.zone if parsed else "UTC"
     if coming:
         print("\nnext fires" + (", all skipped while it is paused" if info.paused else ""))
@@ -121,11 +134,14 @@ def _declarer(info: ScheduleInfo, now: Instant) -> str:
     where = f"app {info.app}, " + (f"module {info.module}" if info.module else "in a module that is not known")
     if info.undeclared_at is None:
         return where
-    return f"{where}; not by the node of the app that started last ({when(info.undeclared_at, now)})"
+    return f"{where}; not by the node of the app that started last ({when(info.undeclared_at, now)}): {_cure(info)}"
 
 
-def _timing(parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
+def _timing(info: ScheduleInfo, parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
     if parsed is None:
+        said = stored(info)
+        yield "rule", brief(said.rule or "")
+        yield "zone", said.zone or ""
         return
     schedule = parsed.schedule
     yield "rule", brief(rule_text(schedule.rule))
@@ -147,10 +163,10 @@ def _catch_up(schedule: Schedule) -> str:
     return f"{policy.missed}{window}, at most {policy.most}"
 
 
-def _work(parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
-    if parsed is None:
+def _work(info: ScheduleInfo, parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
+    work = parsed.template if parsed else stored(info).template
+    if work is None:
         return
-    work = parsed.template
     spec = work.spec.shown
     yield "task", f"{work.task} ({work.spec.kind})"
     if work.spec.kind is Kind.COMMAND:

@@ -9,10 +9,12 @@ import msgspec
 from rota.cli.show import ago
 from rota.errors import InvalidInput
 from rota.model.times import Duration, Instant, iso, short
+from rota.model.trigger import template as work
 from rota.model.trigger.arguments import local_iso
 from rota.model.trigger.plan import Parsed, parse
-from rota.model.trigger.reading import rule_text
+from rota.model.trigger.reading import recurrence_text, rule_text
 from rota.model.trigger.standing import FireInfo, ScheduleInfo
+from rota.model.trigger.template import Template
 
 
 def in_zone(moment: Instant, where: str) -> str:
@@ -30,6 +32,45 @@ def look(info: ScheduleInfo) -> tuple[Parsed | None, str | None]:
         return parse(info), None
     except InvalidInput as problem:
         return None, str(problem)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """What a schedule that can't be read says all the same, each part by itself: enough to write it anew."""
+
+    rule: str | None = None
+    zone: str | None = None
+    template: Template | None = None
+
+
+class _Timing(msgspec.Struct):
+    rule: dict[str, Any]
+    zone: str = "UTC"
+
+
+def stored(info: ScheduleInfo) -> Stored:
+    try:
+        said = msgspec.json.decode(info.timing, type=_Timing)
+    except (msgspec.MsgspecError, RecursionError):
+        rule, where = None, None
+    else:
+        rule, where = _stored_rule(said.rule), said.zone
+    try:
+        return Stored(rule, where, work.from_json(info.work))
+    except InvalidInput:
+        return Stored(rule, where)
+
+
+def _stored_rule(rule: dict[str, Any]) -> str:
+    """As people write it; JSON if its parts make no sense."""
+    match rule:
+        case {"kind": "cron", "text": str(text)}:
+            return text
+        case {"kind": "rrule", "text": str(text), "begin": str(begin)}:
+            return recurrence_text(text, begin)
+        case {"kind": "every", "period": int(period), **more} if not more:
+            return f"every {short(period)}"
+        case _:
+            return msgspec.json.encode(rule).decode()
 
 
 def standing(info: ScheduleInfo, parsed: Parsed | None) -> str:
@@ -57,22 +98,24 @@ def next_text(info: ScheduleInfo, now: Instant) -> str:
 
 # -- JSON ------------------------------------------------------------------------------------------------------------
 def as_json(info: ScheduleInfo) -> dict[str, Any]:
-    """A schedule. If its texts make no sense there is little to say of it."""
+    """A schedule. Of one that can't be read: the parts that can."""
     parsed, problem = look(info)
+    template = parsed.template if parsed else stored(info).template
     return {
         "name": info.name, "owner": info.owner, "state": standing(info, parsed), "broken": info.broken or problem,
         "app": info.app, "module": info.module, "undeclared_at": _iso(info.undeclared_at),
-        **_timing(parsed), "job": _work(parsed),
+        **_timing(info, parsed), "job": None if template is None else _work(template),
         "next_fire": _iso(next_of(info, parsed)), "last_fire": _iso(info.last_fire), "last_job": info.last_job,
         "fired": info.fired, "paused_at": _iso(info.paused_at), "paused_by": info.paused_by, "note": info.note,
         "created_at": _iso(info.created_at), "changed_at": _iso(info.changed_at), "revision": info.revision,
     }  # fmt: skip
 
 
-def _timing(parsed: Parsed | None) -> dict[str, Any]:
+def _timing(info: ScheduleInfo, parsed: Parsed | None) -> dict[str, Any]:
     """By the names of the options that say it."""
     if parsed is None:
-        return {"rule": None, "zone": None}
+        said = stored(info)
+        return {"rule": said.rule, "zone": said.zone}
     schedule, policy = parsed.schedule, parsed.schedule.catch_up
     return {
         "rule": rule_text(schedule.rule), "zone": schedule.zone, "gap": schedule.gap, "fold": schedule.fold,
@@ -82,10 +125,7 @@ def _timing(parsed: Parsed | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _work(parsed: Parsed | None) -> dict[str, Any] | None:
-    if parsed is None:
-        return None
-    template = parsed.template
+def _work(template: Template) -> dict[str, Any]:
     return {
         "task": template.task, "kind": template.spec.kind, "spec": template.spec.shown,
         "args": msgspec.json.decode(template.args), "queue": template.queue, "priority": template.priority,

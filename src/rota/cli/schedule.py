@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from rota.app import App
 from rota.cli.calls import call_of
@@ -78,6 +78,7 @@ async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
 
 
 # -- pause, resume, remove -------------------------------------------------------------------------------------------
+Answer = tuple[str, bool, str]  # name, whether it was done, and the text
 Step = Callable[[Planning, str, Instant], Awaitable[str]]
 
 
@@ -108,7 +109,7 @@ async def remove_(args: argparse.Namespace) -> int:
         _note_declared(await planning.remove(name))
         return "removed"
 
-    return await _each(args, remove)
+    return await _each(args, remove, all_or_none=True)
 
 
 def _note_declared(info: ScheduleInfo) -> None:
@@ -116,13 +117,14 @@ def _note_declared(info: ScheduleInfo) -> None:
         complain(f"app {info.app!r} declares schedule {info.name!r}: it comes back when a node of that app starts")
 
 
-async def _each(args: argparse.Namespace, step: Step) -> int:
-    """One line per schedule; what could not be done goes to stderr and does not keep the others from being done."""
+async def _each(args: argparse.Namespace, step: Step, all_or_none: bool = False) -> int:
+    """One line per schedule; what could not be done goes to stderr and does not keep the others from being done. With
+    `all_or_none` nothing is done if a name is unknown."""
     names = [utf8(name, "NAME") for name in dict.fromkeys(args.schedules)]
-    answers: list[tuple[str, bool, str]] = []
     async with existing(args) as client:
         planning = planning_of(client)
-        for name in names:
+        answers = await _refused(planning, names) if all_or_none else []
+        for name in [] if answers else names:
             try:
                 answers.append((name, True, await step(planning, name, client.store.now())))
             except NotFound as problem:
@@ -138,6 +140,20 @@ async def _each(args: argparse.Namespace, step: Step) -> int:
             else:
                 complain(answer)
     return 0 if all(done for _, done, _ in answers) else 1
+
+
+async def _refused(planning: Planning, names: Sequence[str]) -> list[Answer]:
+    """What to answer if one of the names is unknown; nothing if all are known."""
+    unknown: dict[str, str] = {}
+    for name in names:
+        try:
+            await planning.get(name)
+        except NotFound as problem:
+            unknown[name] = str(problem)
+    if not unknown:
+        return []
+    left = "schedule {!r} was left alone: a name beside it is unknown"
+    return [(name, False, unknown.get(name, left.format(name))) for name in names]
 
 
 # -- fire ------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ fare: the part that every backend shares."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -79,8 +80,15 @@ def undeclared(names: Sequence[str]) -> Finding:
     if not names:
         return Finding("declared schedules", True, "all are declared by their apps")
     named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-    cure = "start a node that imports their module, or `rota schedule remove` them"
-    return Finding("declared schedules", False, f"go on though their app declares them no more: {named}; {cure}")
+    found = f"not declared by the node of their app that started last: {named}"
+    remove = f"`rota schedule remove {_listed(names)}`"
+    cure = f"start one that imports their modules, or, if they are gone for good, {remove}"
+    return Finding("declared schedules", False, f"{found}; {cure}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """For a command line. Of many only a placeholder: nobody removes what he has not looked at."""
+    return shlex.join(names) if len(names) <= 3 else "NAME"
 
 
 def examined(broken: Sequence[str], next_at: Instant | None, now: Instant) -> Finding:

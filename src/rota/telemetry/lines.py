@@ -47,7 +47,7 @@ def sentence(event: Event) -> tuple[str, str] | None:
         case events.SchedulesUndeclared(owner, app, names, why):
             return (
                 "warning",
-                f"app {app} does not declare these of {owner} here, and they go on: {_undeclared(names, why)}",
+                f"app {app} does not declare these of {owner} here, and they stay: {_undeclared(names, why)}",
             )
         case events.AttemptStarted(job, task, number):
             return "debug", f"job {job} {task}: attempt {number} started"
@@ -97,7 +97,7 @@ def _declared(schedule: str, app: str, module: str, how: str) -> str:
 def _undeclared(names: Sequence[str], why: str) -> str:
     if len(names) > FEW:
         return f"{', '.join(names[:FEW])} and {len(names) - FEW} more ({why}); `rota schedule list` shows them all"
-    return f"{', '.join(names)} ({why}); `rota schedule remove {shlex.join(names)}` removes them"
+    return f"{', '.join(names)} ({why}); if they are gone for good, `rota schedule remove {shlex.join(names)}`"
 
 
 _LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}

@@ -97,7 +97,7 @@ def test_days(text: str, expected: list[str]) -> None:
         ("0 */24 * * *", ["2027-01-01 00:00:00", "2027-01-02 00:00:00", "2027-01-03 00:00:00"]),
         ("*/60 5 * * *", ["2027-01-01 05:00:00", "2027-01-02 05:00:00", "2027-01-03 05:00:00"]),
         ("0 0/15 3 * * ?", ["2027-01-01 03:00:00", "2027-01-01 03:15:00", "2027-01-01 03:30:00"]),
-        ("3 2-2/7 * * *", ["2027-01-01 02:03:00", "2027-01-02 02:03:00", "2027-01-03 02:03:00"]),
+        ("3 2-2/1 * * *", ["2027-01-01 02:03:00", "2027-01-02 02:03:00", "2027-01-03 02:03:00"]),
         ("  0   4 * *   * ", ["2027-01-01 04:00:00", "2027-01-02 04:00:00", "2027-01-03 04:00:00"]),
     ],
 )
@@ -152,6 +152,8 @@ def test_aliases_are_what_they_stand_for() -> None:
         ("0 */25 * * *", "cron field 2 (hour): '*/25' is not valid; expected a step from 1 to 24; write 'every 25h'"),
         ("0 0 0/32 * *", "cron field 3 (day of month): '0/32'"),
         ("0 0 1/32 * *", "cron field 3 (day of month): '1/32' is not valid; expected a step from 1 to 31"),
+        ("0-29/40 * * * *", "(minute): '0-29/40' is not valid; expected a step from 1 to 30, the size of its range"),
+        ("0 0 * * MON-FRI/6", "'MON-FRI/6' is not valid; expected a step from 1 to 5, the size of its range"),
         ("0 0 * */13 *", "cron field 4 (month): '*/13' is not valid; expected a step from 1 to 12"),
         ("0 0 * * */8", "cron field 5 (day of week): '*/8' is not valid; expected a step from 1 to 7"),
         (

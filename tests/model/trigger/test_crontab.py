@@ -286,6 +286,8 @@ def test_variables_that_are_not_taken(line: str, complaint: str) -> None:
         ("1 5 cron.daily nice run-parts /x", "cron: '1 5 cron.daily nice run-parts' is not valid"),
         ("0~30 * * * * x", "random times such as 0~30 are not taken; use H, or H(0-29)"),
         ("5/10 * * * * x", "crons differ in how they read 5/10; give the step a range"),
+        ("0 9 L/2 * * x", "'L/2' is not valid; expected a step after *, a number or a range only"),
+        ("0 0 * * monday/2 x", "crons differ in how they read monday/2"),
         ("0 0 * * 1,mon/2 x", "crons differ in how they read 1,mon/2"),
         ("* * * * * date +%F", "standard input after % is not taken; write \\% if % is meant"),
         (r"* * * * * x \\%y", "standard input after %"),

@@ -48,7 +48,7 @@ def clock_field(chance: random.Random, low: int, high: int, likely: int) -> str:
         str(first),
         str(first),
         f"{first}-{last}",
-        f"{first}-{last}/{chance.randint(1, 7)}",
+        f"{first}-{last}/{chance.randint(1, min(7, last - first + 1))}",
         f"{first}/{chance.randint(1, 20)}",
         ",".join(number(chance, low, high) for _ in range(chance.randint(1, 4))) + f",{first}",
     ]

@@ -56,6 +56,8 @@ RULES: list[tuple[dict[str, Any], Rule]] = [
     ({"rule": "every 90s"}, Every(90 * SECOND)),
     ({"rule": f"at {LATER}"}, Times((instant(LATER),))),
     ({"rule": "0 3 * * *"}, Cron("0 3 * * *")),
+    ({"rule": "INTERVAL=2;FREQ=DAILY"}, Recurrence("INTERVAL=2;FREQ=DAILY", "2027-01-01T12:00:00", implied=True)),
+    ({"rule": "byday=MO;freq=WEEKLY"}, Recurrence("byday=MO;freq=WEEKLY", "2027-01-01T12:00:00", implied=True)),
     ({"rule": "FREQ=DAILY"}, Recurrence("FREQ=DAILY", "2027-01-01T12:00:00", implied=True)),
 ]
 
@@ -157,6 +159,16 @@ def test_what_makes_no_sense_is_refused_by_the_name_of_its_field(field: str, giv
     said = str(refused.value).replace("catch-up", "catch up")
     names = (field, ALSO.get(field, field).replace("catch-up", "catch up"))
     assert said.startswith(names), said
+
+
+def test_a_rule_without_its_frequency_is_no_cron() -> None:
+    with pytest.raises(InvalidInput, match=r"rrule: 'BYDAY=MO' is not valid; .*; FREQ is missing"):
+        read(rule="BYDAY=MO")
+
+
+def test_a_period_is_refused_in_the_words_it_was_given_in() -> None:
+    with pytest.raises(InvalidInput, match=r"^every: '@every 5m' is not valid; expected '90s' or '90s from <time>'$"):
+        read(every="@every 5m")
 
 
 @pytest.mark.parametrize("name", ["s", "a b", "naïve ☃", "x" * LONGEST_NAME, "0 3 * * *"])

@@ -36,6 +36,7 @@ NOON = instant("2027-01-01T12:00:00+00:00")
         ("Every 1h30m from 2027-01-01T12:00:00+00:00", Every(90 * MINUTE, NOON)),
         ("at 2027-01-01T13:00:00+00:00, 2027-01-01T12:00:00Z", Times((NOON, NOON + HOUR))),
         ("DTSTART:20270101T090000\nRRULE:FREQ=DAILY", Recurrence("FREQ=DAILY", "2027-01-01T09:00:00")),
+        ("DTSTART:20270101T090000 RRULE:COUNT=9;FREQ=DAILY", Recurrence("COUNT=9;FREQ=DAILY", "2027-01-01T09:00:00")),
     ],
 )
 def test_rules_are_read_from_text(text: str, rule: object) -> None:

@@ -23,6 +23,7 @@ from rota.store.postgres.address import address
 from rota.store.postgres.session import lock_number
 from tests.contracts.world import BOOM, DONE, World
 from tests.servers.postgres import database, shared_server, unique_name
+from tests.store import upgrades
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.migration_lint import KNOWN, NEWEST, NEXT
 from tests.store.postgres.places import Place, until
@@ -91,6 +92,17 @@ async def test_half_way_there(place: Place) -> None:
         await store.open()
     assert await store.migrate() == (1, NEWEST)
     await store.open()
+
+
+async def test_next_fires_of_an_older_version_are_worked_out_anew(place: Place) -> None:
+    old = await place.store(opened=False, steps=KNOWN[: upgrades.OLD])
+    assert await old.migrate() == (0, upgrades.OLD)
+    with place.connect() as db:
+        for row in upgrades.rows([]):
+            values = ", ".join(["%s"] * len(row))
+            db.execute(f"INSERT INTO schedules ({upgrades.COLUMNS}) VALUES ({values})".encode(), row)
+    store = await place.store()
+    await upgrades.check_upgraded(store)
 
 
 async def test_by_way_of_a_pooler(place: Place) -> None:

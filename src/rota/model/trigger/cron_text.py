@@ -202,6 +202,8 @@ def _numbers(field: _Field, what: str, term: str) -> set[int]:
         instead = f"; write 'every {step}{field.period}' for longer periods" if field.period else ""
         raise InvalidInput(what, term, f"a step from 1 to {field.size}{instead}")
     if first <= last:
+        if "-" in term and step > last - first + 1:
+            raise InvalidInput(what, term, f"a step from 1 to {last - first + 1}, the size of its range")
         return set(range(first, last + 1, step))
     if field.name != _DAY_OF_WEEK or step > 1:
         raise InvalidInput(what, term, _expected_upwards(field, term))

@@ -207,6 +207,7 @@ def _rule(line: str) -> tuple[str, str]:
     _check_fields(fields)
     rule = " ".join(fields)
     cron(rule)
+    _check_steps(fields)
     if rest.startswith("*"):
         raise _Refused(f"there are more than five fields of time; give {_PARTS}")
     return rule, rest
@@ -221,6 +222,11 @@ def _check_fields(fields: list[str]) -> None:
             raise _Refused(f"{field[:80]!r} has characters that times can't have; check it for special blanks")
         if "~" in field:
             raise _Refused(f"random times such as {field[:80]} are not taken; use H, or H(0-29) for one of a range")
+
+
+def _check_steps(fields: list[str]) -> None:
+    """Of fields that rota can read: steps after L and the like were refused with a reason of their own."""
+    for field in fields:
         if _STEP_WITHOUT_RANGE.search(field):
             raise _Refused(f"crons differ in how they read {field[:80]}; give the step a range, as in 5-59/10")
 

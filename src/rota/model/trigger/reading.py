@@ -19,8 +19,8 @@ from rota.model.trigger.rules import (
     Rule,
     Times,
     cron,
-    every,
     is_recurrence,
+    period_of,
     read_rule,
     recurrence,
 )
@@ -117,7 +117,7 @@ def _rule(options: Mapping[str, Any], begin: str) -> Rule:
 def _every(given: Any) -> Every:
     """`90s`, `90s from 2027-01-01T00:00:00Z`, a number of seconds, or a timedelta."""
     if isinstance(given, str):
-        return every(f"every {given}", "every")
+        return period_of(given)
     return Every(duration(given, "every"))
 
 
@@ -161,6 +161,10 @@ def _names(options: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in names)
 
 
+def recurrence_text(text: str, begin: str) -> str:
+    return f"DTSTART:{begin.replace('-', '').replace(':', '')}\nRRULE:{text}"
+
+
 def rule_text(rule: Rule) -> str:
     """A rule as people write it: what reads rules reads it back."""
     match rule:
@@ -169,6 +173,6 @@ def rule_text(rule: Rule) -> str:
         case Every(period, anchor):
             return f"every {short(period)}" + (f" from {local_iso(anchor, 'UTC')}" if anchor else "")
         case Recurrence(text, begin):
-            return f"DTSTART:{begin.replace('-', '').replace(':', '')}\nRRULE:{text}"
+            return recurrence_text(text, begin)
         case _:
             return "at " + ", ".join(local_iso(moment, "UTC") for moment in rule.instants)

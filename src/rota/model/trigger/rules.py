@@ -13,8 +13,11 @@ from rota.model.trigger.recurrence_text import read_begin, read_parts, split
 
 MOST_TIMES = 10_000
 _EXPECTED = "a cron expression, 'every 90s', an RRULE, or 'at' with times in ISO 8601"
-_EVERY = re.compile(r"@?every\s+(\S+)(?:\s+from\s+(\S+))?", re.ASCII | re.IGNORECASE)
-_RECURRENCE = re.compile(r"\s*(?:RRULE|DTSTART|FREQ)\b", re.ASCII | re.IGNORECASE)
+_EVERY = re.compile(r"@?every\s+(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_PERIOD = re.compile(r"(\S+)(?:\s+from\s+(\S+))?", re.ASCII | re.IGNORECASE)
+_RECURRENCE = re.compile(
+    r"\s*(?:(?:RRULE|DTSTART|FREQ)\b|(?:INTERVAL|COUNT|UNTIL|WKST|BY[A-Z]+)=)", re.ASCII | re.IGNORECASE
+)
 
 
 class Cron(msgspec.Struct, frozen=True, tag="cron", tag_field="kind"):
@@ -98,8 +101,21 @@ def is_recurrence(text: str) -> bool:
 def every(text: str, what: str = "rule") -> Every:
     """Reads `every 90s` and `every 90s from 2027-01-01T00:00:00+00:00`."""
     found = _EVERY.fullmatch(text.strip())
-    if found is None:
+    read = _PERIOD.fullmatch(found[1]) if found else None
+    if read is None:
         raise InvalidInput(what, text, "'every 90s' or 'every 90s from <time>'")
+    return _every(read)
+
+
+def period_of(text: str) -> Every:
+    """Reads `90s` and `90s from 2027-01-01T00:00:00+00:00`."""
+    read = _PERIOD.fullmatch(text.strip())
+    if read is None:
+        raise InvalidInput("every", text, "'90s' or '90s from <time>'")
+    return _every(read)
+
+
+def _every(found: re.Match[str]) -> Every:
     period = duration(found[1], "every")
     if period < SECOND:
         raise InvalidInput("every", found[1], "a period of at least 1s")

@@ -99,7 +99,7 @@ def from_json(text: str) -> Schedule:
     """Reads a schedule back, and checks it again: zones and rules that were right once may not be so here."""
     try:
         return _decoder.decode(text)
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, RecursionError) as problem:
         if isinstance(problem.__cause__, InvalidInput):
             raise problem.__cause__ from None
         raise InvalidInput("schedule", text, f"a schedule as JSON ({problem})") from None

@@ -4,3 +4,10 @@
 ALTER TABLE rota.schedules ADD COLUMN module text;
 -- Since when the node of its app that started last has not declared it, though it could not tell that it is gone.
 ALTER TABLE rota.schedules ADD COLUMN undeclared_at bigint;
+
+-- Older versions may have worked out a wrong next fire, or have taken rules that are refused now. So all schedules are due
+-- once, and the scheduler works out the next fire anew or sets the schedule aside. The cursor moves up to now: fires before
+-- now that the older version did not know of are not made up for. Schedules with a fire that is due keep their cursor, and
+-- those that have ended stay ended. (A scheduler of the older version that still runs may be the first to work them out.)
+UPDATE rota.schedules SET next_at = rota.clock(NULL), handled = greatest(handled, rota.clock(NULL))
+WHERE next_at > rota.clock(NULL);
