@@ -18,7 +18,7 @@ import rota
 from rota.errors import InvalidInput, KeyConflict
 from rota.model.job import Kind
 from rota.model.lifecycle import State
-from rota.model.limits import word
+from rota.model.limits import fill, word
 from rota.model.node import Node
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
@@ -416,6 +416,17 @@ async def test_complaints_by_sql_are_one_short_line(app: rota.App, call: str, co
     with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
         ask(app, call)
     assert refused.value.diag.message_primary == complaint
+
+
+@pytest.mark.parametrize("value", ["a", " a", "a ", "a b", "a\nb", "a\u2028b", "a\u00a0", "ä", "k" * 200, "k" * 201])
+async def test_sql_and_python_make_the_same_keys_of_arguments(app: rota.App, value: str) -> None:
+    call = "fill('{a}', jsonb_build_object('a', %s::text))"
+    if python_takes(lambda name: fill("{a}", {"a": name}), value):
+        assert ask(app, call, value) == fill("{a}", {"a": value})
+    else:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="printable") as refused:
+            ask(app, call, value)
+        assert len(str(refused.value.diag.message_primary).splitlines()[0]) < 160
 
 
 async def test_a_used_key_by_sql(app: rota.App) -> None:

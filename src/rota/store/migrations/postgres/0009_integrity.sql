@@ -104,6 +104,34 @@ BEGIN
     END IF;
 END $$;
 
+-- A template of a key with arguments filled in, as `model.limits.fill` does it.
+CREATE OR REPLACE FUNCTION rota.fill(template text, args jsonb) RETURNS text LANGUAGE plpgsql STABLE STRICT AS $$
+DECLARE
+    piece text;
+    value jsonb;
+    name  text := '';
+BEGIN
+    FOR piece IN SELECT m[1] FROM regexp_matches(template, '(\{\{|\}\}|\{[^{}]+\}|[^{}]+)', 'g') AS m LOOP
+        IF piece IN ('{{', '}}') THEN
+            name := name || left(piece, 1);
+        ELSIF left(piece, 1) = '{' THEN
+            value := args #> string_to_array(btrim(piece, '{}'), '.');
+            IF jsonb_typeof(value) IS NULL OR jsonb_typeof(value) NOT IN ('string', 'number', 'boolean') OR value::text ~ '^-?[0-9]*[.eE]' THEN
+                RAISE EXCEPTION 'field % of the key: expected a text, a whole number or true or false among the arguments', rota.one_line(piece)
+                    USING ERRCODE = 'invalid_parameter_value';
+            END IF;
+            name := name || (value #>> '{}');
+        ELSE
+            name := name || piece;
+        END IF;
+    END LOOP;
+    IF NOT (length(name) BETWEEN 1 AND 200 AND rota.is_printable(name) AND name = btrim(name)) THEN
+        RAISE EXCEPTION 'key ''%'': expected 1 to 200 printable characters without blanks around them', rota.one_line(name)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN name;
+END $$;
+
 -- One job, from any language that speaks SQL. What is not given is taken from the task's own options.
 CREATE OR REPLACE FUNCTION rota.submit(
     task text, args jsonb DEFAULT '{}', queue text DEFAULT NULL, priority integer DEFAULT NULL,
