@@ -121,12 +121,17 @@ def test_a_queue_that_is_paused_and_a_task_that_nobody_knows() -> None:
 
 
 def test_a_task_that_no_node_has_ever_offered() -> None:
-    (kind, text), *_ = told(job(State.READY), Waiting(offered=False, known=False, now=NOW))
+    queue = QueueInfo(name="mail", running=0, slots=16, nodes=1)
+    waiting = Waiting(queue=queue, offered=False, known=False, now=NOW)
+    ((kind, text),) = told(job(State.READY), waiting)  # and not that it is next: no node can take it
     assert kind == "worker"
     assert text == (
         f"no live node serves queue 'mail' and knows task 'mail.send'; it has been ready since {SINCE}; "
-        "no node has ever offered that task, and it is set aside if none does (setting `unknown_grace`)"
+        "no node has ever offered that task, and unless one does it goes to the dead letters after `unknown_grace` "
+        f"(a setting of control nodes; by default 1h: at {iso(NOW + HOUR)})"
     )
+    ((_, text),) = told(job(State.SCHEDULED, run_at=NOW + HOUR), waiting)[1:]
+    assert text.endswith("(a setting of control nodes; by default 1h)")
 
 
 def test_it_is_next() -> None:

@@ -65,6 +65,28 @@ def test_sixty_loops_leave_nothing_open(url: str) -> None:
         assert seen["first"] == seen["many"] == seen["rude"] > seen["closed"]
 
 
+CLOSED_BY_HAND = """
+import asyncio, sys, rota
+app = rota.App(sys.argv[1])
+for _ in range(5):
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(app.submit_command(["true"]))
+    loop.close()  # without what `asyncio.run` does before
+print(asyncio.run(app.submit_command(["true"])).id)
+loop = asyncio.new_event_loop()
+loop.run_until_complete(app.submit_command(["true"]))
+loop.close()
+"""
+
+
+def test_loops_that_are_closed_by_hand_are_no_cause_for_complaint(url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED_BY_HAND, url], capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
 def test_sixteen_threads_at_once(url: str) -> None:
     seen = run("threads", url)
     assert seen["different"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from rota.config import Settings
 from rota.model.graph import Need, ParentInfo, Standing
 from rota.model.job import JobInfo, Kind
 from rota.model.lifecycle import LIVE, State
@@ -16,6 +17,7 @@ from rota.model.traits import Alone
 from rota.store.admission import LimitInfo, Waiting
 
 MOST_NAMED = 5
+UNKNOWN_GRACE = Settings().unknown_grace  # the default: clients don't know the settings of control nodes
 _WANTED = {Need.SUCCESS: "to succeed", Need.FINISH: "to end", Need.FAILURE: "to fail"}
 _ENDED = {
     State.SUCCEEDED: "it succeeded",
@@ -136,7 +138,7 @@ def _waiting(info: JobInfo, waiting: Waiting, beside: Sequence[JobInfo]) -> Iter
         yield Reason("queue", text, {"queue": info.queue, "note": waiting.queue.note})
     if not waiting.offered:
         yield _unserved(info, waiting)
-    if info.state is State.READY:
+    if info.state is State.READY and waiting.known:
         yield _rank(info, waiting)
 
 
@@ -147,7 +149,9 @@ def _unserved(info: JobInfo, waiting: Waiting) -> Reason:
     if since is not None:
         text += f"; it has been ready since {iso(since)}"
     if not waiting.known:
-        text += "; no node has ever offered that task, and it is set aside if none does (setting `unknown_grace`)"
+        when = "" if since is None else f": at {iso(since + UNKNOWN_GRACE)}"
+        text += "; no node has ever offered that task, and unless one does it goes to the dead letters after "
+        text += f"`unknown_grace` (a setting of control nodes; by default {short(UNKNOWN_GRACE)}{when})"
     data = {"queue": info.queue, "task": info.task, "since": _iso(since), "known": waiting.known}
     return Reason("worker", text, data)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from tests.cli.program import Rota
+from tests.cli.program import LONG, Rota, environment
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,30 @@ def test_a_node_works_on_when_nobody_reads_its_lines(rota: Rota) -> None:
     rota.ok("run", "--", "true")
     node.signal()
     assert node.end() == 0
+
+
+def closed(rota: Rota, streams: str, *words: str) -> subprocess.Popen[bytes]:
+    """A verb that was started without these standard streams."""
+    shell = ["sh", "-c", f'exec "$@" {streams}', "sh", sys.executable, "-m", "rota", *words]
+    return subprocess.Popen(shell, cwd=rota.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("streams", ["2>&-", ">&-", "<&-"])
+def test_a_verb_without_a_standard_stream(rota: Rota, streams: str) -> None:
+    rota.ok("submit", "--", "true")
+    process = closed(rota, streams, "job", "list")
+    out, err = process.communicate(timeout=LONG)
+    assert (process.returncode, err) == (0, b"")
+    assert bool(out) == (streams != ">&-")
+
+
+def test_a_node_without_standard_streams(rota: Rota) -> None:
+    node = closed(rota, "<&- >&- 2>&-", "up", "--app", "shop:app", "--verbose")
+    assert "hello you" in rota.ok("run", "--", "echo", "hello you")
+    assert rota.ok("submit", "--wait", "hello", '{"name": "you"}')
+    node.terminate()
+    node.communicate(timeout=LONG)
+    assert node.returncode == 0
 
 
 def test_quiet_and_json(rota: Rota) -> None:

@@ -31,6 +31,8 @@ LAST_CALL = 2.0
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point; returns the exit code. Without `argv` this is the program `rota`, and the process is its own:
     others of its user, such as commands of jobs, must not read the address of the store from it."""
+    if argv is None:
+        _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError):  # a stand-in without encoding needs no care
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -47,6 +49,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _hush(sys.stderr)
     _leave_in_time(code)
     return code
+
+
+def _open_standard_streams() -> None:
+    """Opens on /dev/null the standard streams that were closed when the process started. Otherwise sockets would get
+    the file descriptors 0 to 2, which libuv refuses and into which child processes would write."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:

@@ -219,16 +219,16 @@ def json_types(hint: Any) -> tuple[str, ...]:
 
 
 def fits(value: Any, kinds: Sequence[str]) -> bool:
-    """Whether a value that came from JSON is of one of these kinds."""
+    """Whether a value that came from JSON is of one of these kinds. 7.0 is no integer: nodes don't read it as one."""
     match value:
         case None:
             found = {"null"}
         case bool():
             found = {"boolean"}
         case int():
-            found = {"integer", "number"}
+            found = {"integer", "number"} if abs(value) <= sys.float_info.max else {"integer"}
         case float():
-            found = {"number", "integer"} if value.is_integer() else {"number"}
+            found = {"number"}
         case str():
             found = {"string"}
         case list():

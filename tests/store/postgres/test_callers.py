@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import asyncpg
+import msgspec
 import psycopg
 import pytest
 
@@ -17,7 +18,7 @@ import rota
 from rota.errors import InvalidInput, KeyConflict
 from rota.model.job import Kind
 from rota.model.lifecycle import State
-from rota.model.limits import word
+from rota.model.limits import fill, word
 from rota.model.node import Node
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
@@ -305,6 +306,8 @@ ORDER = "submit('welcome', '{\"user_id\": 7}', "
         (ORDER + "key => E'a\\tb')", "printable"),
         ("submit('welcome', '{\"user_id\": \"7\"}')", "'user_id' must be integer, not \"7\""),
         ("submit('welcome', '{\"user_id\": 7.5}')", "'user_id' must be integer, not 7.5"),
+        ("submit('welcome', '{\"user_id\": 7.0}')", "'user_id' must be integer, not 7.0"),
+        ("submit('welcome', '{\"user_id\": 1e5000}')", "expected numbers up to"),
         ("submit('welcome', '{\"user_id\": 7, \"name\": null}')", "'name' must be string, not null"),
     ],
 )
@@ -338,15 +341,92 @@ async def test_sql_and_python_take_the_same_names(app: rota.App) -> None:
         assert word_ == python if character.isascii() else word_ or not python, ascii(character)
 
 
-@pytest.mark.parametrize("value", ["null", "true", "7", "7.0", "7.5", '"7"', "[7]", '{"a": 7}', "1e2"])
+READ = {
+    (): Any,
+    ("integer",): int,
+    ("number",): float,
+    ("string", "null"): str | None,
+    ("array", "boolean"): list[Any] | bool,
+    ("object",): dict[str, Any],
+}
+
+
+def is_read(value: str, hint: Any) -> bool:
+    try:
+        msgspec.json.decode(value, type=hint)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "null", "true", "7", "7.0", "7.5", '"7"', "[7]", '{"a": 7}', "1e2", "100e-2", "-0", "-0.0", "1.5e300",
+        "9223372036854775808", "-9223372036854775809", "18446744073709551616",
+    ],
+)  # fmt: skip
 async def test_sql_and_python_take_the_same_types(app: rota.App, value: str) -> None:
-    for kinds in ((), ("integer",), ("number",), ("string", "null"), ("array", "boolean"), ("object",)):
+    """Held against what nodes can read. They read what PostgreSQL makes of a value: of 1e2 it makes 100."""
+    stored = ask(app, f"'{value}'::jsonb::text")
+    for kinds, hint in READ.items():
+        assert fits(json.loads(stored), kinds) == is_read(stored, hint)
         call = f"check_type('t', 'n', '{value}', '{json.dumps(kinds)}')"
-        if fits(json.loads(value), kinds):
+        if is_read(stored, hint):
             ask(app, call)
         else:
             with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be"):
                 ask(app, call)
+
+
+@pytest.mark.parametrize("number", [7.0, 1e2, 10**400])
+def test_numbers_that_a_node_could_not_read(number: float) -> None:
+    for kinds in (("integer",), ("number",)):
+        assert fits(number, kinds) == is_read(json.dumps(number), READ[kinds])
+
+
+@pytest.mark.parametrize("numbers", ["1e309", "-1e309", '{"a": [[1e5000]]}'])
+async def test_numbers_by_sql_that_no_node_can_read(app: rota.App, numbers: str) -> None:
+    @app.task
+    async def anything(value: Any) -> None: ...
+
+    node = Node("m", "m", ("worker",), {"default": 5}, "1", 10 * SECOND)
+    await (await app.client()).store.register(SYSTEM, node, app.catalogue.infos())
+    ask(app, "submit('anything', '{\"value\": 1.7976931348623157e308}')")
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="expected numbers up to"):
+        ask(app, f"submit('anything', '{{\"value\": {numbers}}}')")
+
+
+WORD = "': expected letters, digits and -_.@, at most 100"
+KEY = "': expected a text of 1 to 255 printable characters"
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (ORDER + "owner => E'a\\nb')", rf"owner 'a\u000ab{WORD}"),
+        (ORDER + "queue => E'a\\u2028b')", rf"queue 'a\u2028b{WORD}"),
+        (ORDER + "key => repeat('k', 10000))", f"key '{'k' * 77}...{KEY}"),
+        (ORDER + "key => E'\\n' || repeat('k', 10000))", rf"key '\u000a{'k' * 71}...{KEY}"),
+        ("submit(E'no\\nbody')", r"unknown task 'no\u000abody'"),
+        ("submit('welcome', E'{\"user_id\": 7, \"a\\\\nb\": 7}')", r"task 'welcome': 'a\u000ab' is unknown"),
+    ],
+)  # fmt: skip
+async def test_complaints_by_sql_are_one_short_line(app: rota.App, call: str, complaint: str) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue) as refused:
+        ask(app, call)
+    assert refused.value.diag.message_primary == complaint
+
+
+@pytest.mark.parametrize("value", ["a", " a", "a ", "a b", "a\nb", "a\u2028b", "a\u00a0", "ä", "k" * 200, "k" * 201])
+async def test_sql_and_python_make_the_same_keys_of_arguments(app: rota.App, value: str) -> None:
+    call = "fill('{a}', jsonb_build_object('a', %s::text))"
+    if python_takes(lambda name: fill("{a}", {"a": name}), value):
+        assert ask(app, call, value) == fill("{a}", {"a": value})
+    else:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="printable") as refused:
+            ask(app, call, value)
+        assert len(str(refused.value.diag.message_primary).splitlines()[0]) < 160
 
 
 async def test_a_used_key_by_sql(app: rota.App) -> None:

@@ -3,7 +3,8 @@
 A notification takes a lock that all notifications of the server share until they are committed, so none is sent inside
 the transaction that it is about. What comes while one is on its way goes out together with the next: the busier the
 server, the more each of them says. The budget only bounds what a flood costs those who listen, and delays each topic by
-a few milliseconds at most. The last one is never swallowed, not even when the event loop ends.
+a few milliseconds at most. The last one is never swallowed, not even when `asyncio.run` ends the event loop. Only a
+loop that was closed by hand may take it along.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from rota.store.base import Topic
+from rota.store.postgres.loops import may_be_abandoned
 
 # More would only cost: a worker that finds work at this rate looks again by itself (`work/worker.py`).
 PER_SECOND = 250.0
@@ -35,7 +37,7 @@ class Bell:
         """Never waits, never fails."""
         self._pending |= topics
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._pump())
+            self._task = may_be_abandoned(asyncio.get_running_loop().create_task(self._pump()))
 
     async def _pump(self) -> None:
         loop = asyncio.get_running_loop()

@@ -108,6 +108,13 @@ def _connections(some: Iterable[Pools]) -> list[asyncpg.Connection]:
     return [connection for pools in some for pool in pools.all for connection in pool.connections]
 
 
+def may_be_abandoned(task: asyncio.Task[None]) -> asyncio.Task[None]:
+    """A loop that was closed by hand leaves its tasks pending, and asyncio complains of each. This is for tasks whose
+    end nobody needs: a lost wake-up costs a second at most, and a lost session is replaced on the next loop."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio itself does for such tasks
+    return task
+
+
 def descriptors(connection: asyncpg.Connection) -> list[int]:
     transport = getattr(connection, "_transport", None)
     peer = transport.get_extra_info("socket") if transport else None

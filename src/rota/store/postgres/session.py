@@ -31,7 +31,7 @@ from rota.model.times import SECOND, Duration
 from rota.store.base import Topic
 from rota.store.postgres.database import CONNECT_LIMIT, Database
 from rota.store.postgres.errors import refused
-from rota.store.postgres.loops import descriptors, drop
+from rota.store.postgres.loops import descriptors, drop, may_be_abandoned
 
 # A node whose lock is free counts as gone when it has not renewed for this long. Longer than a beat, so that one that
 # lives is heard in between.
@@ -72,18 +72,15 @@ class Session:
         if not self._at_home and not self._database.pooled:
             self._loop = asyncio.get_running_loop()
             await self._connect()
-            self._task = self._loop.create_task(self._stay())
+            self._task = may_be_abandoned(self._loop.create_task(self._stay()))
 
     def move_in(self) -> None:
         """The loop on which it was opened may be gone by now, or be the parent's of a forked child: then it goes on in
         the running one."""
         if self._wanted and not self._at_home and not self._database.pooled:
-            if self._connection is not None:
-                drop(self._connection)
-                self._connection = None
-                self._held.clear()
+            self._drop()
             self._loop = asyncio.get_running_loop()
-            self._task = self._loop.create_task(self._stay())
+            self._task = may_be_abandoned(self._loop.create_task(self._stay()))
 
     @property
     def _at_home(self) -> bool:
@@ -165,11 +162,21 @@ class Session:
                 self._loop.call_later(A_LOOK, self._heard, {Topic.CANCEL})
 
     async def _stay(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             await self._look_after()
-        finally:  # the loop ends
-            if self._connection is not None:
+        finally:  # the loop ends; or it was closed by hand, and by now the session may belong to another
+            if self._loop is loop and loop.is_closed():
+                self._drop()
+            elif self._loop is loop and self._connection is not None:
                 self._connection.terminate()
+
+    def _drop(self) -> None:
+        """Closes the connection without its loop."""
+        if self._connection is not None:
+            drop(self._connection)
+            self._connection = None
+            self._held.clear()
 
     async def _look_after(self) -> None:
         """Connects again whenever the connection is lost, and looks after it when it says nothing."""

@@ -87,15 +87,49 @@ CREATE FUNCTION rota.is_printable(given text) RETURNS boolean LANGUAGE sql IMMUT
 CREATE FUNCTION rota.is_word(given text) RETURNS boolean LANGUAGE sql IMMUTABLE STRICT AS $$
     SELECT length(given) BETWEEN 1 AND 100 AND given ~ '^([0-9A-Za-z_.@-]|[^\u0001-\u007f])+$' AND rota.is_printable(given) $$;
 
--- As `work.catalogue.fits`. `kinds`: a list of words of JSON Schema; NULL or empty: anything will do.
+-- A caller's text for an error message: at most 80 characters, and none that would break the line.
+CREATE FUNCTION rota.one_line(given text) RETURNS text LANGUAGE sql IMMUTABLE STRICT AS $$
+    SELECT CASE WHEN length(line) > 80 THEN left(line, 77) || '...' ELSE line END FROM (
+        SELECT string_agg(CASE WHEN rota.is_printable(c) THEN c ELSE '\u' || lpad(to_hex(ascii(c)), 4, '0') END, '' ORDER BY n)
+        FROM regexp_split_to_table(left(given, 81), '') WITH ORDINALITY AS one(c, n)) AS escaped(line) $$;
+
+-- As `work.catalogue.fits`. `kinds`: a list of words of JSON Schema; NULL or empty: anything will do. The node reads 7.0 as a float.
 CREATE FUNCTION rota.check_type(task text, name text, value jsonb, kinds jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF jsonb_array_length(kinds) > 0 AND NOT kinds ? jsonb_typeof(value)
-       AND NOT (kinds ? 'integer' AND CASE WHEN jsonb_typeof(value) = 'number' THEN value::numeric = trunc(value::numeric) ELSE false END) THEN
-        RAISE EXCEPTION 'task %: % must be %, not %', quote_literal(task), quote_literal(name),
-            (SELECT string_agg(kind, ' or ') FROM jsonb_array_elements_text(kinds) AS one(kind)), left(value::text, 60)
+       AND NOT (kinds ? 'integer' AND CASE WHEN jsonb_typeof(value) = 'number' THEN scale(value::numeric) = 0 ELSE false END) THEN
+        RAISE EXCEPTION 'task ''%'': ''%'' must be %, not %', rota.one_line(task), rota.one_line(name),
+            (SELECT string_agg(kind, ' or ') FROM jsonb_array_elements_text(kinds) AS one(kind)), rota.one_line(value::text)
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+END $$;
+
+-- A template of a key with arguments filled in, as `model.limits.fill` does it.
+CREATE OR REPLACE FUNCTION rota.fill(template text, args jsonb) RETURNS text LANGUAGE plpgsql STABLE STRICT AS $$
+DECLARE
+    piece text;
+    value jsonb;
+    name  text := '';
+BEGIN
+    FOR piece IN SELECT m[1] FROM regexp_matches(template, '(\{\{|\}\}|\{[^{}]+\}|[^{}]+)', 'g') AS m LOOP
+        IF piece IN ('{{', '}}') THEN
+            name := name || left(piece, 1);
+        ELSIF left(piece, 1) = '{' THEN
+            value := args #> string_to_array(btrim(piece, '{}'), '.');
+            IF jsonb_typeof(value) IS NULL OR jsonb_typeof(value) NOT IN ('string', 'number', 'boolean') OR value::text ~ '^-?[0-9]*[.eE]' THEN
+                RAISE EXCEPTION 'field % of the key: expected a text, a whole number or true or false among the arguments', rota.one_line(piece)
+                    USING ERRCODE = 'invalid_parameter_value';
+            END IF;
+            name := name || (value #>> '{}');
+        ELSE
+            name := name || piece;
+        END IF;
+    END LOOP;
+    IF NOT (length(name) BETWEEN 1 AND 200 AND rota.is_printable(name) AND name = btrim(name)) THEN
+        RAISE EXCEPTION 'key ''%'': expected 1 to 200 printable characters without blanks around them', rota.one_line(name)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN name;
 END $$;
 
 -- One job, from any language that speaks SQL. What is not given is taken from the task's own options.
@@ -114,29 +148,31 @@ DECLARE
 BEGIN
     SELECT t.info::jsonb INTO info FROM rota.tasks t WHERE t.name = submit.task;
     IF info IS NULL THEN
-        RAISE EXCEPTION 'unknown task %', quote_literal(task)
+        RAISE EXCEPTION 'unknown task ''%''', rota.one_line(task)
             USING HINT = 'a node that offers it, or a Python client of its app that has ordered something, must have been there once', ERRCODE = 'invalid_parameter_value';
     END IF;
     IF jsonb_typeof(args) IS DISTINCT FROM 'object' THEN
-        RAISE EXCEPTION 'arguments of task %: expected a JSON object of names and values', quote_literal(task)
+        RAISE EXCEPTION 'arguments of task ''%'': expected a JSON object of names and values', rota.one_line(task)
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     FOR name IN SELECT jsonb_array_elements_text(info -> 'required') LOOP
         IF NOT args ? name THEN
-            RAISE EXCEPTION 'task %: % is missing', quote_literal(task), quote_literal(name)
+            RAISE EXCEPTION 'task ''%'': ''%'' is missing', rota.one_line(task), rota.one_line(name)
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
     END LOOP;
     IF NOT coalesce((info ->> 'open')::boolean, false) THEN
         FOR name IN SELECT jsonb_object_keys(args) LOOP
             IF NOT (info -> 'parameters') ? name THEN
-                RAISE EXCEPTION 'task %: % is unknown', quote_literal(task), quote_literal(name)
+                RAISE EXCEPTION 'task ''%'': ''%'' is unknown', rota.one_line(task), rota.one_line(name)
                     USING ERRCODE = 'invalid_parameter_value';
             END IF;
         END LOOP;
     END IF;
     PERFORM rota.check_type(task, given.name, given.value, info #> ARRAY['types', given.name]) FROM jsonb_each(args) AS given(name, value);
     complaint := CASE
+        WHEN jsonb_path_exists(args, '$.** ? (@.type() == "number" && (@ > 1.7976931348623158e308 || @ < -1.7976931348623158e308))')
+            THEN 'arguments of task ''' || rota.one_line(task) || ''': expected numbers up to 1.7976931348623158e308, which nodes can read'
         WHEN run_at IS NOT NULL AND delay IS NOT NULL THEN 'run_at and delay: both are given; expected one of them'
         WHEN NOT (isfinite(run_at) AND run_at < to_timestamp(250000000000)) THEN 'run_at: expected a time before the year 9892'
         WHEN priority NOT BETWEEN 0 AND 9 THEN 'priority: ' || priority || ' is not valid; expected 0 (most urgent) to 9'
@@ -144,9 +180,9 @@ BEGIN
         WHEN extract(epoch FROM delay) NOT BETWEEN 0 AND 3162240000 THEN 'delay: expected an interval, not negative, at most 100 years'
         WHEN timeout <= '0' OR extract(epoch FROM timeout) > 3162240000 THEN 'timeout: expected an interval longer than 0, at most 100 years'
         WHEN expires <= '0' OR extract(epoch FROM expires) > 3162240000 THEN 'expires: expected an interval longer than 0, at most 100 years'
-        WHEN NOT rota.is_word(coalesce(owner, '')) THEN 'owner ' || coalesce(quote_literal(owner), 'NULL') || ': expected letters, digits and -_.@, at most 100'
-        WHEN NOT rota.is_word(queue) THEN 'queue ' || quote_literal(queue) || ': expected letters, digits and -_.@, at most 100'
-        WHEN NOT (length(key) BETWEEN 1 AND 255 AND rota.is_printable(key)) THEN 'key ' || quote_literal(key) || ': expected a text of 1 to 255 printable characters'
+        WHEN NOT rota.is_word(coalesce(owner, '')) THEN 'owner ' || coalesce('''' || rota.one_line(owner) || '''', 'NULL') || ': expected letters, digits and -_.@, at most 100'
+        WHEN NOT rota.is_word(queue) THEN 'queue ''' || rota.one_line(queue) || ''': expected letters, digits and -_.@, at most 100'
+        WHEN NOT (length(key) BETWEEN 1 AND 255 AND rota.is_printable(key)) THEN 'key ''' || rota.one_line(key) || ''': expected a text of 1 to 255 printable characters'
     END;
     IF complaint IS NOT NULL THEN
         RAISE EXCEPTION USING MESSAGE = complaint, ERRCODE = 'invalid_parameter_value';
@@ -166,7 +202,7 @@ BEGIN
                                          'content', 'sql:' || encode(sha256(convert_to(parts::text, 'UTF8')), 'hex'));
     answer := rota.accept(owner, jsonb_build_array(parts), 604800000000, 60000000, NULL, ring);
     IF answer ? 'key' THEN
-        RAISE EXCEPTION 'key % was used before for another order (job %)', quote_literal(key), answer ->> 'job'
+        RAISE EXCEPTION 'key ''%'' was used before for another order (job %)', rota.one_line(key), answer ->> 'job'
             USING ERRCODE = 'unique_violation';
     END IF;
     RETURN (answer #>> '{jobs,0,0}')::uuid;
