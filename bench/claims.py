@@ -13,7 +13,7 @@ from bench.figure import Figure, Size
 from bench.payload import ARGUMENTS
 from rota.clock import Chance, SystemClock
 from rota.model.job import Claimed, Kind, NewJob, Spec
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.outcome import Settlement, Succeeded, settle
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
@@ -81,7 +81,7 @@ class _Claimer:
 
     async def join(self) -> None:
         await self._store.open()
-        node = Node(self._incarnation, self._incarnation, ("worker",), {"default": 500}, "bench", 10 * SECOND)
+        node = NewNode(self._incarnation, self._incarnation, ("worker",), {"default": 500}, "bench", 10 * SECOND)
         await self._store.register(SYSTEM, node, [TaskInfo("noop", "default", 5, Retry(), None, (), ())])
 
     async def claim(self, batch: int) -> float:

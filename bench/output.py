@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench import processes, raw
 from bench.figure import Figure, Size
-from rota.client import LARGEST_ORDER
+from rota.clients.jobs import LARGEST_ORDER
 from rota.model.times import SECOND
 from rota.work.worker import LARGEST_CLAIM
 

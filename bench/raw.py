@@ -22,9 +22,9 @@ import msgspec
 from bench.payload import ARGUMENTS
 from rota.clock import Chance
 from rota.model.job import Spec
-from rota.model.order import AGEING_STEP, DEFAULT_PRIORITY
+from rota.model.rank import AGEING_STEP, DEFAULT_PRIORITY
 from rota.model.retry import Retry
-from rota.store import named
+from rota.store import sql_files
 from rota.store.sqlite.database import APPLICATION
 
 NODE = "node-raw"
@@ -57,7 +57,7 @@ def connect(path: str) -> apsw.Connection:
 def create(path: str) -> apsw.Connection:
     """A new store with rota's own schema, so that rota can take over from here."""
     connection = connect(path)
-    for number, text in named.migrations("sqlite"):
+    for number, text in sql_files.migrations("sqlite"):
         connection.execute(text).fetchall()
         connection.pragma("user_version", number)
     connection.pragma("application_id", APPLICATION)

@@ -28,10 +28,10 @@ from rota.model.times import DAY, MILLISECOND, SECOND
 from rota.model.trigger import schedule as timing
 from rota.model.trigger import template as work
 from rota.model.trigger.rules import Every
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
 from rota.store.sqlite import SqliteStore
-from rota.work.encoding import to_json
+from rota.tasks.encoding import to_json
 
 OWNER = "local"
 SLOTS = 1_000
@@ -55,7 +55,7 @@ class Group(msgspec.Struct, frozen=True):
     @property
     def timing(self) -> str:
         last = None if self.times is None else self.first + self.times * self.period - 1
-        return timing.to_json(Schedule(name=NAME, owner=OWNER, rule=Every(self.period, ANCHOR), end=last))
+        return timing.to_json(Timing(name=NAME, owner=OWNER, rule=Every(self.period, ANCHOR), end=last))
 
     @property
     def work(self) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench import processes, raw
 from bench.figure import Figure, Size, against_floor
-from rota.client import LARGEST_ORDER
+from rota.clients.jobs import LARGEST_ORDER
 from rota.config import Settings
 from rota.model.times import SECOND
 from rota.work.worker import LARGEST_CLAIM

@@ -24,7 +24,7 @@ from bench.payload import ARGUMENTS
 from bench.raw import NODE
 from rota.clock import Chance
 from rota.model.job import Spec
-from rota.model.order import AGEING_STEP, DEFAULT_PRIORITY
+from rota.model.rank import AGEING_STEP, DEFAULT_PRIORITY
 from rota.model.retry import Retry
 from rota.store.postgres.address import STEADY_PLANS
 

@@ -21,7 +21,7 @@ from rota.clock import Chance, SystemClock
 from rota.model.feedback import Feedback, flow_name
 from rota.model.job import Kind, Spec
 from rota.model.limits import rate as read_rate
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.outcome import Succeeded, settle
 from rota.model.principal import SYSTEM
 from rota.model.retry import Retry
@@ -126,7 +126,7 @@ class _Claimer:
 
     async def join(self, tasks: Sequence[TaskInfo]) -> None:
         await self._store.open()
-        node = Node(self._incarnation, self._incarnation, ("worker",), {"default": 500}, "bench", 600 * SECOND)
+        node = NewNode(self._incarnation, self._incarnation, ("worker",), {"default": 500}, "bench", 600 * SECOND)
         await self._store.register(SYSTEM, node, tasks)
         await self._store.set_feedback(SYSTEM, "default", Feedback(boost=DAY) if self._feedback else None)
         flows = [flow_name(f"user-{n}", f"task-{m}") for n in range(self._side) for m in range(self._side)]

@@ -14,28 +14,28 @@ if typing.TYPE_CHECKING:
     from rota.errors import RotaError as RotaError
     from rota.errors import Snooze as Snooze
     from rota.errors import Stale as Stale
-    from rota.job import Job as Job
+    from rota.handles.job import Job as Job
+    from rota.handles.schedule import Schedule as Schedule
+    from rota.handles.task import Task as Task
+    from rota.handles.workflow import Workflow as Workflow
     from rota.model.retry import Retry as Retry
-    from rota.schedule import Schedule as Schedule
-    from rota.tasks import Task as Task
-    from rota.work.context import Context as Context
-    from rota.workflow import Workflow as Workflow
+    from rota.tasks.context import Context as Context
 
 # Loaded when first used: `rota --help` and programs that only submit must not wait for what they don't need.
 _HOMES = {
     "App": "rota.app",
     "Cancel": "rota.errors",
-    "Context": "rota.work.context",
+    "Context": "rota.tasks.context",
     "Fatal": "rota.errors",
-    "Job": "rota.job",
+    "Job": "rota.handles.job",
     "Retry": "rota.model.retry",
     "RetryAfter": "rota.errors",
     "RotaError": "rota.errors",
-    "Schedule": "rota.schedule",
+    "Schedule": "rota.handles.schedule",
     "Snooze": "rota.errors",
     "Stale": "rota.errors",
-    "Task": "rota.tasks",
-    "Workflow": "rota.workflow",
+    "Task": "rota.handles.task",
+    "Workflow": "rota.handles.workflow",
 }
 __all__ = [
     "App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Schedule", "Snooze", "Stale",

@@ -9,37 +9,38 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rota import config, declaring, ordering, scheduling
-from rota.admissions import Admissions
-from rota.building import Building
-from rota.client import Client
+from rota import config, declared_schedules, orders
+from rota.clients.jobs import JobsClient
+from rota.clients.limits import LimitsClient
+from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance, Clock, SystemClock
+from rota.connections import AppConnections
 from rota.errors import InvalidInput, SchemaMissing, StoreError
-from rota.job import Job
+from rota.handles import schedule_builder
+from rota.handles.job import Job
+from rota.handles.schedule import Schedule
+from rota.handles.task import Task
+from rota.handles.workflow import Workflow
+from rota.handles.workflow_builder import WorkflowBuilder
 from rota.model.job import ABOUT_COMMANDS, Kind, Spec
 from rota.model.principal import Principal
 from rota.model.retry import Retry
-from rota.model.trigger.schedule import Schedule as Timing
-from rota.model.trigger.standing import ScheduleInfo
+from rota.model.trigger.records import ScheduleInfo
+from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
-from rota.opening import Opened
 from rota.options import FOR_COMMANDS, TASK_NAMES, Drained, Options, about_command, new_jobs, read_options, task_name
-from rota.ordering import HttpCall
-from rota.planning import Planning
-from rota.schedule import Schedule
+from rota.orders import HttpCall
 from rota.store.base import Store, TaskInfo
 from rota.store.sqlite import SqliteStore
-from rota.tasks import Task
+from rota.tasks.catalogue import Catalogue, Code, TaskDef
+from rota.tasks.context import Context
+from rota.tasks.encoding import to_json
 from rota.telemetry.events import Bus, MigrationWaits
-from rota.work.catalogue import Catalogue, Code, TaskDef
-from rota.work.context import Context
-from rota.work.encoding import to_json
-from rota.workflow import Workflow
 
 if TYPE_CHECKING:
     from rota.node import Node
-    from rota.store.postgres import Order
-    from rota.work.crew import MakeCrew
+    from rota.store.postgres import CallerOrder
+    from rota.work.runtime import MakeRuntime
 
 T = TypeVar("T")
 
@@ -64,8 +65,8 @@ class App:
         self.bus = Bus()
         self.catalogue = Catalogue(self._adopt)
         self._inline = inline
-        self._declared = declaring.Declarations()
-        self._opened = Opened()
+        self._declared = declared_schedules.Declarations()
+        self._opened = AppConnections()
         self._opened.when_unused(self)
 
     @property
@@ -88,7 +89,7 @@ class App:
     def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
         """For tests: the same tasks on other parts for a while, with store calls inline. See `rota.testing`."""
         saved = self.__dict__.copy()
-        self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, Opened()
+        self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, AppConnections()
         self._given = {}
         self.settings = config.load({"name": self.settings.name or None, **settings}, environment={})
         try:
@@ -141,7 +142,7 @@ class App:
             return TaskInfo(**{name: getattr(defaults, name) for name in TASK_NAMES}, **signature)
 
         definition = TaskDef(function, info, chosen, code)
-        ordering.check_templates(definition.info, defaults)
+        orders.check_templates(definition.info, defaults)
         self.catalogue.add(definition)
         return Task(self, definition, defaults)
 
@@ -177,7 +178,7 @@ class App:
 
     def command(self, argv: Sequence[str], *, name: str | None = None, **about: Any) -> tuple[Spec, str]:
         """A command as what to run, and the name of its task. `about`: as `Spec.command` takes it."""
-        return ordering.command(self.settings.max_args, argv, name, about)
+        return orders.command(self.settings.max_args, argv, name, about)
 
     async def submit_http(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
         """Orders an HTTP call: what `http` takes, and options of orders. `within` as for commands."""
@@ -193,9 +194,9 @@ class App:
         return self.submit_within_sync(within, call.spec, call.task, ["{}"], chosen)[0]
 
     def _call(self, method: str, url: str, options: Mapping[str, Any]) -> tuple[HttpCall, Options]:
-        about = {name: value for name, value in options.items() if name in ordering.HTTP}
-        rest = {name: value for name, value in options.items() if name not in ordering.HTTP}
-        return self.http(method, url, **about), read_options(Options(), rest, beside=ordering.HTTP)
+        about = {name: value for name, value in options.items() if name in orders.HTTP}
+        rest = {name: value for name, value in options.items() if name not in orders.HTTP}
+        return self.http(method, url, **about), read_options(Options(), rest, beside=orders.HTTP)
 
     def http(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None,
@@ -205,7 +206,7 @@ class App:
         """An HTTP call to schedule, or to add to a workflow. `expect`: the statuses that are success (2xx);
         `redirects`: how many to follow at most (5); `name`: of its task (the host)."""
         given = {"headers": headers, "json": json, "body": body, "expect": expect, "redirects": redirects, "name": name}
-        return ordering.http(self.settings.max_args, method, url, given)
+        return orders.http(self.settings.max_args, method, url, given)
 
     async def submit_named(self, info: TaskInfo, arguments: Mapping[str, Any], **options: Any) -> Job:
         """Orders a function that is known by its description only, as the command line does."""
@@ -216,7 +217,7 @@ class App:
     def named(self, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
         """Arguments as JSON, held against the description of a function, and the options that it has by itself."""
         body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
-        ordering.check_arguments(info, arguments)
+        orders.check_arguments(info, arguments)
         defaults = {name: getattr(info, name) for name in TASK_NAMES}
         return body, Options(**{**defaults, "drained": Drained(info.drained)})
 
@@ -242,7 +243,7 @@ class App:
         order = self._order(spec, task, bodies, options)
         return [Job(self, answer.id) for answer in order.give_to_sync(connection)]
 
-    def _order(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> Order:
+    def _order(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> CallerOrder:
         if self.settings.store.startswith("sqlite:"):
             raise InvalidInput("store", self.settings.place, "PostgreSQL, for orders in a transaction of your own")
         postgres = _postgres()
@@ -250,7 +251,7 @@ class App:
         jobs = new_jobs(self.chance.job_ids(self.clock.now(), len(bodies)), spec, task, bodies, options)
         schema = postgres.address(self.settings.store).schema
         ring = self.settings.notify and self.settings.notify_within
-        order: Order = postgres.Order(schema, self.who, jobs, self.settings.key_retention, ring)
+        order: CallerOrder = postgres.CallerOrder(schema, self.who, jobs, self.settings.key_retention, ring)
         return order
 
     async def wake(self) -> None:
@@ -260,10 +261,10 @@ class App:
     def wake_sync(self) -> None:
         self.sync(self.wake())
 
-    def workflow(self, name: str = "", *, of: Workflow | Job | Context | str | None = None) -> Building:
+    def workflow(self, name: str = "", *, of: Workflow | Job | Context | str | None = None) -> WorkflowBuilder:
         """Jobs that are ordered together: `async with app.workflow() as flow: flow.add(...)`. `of`: adds to a workflow
         that is there, as a task of it may do with `of=ctx`. `rota.Workflow(app, id)` is a handle for one."""
-        return Building(self, name, of)
+        return WorkflowBuilder(self, name, of)
 
     async def job(self, job_id: str) -> Job:
         """A handle for a job by its id (or a beginning of it that fits no other)."""
@@ -278,7 +279,7 @@ class App:
         planning = await self.planning()
         if isinstance(task, Task):
             await (await self.client()).make_known(self.catalogue)
-            await planning.save(*self._times_of(scheduling.Words(name, task, args or {}, options)))
+            await planning.save(*self._times_of(schedule_builder.ScheduleOrder(name, task, args or {}, options)))
         else:
             await planning.save(*self._times_of_other(name, task, args, options))
         return Schedule(self, name)
@@ -314,11 +315,13 @@ class App:
         if not self.settings.name:
             expected = 'App(name="billing"): what is declared in code is removed by the app that declared it'
             raise InvalidInput("app name", self.settings.name, expected)
-        module = declaring.module_here()
+        module = declared_schedules.module_here()
 
         def declare(function: Callable[..., Any]) -> Task:
             task = function if isinstance(function, Task) else self.task(function)
-            words = scheduling.Words(task.name if name is None else name, task, args or {}, options, module)
+            words = schedule_builder.ScheduleOrder(
+                task.name if name is None else name, task, args or {}, options, module
+            )
             self._times_of(words)  # what is wrong with it should show here
             self._declared.add(self.settings.name, words)
             return task
@@ -327,15 +330,15 @@ class App:
 
     async def declare(self) -> None:
         """Keeps the schedules that are declared in code, and removes those of this app that no longer are
-        (`rota.declaring`)."""
+        (`rota.declared_schedules`)."""
         if name := self.settings.name:
-            wanted = [declaring.Declared(*self._times_of(words), words.module) for words in self._declared]
-            known = declaring.Standing(name, declaring.imported, self._declared.elsewhere(name))
-            for event in await declaring.reconcile(await self.planning(), self.who, known, wanted):
+            wanted = [declared_schedules.Declared(*self._times_of(words), words.module) for words in self._declared]
+            known = declared_schedules.LoadedCode(name, declared_schedules.imported, self._declared.elsewhere(name))
+            for event in await declared_schedules.reconcile(await self.planning(), self.who, known, wanted):
                 self.bus.emit(event)
 
-    def _times_of(self, words: scheduling.Words) -> tuple[Timing, Template]:
-        return scheduling.of_task(self.who.user, words, self.settings.max_args, self.clock.now())
+    def _times_of(self, words: schedule_builder.ScheduleOrder) -> tuple[Timing, Template]:
+        return schedule_builder.of_task(self.who.user, words, self.settings.max_args, self.clock.now())
 
     def _times_of_other(
         self, name: str, task: HttpCall | Sequence[str], args: object, options: Mapping[str, Any]
@@ -343,18 +346,18 @@ class App:
         if args is not None:
             raise InvalidInput("args", args, "none: a command has its arguments in its list, a call in its body")
         if isinstance(task, HttpCall):
-            return scheduling.of_spec(self.who.user, name, task.spec, task.task, options, self.clock.now())
+            return schedule_builder.of_spec(self.who.user, name, task.spec, task.task, options, self.clock.now())
         about, _ = about_command({part: options.get(part) for part in ABOUT_COMMANDS})
         spec, program = self.command(task, **about)
-        return scheduling.of_spec(self.who.user, name, spec, program, options, self.clock.now(), ABOUT_COMMANDS)
+        return schedule_builder.of_spec(self.who.user, name, spec, program, options, self.clock.now(), ABOUT_COMMANDS)
 
-    async def planning(self) -> Planning:
+    async def planning(self) -> SchedulesClient:
         """What people do with schedules, with the store open."""
-        return Planning((await self.client()).store, self.who, self.chance)
+        return SchedulesClient((await self.client()).store, self.who, self.chance)
 
-    async def admissions(self) -> Admissions:
+    async def admissions(self) -> LimitsClient:
         """Gates, limits and queues: who may run."""
-        return Admissions((await self.client()).store, self.who, self.chance)
+        return LimitsClient((await self.client()).store, self.who, self.chance)
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def make_store(self) -> Store:
@@ -367,18 +370,18 @@ class App:
         )
         return store
 
-    async def client(self) -> Client:
+    async def client(self) -> JobsClient:
         """The client, with its store open."""
         return await self._opened.open(self._new_client)
 
-    async def _new_client(self) -> Client:
+    async def _new_client(self) -> JobsClient:
         store = self.make_store()
         try:
             await self._open(store)
         except BaseException:
             await store.close()
             raise
-        return Client(store, self.who, self.chance)
+        return JobsClient(store, self.who, self.chance)
 
     async def _open(self, store: Store) -> None:
         """A store that nobody has used yet is migrated; an old one is left to `rota migrate`: others may be using
@@ -399,15 +402,15 @@ class App:
         finally:
             await store.close()
 
-    async def node(self, make_crew: MakeCrew | None = None) -> Node:
+    async def node(self, make_runtime: MakeRuntime | None = None) -> Node:
         """This app as a node, ready to `run()`."""
         from rota.node import Node  # most who order jobs run none: a third of what they would import
-        from rota.work.crew import ProcessCrew
+        from rota.work.runtime import ProcessRuntime
 
         store = (await self.client()).store
         await self.declare()
-        crew = make_crew or (lambda guards: ProcessCrew(self.catalogue, self.settings, guards, self.bus))
-        return Node(store, self.clock, self.chance, self.bus, self.settings, self.catalogue.infos(), crew)
+        runtime = make_runtime or (lambda guards: ProcessRuntime(self.catalogue, self.settings, guards, self.bus))
+        return Node(store, self.clock, self.chance, self.bus, self.settings, self.catalogue.infos(), runtime)
 
     async def close(self) -> None:
         self._declared.close()

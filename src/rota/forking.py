@@ -21,7 +21,7 @@ from typing import Protocol
 import rota.clock  # noqa: F401 - its hook must be registered before ours: members make names by chance in a child
 
 
-class Member(Protocol):
+class ForkAware(Protocol):
     """In the process that forks, and in the thread that does. None of these may fail, nor wait for long."""
 
     def before_fork(self) -> None: ...
@@ -31,10 +31,10 @@ class Member(Protocol):
     def after_fork_in_child(self) -> None: ...
 
 
-_members: dict[int, weakref.ref[Member]] = {}
+_members: dict[int, weakref.ref[ForkAware]] = {}
 
 
-def watch(member: Member) -> None:
+def watch(member: ForkAware) -> None:
     """Tells it of every fork from now on, as long as it lives."""
     key = id(member)
     _members[key] = weakref.ref(member, lambda _: _members.pop(key, None))
@@ -53,14 +53,14 @@ def close_copies(descriptors: Iterable[int]) -> None:
             os.close(descriptor)
 
 
-def _each(tell: Callable[[Member], None]) -> None:
+def _each(tell: Callable[[ForkAware], None]) -> None:
     for reference in _living():
         if (member := reference()) is not None:
             with suppress(Exception):  # the others must hear of it too
                 tell(member)
 
 
-def _living() -> list[weakref.ref[Member]]:
+def _living() -> list[weakref.ref[ForkAware]]:
     while True:
         try:
             return list(_members.values())

@@ -16,18 +16,18 @@ from rota.batching import Batcher
 from rota.clock import Chance, Clock
 from rota.config import Settings
 from rota.control import janitor
-from rota.control.admission import Admission
+from rota.control.admission import AdmissionSweep
 from rota.control.janitor import Janitor
 from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
 from rota.control.resolver import Resolver
 from rota.control.scheduler import Scheduler
-from rota.control.unoffered import Unoffered
+from rota.control.unoffered import UnofferedSweep
 from rota.errors import RotaError, StoreError
 from rota.lease import WARNING, Lease
 from rota.logs.shipper import Shipper
 from rota.model.job import Kind, Verdict
-from rota.model.node import Node as NodeValue
+from rota.model.node import NewNode as NodeValue
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import SYSTEM
 from rota.model.times import DAY, SECOND
@@ -35,10 +35,10 @@ from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
 from rota.store.base import Retention, Store, TaskInfo, Topic
 from rota.telemetry import events
 from rota.work.attempt import Pipeline, Stop, weight
-from rota.work.crew import Crew, MakeCrew
 from rota.work.heartbeat import Heartbeat, LeaseGuard
 from rota.work.meter import Meter
 from rota.work.reconciler import Reconciler
+from rota.work.runtime import MakeRuntime, Runtime
 from rota.work.worker import Worker
 
 REJOIN_PAUSE = 1.0
@@ -65,10 +65,10 @@ class Node:
         bus: events.Bus,
         settings: Settings,
         tasks: Sequence[TaskInfo],
-        make_crew: MakeCrew,
+        make_runtime: MakeRuntime,
     ) -> None:
         self.store, self.clock, self.chance, self.bus = store, clock, chance, bus
-        self.settings, self.tasks, self.make_crew = settings, tasks, make_crew
+        self.settings, self.tasks, self.make_runtime = settings, tasks, make_runtime
         self.id = settings.node or f"node-{chance.token()}"
         self.started = asyncio.Event()
         # Set at the end if functions did not stop: the incarnation that still has to leave once this process is over.
@@ -77,7 +77,7 @@ class Node:
         self._stops = 0
         self._joined: str | None = None  # the last incarnation of this node; it may have been unable to leave
         self._candidate = chance.token()  # the next; tried until it has joined, as an unanswered try may have counted
-        self._session: Session | None = None
+        self._session: NodeSession | None = None
 
     async def run(self) -> None:
         while not self._stops:
@@ -93,7 +93,7 @@ class Node:
         self.bus.emit(events.NodeStopped(self.id))
 
     async def _live(self) -> None:
-        session = Session(self, self._candidate)
+        session = NodeSession(self, self._candidate)
         try:
             async with asyncio.timeout(JOIN_LIMIT) as limit:
                 await session.join([self._joined] if self._joined else [])
@@ -125,7 +125,7 @@ class Node:
         return worker.running if worker else 0
 
 
-class Session:
+class NodeSession:
     """One incarnation of a node."""
 
     def __init__(self, node: Node, incarnation: str) -> None:
@@ -135,7 +135,7 @@ class Session:
         self._lost: str | None = None
         self._gave_up: str | None = None
         self._end = float("inf")  # when the keeper ends what still runs
-        self._crew: Crew | None = None
+        self._runtime: Runtime | None = None
         self.worker: Worker | None = None
         self._loops: list[tuple[Loop, asyncio.Task[None]]] = []
         self._unlisten: list[Callable[[], None]] = []
@@ -149,28 +149,28 @@ class Session:
         await node.store.register(SYSTEM, value, node.tasks, replaces)
         try:
             if is_worker:
-                self._crew = node.make_crew(node.store.guards(self.incarnation))
-                await self._crew.start()
-                self._crew.extend(self._lease.deadline)
-                self.worker = self._make_worker(self._crew)
+                self._runtime = node.make_runtime(node.store.guards(self.incarnation))
+                await self._runtime.start()
+                self._runtime.extend(self._lease.deadline)
+                self.worker = self._make_worker(self._runtime)
         except BaseException:
-            if self._crew:
-                await self._crew.close()
+            if self._runtime:
+                await self._runtime.close()
             await self._leave()
             raise
 
-    def _make_worker(self, crew: Crew) -> Worker:
+    def _make_worker(self, runtime: Runtime) -> Worker:
         node, settings = self._node, self._node.settings
         shipper = Shipper(node.store, settings.max_output, node.bus)
         finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: node.store.finish(SYSTEM, batch), weigh=weight)
         rule = CrashRule(limit=settings.crash_limit)
-        pipeline = Pipeline(dict(crew.executors), shipper, finishes, node.bus, node.chance, rule)
+        pipeline = Pipeline(dict(runtime.executors), shipper, finishes, node.bus, node.chance, rule)
         return Worker(
             node.store,
             node.clock,
             self.incarnation,
             settings.queues,
-            lambda: [Kind(kind) for kind in crew.able()],
+            lambda: [Kind(kind) for kind in runtime.able()],
             settings.prefetch,
             pipeline,
             shipper,
@@ -192,14 +192,14 @@ class Session:
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
-            self._serve(Unoffered(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
-        if self.worker and self._crew:
+            self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
+        if self.worker and self._runtime:
             self.worker.wake = self._serve(self.worker).wake
             reconciler = Reconciler(self.worker)
             reconciler.wake = self._serve(reconciler).wake
             self._heartbeat.heard_holds = reconciler.heard
             self._heartbeat.before = self._hand_over_guards
-            self._crew.watch(self.worker.when_ready)
+            self._runtime.watch(self.worker.when_ready)
             self._listen(Topic.READY, self.worker.when_ready)
             self._serve(Meter(node.store, self.worker, lambda: self._heartbeat.feedback))
         self._serve(Watchdog(self._loops, self._give_up))
@@ -213,7 +213,7 @@ class Session:
         listen(Topic.SCHEDULE, resolver.when_fires_wait(wake))
         listen(Topic.NEWS, resolver.when_some_wait(wake))
         listen(Topic.TIES, resolver.when_tied(wake))
-        self._serve(Admission(store, self._node.clock, self._leads), Topic.GATE)
+        self._serve(AdmissionSweep(store, self._node.clock, self._leads), Topic.GATE)
 
     def _leads(self) -> bool:
         return self._heartbeat.term is not None
@@ -255,16 +255,16 @@ class Session:
 
     def _extend(self, deadline: float) -> None:
         """Once the lease is lost, its end comes no later than was said; but sooner if the node is exposed as well."""
-        if self._crew and (self._lost is None or (self._lease.exposed and deadline < self._end)):
+        if self._runtime and (self._lost is None or (self._lease.exposed and deadline < self._end)):
             self._end = deadline
-            self._crew.extend(deadline)
+            self._runtime.extend(deadline)
 
     def _hand_over_guards(self) -> None:
         """Before each renewal, which tells others to go by the node's lock: what the store holds it with may be another
         session than the last time, and the node's processes must hold that too."""
-        if self._crew:
+        if self._runtime:
             with suppress(OSError):  # no more descriptors; the renewal is more important
-                self._crew.guard(self._node.store.guards(self.incarnation))
+                self._runtime.guard(self._node.store.guards(self.incarnation))
 
     def _lose(self, why: str) -> None:
         if self._lost is None:
@@ -302,26 +302,26 @@ class Session:
         """The lease is lost: others may take this node's work soon. Whatever can't be stopped in time, the keeper
         will end together with this process."""
         self._node.bus.emit(events.LeaseLost(self._node.id, self._lost or ""))
-        if self.worker and self._crew:
+        if self.worker and self._runtime:
             self._end = min(self._lease.deadline, self._node.clock.monotonic() + WARNING)
-            self._crew.extend(self._end)
+            self._runtime.extend(self._end)
             self.worker.abandon_all()
             finished = await self.worker.finished(self._lease.length)
             if self.worker.stuck or not finished:
                 # The keeper is about to end this process. Until then nothing may be handed back.
                 await asyncio.sleep(self._lease.length)
                 raise StuckNode(f"node {self._node.id} lost its lease and could not stop its work")
-        if self._crew:
-            self._crew.extend(None)
+        if self._runtime:
+            self._runtime.extend(None)
 
     async def _shut_down(self) -> None:
         for unlisten in self._unlisten:
             unlisten()
         # While anything of ours still runs in this process, the keeper stays on guard.
-        await self._close_crew()
+        await self._close_runtime()
         if self.worker:
             await self.worker.finished(LAST_WRITES)
-        await self._close_crew()
+        await self._close_runtime()
         for loop, _ in self._loops:
             loop.stop()
         await asyncio.wait([task for _, task in self._loops], timeout=LAST_WRITES)
@@ -344,9 +344,9 @@ class Session:
     def _unstopped(self) -> bool:
         return self.worker is not None and bool(self.worker.running or self.worker.stuck)
 
-    async def _close_crew(self) -> None:
-        if self._crew:
-            await self._crew.close(stuck=self._unstopped)
+    async def _close_runtime(self) -> None:
+        if self._runtime:
+            await self._runtime.close(stuck=self._unstopped)
 
 
 async def _first(work: Coroutine[None, None, object], event: asyncio.Event) -> None:

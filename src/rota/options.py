@@ -14,11 +14,10 @@ from rota.model.gates import labels, scope
 from rota.model.graph import Edge, Need, edges, need
 from rota.model.job import ABOUT_COMMANDS, DEFAULT_QUEUE, NewJob, Spec
 from rota.model.limits import Key, Policy, Rate, concurrency, fields, fill, keys, rate
-from rota.model.order import DEFAULT_PRIORITY, priority
+from rota.model.rank import DEFAULT_PRIORITY, priority
+from rota.model.requirements import NO_REQUIREMENTS, Alone, Requirements
 from rota.model.retry import Retry
 from rota.model.times import MINUTE, Duration, Instant, duration, instant
-from rota.model.traits import NONE as NO_TRAITS
-from rota.model.traits import Alone, Traits
 
 NAMES = (
     "at", "delay", "priority", "queue", "key", "retry", "timeout", "expires", "after", "on", "labels", "exclusive",
@@ -129,7 +128,7 @@ def _edge(given: Any, otherwise: Need) -> Edge:
 def new_job(job_id: str, spec: Spec, task: str, body: str, options: Options) -> NewJob:
     return NewJob(
         job_id, task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
-        options.timeout, options.expires, options.key, options.after, None, traits(task, body, options),
+        options.timeout, options.expires, options.key, options.after, None, requirements(task, body, options),
     )  # fmt: skip
 
 
@@ -137,16 +136,16 @@ def new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], o
     return [new_job(job_id, spec, task, body, options) for job_id, body in zip(ids, bodies, strict=True)]
 
 
-def traits(task: str, body: str, options: Options) -> Traits:
+def requirements(task: str, body: str, options: Options) -> Requirements:
     """Labels, and keys with the arguments filled in."""
     templates = options.templates
     if not (options.labels or templates or options.rate or options.alone):
-        return NO_TRAITS
+        return NO_REQUIREMENTS
     arguments = msgspec.json.decode(body) if any(fields(key.name) for key in templates) else {}
     wanted = [msgspec.structs.replace(key, name=fill(key.name, arguments)) for key in templates]
     if options.rate is not None:
         wanted.append(Key(f"task:{task}", None, options.rate, options.full))
-    return Traits(options.labels, keys(wanted), _alone(options))
+    return Requirements(options.labels, keys(wanted), _alone(options))
 
 
 def _alone(options: Options) -> Alone | None:

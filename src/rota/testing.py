@@ -26,7 +26,7 @@ from rota.logs.capture import captured
 from rota.logs.shipper import Shipper
 from rota.model.job import JobInfo, Kind, Verdict
 from rota.model.lifecycle import State
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.outcome import Settlement
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Instant, duration
@@ -36,14 +36,14 @@ from rota.work.attempt import Executor, Pipeline, weight
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
 from rota.work.executors.http import HttpExecutor
-from rota.work.handlers import InlineHandlers
-from rota.work.keeping import Keeper
+from rota.work.functions.in_node import InlineHandlers
+from rota.work.keeper.client import KeeperClient
 from rota.work.output import Drain
 from rota.work.worker import Worker
 
 if TYPE_CHECKING:
     from rota.app import App
-    from rota.tasks import Task
+    from rota.handles.task import Task
 
 SLOTS = 100
 BATCH = 500
@@ -121,9 +121,9 @@ async def harness(app: App, *, seed: int = 0, now: Instant | None = None, **sett
     settings = {"store": "sqlite:///:memory:", "queues": f"default:{SLOTS}", **settings}
     with app.borrowed(clock, Chance(seed), **settings), captured():
         store = (await app.client()).store
-        keeper = Keeper()
+        keeper = KeeperClient()
         try:
-            await store.register(SYSTEM, Node(NODE, NODE, ("worker",), {}, "", 10 * SECOND), app.catalogue.infos())
+            await store.register(SYSTEM, NewNode(NODE, NODE, ("worker",), {}, "", 10 * SECOND), app.catalogue.infos())
             await app.declare()
             yield Harness(store, clock, _worker(app, store, clock, keeper))
         finally:
@@ -131,7 +131,7 @@ async def harness(app: App, *, seed: int = 0, now: Instant | None = None, **sett
             await app.close()
 
 
-def _worker(app: App, store: Store, clock: ManualClock, keeper: Keeper) -> Worker:
+def _worker(app: App, store: Store, clock: ManualClock, keeper: KeeperClient) -> Worker:
     shipper = Shipper(store, app.settings.max_output, app.bus)
     finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: store.finish(SYSTEM, batch), weigh=weight)
     grace = app.settings.kill_grace / SECOND

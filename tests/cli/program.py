@@ -23,7 +23,7 @@ import pytest
 from rota.app import App
 from rota.cli.main import main
 from rota.model.job import Kind
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from rota.store.base import Store
@@ -224,7 +224,7 @@ def claim(rota: Rota, count: int = 100, queue: str = "default", store: str = "")
 
     async def deed(place: Store) -> list[str]:
         name = f"claimer-{os.urandom(4).hex()}"
-        await place.register(SYSTEM, Node(name, name, ("worker",), {queue: count}, "", 600 * SECOND), [])
+        await place.register(SYSTEM, NewNode(name, name, ("worker",), {queue: count}, "", 600 * SECOND), [])
         found = await place.claim(SYSTEM, name, {queue: count}, list(Kind), {queue: count})
         return [one.job_id for one in found]
 

@@ -9,11 +9,11 @@ import pytest
 
 from rota.app import App
 from rota.cli.dead import PAGE, pages
-from rota.client import Client
+from rota.clients.jobs import JobsClient
 from rota.clock import Chance, ManualClock
 from rota.model.job import Kind, NewJob, Spec, Verdict
-from rota.model.lifecycle import Event
-from rota.model.node import Node
+from rota.model.lifecycle import JobEvent
+from rota.model.node import NewNode
 from rota.model.outcome import Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.store.base import JobFilter, Store
@@ -98,7 +98,8 @@ async def bury(store: Store, clock: ManualClock, count: int) -> None:
     claimed = await store.claim(SYSTEM, "i", {"default": count}, [Kind.COMMAND], {"default": count})
     problem = Problem("x", "y")
     ends = [
-        Settlement(c.job_id, c.fence, Event.FAIL, Ending.FAILED, failures=1, error=problem, reason="y") for c in claimed
+        Settlement(c.job_id, c.fence, JobEvent.FAIL, Ending.FAILED, failures=1, error=problem, reason="y")
+        for c in claimed
     ]
     assert set(await store.finish(SYSTEM, ends)) == {Verdict.APPLIED}
     clock.advance(1)
@@ -107,11 +108,11 @@ async def bury(store: Store, clock: ManualClock, count: int) -> None:
 async def test_pages_find_each_letter_once_though_many_died_at_one_instant(tmp_path: Path, clock: ManualClock) -> None:
     app = App(f"sqlite:///{tmp_path}/rota.db", clock=clock, inline=True)
     store: Store = (await app.client()).store
-    await store.register(SYSTEM, Node("n", "i", ("worker",), {"default": 1}, "0", 10_000_000), [])
+    await store.register(SYSTEM, NewNode("n", "i", ("worker",), {"default": 1}, "0", 10_000_000), [])
     counts = [3, PAGE * 5 // 2, PAGE - 1, PAGE, 1, PAGE + 1]
     for count in counts:
         await bury(store, clock, count)
-    client = Client(store, LOCAL, app.chance)
+    client = JobsClient(store, LOCAL, app.chance)
     query = JobFilter(states=("failed",), ended_before=clock.now() + 1, limit=PAGE)  # type: ignore[arg-type]
     found = [job.id async for page in pages(client, query) for job in page]
     assert len(found) == len(set(found)) == sum(counts)

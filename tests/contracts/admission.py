@@ -13,9 +13,9 @@ from rota.model.lifecycle import State
 from rota.model.limits import Key, Limit, Policy, Rate, slack
 from rota.model.outcome import CrashRule, Outcome
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.requirements import Alone, Requirements
 from rota.model.retry import Retry
 from rota.model.times import SECOND, Duration, Instant
-from rota.model.traits import Alone, Traits
 from rota.store.admission import Admitted, LimitInfo, NewGate, QueueInfo, Waiting
 from rota.store.base import Cancelling
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, NAP, PLENTY, STOPPED, Actor, World, settled
@@ -30,25 +30,25 @@ def names(claimed: Iterable[Claimed]) -> list[str]:
 
 
 # -- what jobs bring along --------------------------------------------------------------------------------------------
-def labelled(*labels: str) -> Traits:
-    return Traits(labels=tuple(sorted(labels)))
+def labelled(*labels: str) -> Requirements:
+    return Requirements(labels=tuple(sorted(labels)))
 
 
-def needs(*keys: Key) -> Traits:
-    return Traits(keys=tuple(sorted(keys, key=lambda key: key.name)))
+def needs(*keys: Key) -> Requirements:
+    return Requirements(keys=tuple(sorted(keys, key=lambda key: key.name)))
 
 
-def mutex(*keys: str, policy: Policy = Policy.WAIT) -> Traits:
+def mutex(*keys: str, policy: Policy = Policy.WAIT) -> Requirements:
     return needs(*(Key(key, 1, None, policy) for key in keys))
 
 
-def rated(count: int, window: Duration, key: str = "r") -> Traits:
+def rated(count: int, window: Duration, key: str = "r") -> Requirements:
     return needs(Key(key, None, Rate(count, window)))
 
 
-def lone(where: str = "queue:default", drain: Duration = 5 * SECOND, cancel: bool = False) -> Traits:
+def lone(where: str = "queue:default", drain: Duration = 5 * SECOND, cancel: bool = False) -> Requirements:
     fits = scope(where)
-    return Traits(alone=Alone(fits, fits.like, drain, cancel))
+    return Requirements(alone=Alone(fits, fits.like, drain, cancel))
 
 
 def comes_back(at: Instant, window: Duration) -> Instant:
@@ -223,8 +223,8 @@ class Walk:
 
     async def submit(self) -> None:
         chosen = frozenset(self.dice.sample("abc", self.dice.randint(0, 3)))
-        traits = needs(*(Key(key, "?abc".index(key)) for key in chosen))
-        job = await self.world.one(traits=traits, priority=self.dice.randrange(10), retry=Retry(retries=0))
+        requirements = needs(*(Key(key, "?abc".index(key)) for key in chosen))
+        job = await self.world.one(requirements=requirements, priority=self.dice.randrange(10), retry=Retry(retries=0))
         self.wanted[job] = chosen
 
     async def claim(self) -> None:

@@ -14,7 +14,7 @@ from rota.model.principal import SYSTEM
 from rota.store.base import Position, Store
 from rota.telemetry.events import Bus
 from rota.work.attempt import Attempt, Pipeline, weight
-from rota.work.notes import Notes
+from rota.work.progress import ProgressWriter
 
 SAID = b"what it said\n"
 
@@ -36,7 +36,7 @@ class Work:
 
 async def perform(store: Store, claimed: Sequence[Claimed], *ends: Outcome, talk: bool = True) -> None:
     """Takes attempts at these to their ends, side by side."""
-    shipper, notes = Shipper(store, 1 << 20, Bus()), Notes(store)
+    shipper, notes = Shipper(store, 1 << 20, Bus()), ProgressWriter(store)
     finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: store.finish(SYSTEM, batch), weigh=weight)
     work = Work(ends or [Succeeded('"done"')] * len(claimed), talk)
     pipeline = Pipeline({one.kind: work for one in claimed}, shipper, finishes, Bus(), Chance())

@@ -10,8 +10,8 @@ from rota.model.job import Claimed, Verdict
 from rota.model.lifecycle import State
 from rota.model.limits import Key, Rate
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.requirements import Requirements
 from rota.model.times import HOUR, SECOND
-from rota.model.traits import Traits
 from rota.store.base import Cancelling, Topic
 from tests.contracts.admission import (
     ENDS,
@@ -57,9 +57,9 @@ async def running(world: World, actor: Actor, count: int = 2, **changes: Any) ->
     return claimed
 
 
-async def waits(world: World, actor: Actor, traits: Traits | None = None) -> str:
+async def waits(world: World, actor: Actor, requirements: Requirements | None = None) -> str:
     """It has been met, and has closed its gate."""
-    job = await world.one(task="lone", traits=traits or lone())
+    job = await world.one(task="lone", requirements=requirements or lone())
     assert await actor.claim() == []
     return job
 
@@ -69,7 +69,7 @@ async def waits(world: World, actor: Actor, traits: Traits | None = None) -> str
 
 async def test_in_an_empty_house_it_runs_soon(world: World) -> None:
     actor = await world.node()
-    await alone(world, actor, await world.one(traits=lone()))
+    await alone(world, actor, await world.one(requirements=lone()))
 
 
 async def test_it_waits_for_those_that_run_and_nothing_starts_meanwhile(world: World) -> None:
@@ -105,7 +105,7 @@ async def test_what_is_outside_its_scope_goes_on(world: World) -> None:
 @pytest.mark.parametrize("where", ["queue:default", "label:db", "all", "task:true", "user:local"])
 async def test_scopes_of_all_kinds(world: World, where: str) -> None:
     actor = await world.node()
-    (before,) = await running(world, actor, 1, traits=labelled("db"))
+    (before,) = await running(world, actor, 1, requirements=labelled("db"))
     job = await waits(world, actor, lone(where))
     await pass_by(world)
     assert await actor.claim() == []
@@ -124,7 +124,7 @@ async def test_one_that_was_claimed_ahead_does_not_start_beside_it(world: World)
 
 async def test_it_is_never_claimed_ahead(world: World) -> None:
     actor = await world.node()
-    await world.one(traits=lone())
+    await world.one(requirements=lone())
     for _ in range(3):
         assert await actor.claim(5, start=0) == []
         await pass_by(world)
@@ -146,8 +146,8 @@ async def test_its_gate_is_seen(world: World) -> None:
                                     ("task:other", "task:lone"), ("label:a", "label:b")])  # fmt: skip
 async def test_two_with_scopes_that_overlap_run_one_after_the_other(world: World, scopes: tuple[str, str]) -> None:
     actor = await world.node()
-    before = await running(world, actor, 1, traits=labelled("a", "b"))
-    jobs = [await world.one(task="lone", traits=lone(where)) for where in scopes]
+    before = await running(world, actor, 1, requirements=labelled("a", "b"))
+    jobs = [await world.one(task="lone", requirements=lone(where)) for where in scopes]
     assert await actor.claim() == []
     rest = await world.several(2)
     await finish_all(actor, before)
@@ -162,7 +162,7 @@ async def test_two_with_scopes_that_overlap_run_one_after_the_other(world: World
 
 async def test_many_with_one_scope_never_run_together(world: World) -> None:
     actor, neighbour = await world.node(), await world.node()
-    jobs = await world.several(4, task="lone", traits=lone("all", drain=60 * SECOND))
+    jobs = await world.several(4, task="lone", requirements=lone("all", drain=60 * SECOND))
     ended: list[str] = []
     for _ in range(40):
         claimed = [*await actor.claim(), *await neighbour.claim()]
@@ -218,7 +218,7 @@ async def test_at_its_deadline_it_has_the_others_cancelled(world: World) -> None
 async def test_whatever_ends_it_the_others_go_on(world: World, how: str) -> None:
     end, again = ENDS[how]
     holder, actor = await world.node(), await world.node()
-    claimed = await alone(world, holder, await world.one(traits=lone()))
+    claimed = await alone(world, holder, await world.one(requirements=lone()))
     later = await world.several(2)
     assert await actor.claim() == []
     await end(world, holder, claimed)
@@ -247,7 +247,7 @@ async def test_one_that_is_cancelled_while_it_waits_leaves_no_gate(world: World)
 async def test_one_that_expires_while_it_waits_leaves_no_gate(world: World) -> None:
     actor = await world.node()
     await running(world, actor)
-    job = await world.one(traits=lone(drain=100 * SECOND), expires=10 * SECOND)
+    job = await world.one(requirements=lone(drain=100 * SECOND), expires=10 * SECOND)
     assert await actor.claim() == []
     later = await world.one()
     await pass_by(world, 11)
@@ -259,7 +259,7 @@ async def test_one_that_expires_while_it_waits_leaves_no_gate(world: World) -> N
 async def test_a_gate_over_it_holds_it_and_it_goes_on_afterwards(world: World) -> None:
     actor = await world.node()
     gate = await close(world, task="lone")
-    job, other = await world.one(task="lone", traits=lone()), await world.one()
+    job, other = await world.one(task="lone", requirements=lone()), await world.one()
     (claimed,) = await actor.claim()
     assert claimed.job_id == other, "one that may not run keeps nobody waiting"
     await actor.finish(claimed)
@@ -269,9 +269,9 @@ async def test_a_gate_over_it_holds_it_and_it_goes_on_afterwards(world: World) -
 
 async def test_with_keys_it_takes_them_when_it_is_alone(world: World) -> None:
     actor = await world.node()
-    before = await actor.take(await world.one(traits=mutex("m"), queue="default", task="other"))
-    traits = Traits(keys=(Key("m", 1),), alone=lone("task:true").alone)
-    job = await world.one(traits=traits)
+    before = await actor.take(await world.one(requirements=mutex("m"), queue="default", task="other"))
+    requirements = Requirements(keys=(Key("m", 1),), alone=lone("task:true").alone)
+    job = await world.one(requirements=requirements)
     for _ in range(3):
         assert await actor.claim() == []
         await pass_by(world)
@@ -283,7 +283,7 @@ async def test_with_keys_it_takes_them_when_it_is_alone(world: World) -> None:
 
 async def test_of_two_users_each_is_alone_among_its_own(world: World) -> None:
     actor = await world.node()
-    jobs = [await world.one(who, traits=lone("all")) for who in (ALICE, BOB)]
+    jobs = [await world.one(who, requirements=lone("all")) for who in (ALICE, BOB)]
     started: list[str] = []
     for _ in range(3):
         started += names(await actor.claim())
@@ -296,9 +296,9 @@ async def test_of_two_users_each_is_alone_among_its_own(world: World) -> None:
 
 async def test_while_it_waits_for_a_key_the_others_run(world: World) -> None:
     actor = await world.node()
-    traits = Traits(keys=(Key("d", None, Rate(1, HOUR)),), alone=lone().alone)
-    await actor.finish(await alone(world, actor, await world.one(traits=traits)))
-    job = await world.one(traits=traits)
+    requirements = Requirements(keys=(Key("d", None, Rate(1, HOUR)),), alone=lone().alone)
+    await actor.finish(await alone(world, actor, await world.one(requirements=requirements)))
+    job = await world.one(requirements=requirements)
     for _ in range(5):
         await pass_by(world, 600)
         plain = await world.one()
@@ -312,8 +312,8 @@ async def test_while_it_waits_for_a_key_the_others_run(world: World) -> None:
 async def test_one_that_finds_its_key_taken_when_it_is_alone_lets_the_others_run(world: World) -> None:
     actor = await world.node()
     (before,) = await running(world, actor, 1, task="other")
-    job = await waits(world, actor, Traits(keys=(Key("m", 1),), alone=lone("task:other").alone))
-    holder = await actor.take(await world.one(traits=mutex("m")))
+    job = await waits(world, actor, Requirements(keys=(Key("m", 1),), alone=lone("task:other").alone))
+    holder = await actor.take(await world.one(requirements=mutex("m")))
     await actor.finish(before)
     await pass_by(world)
     assert (await actor.claim(), (await world.info(job)).reason) == ([], "waits for key m")
@@ -342,7 +342,7 @@ async def test_while_a_person_s_gate_holds_it_the_others_run(world: World, swept
 async def test_it_does_not_wait_for_work_outside_its_scope(world: World) -> None:
     """However busy the node that could run it."""
     actor = await world.node()
-    job = await world.one(queue="repair", traits=lone("queue:mail"))
+    job = await world.one(queue="repair", requirements=lone("queue:mail"))
     for _ in range(8):
         plain = await world.one()
         claimed = await actor.claim(wants={"default": 1, "repair": 1})

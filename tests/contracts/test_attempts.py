@@ -13,9 +13,9 @@ from rota.model.lifecycle import State
 from rota.model.limits import Key
 from rota.model.outcome import Crashed, CrashRule, Ending, Outcome, Problem, Usage
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.requirements import Requirements
 from rota.model.retry import Retry
 from rota.model.times import HOUR, MINUTE, SECOND
-from rota.model.traits import Traits
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, NAP, STOPPED, World, settled
 
 
@@ -163,8 +163,8 @@ async def test_failures_interruptions_and_crashes_are_counted_apart(world: World
 async def test_crashes_of_executors_count_with_those_of_nodes(world: World) -> None:
     """And the next claim tells how many there were, with keys or without."""
     crashed = Crashed(Problem("rota.ExecutorCrashed", "killed by SIGSEGV"))
-    for traits in (Traits(), Traits(keys=(Key("mutex", 1),))):
-        job_id = await world.one(traits=traits)
+    for requirements in (Requirements(), Requirements(keys=(Key("mutex", 1),))):
+        job_id = await world.one(requirements=requirements)
         first, second = await world.node(), await world.node()
         claimed = await first.take(job_id)
         assert claimed.crashes == 0

@@ -10,8 +10,8 @@ from rota.model.limits import Key
 from rota.model.outcome import Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.progress import Progress
+from rota.model.requirements import Requirements
 from rota.model.retry import Retry
-from rota.model.traits import Traits
 from rota.store.base import Note
 from tests.contracts.world import BOOM, DONE, FATAL, STOPPED, Actor, World, settled
 
@@ -137,7 +137,7 @@ async def test_a_replay_from_the_dead_letters_goes_on_from_it(world: World) -> N
 async def test_a_job_that_needs_keys_gets_it_too(world: World) -> None:
     """Those are claimed in another way."""
     actor = await world.node()
-    await world.one(retry=AGAIN, traits=Traits(keys=(Key("k", 1),)))
+    await world.one(retry=AGAIN, requirements=Requirements(keys=(Key("k", 1),)))
     first = await actor.take()
     await save(world, first, 0, "[1]")
     await actor.finish(first, BOOM)

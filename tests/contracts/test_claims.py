@@ -9,9 +9,9 @@ import pytest
 
 from rota.model.job import Claimed, Kind, Spec, Verdict
 from rota.model.lifecycle import State
-from rota.model.order import AGEING_STEP, rank
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.rank import AGEING_STEP, rank
 from rota.model.retry import Retry
 from rota.model.times import HOUR, SECOND
 from rota.store.base import Store

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from rota import planning as module
-from rota.declaring import Declared, Standing, reconcile
+from rota.clients import schedules as module
+from rota.clients.schedules import SchedulesClient
+from rota.declared_schedules import Declared, LoadedCode, reconcile
 from rota.model.principal import LOCAL
 from rota.model.times import HOUR, MINUTE
 from rota.model.trigger.rules import Every
-from rota.planning import Planning
 from rota.store.base import Store
 from rota.telemetry.events import Event, ScheduleDeclared, SchedulesUndeclared
 from tests.contracts.timetables import ORDER, events, keep, minutely, new, standing
@@ -26,8 +26,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def planning(world: World) -> Planning:
-    return Planning(world.store, LOCAL, world.chance)
+def planning(world: World) -> SchedulesClient:
+    return SchedulesClient(world.store, LOCAL, world.chance)
 
 
 def declared(name: str, where: str | None = "tasks", rule: Every = EACH_MINUTE) -> Declared:
@@ -35,18 +35,18 @@ def declared(name: str, where: str | None = "tasks", rule: Every = EACH_MINUTE) 
 
 
 async def start(
-    planning: Planning,
+    planning: SchedulesClient,
     *wanted: Declared,
     imported: tuple[str, ...] = ("tasks",),
     app: str = "billing",
     elsewhere: tuple[str, ...] = (),
 ) -> list[Event]:
     """A node of the app starts that has imported these modules."""
-    known = Standing(app, lambda name: name in imported, elsewhere)
+    known = LoadedCode(app, lambda name: name in imported, elsewhere)
     return await reconcile(planning, LOCAL, known, wanted)
 
 
-async def names(planning: Planning, app: str | None = None) -> list[str]:
+async def names(planning: SchedulesClient, app: str | None = None) -> list[str]:
     return [info.name async for info in planning.all(app)]
 
 
@@ -61,7 +61,7 @@ def left(told: list[Event]) -> list[tuple[tuple[str, ...], str]]:
 # -- with the code ----------------------------------------------------------------------------------------------------
 
 
-async def test_what_an_app_declares_is_added_changed_and_removed(world: World, planning: Planning) -> None:
+async def test_what_an_app_declares_is_added_changed_and_removed(world: World, planning: SchedulesClient) -> None:
     await planning.save(minutely("by hand"), ORDER)
     await start(planning, declared("m"), app="mail")
     assert changes(await start(planning, declared("a"), declared("b"))) == [("a", "added"), ("b", "added")]
@@ -77,7 +77,9 @@ async def test_what_an_app_declares_is_added_changed_and_removed(world: World, p
     assert await names(planning) == ["by hand", "m"]
 
 
-async def test_each_change_is_one_event_with_the_user_the_app_and_the_module(world: World, planning: Planning) -> None:
+async def test_each_change_is_one_event_with_the_user_the_app_and_the_module(
+    world: World, planning: SchedulesClient
+) -> None:
     await start(planning, declared("a"))
     await start(planning, declared("a", rule=Every(HOUR)))
     await start(planning, imported=())
@@ -93,9 +95,9 @@ async def test_each_change_is_one_event_with_the_user_the_app_and_the_module(wor
     ]
 
 
-async def test_nodes_of_an_app_that_start_at_once_agree(world: World, planning: Planning) -> None:
+async def test_nodes_of_an_app_that_start_at_once_agree(world: World, planning: SchedulesClient) -> None:
     await start(planning, declared("old"), declared("older"))
-    nodes = [Planning(world.store, LOCAL, world.chance) for _ in range(4)]
+    nodes = [SchedulesClient(world.store, LOCAL, world.chance) for _ in range(4)]
     wanted = [declared(name) for name in ("a", "b", "c")]
     told = await asyncio.gather(*(start(node, *wanted) for node in nodes))
     assert await names(planning) == ["a", "b", "c"]
@@ -104,7 +106,7 @@ async def test_nodes_of_an_app_that_start_at_once_agree(world: World, planning: 
 
 
 async def test_an_app_with_more_schedules_than_a_page_holds(
-    planning: Planning, monkeypatch: pytest.MonkeyPatch
+    planning: SchedulesClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PAGE", 3)
     many = [f"s{n:02}" for n in range(10)]
@@ -119,7 +121,7 @@ async def test_an_app_with_more_schedules_than_a_page_holds(
 # -- in doubt ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_module_that_was_not_imported_keeps_its_schedules(world: World, planning: Planning) -> None:
+async def test_a_module_that_was_not_imported_keeps_its_schedules(world: World, planning: SchedulesClient) -> None:
     await start(planning, declared("a"), declared("b", "other"), imported=("tasks", "other"))
     before = await standing(world, "a")
     told = await start(planning, declared("b", "other"), imported=("other",))
@@ -138,7 +140,7 @@ async def test_a_module_that_was_not_imported_keeps_its_schedules(world: World, 
     assert finding.ok
 
 
-async def test_a_pause_outlives_redeclaration_and_absence(world: World, planning: Planning) -> None:
+async def test_a_pause_outlives_redeclaration_and_absence(world: World, planning: SchedulesClient) -> None:
     await start(planning, declared("a"))
     await planning.pause("a", "holidays")
     async with world.unchanged():
@@ -154,7 +156,7 @@ async def test_a_pause_outlives_redeclaration_and_absence(world: World, planning
 
 
 async def test_a_pause_that_comes_while_it_is_being_removed_wins(
-    world: World, planning: Planning, monkeypatch: pytest.MonkeyPatch
+    world: World, planning: SchedulesClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await start(planning, declared("a"))
     remove = type(world.store).remove_schedule
@@ -170,7 +172,7 @@ async def test_a_pause_that_comes_while_it_is_being_removed_wins(
 
 
 async def test_schedules_of_before_modules_were_known_stay_until_they_are_declared(
-    world: World, planning: Planning
+    world: World, planning: SchedulesClient
 ) -> None:
     for name in ("a", "b"):
         await world.store.put_schedule(LOCAL, new(minutely(name), world.clock.now(), app="billing"), None)
@@ -181,14 +183,16 @@ async def test_schedules_of_before_modules_were_known_stay_until_they_are_declar
     assert await names(planning) == ["b"]
 
 
-async def test_of_two_modules_that_declare_one_name_the_last_has_it(planning: Planning) -> None:
+async def test_of_two_modules_that_declare_one_name_the_last_has_it(planning: SchedulesClient) -> None:
     await start(planning, declared("a", "one"), imported=("one",))
     assert changes(await start(planning, declared("a", "two"), imported=("two",))) == [("a", "moved")]
     assert left(await start(planning, imported=("one",))) == [(("a",), "module two was not imported")]
     assert changes(await start(planning, imported=("one", "two"))) == [("a", "removed")]
 
 
-async def test_what_another_app_object_of_that_name_declares_is_not_touched(world: World, planning: Planning) -> None:
+async def test_what_another_app_object_of_that_name_declares_is_not_touched(
+    world: World, planning: SchedulesClient
+) -> None:
     await start(planning, declared("a"))
     async with world.unchanged():
         assert await start(planning, elsewhere=("a",)) == []

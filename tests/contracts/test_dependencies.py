@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rota.model.graph import Edge, Need, Standing, standing
+from rota.model.graph import Edge, EdgeState, Need, standing
 from rota.model.job import Verdict
 from rota.model.lifecycle import State
-from rota.model.order import AGEING_STEP
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.rank import AGEING_STEP
 from rota.model.times import HOUR, SECOND
 from rota.store.base import Cancelling
 from tests.contracts.graphs import FAILURE, FINISH, NOBODY, all_settled, children
@@ -102,7 +102,7 @@ async def a_parent(world: World, how: str) -> str:
 
 
 def expected(need: Need, parent: State) -> State:
-    return {Standing.MET: State.READY, Standing.BROKEN: State.SKIPPED}[standing(need, parent)]
+    return {EdgeState.MET: State.READY, EdgeState.BROKEN: State.SKIPPED}[standing(need, parent)]
 
 
 def reason(need: Need, parent: str, state: State) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from rota.errors import IllegalEvent
 from rota.model.job import Claimed, Ref, Verdict
-from rota.model.lifecycle import Event, State
+from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Outcome, Settlement
 from rota.model.principal import SYSTEM
 from rota.model.retry import Retry
@@ -220,7 +220,7 @@ async def test_a_fence_that_is_yet_to_come_finishes_nothing(world: World) -> Non
     actor = await world.node()
     await world.one()
     claimed = await actor.take()
-    early = Settlement(claimed.job_id, claimed.fence + 1, Event.SUCCEED, Ending.SUCCEEDED)
+    early = Settlement(claimed.job_id, claimed.fence + 1, JobEvent.SUCCEED, Ending.SUCCEEDED)
     async with world.unchanged():
         assert await world.store.finish(SYSTEM, [early]) == [STALE]
 
@@ -231,7 +231,7 @@ async def test_one_bad_finish_does_not_hurt_the_others(world: World) -> None:
     other = await world.node()
     await world.several(3)
     first, second, third = await other.claim()
-    unknown = Settlement(NOBODY.job_id, 1, Event.SUCCEED, Ending.SUCCEEDED)
+    unknown = Settlement(NOBODY.job_id, 1, JobEvent.SUCCEED, Ending.SUCCEEDED)
     batch = [settled(first, DONE), settled(old, DONE), settled(second, BOOM), unknown, settled(third, FATAL)]
     assert await world.store.finish(SYSTEM, batch) == [APPLIED, STALE, APPLIED, STALE, APPLIED]
     assert await world.states(first.job_id, old.job_id, second.job_id, third.job_id) == [
@@ -257,7 +257,7 @@ async def test_an_event_that_ends_no_attempt_raises_and_nothing_is_written(world
     actor = await world.node()
     await world.several(2)
     first, second = await actor.claim()
-    nonsense = Settlement(second.job_id, second.fence, Event.PROMOTE, Ending.SUCCEEDED)
+    nonsense = Settlement(second.job_id, second.fence, JobEvent.PROMOTE, Ending.SUCCEEDED)
     async with world.unchanged():
         with pytest.raises(IllegalEvent):
             await world.store.finish(SYSTEM, [settled(first, DONE), nonsense])

@@ -14,9 +14,9 @@ from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.model.trigger.identity import fire_id
 from rota.model.trigger.plan import new_fires
 from rota.model.trigger.policies import Overlap
+from rota.model.trigger.records import Fate, FireInfo, FireKind, NewFire
 from rota.model.trigger.rules import Every
-from rota.model.trigger.skipped import Reason, Skipped
-from rota.model.trigger.standing import Fate, FireInfo, FireKind, NewFire
+from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.model.trigger.template import Template
 from rota.store.base import Retention, Store
 from tests.contracts.timetables import (
@@ -236,8 +236,8 @@ async def test_what_is_skipped_is_recorded_with_its_reason(world: World) -> None
     world.clock.advance(600)
     first = info.handled + MINUTE
     skips = [
-        Skipped(first, first + 3 * MINUTE, 4, Reason.NEWER),
-        Skipped(first + 4 * MINUTE, first + 8 * MINUTE, None, Reason.PAUSED),
+        Skipped(first, first + 3 * MINUTE, 4, SkipReason.NEWER),
+        Skipped(first + 4 * MINUTE, first + 8 * MINUTE, None, SkipReason.PAUSED),
     ]
     one = step(info, first + 9 * MINUTE, skips=skips)
     assert await world.store.advance(SYSTEM, [one]) == [[Fate.MADE]]
@@ -245,8 +245,8 @@ async def test_what_is_skipped_is_recorded_with_its_reason(world: World) -> None
     now = world.clock.now()
     assert found == [
         (first + 9 * MINUTE, first + 9 * MINUTE, 1, None, now, FireKind.RULE),
-        (first + 4 * MINUTE, first + 8 * MINUTE, None, Reason.PAUSED, now, None),
-        (first, first + 3 * MINUTE, 4, Reason.NEWER, now, None),
+        (first + 4 * MINUTE, first + 8 * MINUTE, None, SkipReason.PAUSED, now, None),
+        (first, first + 3 * MINUTE, 4, SkipReason.NEWER, now, None),
     ]
     assert (await standing(world)).fired == 1
 
@@ -407,7 +407,7 @@ async def test_old_records_are_pruned_but_never_that_of_a_job_that_lives(world: 
     info = await keep(world)
     _, jobs = await tick(world, minutes=2)
     await actor.run(job_id=jobs[0])
-    skip = Skipped(world.clock.now() + MINUTE, world.clock.now() + MINUTE, 1, Reason.PAUSED)
+    skip = Skipped(world.clock.now() + MINUTE, world.clock.now() + MINUTE, 1, SkipReason.PAUSED)
     info = await standing(world)
     world.clock.advance(60)
     assert await world.store.advance(SYSTEM, [step(info, skips=[skip])]) == [[]]

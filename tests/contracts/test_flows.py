@@ -9,8 +9,8 @@ import pytest
 
 from rota.errors import NotAllowed
 from rota.model.feedback import Feedback, level
-from rota.model.order import rank
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.rank import rank
 from rota.model.times import HOUR, MINUTE, SECOND, Duration
 from tests.contracts.admission import (
     admitted,
@@ -181,12 +181,12 @@ async def test_with_gates_and_keys(world: World) -> None:
     actor = await world.node()
     await switch_on(world)
     gate = await close(world, task="flood")
-    flood = await world.several(3, task="flood", traits=mutex("m"))
+    flood = await world.several(3, task="flood", requirements=mutex("m"))
     await admitted(world)
     await actor.claim()
     await charge(world, 8 * SECOND)
     world.clock.advance(1)
-    short = await world.several(2, task="short", traits=mutex("m"))
+    short = await world.several(2, task="short", requirements=mutex("m"))
     await open_again(world, gate)
     assert sorted(await drain(world, actor)) == sorted([*flood, *short])
     assert await world.store.flows(LOCAL, 1) != []

@@ -13,8 +13,8 @@ from rota.model.gates import Effect
 from rota.model.graph import Need
 from rota.model.job import Verdict
 from rota.model.lifecycle import State
-from rota.model.order import rank
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.rank import rank
 from rota.model.times import HOUR, MINUTE, SECOND
 from rota.store.base import Cancelling
 from tests.contracts.admission import (
@@ -70,17 +70,17 @@ FITS: dict[str, tuple[dict[str, Any], list[Job], list[Job]]] = {
     "user": ({"user": "eve"}, [{**PLAIN, "who": EVE}], [PLAIN, {**PLAIN, "who": BOB}]),
     "label": (
         {"label": "db"},
-        [{**PLAIN, "traits": labelled("a", "db")}],
-        [PLAIN, {**PLAIN, "traits": labelled("dbx")}, {**PLAIN, "traits": mutex("db")}],
+        [{**PLAIN, "requirements": labelled("a", "db")}],
+        [PLAIN, {**PLAIN, "requirements": labelled("dbx")}, {**PLAIN, "requirements": mutex("db")}],
     ),
     "all of it": (
         {"task": "mail.*", "queue": "mail", "user": "eve", "label": "db"},
-        [{"task": "mail.x", "queue": "mail", "who": EVE, "traits": labelled("db")}],
+        [{"task": "mail.x", "queue": "mail", "who": EVE, "requirements": labelled("db")}],
         [
-            {"task": "nail.x", "queue": "mail", "who": EVE, "traits": labelled("db")},
-            {"task": "mail.x", "queue": "default", "who": EVE, "traits": labelled("db")},
-            {"task": "mail.x", "queue": "mail", "who": ALICE, "traits": labelled("db")},
-            {"task": "mail.x", "queue": "mail", "who": EVE, "traits": labelled("dc")},
+            {"task": "nail.x", "queue": "mail", "who": EVE, "requirements": labelled("db")},
+            {"task": "mail.x", "queue": "default", "who": EVE, "requirements": labelled("db")},
+            {"task": "mail.x", "queue": "mail", "who": ALICE, "requirements": labelled("db")},
+            {"task": "mail.x", "queue": "mail", "who": EVE, "requirements": labelled("dc")},
         ],
     ),
     "everything": ({"everything": True}, [PLAIN, {**PLAIN, "queue": "mail", "who": EVE}], []),
@@ -169,7 +169,7 @@ async def handed_back(world: World, actor: Actor, effect: Effect) -> str:
 
 
 async def let_go_by_a_key(world: World, actor: Actor, effect: Effect) -> str:
-    first, job = await other(world, traits=mutex("m")), await world.one(traits=mutex("m"))
+    first, job = await other(world, requirements=mutex("m")), await world.one(requirements=mutex("m"))
     (claimed,) = await actor.claim()
     assert (claimed.job_id, await world.state(job)) == (first, HELD)
     await close(world, effect, task="true")
@@ -178,7 +178,7 @@ async def let_go_by_a_key(world: World, actor: Actor, effect: Effect) -> str:
 
 
 async def let_go_by_another_gate(world: World, actor: Actor, effect: Effect) -> str:
-    before, job = await close(world, label="x"), await world.one(traits=labelled("x"))
+    before, job = await close(world, label="x"), await world.one(requirements=labelled("x"))
     await admitted(world)
     await close(world, effect, task="true")
     await open_again(world, before)
@@ -275,13 +275,13 @@ async def test_nothing_that_fits_is_claimed_ahead(world: World) -> None:
 
 async def test_all_that_wait_are_dropped_and_their_children_skipped(world: World) -> None:
     actor = await world.node()
-    running = await actor.take(await world.one(traits=mutex("m")))
+    running = await actor.take(await world.one(requirements=mutex("m")))
     waiting = {
         "ready": await world.one(),
         "scheduled": await world.one(delay=HOUR),
         "blocked": (await world.submit(world.child(running.job_id)))[0],
-        "held by a key": await world.one(traits=mutex("m")),
-        "held by a gate": await world.one(traits=labelled("x")),
+        "held by a key": await world.one(requirements=mutex("m")),
+        "held by a gate": await world.one(requirements=labelled("x")),
     }
     await close(world, label="x")
     await admitted(world)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.model.lifecycle import State
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.principal import SYSTEM
 from rota.model.times import MILLISECOND, SECOND
 from tests.contracts.world import LEASE, Actor, World
@@ -11,7 +11,7 @@ from tests.contracts.world import LEASE, Actor, World
 
 async def control(world: World, name: str) -> Actor:
     actor = Actor(world, name, world.chance.token(), world.store)
-    node = Node(name, actor.incarnation, ("control", "worker"), actor.queues, "1.0", LEASE)
+    node = NewNode(name, actor.incarnation, ("control", "worker"), actor.queues, "1.0", LEASE)
     await world.store.register(SYSTEM, node, [])
     return actor
 

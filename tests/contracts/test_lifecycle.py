@@ -12,10 +12,10 @@ import pytest
 
 from rota.model.gates import Effect, match
 from rota.model.job import Ref, Verdict
-from rota.model.lifecycle import STEPS, Event, State
+from rota.model.lifecycle import STEPS, JobEvent, State
 from rota.model.outcome import CrashRule, Ending, Settlement
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.traits import Alone, Traits
+from rota.model.requirements import Alone, Requirements
 from rota.store.admission import NewGate
 from tests.contracts.shelves import DUE_IN, EXPIRES_IN, stand
 from tests.contracts.world import PLENTY, Actor, World
@@ -77,7 +77,7 @@ async def rerun(world: World, actor: Actor, ref: Ref) -> None:
     await world.store.replay(LOCAL, [ref.job_id], again=True)
 
 
-def finish(event: Event, ending: Ending) -> Cause:
+def finish(event: JobEvent, ending: Ending) -> Cause:
     async def cause(world: World, actor: Actor, ref: Ref) -> None:
         await world.store.start(SYSTEM, [ref])
         await world.store.finish(SYSTEM, [Settlement(ref.job_id, ref.fence, event, ending)])
@@ -85,39 +85,41 @@ def finish(event: Event, ending: Ending) -> Cause:
     return cause
 
 
-CAUSES: dict[Event, Cause] = {
-    Event.PROMOTE: promote,
-    Event.EXPIRE: expire,
-    Event.CLAIM: claim,
-    Event.HAND_BACK: hand_back,
-    Event.RECOVER: recover,
-    Event.BACK_OFF: back_off,
-    Event.QUARANTINE: quarantine,
-    Event.CANCEL: cancel,
-    Event.REPLAY: replay,
-    Event.RERUN: rerun,
-    Event.SUCCEED: finish(Event.SUCCEED, Ending.SUCCEEDED),
-    Event.RETRY: finish(Event.RETRY, Ending.FAILED),
-    Event.SNOOZE: finish(Event.SNOOZE, Ending.SNOOZED),
-    Event.FAIL: finish(Event.FAIL, Ending.FAILED),
-    Event.INTERRUPT: finish(Event.INTERRUPT, Ending.INTERRUPTED),
-    Event.SET_ASIDE: finish(Event.SET_ASIDE, Ending.SET_ASIDE),
+CAUSES: dict[JobEvent, Cause] = {
+    JobEvent.PROMOTE: promote,
+    JobEvent.EXPIRE: expire,
+    JobEvent.CLAIM: claim,
+    JobEvent.HAND_BACK: hand_back,
+    JobEvent.RECOVER: recover,
+    JobEvent.BACK_OFF: back_off,
+    JobEvent.QUARANTINE: quarantine,
+    JobEvent.CANCEL: cancel,
+    JobEvent.REPLAY: replay,
+    JobEvent.RERUN: rerun,
+    JobEvent.SUCCEED: finish(JobEvent.SUCCEED, Ending.SUCCEEDED),
+    JobEvent.RETRY: finish(JobEvent.RETRY, Ending.FAILED),
+    JobEvent.SNOOZE: finish(JobEvent.SNOOZE, Ending.SNOOZED),
+    JobEvent.FAIL: finish(JobEvent.FAIL, Ending.FAILED),
+    JobEvent.INTERRUPT: finish(JobEvent.INTERRUPT, Ending.INTERRUPTED),
+    JobEvent.SET_ASIDE: finish(JobEvent.SET_ASIDE, Ending.SET_ASIDE),
 }
 # These need another job or a gate, see below.
-BY_PARENTS = {Event.RELEASE, Event.DEFER, Event.SKIP, Event.REOPEN}
-BY_GATES = {Event.HOLD, Event.ADMIT, Event.DROP}
+BY_PARENTS = {JobEvent.RELEASE, JobEvent.DEFER, JobEvent.SKIP, JobEvent.REOPEN}
+BY_GATES = {JobEvent.HOLD, JobEvent.ADMIT, JobEvent.DROP}
 # A verb may set a waiting row aside when it turns out to be broken: that needs a broken row, which no verb makes.
-BY_CLAIM_ALONE = {(state, Event.SET_ASIDE) for state in (State.BLOCKED, State.SCHEDULED, State.HELD, State.READY)}
+BY_CLAIM_ALONE = {(state, JobEvent.SET_ASIDE) for state in (State.BLOCKED, State.SCHEDULED, State.HELD, State.READY)}
 
 
 def test_every_event_has_its_cause_or_its_excuse() -> None:
-    assert set(CAUSES) | BY_GATES | BY_PARENTS == set(Event)
-    assert len(CAUSES) + len(BY_GATES) + len(BY_PARENTS) == len(Event)
+    assert set(CAUSES) | BY_GATES | BY_PARENTS == set(JobEvent)
+    assert len(CAUSES) + len(BY_GATES) + len(BY_PARENTS) == len(JobEvent)
 
 
 @pytest.mark.parametrize("event", sorted(CAUSES))
 @pytest.mark.parametrize("state", list(State))
-async def test_the_store_takes_the_steps_of_the_table_and_no_others(world: World, state: State, event: Event) -> None:
+async def test_the_store_takes_the_steps_of_the_table_and_no_others(
+    world: World, state: State, event: JobEvent
+) -> None:
     actor = await world.node()
     ref = await stand(world, actor, state)
     before = await world.info(ref.job_id)
@@ -132,7 +134,7 @@ async def test_the_store_takes_the_steps_of_the_table_and_no_others(world: World
 
 
 @pytest.mark.parametrize("event", sorted(CAUSES))
-async def test_a_job_that_does_not_exist_stays_that_way(world: World, event: Event) -> None:
+async def test_a_job_that_does_not_exist_stays_that_way(world: World, event: JobEvent) -> None:
     actor = await world.node()
     await CAUSES[event](world, actor, Ref("00000000-0000-7000-8000-000000000000", 1))
     assert await world.all() == {}
@@ -151,7 +153,7 @@ async def waiting(world: World, actor: Actor, state: State, **changes: Any) -> t
     return child, claimed.ref
 
 
-async def end(world: World, ref: Ref, event: Event, ending: Ending) -> None:
+async def end(world: World, ref: Ref, event: JobEvent, ending: Ending) -> None:
     await world.store.finish(SYSTEM, [Settlement(ref.job_id, ref.fence, event, ending)])
 
 
@@ -160,14 +162,14 @@ STANDS = sorted(set(State) - {State.RUNNING})
 
 
 @pytest.mark.parametrize("state", STANDS)
-@pytest.mark.parametrize("event", [Event.RELEASE, Event.DEFER, Event.SKIP])
-async def test_parents_move_what_is_blocked_and_nothing_else(world: World, state: State, event: Event) -> None:
-    child, ref = await waiting(world, await world.node(), state, delay=DUE_IN if event is Event.DEFER else 0)
+@pytest.mark.parametrize("event", [JobEvent.RELEASE, JobEvent.DEFER, JobEvent.SKIP])
+async def test_parents_move_what_is_blocked_and_nothing_else(world: World, state: State, event: JobEvent) -> None:
+    child, ref = await waiting(world, await world.node(), state, delay=DUE_IN if event is JobEvent.DEFER else 0)
     before = await world.info(child)
-    if event is Event.SKIP:
-        await end(world, ref, Event.FAIL, Ending.FAILED)
+    if event is JobEvent.SKIP:
+        await end(world, ref, JobEvent.FAIL, Ending.FAILED)
     else:
-        await end(world, ref, Event.SUCCEED, Ending.SUCCEEDED)
+        await end(world, ref, JobEvent.SUCCEED, Ending.SUCCEEDED)
     after = await world.info(child)
     if state is State.BLOCKED:
         assert after.state is STEPS[state, event]
@@ -181,14 +183,14 @@ async def test_what_has_ended_reopens_for_its_parents_and_what_lives_does_not(wo
     child, ref = await waiting(world, actor, state if state is not State.RUNNING else State.READY)
     if state is State.RUNNING:
         await actor.take(child)
-    await end(world, ref, Event.FAIL, Ending.FAILED)
+    await end(world, ref, JobEvent.FAIL, Ending.FAILED)
     stands = State.SKIPPED if state is State.BLOCKED else state
     before = await world.info(child)
     assert before.state is stands
     await world.store.replay(LOCAL, [ref.job_id, child], again=True)
     after = await world.info(child)
-    if (stands, Event.REOPEN) in STEPS:
-        assert after.state is STEPS[stands, Event.REOPEN]
+    if (stands, JobEvent.REOPEN) in STEPS:
+        assert after.state is STEPS[stands, JobEvent.REOPEN]
         assert after.finished_at is None
     else:
         assert after == before
@@ -212,14 +214,14 @@ async def test_a_gate_holds_what_is_ready_and_lets_it_go_again(world: World, sta
     await close(world, Effect.PAUSE)
     after = await world.info(ref.job_id)
     if state is State.READY:
-        assert after.state is STEPS[state, Event.HOLD]
+        assert after.state is STEPS[state, JobEvent.HOLD]
         assert after.reason == "why"
     else:
         assert after == before
     assert await world.store.open_gate(LOCAL, GATE)
     await world.store.admit(SYSTEM, PLENTY)
     assert await world.info(ref.job_id) == before
-    assert STEPS[State.HELD, Event.ADMIT] is State.READY
+    assert STEPS[State.HELD, JobEvent.ADMIT] is State.READY
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -228,8 +230,8 @@ async def test_a_gate_drops_what_waits_and_nothing_else(world: World, state: Sta
     before = await world.info(ref.job_id)
     await close(world, Effect.DROP)
     after = await world.info(ref.job_id)
-    if (state, Event.DROP) in STEPS:
-        assert after.state is STEPS[state, Event.DROP]
+    if (state, JobEvent.DROP) in STEPS:
+        assert after.state is STEPS[state, JobEvent.DROP]
         assert (after.finished_at, after.reason) == (world.clock.now(), "why")
     else:
         assert after == before
@@ -239,11 +241,11 @@ async def test_a_job_that_is_not_alone_in_time_is_put_off(world: World) -> None:
     actor = await world.node()
     await actor.take(await world.one())
     wish = Alone(match(queue="default"), None, DUE_IN)
-    lone = await world.one(traits=Traits(alone=wish))
+    lone = await world.one(requirements=Requirements(alone=wish))
     assert await actor.claim() == []
     assert await world.state(lone) is State.HELD
     await world.store.admit(SYSTEM, PLENTY)
     assert await world.state(lone) is State.HELD
     world.clock.advance(DUE_IN / 1e6)
     await world.store.admit(SYSTEM, PLENTY)
-    assert await world.state(lone) is STEPS[State.HELD, Event.DEFER]
+    assert await world.state(lone) is STEPS[State.HELD, JobEvent.DEFER]

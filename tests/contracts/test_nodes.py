@@ -7,7 +7,7 @@ import pytest
 from rota.errors import InvalidInput
 from rota.model.job import Verdict
 from rota.model.lifecycle import State
-from rota.model.node import News, Node, NodeInfo, NodeState
+from rota.model.node import NewNode, News, NodeInfo, NodeState
 from rota.model.outcome import CrashRule, Ending
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
@@ -22,7 +22,7 @@ RULE = CrashRule(limit=3, delay=5 * SECOND)
 
 
 async def test_a_node_is_shown_as_it_registered(world: World) -> None:
-    node = Node("box-1", "inc-1", ("control", "worker"), {"default": 8, "mail": 2}, "1.2.3", 10 * SECOND)
+    node = NewNode("box-1", "inc-1", ("control", "worker"), {"default": 8, "mail": 2}, "1.2.3", 10 * SECOND)
     await world.store.register(SYSTEM, node, [])
     now = world.clock.now()
     assert await world.store.nodes(SYSTEM) == [
@@ -55,8 +55,8 @@ async def test_a_stopping_node_still_uses_its_id(world: World) -> None:
         await world.node("box")
 
 
-async def reborn(world: World, name: str, *replaces: str) -> Node:
-    node = Node(name, world.chance.token(), ("worker",), {"default": 4}, "1.0", SECOND)
+async def reborn(world: World, name: str, *replaces: str) -> NewNode:
+    node = NewNode(name, world.chance.token(), ("worker",), {"default": 4}, "1.0", SECOND)
     await world.store.register(SYSTEM, node, [], replaces)
     return node
 
@@ -109,7 +109,7 @@ async def test_the_refused_is_not_a_node(world: World) -> None:
     first = await world.node("box")
     await world.one()
     with pytest.raises(InvalidInput):
-        await world.store.register(SYSTEM, Node("box", "second", ("worker",), {}, "1", SECOND), [])
+        await world.store.register(SYSTEM, NewNode("box", "second", ("worker",), {}, "1", SECOND), [])
     assert await world.store.renew(SYSTEM, "second") == News(known=False)
     assert not world.store.guards("second")
     assert (await first.renew()).known

@@ -9,8 +9,8 @@ from typing import Any
 from rota.model.feedback import Feedback
 from rota.model.job import Kind, Spec
 from rota.model.lifecycle import State
-from rota.model.order import STRICT
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.rank import STRICT
 from rota.model.times import HOUR, SECOND
 from tests.contracts.admission import close, drain, mutex, names
 from tests.contracts.world import ALICE, Actor, World, offer
@@ -98,7 +98,7 @@ async def test_gates_hold_what_stands_behind_a_crowd(world: World) -> None:
 
 async def test_keys_hold_what_stands_behind_a_crowd(world: World) -> None:
     mail = await crowded(world)
-    jobs = await functions(world, "mail", 5, traits=mutex("db"))
+    jobs = await functions(world, "mail", 5, requirements=mutex("db"))
     assert await drain(world, mail) == jobs
 
 

@@ -14,7 +14,7 @@ from rota.model.times import MINUTE, SECOND
 from rota.model.trigger.plan import advance as next_step
 from rota.model.trigger.plan import parse
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.standing import Fate
+from rota.model.trigger.records import Fate
 from rota.model.trigger.template import Template
 from rota.store.base import Store, Topic
 from tests.contracts.timetables import (

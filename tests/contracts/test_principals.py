@@ -18,12 +18,12 @@ from rota.model.graph import Edge
 from rota.model.job import Claimed, Kind, Membership
 from rota.model.lifecycle import State
 from rota.model.limits import Key, Limit
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.requirements import Requirements
 from rota.model.retry import Retry
 from rota.model.times import DAY, SECOND
-from rota.model.traits import Traits
 from rota.store.admission import NewGate
 from rota.store.base import Cancelling, JobFilter, Note, Position, Retention, Store, TaskInfo
 from rota.store.graph import WorkflowFilter
@@ -73,7 +73,9 @@ async def house(world: World) -> House:
         (State.DROPPED, DROPPING, Effect.DROP),
     ):
         await world.store.close_gate(ALICE, NewGate(gate, match(label=state.value), effect, "her secret reason"))
-        jobs[state] = await world.one(ALICE, traits=Traits(labels=(state.value,), keys=(Key("her secret key", 1),)))
+        jobs[state] = await world.one(
+            ALICE, requirements=Requirements(labels=(state.value,), keys=(Key("her secret key", 1),))
+        )
     await world.store.set_limit(ALICE, Limit("her secret key", 7))
     await world.store.admit(SYSTEM, PLENTY)
     assert [await world.state(job) for job in jobs.values()] == list(jobs)
@@ -196,7 +198,7 @@ async def test_a_gate_closes_over_nobody_else(house: House, effect: Effect, user
 
 async def test_keys_of_the_same_name_are_two(world: World) -> None:
     actor = await world.node()
-    mine, yours = [await world.one(who, traits=Traits(keys=(Key("k", 1),))) for who in (ALICE, BOB)]
+    mine, yours = [await world.one(who, requirements=Requirements(keys=(Key("k", 1),))) for who in (ALICE, BOB)]
     assert {one.job_id for one in await actor.claim()} == {mine, yours}
     for who, job in ((ALICE, mine), (BOB, yours)):
         (limit,) = await world.store.limits(who)
@@ -263,7 +265,7 @@ DEEDS: dict[str, Deed] = {
     "finish": lambda h, s: s.finish(BOB, [settled(h.running, DONE)]),
     "append_output": lambda h, s: s.append_output(BOB, [h.actor.chunk(h.running.ref, 1, b"lies")]),
     "note": lambda h, s: s.note(BOB, [Note(h.running.job_id, h.running.fence, 1, None, '"lies"')]),
-    "register": lambda h, s: s.register(BOB, Node("x", "x", (), {}, "1", DAY), [], [h.actor.incarnation]),
+    "register": lambda h, s: s.register(BOB, NewNode("x", "x", (), {}, "1", DAY), [], [h.actor.incarnation]),
     "renew": lambda h, s: s.renew(BOB, h.actor.incarnation),
     "leave": lambda h, s: s.leave(BOB, h.actor.incarnation),
     "take_over": lambda h, s: s.take_over(BOB, h.actor.incarnation, 0, CrashRule()),

@@ -9,8 +9,8 @@ import pytest
 from rota.model.feedback import LEVELS, Feedback, flow_name
 from rota.model.job import FunctionSpec, Kind, Spec, Verdict
 from rota.model.limits import Key, Rate
-from rota.model.order import AGEING_STEP, STRICT, rank
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.rank import AGEING_STEP, STRICT, rank
 from rota.model.retry import Retry
 from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration
 from rota.store.admission import LATELY
@@ -165,8 +165,8 @@ async def test_there_and_back_is_where_it_was(world: World) -> None:
 
 async def test_one_in_line_for_a_key_and_one_behind_a_gate_go_by_their_new_priority(world: World) -> None:
     actor = await world.node()
-    running = await actor.take(await world.one(traits=mutex("m")))
-    first, second = await world.several(2, traits=mutex("m"))
+    running = await actor.take(await world.one(requirements=mutex("m")))
+    first, second = await world.several(2, requirements=mutex("m"))
     assert await actor.claim() == []
     await world.store.reprioritise(LOCAL, [second], 0)
     await actor.finish(running)
@@ -335,10 +335,10 @@ async def test_waiting_tells_of_line_rank_and_queue(world: World) -> None:
 
 async def test_waiting_tells_of_the_gate_and_the_keys(world: World) -> None:
     actor = await world.node()
-    traits = needs(Key("m", 1), Key("set"), Key("r", None, Rate(1, MINUTE)))
-    holder = await actor.take(await world.one(traits=traits))
+    requirements = needs(Key("m", 1), Key("set"), Key("r", None, Rate(1, MINUTE)))
+    holder = await actor.take(await world.one(requirements=requirements))
     await limit(world, "set", 7)
-    job = await world.one(traits=traits)
+    job = await world.one(requirements=requirements)
     await actor.claim()
     gate = await close(world, task="true")
     told = await why(world, job)

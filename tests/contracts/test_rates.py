@@ -19,7 +19,7 @@ AGES = Retention(DAY, DAY, DAY, DAY)
 
 async def start(world: World, actor: Actor, count: int, window: Duration, jobs: int = 1) -> bool:
     """Did they start, all of them?"""
-    wanted = await world.several(jobs, traits=rated(count, window))
+    wanted = await world.several(jobs, requirements=rated(count, window))
     await admitted(world)
     claimed = await actor.claim()
     await finish_all(actor, claimed)
@@ -43,7 +43,7 @@ async def test_starts_by_a_short_window_count_in_a_long_one(world: World) -> Non
         assert await start(world, actor, 5, SECOND, jobs=5)
         await pass_by(world, 1_100_000)
     last = world.clock.now() - 1_100_000
-    late = await world.one(traits=rated(10, MINUTE))
+    late = await world.one(requirements=rated(10, MINUTE))
     await admitted(world)
     assert (await actor.claim(), await world.state(late)) == ([], HELD), "twenty have started in the last five seconds"
     back = last - 1_100_000 + slack(SECOND) + MINUTE  # then only the last five count
@@ -57,7 +57,7 @@ async def test_starts_by_a_short_window_count_in_a_long_one(world: World) -> Non
 async def test_starts_by_a_long_window_count_in_a_short_one_no_longer_than_it_is(world: World) -> None:
     actor = await world.node()
     assert await start(world, actor, 10, MINUTE, jobs=5)
-    quick = await world.one(traits=rated(5, SECOND))
+    quick = await world.one(requirements=rated(5, SECOND))
     assert await actor.claim() == []
     await pass_by(world, SECOND + slack(MINUTE))
     assert names(await actor.claim()) == [quick]
@@ -70,7 +70,7 @@ async def test_a_limit_that_is_set_and_removed_leaves_no_gap(world: World) -> No
     await pass_by(world, 5 * SECOND)
     await limit(world, "r", rate=Rate(100, SECOND))
     assert await world.store.remove_limit(LOCAL, "r")
-    second = await world.one(traits=rated(1, HOUR))
+    second = await world.one(requirements=rated(1, HOUR))
     for _ in range(5):
         await admitted(world)
         assert (await actor.claim(), await world.state(second)) == ([], HELD)
@@ -86,7 +86,7 @@ async def test_starts_are_kept_for_whoever_looks_back_furthest(world: World) -> 
     assert await start(world, actor, 100, SECOND)
     short = world.clock.now()
     await pass_by(world, 45 * MINUTE)
-    late = await world.one(traits=rated(1, HOUR))
+    late = await world.one(requirements=rated(1, HOUR))
     await admitted(world)
     assert (await actor.claim(), await world.state(late)) == ([], HELD)
     await pass_by(world, short + HOUR + slack(SECOND) - world.clock.now())
@@ -133,7 +133,7 @@ async def test_each_is_held_to_its_own_window(world: World, seed: int) -> None:
     held: dict[str, tuple[int, Duration]] = {}
     for _ in range(60):
         count, window = dice.choices(rates, (6, 4, 3, 1))[0]
-        held[await world.one(traits=rated(count, window))] = (count, window)
+        held[await world.one(requirements=rated(count, window))] = (count, window)
         await pass_by(world, dice.choice([0, 100_000, SECOND, 3 * SECOND, 30 * SECOND, 2 * MINUTE]))
         claimed = await actor.claim(dice.randint(1, 3))
         for one in claimed:
@@ -148,7 +148,7 @@ async def test_each_is_held_to_its_own_window(world: World, seed: int) -> None:
 async def test_whoever_came_too_late_gets_more_time(world: World) -> None:
     """Far from its store a node may never make it in the time that is usual."""
     actor = await world.node()
-    job = await world.one(traits=rated(1, SECOND))
+    job = await world.one(requirements=rated(1, SECOND))
     found: list[Duration | None] = []
     for _ in range(9):
         await admitted(world)
@@ -168,6 +168,6 @@ async def test_whoever_came_too_late_gets_more_time(world: World) -> None:
 async def test_a_long_window_does_not_wait_for_those_that_are_none_of_its_business(world: World) -> None:
     actor = await world.node()
     assert await start(world, actor, 1, HOUR)
-    other = await world.one(traits=rated(1, HOUR, "other"))
+    other = await world.one(requirements=rated(1, HOUR, "other"))
     await actor.take(other)
     assert await world.state(other) is RUNNING

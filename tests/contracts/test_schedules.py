@@ -11,9 +11,9 @@ from rota.errors import NotAllowed
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import HOUR, MINUTE, SECOND
 from rota.model.trigger.policies import Overlap
+from rota.model.trigger.records import FireKind, ScheduleFilter, ScheduleInfo
 from rota.model.trigger.rules import Every
-from rota.model.trigger.skipped import Reason, Skipped
-from rota.model.trigger.standing import FireKind, ScheduleFilter, ScheduleInfo
+from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.store.base import Store, Topic
 from tests.contracts.timetables import (
     NAME,
@@ -238,12 +238,12 @@ async def test_what_is_removed_leaves_its_history(world: World) -> None:
     await keep(world)
     _, (job,) = await tick(world)
     info = await standing(world)
-    skip = Skipped(info.handled + 1, info.handled + 2, 2, Reason.REMOVED)
+    skip = Skipped(info.handled + 1, info.handled + 2, 2, SkipReason.REMOVED)
     assert await world.store.remove_schedule(LOCAL, NAME, info.revision, info.handled, [skip])
     assert await gone(world)
     found = await history(world)
     assert [(one.fire, one.count, one.reason, one.job_id) for one in found] == [
-        (info.handled + 1, 2, Reason.REMOVED, None),
+        (info.handled + 1, 2, SkipReason.REMOVED, None),
         (info.last_fire, 1, None, job),
     ]
     assert (await world.info(job)).schedule == NAME
@@ -251,7 +251,7 @@ async def test_what_is_removed_leaves_its_history(world: World) -> None:
 
 async def test_it_is_not_removed_by_who_has_not_seen_it_as_it_is(world: World) -> None:
     info = await keep(world)
-    skip = [Skipped(info.handled, info.handled, 1, Reason.REMOVED)]
+    skip = [Skipped(info.handled, info.handled, 1, SkipReason.REMOVED)]
     async with world.unchanged():
         assert not await world.store.remove_schedule(LOCAL, NAME, info.revision + 1, info.handled, skip)
         assert not await world.store.remove_schedule(LOCAL, NAME, info.revision, info.handled - 1, skip)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.model.graph import Edge, ParentInfo, Standing
+from rota.model.graph import Edge, EdgeState, ParentInfo
 from rota.model.lifecycle import State
 from rota.model.outcome import Succeeded
 from rota.model.principal import LOCAL, SYSTEM
@@ -169,10 +169,10 @@ async def test_a_child_finds_the_results_of_its_parents(world: World) -> None:
     await actor.run(Succeeded('{"rows": [1, 2]}'), one.id)
     await actor.run(FATAL, two.id)
     assert await world.store.parents(LOCAL, child.id) == [
-        ParentInfo(one.id, "a", State.SUCCEEDED, SUCCESS, Standing.MET, {"rows": [1, 2]}),
-        ParentInfo(two.id, "b", State.FAILED, FINISH, Standing.MET),
-        ParentInfo(three.id, "c", State.READY, FAILURE, Standing.OPEN),
-        ParentInfo(four.id, "d", State.READY, SUCCESS, Standing.OPEN),
+        ParentInfo(one.id, "a", State.SUCCEEDED, SUCCESS, EdgeState.MET, {"rows": [1, 2]}),
+        ParentInfo(two.id, "b", State.FAILED, FINISH, EdgeState.MET),
+        ParentInfo(three.id, "c", State.READY, FAILURE, EdgeState.OPEN),
+        ParentInfo(four.id, "d", State.READY, SUCCESS, EdgeState.OPEN),
     ]
     assert await world.store.parents(LOCAL, one.id) == []
     assert await world.store.parents(LOCAL, NOBODY) == []

@@ -7,10 +7,10 @@ import pytest
 from rota.model.job import Claimed
 from rota.model.lifecycle import State
 from rota.model.limits import Key, Rate
-from rota.model.order import AGEING_STEP
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.rank import AGEING_STEP
+from rota.model.requirements import Requirements
 from rota.model.times import MINUTE, SECOND
-from rota.model.traits import Traits
 from tests.contracts.admission import HELD, WHY, admitted, close, holders, mutex, names, needs
 from tests.contracts.world import Actor, World
 
@@ -31,12 +31,12 @@ class Streams:
     async def round(self) -> set[str]:
         world, actor = self._world, self.actor
         for key in self._keys if self._rounds == 0 else ():
-            await world.several(2, traits=needs(key))
+            await world.several(2, requirements=needs(key))
         claimed = {one.job_id: one for one in await actor.claim(8)}
         self.running |= claimed
         key = self._keys[self._rounds % 2]
         for holder in (await holders(world, key.name))[:1]:
-            await world.one(traits=needs(key))  # there is always one more
+            await world.one(requirements=needs(key))  # there is always one more
             await actor.finish(self.running.pop(holder))
         self._rounds += 1
         world.clock.advance(ROUND)
@@ -55,7 +55,7 @@ async def test_between_two_busy_keys_it_waits_for_a_bounded_time(world: World, p
     streams = Streams(world, await world.node())
     for _ in range(3):
         await streams.round()
-    job = await world.one(traits=mutex("a", "b"), priority=priority)
+    job = await world.one(requirements=mutex("a", "b"), priority=priority)
     # Those that rank more than nine steps behind it leave it room; they have priority 5. Then the last ones run out.
     assert await streams.until(job, (9 + priority - 5) * STEP + 8) > 0
 
@@ -65,7 +65,7 @@ async def test_of_a_key_with_several_places_one_is_left_to_it(world: World) -> N
     streams = Streams(world, await world.node(), wide)
     for _ in range(3):
         await streams.round()
-    job = await world.one(traits=needs(wide, Key("b", 1)), priority=0)
+    job = await world.one(requirements=needs(wide, Key("b", 1)), priority=0)
     await streams.until(job, 9 * STEP + 8)
 
 
@@ -74,13 +74,13 @@ async def test_a_rate_and_a_mutex(world: World) -> None:
     streams = Streams(world, await world.node(), rated)
     for _ in range(3):
         await streams.round()
-    job = await world.one(traits=needs(rated, Key("b", 1)), priority=0)
+    job = await world.one(requirements=needs(rated, Key("b", 1)), priority=0)
     await streams.until(job, 12 * STEP)
 
 
 async def test_one_after_the_other(world: World) -> None:
     streams = Streams(world, await world.node())
-    jobs = [await world.one(traits=mutex("a", "b"), priority=0) for _ in range(3)]
+    jobs = [await world.one(requirements=mutex("a", "b"), priority=0) for _ in range(3)]
     waiting = set(jobs)
     for _ in range(12 * STEP):
         waiting -= await streams.round()
@@ -90,10 +90,10 @@ async def test_one_after_the_other(world: World) -> None:
     assert waiting == set()
 
 
-async def overdue(world: World, actor: Actor, traits: Traits) -> tuple[str, Claimed]:
+async def overdue(world: World, actor: Actor, requirements: Requirements) -> tuple[str, Claimed]:
     """A job that waits for two keys for longer than anyone has to, and the one that holds the second."""
-    holder = await actor.take(await world.one(traits=mutex("b")))
-    job = await world.one(traits=traits, priority=0, task="both")
+    holder = await actor.take(await world.one(requirements=mutex("b")))
+    job = await world.one(requirements=requirements, priority=0, task="both")
     await admitted(world)
     assert (await actor.claim(), await world.state(job)) == ([], HELD)
     world.clock.advance(20 * AGEING_STEP / SECOND)
@@ -103,7 +103,7 @@ async def overdue(world: World, actor: Actor, traits: Traits) -> tuple[str, Clai
 async def test_a_free_key_is_left_to_one_that_has_waited_too_long_for_both(world: World) -> None:
     actor = await world.node()
     job, holder = await overdue(world, actor, mutex("a", "b"))
-    late = await world.one(traits=mutex("a"))
+    late = await world.one(requirements=mutex("a"))
     await admitted(world)
     assert (await actor.claim(), await world.state(late)) == ([], HELD)
     await actor.finish(holder)
@@ -117,7 +117,7 @@ async def test_a_free_key_is_left_to_one_that_has_waited_too_long_for_both(world
 async def test_one_that_does_not_wait_for_keys_any_more_keeps_none(world: World, how: str) -> None:
     actor = await world.node()
     job, holder = await overdue(world, actor, mutex("a", "b"))
-    late = await world.one(traits=mutex("a"))
+    late = await world.one(requirements=mutex("a"))
     await admitted(world)
     assert await actor.claim() == []
     if how == "cancelled":

@@ -10,7 +10,7 @@ import pytest
 from rota.errors import RotaError
 from rota.model import outcome
 from rota.model.job import Claimed, Ref
-from rota.model.lifecycle import Event
+from rota.model.lifecycle import JobEvent
 from rota.model.outcome import Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.store.base import JobFilter, Position, Store
@@ -70,7 +70,7 @@ DEEDS: dict[str, Deed] = {
     "start": lambda w, a, c, s: s.start(SYSTEM, [Ref(HALF, 1)]),
     "hand back": lambda w, a, c, s: s.hand_back(SYSTEM, [Ref(HALF, 1)]),
     "finish": lambda w, a, c, s: s.finish(
-        SYSTEM, [Settlement(c.job_id, c.fence, Event.FAIL, Ending.FAILED, error=Problem(HALF, HALF), reason=HALF)]
+        SYSTEM, [Settlement(c.job_id, c.fence, JobEvent.FAIL, Ending.FAILED, error=Problem(HALF, HALF), reason=HALF)]
     ),
     "say": lambda w, a, c, s: s.append_output(SYSTEM, [a.chunk(c.ref, 0, b"x", HALF)]),
 }

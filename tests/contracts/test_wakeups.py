@@ -15,9 +15,9 @@ from rota.model.lifecycle import State
 from rota.model.limits import Key, Limit, Rate
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.requirements import Requirements
 from rota.model.retry import Retry
 from rota.model.times import HOUR, MINUTE, SECOND
-from rota.model.traits import Traits
 from rota.store.admission import NewGate
 from rota.store.base import Store, Topic
 from tests.contracts.world import ALICE, BOOM, DONE, FATAL, NAP, PLENTY, STOPPED, World, settled
@@ -169,13 +169,15 @@ async def test_gates(world: World, ears: Ears) -> None:
 
 async def test_keys(world: World, ears: Ears) -> None:
     actor = await world.node()
-    keyed = Traits(keys=(Key("k", 1),))
-    assert READY in await heard(ears, world.one(traits=keyed)), "it is free: whoever is first in line goes on at once"
+    keyed = Requirements(keys=(Key("k", 1),))
+    assert READY in await heard(ears, world.one(requirements=keyed)), (
+        "it is free: whoever is first in line goes on at once"
+    )
     first = await actor.take()
-    assert READY not in await heard(ears, world.one(traits=keyed))
+    assert READY not in await heard(ears, world.one(requirements=keyed))
     assert READY in await heard(ears, actor.finish(first)), "the next goes on"
     await actor.take()
-    await world.one(traits=keyed)
+    await world.one(requirements=keyed)
     assert {READY, GATE} <= await heard(ears, world.store.set_limit(LOCAL, Limit("k", 2)))
     assert GATE in await heard(ears, world.store.remove_limit(LOCAL, "k"))
     assert await heard(ears, world.store.remove_limit(LOCAL, "k")) == set()
@@ -183,8 +185,8 @@ async def test_keys(world: World, ears: Ears) -> None:
 
 async def test_a_key_that_is_full_for_some_time_is_for_admission(world: World, ears: Ears) -> None:
     actor = await world.node()
-    paced = Traits(keys=(Key("k", None, Rate(1, MINUTE)),))
-    await world.several(2, traits=paced)
+    paced = Requirements(keys=(Key("k", None, Rate(1, MINUTE)),))
+    await world.several(2, requirements=paced)
     assert GATE in await heard(ears, actor.claim()), "there is a time to wait for"
     assert GATE in await heard(ears, actor.renew())
     assert READY not in await heard(ears, world.store.admit(SYSTEM, PLENTY))

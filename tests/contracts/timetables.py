@@ -17,9 +17,7 @@ from rota.model.trigger.identity import fire_id
 from rota.model.trigger.plan import Parsed, new_fires, parse
 from rota.model.trigger.plan import advance as next_step
 from rota.model.trigger.policies import CatchUp, Missed
-from rota.model.trigger.rules import Every
-from rota.model.trigger.schedule import Schedule
-from rota.model.trigger.standing import (
+from rota.model.trigger.records import (
     Advance,
     Fate,
     FireInfo,
@@ -29,6 +27,8 @@ from rota.model.trigger.standing import (
     ScheduleFilter,
     ScheduleInfo,
 )
+from rota.model.trigger.rules import Every
+from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
 from rota.store.base import Store
 from tests.contracts.world import World, command
@@ -41,12 +41,12 @@ NEVER: Instant = 2**62
 ORDER = Template(task="true", spec=command())
 
 
-def minutely(name: str = NAME, who: Principal = LOCAL, **changes: Any) -> Schedule:
+def minutely(name: str = NAME, who: Principal = LOCAL, **changes: Any) -> Timing:
     """One that fires at each full minute, and makes up for all that it missed."""
-    return Schedule(**{"name": name, "owner": who.user, "rule": Every(MINUTE), "catch_up": ALL, **changes})
+    return Timing(**{"name": name, "owner": who.user, "rule": Every(MINUTE), "catch_up": ALL, **changes})
 
 
-def new(schedule: Schedule, since: Instant, template: Template = ORDER, **changes: Any) -> NewSchedule:
+def new(schedule: Timing, since: Instant, template: Template = ORDER, **changes: Any) -> NewSchedule:
     given: dict[str, Any] = {
         "name": schedule.name,
         "timing": timing.to_json(schedule),

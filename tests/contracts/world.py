@@ -14,7 +14,7 @@ from rota.model import outcome
 from rota.model.graph import Edge, Need
 from rota.model.job import DEFAULT_QUEUE, Claimed, JobInfo, Kind, NewJob, Ref, Spec, Verdict
 from rota.model.lifecycle import State
-from rota.model.node import News, Node, NodeInfo
+from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Outcome, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.retry import Retry
@@ -134,8 +134,8 @@ class Actor:
     queues: dict[str, int] = field(default_factory=lambda: {DEFAULT_QUEUE: 4})
 
     @property
-    def node(self) -> Node:
-        return Node(self.name, self.incarnation, ("worker",), self.queues, "1.0", LEASE)
+    def node(self) -> NewNode:
+        return NewNode(self.name, self.incarnation, ("worker",), self.queues, "1.0", LEASE)
 
     async def claim(
         self,

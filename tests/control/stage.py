@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from rota.clients.schedules import SchedulesClient
 from rota.clock import ManualClock
 from rota.control.scheduler import Scheduler
 from rota.errors import StoreError, StoreUnavailable
 from rota.model.principal import LOCAL
 from rota.model.times import SECOND
-from rota.planning import Planning
 from rota.service import Service
 from rota.store.base import Store
 from rota.telemetry.events import Bus, Event
@@ -49,7 +49,7 @@ async def let_pass(clock: ManualClock, seconds: float, *services: Service) -> No
 
 
 async def save(world: World, name: str = "s", **changes: Any) -> None:
-    await Planning(world.store, LOCAL, world.chance).save(minutely(name, **changes), ORDER)
+    await SchedulesClient(world.store, LOCAL, world.chance).save(minutely(name, **changes), ORDER)
 
 
 class Troubled:

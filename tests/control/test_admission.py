@@ -9,7 +9,7 @@ import pytest
 
 from rota.clock import ManualClock
 from rota.control import admission as admitting
-from rota.control.admission import FOLLOWERS_WAIT, LONGEST_SLEEP, PART, PAUSE, Admission
+from rota.control.admission import FOLLOWERS_WAIT, LONGEST_SLEEP, PART, PAUSE, AdmissionSweep
 from rota.errors import StoreUnavailable
 from rota.model.feedback import Feedback
 from rota.model.principal import LOCAL, SYSTEM
@@ -21,8 +21,8 @@ from tests.contracts.world import World
 from tests.control.stage import Troubled, let_pass
 
 
-def service(world: World, leads: bool = True, store: Store | None = None) -> Admission:
-    return Admission(store or world.store, world.clock, lambda: leads)
+def service(world: World, leads: bool = True, store: Store | None = None) -> AdmissionSweep:
+    return AdmissionSweep(store or world.store, world.clock, lambda: leads)
 
 
 async def test_while_there_is_nothing_to_do_it_sleeps_long(world: World) -> None:
@@ -60,7 +60,7 @@ async def test_it_wakes_when_a_gate_opens_by_itself(world: World) -> None:
 
 async def test_it_wakes_when_a_token_comes_back(world: World) -> None:
     actor = await world.node()
-    jobs = await world.several(3, traits=rated(1, 10 * SECOND))
+    jobs = await world.several(3, requirements=rated(1, 10 * SECOND))
     admission = service(world)
     for job in jobs:
         (claimed,) = await actor.claim()
@@ -80,8 +80,8 @@ async def test_it_wakes_for_the_boost(world: World) -> None:
 
 async def test_a_queue_without_nodes_does_not_keep_a_key_from_others(world: World) -> None:
     actor = await world.node()
-    stuck = await world.one(traits=mutex("m"), queue="nobody's")
-    free = await world.one(traits=mutex("m"))
+    stuck = await world.one(requirements=mutex("m"), queue="nobody's")
+    free = await world.one(requirements=mutex("m"))
     admission = service(world)
     for _ in range(3):
         if claimed := await actor.claim():
@@ -111,8 +111,8 @@ class Slow:
         return self.answers.pop(0) if self.answers else Admitted(0, False)
 
 
-def on(store: Slow, leads: bool = True) -> Admission:
-    return Admission(cast("Store", store), store.clock, lambda: leads)
+def on(store: Slow, leads: bool = True) -> AdmissionSweep:
+    return AdmissionSweep(cast("Store", store), store.clock, lambda: leads)
 
 
 @pytest.mark.parametrize("took", [0.0, 0.125, 0.5])

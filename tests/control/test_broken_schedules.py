@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from rota.clients.schedules import SchedulesClient
 from rota.errors import RotaError, StoreError
 from rota.model.principal import LOCAL
 from rota.model.times import HOUR, MINUTE, SECOND
@@ -18,7 +19,6 @@ from rota.model.trigger.plan import parse
 from rota.model.trigger.policies import CatchUp, Missed
 from rota.model.trigger.rules import Cron, Every, Times
 from rota.model.trigger.zones import zone
-from rota.planning import Planning
 from rota.telemetry.events import ScheduleSetAside
 from tests.contracts.timetables import ORDER, behind, events, made, minutely, standing
 from tests.contracts.world import World
@@ -166,7 +166,7 @@ async def test_a_number_that_makes_no_sense(world: World, company: Company, colu
 async def test_a_calendar_that_can_t_be_read(world: World, company: Company) -> None:
     await world.store.put_calendar(LOCAL, Calendar("off"))
     await save(world, "good")
-    await Planning(world.store, LOCAL, world.chance).save(minutely("bad", exclude=("off",)), ORDER)
+    await SchedulesClient(world.store, LOCAL, world.chance).save(minutely("bad", exclude=("off",)), ORDER)
     behind(world, "UPDATE calendars SET body = '{'")
     await check(world, company)
     await world.store.put_calendar(LOCAL, Calendar("off"))

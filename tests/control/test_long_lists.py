@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+from rota.clients.schedules import SchedulesClient
 from rota.model.principal import LOCAL
 from rota.model.times import SECOND
 from rota.model.trigger.rules import Every
-from rota.planning import Planning
 from tests.contracts.timetables import minutely
 from tests.contracts.world import World
 from tests.control.stage import save
 
 
 async def test_others_have_their_turn_meanwhile(world: World) -> None:
-    planning = Planning(world.store, LOCAL, world.chance)
+    planning = SchedulesClient(world.store, LOCAL, world.chance)
     await save(world, "s", rule=Every(SECOND))
     turns: list[int] = []
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rota.clients.schedules import SchedulesClient
 from rota.control import scheduler as scheduling
 from rota.errors import StoreError, StoreUnavailable
 from rota.model.lifecycle import State
@@ -20,7 +21,6 @@ from rota.model.trigger import catchup
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import CatchUp, Missed, Overlap
 from rota.model.trigger.rules import Every, Recurrence, Times
-from rota.planning import Planning
 from tests.contracts.timetables import ORDER, behind, made, minutely, new, skipped, standing
 from tests.contracts.world import World
 from tests.control.stage import Company, Troubled, let_pass, save
@@ -165,7 +165,7 @@ async def test_two_that_believe_to_lead_make_each_fire_once(world: World, compan
 async def test_a_step_that_was_prepared_is_void_after_a_change(world: World, company: Company, change: str) -> None:
     start = world.clock.now()
     await save(world)
-    planning = Planning(world.store, LOCAL, world.chance)
+    planning = SchedulesClient(world.store, LOCAL, world.chance)
     scheduler = company.scheduler()
     await let_pass(world.clock, 59.9, scheduler)
     match change:
@@ -186,7 +186,7 @@ async def test_a_step_that_was_prepared_is_void_after_a_change(world: World, com
 async def test_a_pause_that_ends_before_the_instant_changes_nothing(world: World, company: Company) -> None:
     start = world.clock.now()
     await save(world)
-    planning = Planning(world.store, LOCAL, world.chance)
+    planning = SchedulesClient(world.store, LOCAL, world.chance)
     scheduler = company.scheduler()
     await let_pass(world.clock, 59.9, scheduler)
     await planning.pause("s")
@@ -213,7 +213,7 @@ async def test_a_day_that_is_no_longer_excluded_brings_back_nothing_from_before(
     """A change takes hold at one instant: the fires of this morning were none."""
     start = world.clock.now()
     await world.store.put_calendar(LOCAL, Calendar("off", (date(2027, 1, 15),)))
-    planning = Planning(world.store, LOCAL, world.chance)
+    planning = SchedulesClient(world.store, LOCAL, world.chance)
     await planning.save(minutely("s", rule=Every(HOUR), exclude=("off",)), ORDER)
     scheduler = company.scheduler()
     changed = scheduler.when_changed(lambda: None)
@@ -225,7 +225,7 @@ async def test_a_day_that_is_no_longer_excluded_brings_back_nothing_from_before(
 
 
 async def save_with_calendar(world: World) -> None:
-    planning = Planning(world.store, LOCAL, world.chance)
+    planning = SchedulesClient(world.store, LOCAL, world.chance)
     await planning.save(minutely("s", exclude=("off",)), ORDER)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.control import unoffered
-from rota.control.unoffered import BREATH, PERIOD, SETTLING, Unoffered
+from rota.control.unoffered import BREATH, PERIOD, SETTLING, UnofferedSweep
 from rota.model.lifecycle import State
 from rota.model.times import HOUR, SECOND, Duration
 from rota.telemetry.events import Bus, Event, UnofferedSetAside
@@ -14,7 +14,7 @@ from tests.contracts.test_offers import functions
 from tests.contracts.world import World
 
 
-class Service(Unoffered):
+class Service(UnofferedSweep):
     def __init__(self, world: World, grace: Duration = HOUR) -> None:
         self.told: list[Event] = []
         self.leading = True

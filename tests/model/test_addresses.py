@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import InvalidInput
-from rota.model.addresses import GROUPS, Rules, rules
+from rota.model.addresses import GROUPS, AddressRules, rules
 
 
-def made(allow: Any = (), deny: Any = ()) -> Rules:
-    return Rules(rules("http_allow", allow), rules("http_deny", deny))
+def made(allow: Any = (), deny: Any = ()) -> AddressRules:
+    return AddressRules(rules("http_allow", allow), rules("http_deny", deny))
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ from rota.model.job import (
     Verdict,
 )
 from rota.model.lifecycle import TERMINAL, State
-from rota.model.order import DEFAULT_PRIORITY
 from rota.model.outcome import Ending, Problem
+from rota.model.rank import DEFAULT_PRIORITY
 from rota.model.retry import Retry
 from rota.model.times import LATEST, LONGEST, MINUTE, SECOND, duration, instant
 
@@ -266,7 +266,7 @@ def test_every_field_of_an_order_was_looked_at_for_its_content() -> None:
         "timeout",
         "expires",
         "after",
-        "traits",
+        "requirements",
     }
     assert set(NewJob.__struct_fields__) - in_content == {"id", "key", "workflow"}
 

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import IllegalEvent, RotaError
-from rota.model.lifecycle import INITIAL, LIVE, OWNERS, STEPS, TERMINAL, Event, State, diagram, sources, step
+from rota.model.lifecycle import INITIAL, LIVE, OWNERS, STEPS, TERMINAL, JobEvent, State, diagram, sources, step
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
-EVERY = list(itertools.product(State, Event))
-BY_A_PERSON = {Event.REPLAY, Event.RERUN, Event.REOPEN}
+EVERY = list(itertools.product(State, JobEvent))
+BY_A_PERSON = {JobEvent.REPLAY, JobEvent.RERUN, JobEvent.REOPEN}
 
 
-def reachable(start: Iterable[State], without: frozenset[Event] = frozenset()) -> set[State]:
+def reachable(start: Iterable[State], without: frozenset[JobEvent] = frozenset()) -> set[State]:
     found = set(start)
     while more := {to for (at, event), to in STEPS.items() if at in found and event not in without} - found:
         found |= more
@@ -38,7 +38,7 @@ def words(cell: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("state", "event"), EVERY)
-def test_a_step_is_legal_exactly_if_the_table_has_it(state: State, event: Event) -> None:
+def test_a_step_is_legal_exactly_if_the_table_has_it(state: State, event: JobEvent) -> None:
     if (state, event) in STEPS:
         assert step(state, event) is STEPS[state, event]
     else:
@@ -48,7 +48,7 @@ def test_a_step_is_legal_exactly_if_the_table_has_it(state: State, event: Event)
 
 
 @pytest.mark.parametrize(("state", "event"), EVERY)
-def test_sources_agree_with_steps(state: State, event: Event) -> None:
+def test_sources_agree_with_steps(state: State, event: JobEvent) -> None:
     assert (state in sources(event)) == ((state, event) in STEPS)
 
 
@@ -63,12 +63,12 @@ def test_illegal_events_change_nothing_and_are_told_in_plain_words() -> None:
 
 def test_the_table_holds_only_states_and_events() -> None:
     for (source, event), target in STEPS.items():
-        assert (type(source), type(event), type(target)) == (State, Event, State)
+        assert (type(source), type(event), type(target)) == (State, JobEvent, State)
         assert source is not target, "an event that moves nothing is no step"
 
 
-@pytest.mark.parametrize("event", Event)
-def test_every_event_is_used(event: Event) -> None:
+@pytest.mark.parametrize("event", JobEvent)
+def test_every_event_is_used(event: JobEvent) -> None:
     assert sources(event)
 
 
@@ -94,50 +94,50 @@ def test_every_state_can_be_reached_by_a_new_job(state: State) -> None:
 def test_terminal_states_are_left_only_by_replay_rerun_and_reopen(state: State) -> None:
     replayed = state in (State.FAILED, State.CANCELLED)
     ways_out = {event for source, event in STEPS if source is state}
-    assert ways_out == (BY_A_PERSON if replayed else BY_A_PERSON - {Event.REPLAY})
-    assert step(state, Event.RERUN) is State.SCHEDULED
-    assert step(state, Event.REOPEN) is State.BLOCKED, "it waits for its parents again"
+    assert ways_out == (BY_A_PERSON if replayed else BY_A_PERSON - {JobEvent.REPLAY})
+    assert step(state, JobEvent.RERUN) is State.SCHEDULED
+    assert step(state, JobEvent.REOPEN) is State.BLOCKED, "it waits for its parents again"
     if replayed:
-        assert step(state, Event.REPLAY) is State.SCHEDULED
+        assert step(state, JobEvent.REPLAY) is State.SCHEDULED
 
 
 @pytest.mark.parametrize("event", sorted(BY_A_PERSON))
-def test_what_is_live_is_not_run_again(event: Event) -> None:
+def test_what_is_live_is_not_run_again(event: JobEvent) -> None:
     assert sources(event) <= TERMINAL
 
 
 def test_a_replay_alone_never_repeats_what_was_done_skipped_or_dropped() -> None:
-    assert sources(Event.REPLAY) == {State.FAILED, State.CANCELLED}
-    assert sources(Event.RERUN) == sources(Event.REOPEN) == TERMINAL
+    assert sources(JobEvent.REPLAY) == {State.FAILED, State.CANCELLED}
+    assert sources(JobEvent.RERUN) == sources(JobEvent.REOPEN) == TERMINAL
 
 
 def test_only_a_claim_makes_a_job_run_and_only_what_is_ready_is_claimed() -> None:
-    assert {event for (_, event), target in STEPS.items() if target is State.RUNNING} == {Event.CLAIM}
-    assert sources(Event.CLAIM) == {State.READY}
+    assert {event for (_, event), target in STEPS.items() if target is State.RUNNING} == {JobEvent.CLAIM}
+    assert sources(JobEvent.CLAIM) == {State.READY}
 
 
 def test_only_a_running_attempt_succeeds() -> None:
-    assert [at for at, to in STEPS.items() if to is State.SUCCEEDED] == [(State.RUNNING, Event.SUCCEED)]
+    assert [at for at, to in STEPS.items() if to is State.SUCCEEDED] == [(State.RUNNING, JobEvent.SUCCEED)]
 
 
 def test_what_waits_for_its_parents_leaves_only_for_them_or_for_good() -> None:
     ways_out = {event for source, event in STEPS if source is State.BLOCKED}
-    by_parents = {Event.RELEASE, Event.DEFER, Event.HOLD, Event.SKIP}
+    by_parents = {JobEvent.RELEASE, JobEvent.DEFER, JobEvent.HOLD, JobEvent.SKIP}
     assert by_parents <= ways_out
     assert all(step(State.BLOCKED, event) in TERMINAL for event in ways_out - by_parents)
 
 
 @pytest.mark.parametrize("state", sorted(LIVE))
 def test_a_person_can_cancel_whatever_has_not_ended(state: State) -> None:
-    assert step(state, Event.CANCEL) is State.CANCELLED
+    assert step(state, JobEvent.CANCEL) is State.CANCELLED
 
 
 def test_a_started_job_neither_expires_nor_is_dropped() -> None:
-    assert sources(Event.EXPIRE) == sources(Event.DROP) == INITIAL
+    assert sources(JobEvent.EXPIRE) == sources(JobEvent.DROP) == INITIAL
 
 
-@given(st.sampled_from(sorted(INITIAL)), st.lists(st.sampled_from(Event), max_size=200))
-def test_no_walk_through_the_table_leaves_the_end_unasked(start: State, events: list[Event]) -> None:
+@given(st.sampled_from(sorted(INITIAL)), st.lists(st.sampled_from(JobEvent), max_size=200))
+def test_no_walk_through_the_table_leaves_the_end_unasked(start: State, events: list[JobEvent]) -> None:
     state = start
     for event in events:
         try:
@@ -183,9 +183,9 @@ def test_the_page_lists_every_state_with_its_owner() -> None:
 
 def test_the_page_explains_every_event_and_says_where_it_leads() -> None:
     table = rows("Events")
-    assert [words(event) for event, *_ in table] == [[event] for event in Event]
+    assert [words(event) for event, *_ in table] == [[event] for event in JobEvent]
     for event, meaning, before, after in table:
-        known = Event(words(event)[0])
+        known = JobEvent(words(event)[0])
         assert len(meaning.split()) >= 3, f"{known} needs a sentence"
         assert words(before) == [state for state in State if state in sources(known)]
         assert words(after) == [state for state in State if state in {step(at, known) for at in sources(known)}]
@@ -193,4 +193,4 @@ def test_the_page_explains_every_event_and_says_where_it_leads() -> None:
 
 def test_the_page_names_no_state_or_event_that_does_not_exist() -> None:
     cells = [cell for heading in ("States", "Events") for row in rows(heading) for cell in (row[0], *row[2:])]
-    assert {word for cell in cells for word in words(cell)} <= {*State, *Event}
+    assert {word for cell in cells for word in words(cell)} <= {*State, *JobEvent}

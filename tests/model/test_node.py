@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.model.job import Ref
-from rota.model.node import News, Node, NodeInfo, NodeState, Watch
+from rota.model.node import NewNode, News, NodeInfo, NodeState, Watch
 from rota.model.times import LATEST, SECOND
 
 LEASE = 10
@@ -200,8 +200,8 @@ def test_news_can_be_stored_and_read_back() -> None:
 
 
 def test_a_node_can_be_stored_and_read_back() -> None:
-    new = Node("host", "a1b2", ("control", "worker"), {"default": 8}, "0", LEASE * SECOND)
-    assert msgspec.json.decode(msgspec.json.encode(new), type=Node) == new
+    new = NewNode("host", "a1b2", ("control", "worker"), {"default": 8}, "0", LEASE * SECOND)
+    assert msgspec.json.decode(msgspec.json.encode(new), type=NewNode) == new
     info = node(3)
     assert msgspec.json.decode(msgspec.json.encode(info), type=NodeInfo) == info
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.model.lifecycle import LIVE, TERMINAL, Event, State, step
+from rota.model.lifecycle import LIVE, TERMINAL, JobEvent, State, step
 from rota.model.outcome import (
     Cancelled,
     Crashed,
@@ -80,7 +80,7 @@ def test_failures_count_one_each_and_keep_their_error(
     outcome: Failed | TimedOut, retry: Retry, failures: int, chance: float
 ) -> None:
     found = settled(outcome, retry, failures, chance)
-    assert found.event in {Event.RETRY, Event.FAIL}
+    assert found.event in {JobEvent.RETRY, JobEvent.FAIL}
     assert (found.failures, found.interruptions) == (1, 0)
     assert (found.error, found.reason) == (outcome.problem, outcome.problem.message)
 
@@ -89,7 +89,7 @@ def test_failures_count_one_each_and_keep_their_error(
 def test_nothing_else_counts_as_a_failure(outcome: Outcome, retry: Retry, failures: int, chance: float) -> None:
     found = settled(outcome, retry, failures, chance)
     assert found.failures == 0
-    assert found.event not in {Event.RETRY, Event.FAIL}
+    assert found.event not in {JobEvent.RETRY, JobEvent.FAIL}
     assert found == settled(outcome, Retry(0), 0, 0.0), "policy, past failures and chance play no part"
 
 
@@ -101,19 +101,19 @@ too_late = partial(ended, failures=1, error=LATE, reason="took longer than 30s")
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        (Succeeded('{"n":1}', 0), ended(Event.SUCCEED, Ending.SUCCEEDED, exit_code=0, result='{"n":1}')),
-        (Succeeded(), ended(Event.SUCCEED, Ending.SUCCEEDED, result="null")),
-        (Failed(PROBLEM, exit_code=3), no_user(Event.RETRY, Ending.FAILED, delay=2 * SECOND, exit_code=3)),
-        (Failed(PROBLEM, fatal=True), no_user(Event.FAIL, Ending.FAILED)),
-        (TimedOut(LATE, -9), too_late(Event.RETRY, Ending.TIMED_OUT, delay=2 * SECOND, exit_code=-9)),
-        (TimedOut(LATE, fatal=True), too_late(Event.FAIL, Ending.TIMED_OUT)),
-        (Snoozed(MINUTE, "not yet"), ended(Event.SNOOZE, Ending.SNOOZED, delay=MINUTE, reason="not yet")),
-        (Cancelled("by ann", -15), ended(Event.CANCEL, Ending.CANCELLED, exit_code=-15, reason="by ann")),
+        (Succeeded('{"n":1}', 0), ended(JobEvent.SUCCEED, Ending.SUCCEEDED, exit_code=0, result='{"n":1}')),
+        (Succeeded(), ended(JobEvent.SUCCEED, Ending.SUCCEEDED, result="null")),
+        (Failed(PROBLEM, exit_code=3), no_user(JobEvent.RETRY, Ending.FAILED, delay=2 * SECOND, exit_code=3)),
+        (Failed(PROBLEM, fatal=True), no_user(JobEvent.FAIL, Ending.FAILED)),
+        (TimedOut(LATE, -9), too_late(JobEvent.RETRY, Ending.TIMED_OUT, delay=2 * SECOND, exit_code=-9)),
+        (TimedOut(LATE, fatal=True), too_late(JobEvent.FAIL, Ending.TIMED_OUT)),
+        (Snoozed(MINUTE, "not yet"), ended(JobEvent.SNOOZE, Ending.SNOOZED, delay=MINUTE, reason="not yet")),
+        (Cancelled("by ann", -15), ended(JobEvent.CANCEL, Ending.CANCELLED, exit_code=-15, reason="by ann")),
         (
             Interrupted("node stops", -15),
-            ended(Event.INTERRUPT, Ending.INTERRUPTED, interruptions=1, exit_code=-15, reason="node stops"),
+            ended(JobEvent.INTERRUPT, Ending.INTERRUPTED, interruptions=1, exit_code=-15, reason="node stops"),
         ),
-        (SetAside(PROBLEM), no_user(Event.SET_ASIDE, Ending.SET_ASIDE, failures=0)),
+        (SetAside(PROBLEM), no_user(JobEvent.SET_ASIDE, Ending.SET_ASIDE, failures=0)),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -143,14 +143,14 @@ def test_a_job_that_always_fails_has_exactly_retries_and_one_attempts(
         events.append(found.event)
         if step(State.RUNNING, found.event) in TERMINAL:
             break
-    assert events == [Event.RETRY] * retries + [Event.FAIL]
+    assert events == [JobEvent.RETRY] * retries + [JobEvent.FAIL]
     assert failures == retries + 1
 
 
 @given(st.lists(pauses, max_size=20))
 def test_snoozes_and_interruptions_use_up_no_attempt(between: list[Outcome]) -> None:
     failures = sum(settled(outcome, Retry(1), 0).failures for outcome in between)
-    assert settled(Failed(PROBLEM), Retry(1), failures).event is Event.RETRY
+    assert settled(Failed(PROBLEM), Retry(1), failures).event is JobEvent.RETRY
     assert all(step(State.RUNNING, settled(outcome).event) in LIVE for outcome in between)
 
 
@@ -158,37 +158,37 @@ def test_snoozes_and_interruptions_use_up_no_attempt(between: list[Outcome]) -> 
 def test_a_task_may_name_its_own_wait_but_gets_no_more_attempts(wait: int, retries: int, failures: int) -> None:
     found = settled(Failed(PROBLEM, retry_in=wait), Retry(retries), failures)
     if failures < retries:
-        assert (found.event, found.delay) == (Event.RETRY, wait)
+        assert (found.event, found.delay) == (JobEvent.RETRY, wait)
     else:
-        assert (found.event, found.delay) == (Event.FAIL, 0)
+        assert (found.event, found.delay) == (JobEvent.FAIL, 0)
 
 
 def test_fatal_beats_a_wait_the_task_named() -> None:
-    assert settled(Failed(PROBLEM, fatal=True, retry_in=SECOND)).event is Event.FAIL
+    assert settled(Failed(PROBLEM, fatal=True, retry_in=SECOND)).event is JobEvent.FAIL
     by_rule = Retry(rules={ValueError: FATAL})
-    assert settled(Failed(PROBLEM, names_of(ValueError), retry_in=SECOND), by_rule).event is Event.FAIL
+    assert settled(Failed(PROBLEM, names_of(ValueError), retry_in=SECOND), by_rule).event is JobEvent.FAIL
 
 
 def test_rules_see_the_names_of_the_error() -> None:
     retry = Retry(3, "30s", 0, rules={LookupError: "1s", ValueError: FATAL})
     assert settled(Failed(PROBLEM, names_of(KeyError)), retry).delay == SECOND
-    assert settled(Failed(PROBLEM, names_of(UnicodeError)), retry).event is Event.FAIL
+    assert settled(Failed(PROBLEM, names_of(UnicodeError)), retry).event is JobEvent.FAIL
     assert settled(Failed(PROBLEM, names_of(OSError)), retry).delay == 30 * SECOND
 
 
 @pytest.mark.parametrize("rule", [TimeoutError, "TimeoutError", "builtins.TimeoutError", "rota.Timeout"])
 def test_a_timeout_obeys_the_rule_for_timeout_errors(rule: str | type[BaseException]) -> None:
     assert settled(TimedOut(LATE), Retry(3, "30s", 0, rules={rule: "1s"})).delay == SECOND
-    assert settled(TimedOut(LATE), Retry(3, "30s", 0, rules={rule: FATAL})).event is Event.FAIL
+    assert settled(TimedOut(LATE), Retry(3, "30s", 0, rules={rule: FATAL})).event is JobEvent.FAIL
 
 
 def test_work_that_could_not_be_stopped_is_not_started_again_beside_itself() -> None:
-    assert settled(TimedOut(LATE, fatal=True), Retry(100)).event is Event.FAIL
+    assert settled(TimedOut(LATE, fatal=True), Retry(100)).event is JobEvent.FAIL
 
 
 def test_a_wait_of_nothing_is_still_a_retry() -> None:
     found = settled(Failed(PROBLEM), Retry(1, "0s"))
-    assert (found.event, found.delay) == (Event.RETRY, 0)
+    assert (found.event, found.delay) == (JobEvent.RETRY, 0)
     assert settled(Failed(PROBLEM, retry_in=0), Retry(1, "1h")) == found
 
 
@@ -208,8 +208,8 @@ def test_a_settlement_can_be_sent_and_read_back(outcome: Outcome, retry: Retry) 
 def test_a_first_crash_restarts_at_once_and_the_last_one_is_for_the_dead_letters(limit: int) -> None:
     rule = CrashRule(limit)
     events = [rule.after_crash(count) for count in range(1, limit + 3)]
-    between = [Event.RECOVER] + [Event.BACK_OFF] * limit
-    assert events == between[: limit - 1] + [Event.QUARANTINE] * 3
+    between = [JobEvent.RECOVER] + [JobEvent.BACK_OFF] * limit
+    assert events == between[: limit - 1] + [JobEvent.QUARANTINE] * 3
 
 
 @given(st.integers(1, 100), st.integers(1, 200))
@@ -222,12 +222,12 @@ def test_every_crash_is_a_legal_step_and_ends_the_job_from_the_limit_on(limit: i
 @pytest.mark.parametrize(
     ("crashes", "event", "message"),
     [
-        (0, Event.RECOVER, "killed by SIGSEGV"),
-        (1, Event.BACK_OFF, "killed by SIGSEGV"),
-        (2, Event.QUARANTINE, "killed by SIGSEGV; that was crash number 3 of this job"),
+        (0, JobEvent.RECOVER, "killed by SIGSEGV"),
+        (1, JobEvent.BACK_OFF, "killed by SIGSEGV"),
+        (2, JobEvent.QUARANTINE, "killed by SIGSEGV; that was crash number 3 of this job"),
     ],
 )
-def test_a_crash_of_what_it_ran_in_is_counted_apart(crashes: int, event: Event, message: str) -> None:
+def test_a_crash_of_what_it_ran_in_is_counted_apart(crashes: int, event: JobEvent, message: str) -> None:
     outcome = Crashed(Problem("rota.ExecutorCrashed", "killed by SIGSEGV"))
     found = settle("job-1", 7, Retry(0), 5, outcome, 0.0, crashes, CrashRule(3))
     assert (found.event, found.ending, found.reason) == (event, Ending.CRASHED, message)
@@ -236,5 +236,5 @@ def test_a_crash_of_what_it_ran_in_is_counted_apart(crashes: int, event: Event, 
 
 def test_the_default_gives_a_job_three_crashes() -> None:
     events = [CrashRule().after_crash(count) for count in (1, 2, 3)]
-    assert events == [Event.RECOVER, Event.BACK_OFF, Event.QUARANTINE]
+    assert events == [JobEvent.RECOVER, JobEvent.BACK_OFF, JobEvent.QUARANTINE]
     assert CrashRule().delay == 5 * SECOND

@@ -19,7 +19,7 @@ from rota.logs.shipper import Sink
 from rota.model.job import Ref
 from rota.model.lifecycle import State
 from rota.store.base import JobFilter, TaskInfo
-from rota.work.handlers import ThreadHandlers
+from rota.work.functions.in_node import ThreadHandlers
 from tests.node.running import LONG, make_app, running
 
 

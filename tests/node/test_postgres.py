@@ -27,12 +27,12 @@ from rota.store.postgres.session import GRACE
 from rota.telemetry.events import LeaseLost
 from rota.work import worker
 from rota.work.heartbeat import LeaseGuard
-from rota.work.keeping import Keeper
+from rota.work.keeper.client import KeeperClient
 from tests.node.cluster import Cluster
 from tests.node.running import LONG, Probe, running
 from tests.servers.postgres import Mode, Server, database
 from tests.store.postgres.backends import migrated_database
-from tests.store.postgres.places import Place, until, until_so
+from tests.store.postgres.ranking import Place, until, until_so
 
 pytestmark = pytest.mark.slow
 
@@ -172,10 +172,10 @@ async def test_the_keeper_holds_the_socket_of_the_session_that_took_the_place_of
 ) -> None:
     """And holds it before the row of the node says that others may go by that lock."""
     seen: list[tuple[str | None, list[int]]] = []  # the lock that a renewal tells of, and what the keeper holds then
-    app, keepers = rota.App(url, kill_grace="500ms"), list[Keeper]()
-    renew, start = PostgresStore._renew, Keeper.start
+    app, keepers = rota.App(url, kill_grace="500ms"), list[KeeperClient]()
+    renew, start = PostgresStore._renew, KeeperClient.start
 
-    async def started(self: Keeper) -> None:
+    async def started(self: KeeperClient) -> None:
         keepers.append(self)
         await start(self)
 
@@ -186,7 +186,7 @@ async def test_the_keeper_holds_the_socket_of_the_session_that_took_the_place_of
     def inodes(descriptors: Sequence[int]) -> list[int]:
         return [os.fstat(one).st_ino for one in descriptors]
 
-    monkeypatch.setattr(Keeper, "start", started)
+    monkeypatch.setattr(KeeperClient, "start", started)
     monkeypatch.setattr(PostgresStore, "_renew", renewing)
     async with running(app) as (node, _):
         me, place, store = await incarnation(app), Place(url), node.store

@@ -11,7 +11,7 @@ import pytest
 
 from rota.model.lifecycle import State
 from rota.telemetry.events import ServiceFailed
-from rota.work import keeping
+from rota.work.keeper import client
 from tests.node.running import LONG, make_app, running
 
 
@@ -22,7 +22,7 @@ async def test_a_node_without_descriptors_tries_again(tmp_path: Path, monkeypatc
     app = make_app(tmp_path)
     async with running(app) as (node, probe):
         with monkeypatch.context() as patched:
-            patched.setattr(keeping, "Link", none_left)
+            patched.setattr(client, "KeeperConnection", none_left)
             assert node._session is not None
             node._session._lose("for the test")
             failed = await probe.until(ServiceFailed, lambda event: event.service == "joining")

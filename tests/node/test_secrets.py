@@ -22,7 +22,7 @@ from rota.work.keeper.kernel import hide
 from tests.node.running import LONG
 from tests.servers import programs
 from tests.store.postgres.backends import migrated_database
-from tests.work.pool.nodes import children, until
+from tests.work.functions.nodes import children, until
 
 # Searches all that it may read of every other process of its user, and says where it found which of the words.
 SNOOP = """

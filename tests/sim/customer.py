@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.client import Client
+from rota.clients.jobs import JobsClient
 from rota.clock import Chance
 from rota.errors import KeyConflict, StoreError
 from rota.model.job import NewJob, Spec
@@ -42,7 +42,7 @@ class Customer:
         self.link = Link(world, "customer")
         clock = SkewedClock(world.loop, self._rng.uniform(-60, 60))
         self.wire, self._store = world.way("customer", self.link, clock, None)
-        self._client = Client(self._store, LOCAL, Chance(self._rng.getrandbits(64)))
+        self._client = JobsClient(self._store, LOCAL, Chance(self._rng.getrandbits(64)))
         self.orders: dict[str, NewJob] = {}
         self._known: list[str] = []
         self._keys = itertools.count()

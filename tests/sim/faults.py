@@ -57,12 +57,12 @@ class Faults:
 
     def _executor(self, machine: Machine) -> None:
         """One of the processes that run its jobs is killed; or the keeper, and so all of them."""
-        for crew in machine.life.crews:
-            if works := [work for work in crew.works if work.kind in APART]:
+        for runtime in machine.life.runtimes:
+            if works := [work for work in runtime.works if work.kind in APART]:
                 if self._rng.random() < 0.3:
-                    crew.lose_all()
+                    runtime.lose_all()
                 else:
-                    crew.crash(self._rng.choice(works))
+                    runtime.crash(self._rng.choice(works))
                 self.counts["executor"] += 1
 
     def _pause(self, machine: Machine) -> None:

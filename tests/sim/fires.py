@@ -14,7 +14,7 @@ from rota.model.lifecycle import TERMINAL
 from rota.model.times import SECOND, Instant
 from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.policies import Missed, Overlap
-from rota.model.trigger.schedule import Schedule, from_json
+from rota.model.trigger.schedule import Timing, from_json
 from tests.sim.leases import ERROR
 from tests.sim.rules import Book
 from tests.sim.witness import Note, Row
@@ -26,7 +26,7 @@ COUNTED = 1_000
 reading = lru_cache(maxsize=None)(from_json)
 
 
-def named(schedule: Schedule, fire: Instant) -> bool:
+def named(schedule: Timing, fire: Instant) -> bool:
     return next_fire(schedule, fire - 1) == fire
 
 
@@ -106,7 +106,7 @@ class FireBook(Standing):
         self._states[note.job] = "born"
         return None
 
-    def _by_rule(self, note: Note, row: Row, schedule: Schedule, fire: Instant, wall: int, sent: float) -> None:
+    def _by_rule(self, note: Note, row: Row, schedule: Timing, fire: Instant, wall: int, sent: float) -> None:
         name = row["name"]
         self._counts[name] += 1
         if row["paused_at"] is not None:
@@ -122,7 +122,7 @@ class FireBook(Standing):
         if not self.jumped:
             self._too_late(note, schedule, fire, wall - round((note.at - sent) * SECOND))
 
-    def _too_late(self, note: Note, schedule: Schedule, fire: Instant, decided: Instant) -> None:
+    def _too_late(self, note: Note, schedule: Timing, fire: Instant, decided: Instant) -> None:
         """When the step was handed over, its policy would no longer have made this fire. What a step was worked out
         ahead of its instant by does not count."""
         policy = schedule.catch_up
@@ -170,7 +170,7 @@ class FireBook(Standing):
         return None
 
     def _check_run(
-        self, note: Note, row: Row, schedule: Schedule, first: Instant, last: Instant, count: int | None
+        self, note: Note, row: Row, schedule: Timing, first: Instant, last: Instant, count: int | None
     ) -> None:
         run = list(fires(schedule, first - 1, last, limit=COUNTED + 1))
         if not run or run[0] != first or (len(run) <= COUNTED and (run[-1] != last or count != len(run))):
@@ -185,7 +185,7 @@ class FireBook(Standing):
         made = self._made.get((name, fire))
         return made is not None and made.data["kind"] == "rule"
 
-    def _check_reason(self, note: Note, schedule: Schedule, last: Instant, reason: str) -> None:
+    def _check_reason(self, note: Note, schedule: Timing, last: Instant, reason: str) -> None:
         policy, late, newer = schedule.catch_up, self.peak - last, self._newer(schedule, last)
         missed = newer > 0 or late > policy.grace
         allowed = {
@@ -197,7 +197,7 @@ class FireBook(Standing):
         if not allowed.get(reason):
             self.found("I6", f"{schedule.name} skipped {last} as {reason}, {late / SECOND:.1f} s late", note)
 
-    def _newer(self, schedule: Schedule, fire: Instant) -> int:
+    def _newer(self, schedule: Timing, fire: Instant) -> int:
         return sum(1 for _ in fires(schedule, fire, self.peak, limit=COUNTED))
 
     # -- cursors -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from rota.lease import BEAT
 from rota.model.gates import Effect, Match
 from rota.model.job import NewJob
 from rota.model.limits import Key, Limit, effective, slack
-from rota.model.traits import Alone
+from rota.model.requirements import Alone
 from rota.store.admission import NewGate
 from tests.sim.plan import CRON
 from tests.sim.rules import Book
@@ -48,7 +48,7 @@ class Admitting(Book):
 
     def on_asked(self, note: Note, order: NewJob, **_: Any) -> None:
         self.about[note.job] = About(
-            order.task, order.queue, order.traits.labels, order.traits.keys, order.traits.alone
+            order.task, order.queue, order.requirements.labels, order.requirements.keys, order.requirements.alone
         )
 
     def on_fire(self, note: Note, **_: Any) -> None:
@@ -120,7 +120,7 @@ class AloneBook(Excuses):
         self._running: dict[tuple[str, int], Note] = {}
 
     def on_asked(self, note: Note, order: NewJob, **_: Any) -> None:
-        self._about[note.job] = About(order.task, order.queue, order.traits.labels, (), order.traits.alone)
+        self._about[note.job] = About(order.task, order.queue, order.requirements.labels, (), order.requirements.alone)
 
     def on_fire(self, note: Note, **_: Any) -> None:
         self._about[note.job] = About("", CRON)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import Cancel, Fatal, RetryAfter, Snooze
 from rota.logs.shipper import Sink
 from rota.model.job import Ref
-from rota.work.context import Context
+from rota.tasks.context import Context
 
 if TYPE_CHECKING:
-    from tests.sim.crew import SimCrew
+    from tests.sim.runtime import SimRuntime
 
 # What is no part of the node's process: it goes on when that is stopped, and can crash without it.
 APART = ("command", "process", "host")
@@ -60,19 +60,19 @@ def write_routine(rng: Random, rude_rate: float, crashes: bool = False) -> Scrip
 class Work:
     """One attempt, really running: a process of its own, or a thread of the node."""
 
-    def __init__(self, crew: SimCrew, ref: Ref, sink: Sink, script: Script, kind: str) -> None:
-        self.crew, self.ref, self.kind = crew, ref, kind
+    def __init__(self, runtime: SimRuntime, ref: Ref, sink: Sink, script: Script, kind: str) -> None:
+        self.runtime, self.ref, self.kind = runtime, ref, kind
         self._sink, self._script = sink, script
-        self.process = crew.loop.process(f"{crew.life.name}/{ref.job_id[-4:]}/{ref.fence}")
+        self.process = runtime.loop.process(f"{runtime.life.name}/{ref.job_id[-4:]}/{ref.fence}")
         self.began = self.ended = self.stopped = False
         self.how = ""
-        self.exit: asyncio.Future[None] = crew.loop.create_future()
+        self.exit: asyncio.Future[None] = runtime.loop.create_future()
         self._told = asyncio.Event()
 
     async def perform(self, save: Save | None = None, tell: Tell | None = None) -> None:
         """What it does; `save` keeps how far it is for the next attempt, `tell` is for those who look on."""
         self.began = True
-        self._note("started", kind=self.kind, incarnation=self.crew.incarnation)
+        self._note("started", kind=self.kind, incarnation=self.runtime.incarnation)
         for number, pause in enumerate(self._script.pauses):
             if await self._is_told_within(pause):
                 self.stopped = True
@@ -84,7 +84,7 @@ class Work:
             if save:
                 await self._keep(save, number)
         if not self.stopped and self._script.ending == CRASHED:
-            self.crew.crash(self)
+            self.runtime.crash(self)
         self.end("stopped" if self.stopped else self._script.ending)
 
     async def _is_told_within(self, pause: float) -> bool:
@@ -103,9 +103,11 @@ class Work:
         self._note("effect", line=line.strip())
         # Other processes write into a pipe, which the node reads when it can; threads share the node's memory.
         if self.kind in APART:
-            self.crew.loop.call_soon(self._sink.write, "stdout", line.encode(), context=self.crew.life.process.context)
+            self.runtime.loop.call_soon(
+                self._sink.write, "stdout", line.encode(), context=self.runtime.life.process.context
+            )
         else:
-            self.crew.life.process.context.copy().run(self._sink.write, "stdout", line.encode())
+            self.runtime.life.process.context.copy().run(self._sink.write, "stdout", line.encode())
 
     async def _keep(self, save: Save, number: int) -> None:
         """Until it is kept or refused, or this work is told to stop."""
@@ -148,7 +150,7 @@ class Work:
     def tell(self) -> None:
         self._told.set()
         if self._script.obeys is None and self.kind not in APART:
-            self.crew.life.leaks = True
+            self.runtime.life.leaks = True
 
     def end(self, how: str) -> None:
         """It does nothing any more from here on."""
@@ -156,7 +158,7 @@ class Work:
             self.ended, self.how = True, how
             if self.began:
                 self._note("ended", how=how)
-            self.crew.works.remove(self)
+            self.runtime.works.remove(self)
             self.exit.set_result(None)
 
     def kill(self, how: str = "killed") -> None:
@@ -165,7 +167,7 @@ class Work:
             self.end(how)
 
     def _note(self, what: str, **data: object) -> None:
-        self.crew.world.witness.note(self.crew.life.name, what, self.ref.job_id, self.ref.fence, **data)
+        self.runtime.world.witness.note(self.runtime.life.name, what, self.ref.job_id, self.ref.fence, **data)
 
 
 class Stage:

@@ -43,11 +43,11 @@ class KeyBook(Excuses):
 
     def _keys(self, job: str) -> list[Key]:
         order = self._orders.get(job)
-        return [effective(key, self._limits.get(key.name)) for key in order.traits.keys] if order else []
+        return [effective(key, self._limits.get(key.name)) for key in order.requirements.keys] if order else []
 
     def _needs(self, job: str, name: str) -> bool:
         order = self._orders.get(job)
-        return order is not None and any(key.name == name for key in order.traits.keys)
+        return order is not None and any(key.name == name for key in order.requirements.keys)
 
     def _holders(self, name: str, jobs: Iterable[str]) -> list[str]:
         return [job for job in jobs if self._needs(job, name)]

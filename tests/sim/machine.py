@@ -10,11 +10,11 @@ from rota.errors import RotaError
 from rota.node import Node, StuckNode
 from rota.store.base import Store
 from rota.telemetry.events import AttemptStuck, Bus, Event, LeaseLost, ServiceFailed
-from tests.sim.crew import SimCrew
 from tests.sim.driver import SimStore
 from tests.sim.jobs import APART
 from tests.sim.loop import PROCESS, Process, SkewedClock
 from tests.sim.network import Link
+from tests.sim.runtime import SimRuntime
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -26,7 +26,7 @@ class Life:
     def __init__(self, machine: Machine, world: World, name: str) -> None:
         self.machine, self.world, self.name = machine, world, name
         self.process = world.loop.process(name)
-        self.crews: list[SimCrew] = []
+        self.runtimes: list[SimRuntime] = []
         self.leaks = False  # a function did not stop when told: its slot is lost until the process ends
         self.wire, store = world.way(name, machine.link, machine.clock, self.process)
         bus = Bus()
@@ -35,7 +35,7 @@ class Life:
         chance = Chance(Random(f"{world.plan.seed}/{name}").getrandbits(64))
         tasks = world.catalogue(machine.name).infos()
         self.store: Store = store
-        self.node = Node(store, machine.clock, chance, bus, settings, tasks, lambda g: SimCrew(world, self, g))
+        self.node = Node(store, machine.clock, chance, bus, settings, tasks, lambda g: SimRuntime(world, self, g))
         world.loop.create_task(self._main(), context=self.process.context)
 
     async def _main(self) -> None:
@@ -73,20 +73,20 @@ class Life:
     @property
     def gone(self) -> bool:
         """Nothing of it is left: what a free lock says."""
-        return self.process.dead and all(crew.keeper.dead for crew in self.crews)
+        return self.process.dead and all(runtime.keeper.dead for runtime in self.runtimes)
 
     def processes(self, whole: bool) -> list[Process]:
         """Those that stop with the node; with `whole` those that stop with the machine."""
-        works = [work for crew in self.crews for work in crew.works if whole or work.kind not in APART]
-        keepers = [crew.keeper for crew in self.crews] if whole else []
+        works = [work for runtime in self.runtimes for work in runtime.works if whole or work.kind not in APART]
+        keepers = [runtime.keeper for runtime in self.runtimes] if whole else []
         return [self.process, *keepers, *(work.process for work in works)]
 
     def end(self, why: str) -> None:
         if not self.process.dead:
             self.process.dead = True
             self.world.witness.note(self.name, "died", why=why)
-            for crew in self.crews:
-                crew.orphan()
+            for runtime in self.runtimes:
+                runtime.orphan()
             self.machine.ended()
 
 

@@ -12,23 +12,23 @@ from unittest import mock
 import msgspec
 
 from rota import service
+from rota.clients.schedules import SchedulesClient
 from rota.control.scheduler import Scheduler
 from rota.errors import StoreError
 from rota.model import outcome
-from rota.model.lifecycle import Event
+from rota.model.lifecycle import JobEvent
 from rota.model.node import NodeInfo, Watch
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
 from rota.model.times import SECOND
 from rota.model.trigger import plan as planning
 from rota.model.trigger.fires import next_fire
 from rota.model.trigger.identity import fire_id
-from rota.model.trigger.standing import ScheduleInfo
-from rota.planning import Planning
+from rota.model.trigger.records import ScheduleInfo
 from rota.refusals import Refusals
 from rota.store.graph import Settled
 from rota.store.postgres.database import Database
-from rota.store.postgres.session import Session
-from rota.store.sqlite import graph, limits, lone, passing
+from rota.store.postgres.session import LockSession
+from rota.store.sqlite import alone, claim_admission, graph, limits
 from rota.store.sqlite.database import Database as SqliteDatabase
 from rota.store.sqlite.database import queries
 from tests.sim.plan import Plan
@@ -111,7 +111,7 @@ OF_CRASHES = (CRASH_IS_FAILURE, CRASH_LIMIT_IGNORED, CRASH_AT_ONCE, STATE_LOST)
 # Those that change code, and where.
 LEASE_IGNORED = "lease-ignored"  # the reaper takes living nodes for dead
 HANG_IGNORED = "hang-ignored"  # a service may take as long as it likes
-KEEPER_OFF = "keeper-off"  # nobody kills what has outlived its lease: see SimCrew
+KEEPER_OFF = "keeper-off"  # nobody kills what has outlived its lease: see SimRuntime
 # Those of servers.
 SESSION_LOSS_IGNORED = "session-loss-ignored"  # a node whose lock is lost goes on as if nothing had happened
 IDENTITY_IGNORED = "server-identity-ignored"  # a lock is free: whatever server the row names. See Server
@@ -190,7 +190,7 @@ def _other_ids() -> Callable[[str, str, int], str]:
     return lambda owner, name, fire: fire_id(owner, f"{name}/{next(numbers)}", fire)
 
 
-async def _not_up_to_date(self: Planning, info: ScheduleInfo) -> bool:
+async def _not_up_to_date(self: SchedulesClient, info: ScheduleInfo) -> bool:
     return True
 
 
@@ -216,24 +216,26 @@ def _forgetful(settle: Callable[..., Settled]) -> Callable[..., Settled]:
 
 
 def _blind(init: Callable[..., None]) -> Callable[..., None]:
-    def look_away(self: passing.Passing, db: SqliteDatabase, incarnation: str, closed: Any, now: int) -> None:
+    def look_away(
+        self: claim_admission.ClaimAdmission, db: SqliteDatabase, incarnation: str, closed: Any, now: int
+    ) -> None:
         init(self, db, incarnation, [gate for gate in closed if gate.job is not None], now)
 
     return look_away
 
 
 def _boundless(take: Callable[..., bool]) -> Callable[..., bool]:
-    def take_anyway(self: passing._Look, one: passing.Candidate) -> bool:
+    def take_anyway(self: claim_admission._Look, one: claim_admission.Candidate) -> bool:
         if sum(map(ord, self._incarnation)) % 2:
             return take(self, one)
-        with mock.patch.object(limits.Standing, "room", return_value=None):
+        with mock.patch.object(limits.KeyState, "room", return_value=None):
             return take(self, one)
 
     return take_anyway
 
 
 def _as_failure(job_id: str, fence: int, problem: Problem, crashes: int, rule: CrashRule) -> Settlement:
-    return Settlement(job_id, fence, Event.RETRY, Ending.FAILED, SECOND, failures=1, error=problem)
+    return Settlement(job_id, fence, JobEvent.RETRY, Ending.FAILED, SECOND, failures=1, error=problem)
 
 
 def _blamed(self: Refusals, error: Exception) -> bool:
@@ -247,10 +249,10 @@ def patched(mutant: str | None) -> Iterator[None]:
         if mutant == CRASH_IS_FAILURE:
             stack.enter_context(mock.patch.object(outcome, "_crash", _as_failure))
         if mutant == CRASH_LIMIT_IGNORED:
-            again = lambda rule, crashes: Event.RECOVER if crashes == 1 else Event.BACK_OFF  # noqa: E731
+            again = lambda rule, crashes: JobEvent.RECOVER if crashes == 1 else JobEvent.BACK_OFF  # noqa: E731
             stack.enter_context(mock.patch.object(CrashRule, "after_crash", again))
         if mutant == CRASH_AT_ONCE:
-            at_once = lambda rule, crashes: Event.QUARANTINE if crashes >= rule.limit else Event.RECOVER  # noqa: E731
+            at_once = lambda rule, crashes: JobEvent.QUARANTINE if crashes >= rule.limit else JobEvent.RECOVER  # noqa: E731
             stack.enter_context(mock.patch.object(CrashRule, "after_crash", at_once))
         if mutant == LEASE_IGNORED:
             stack.enter_context(mock.patch.object(Watch, "dead", _everyone))
@@ -259,21 +261,27 @@ def patched(mutant: str | None) -> Iterator[None]:
         if mutant == HANG_IGNORED:
             stack.enter_context(mock.patch.object(service, "LIMIT", float("inf")))
         if mutant == SESSION_LOSS_IGNORED:
-            stack.enter_context(mock.patch.object(Session, "exposed", return_value=None))
+            stack.enter_context(mock.patch.object(LockSession, "exposed", return_value=None))
         if mutant == "fire-not-unique":
             stack.enter_context(mock.patch.object(planning, "fire_id", _other_ids()))
         if mutant in ("edit-forgets", "resume-forgets"):
-            stack.enter_context(mock.patch.object(Planning, "_up_to_date", _not_up_to_date))
+            stack.enter_context(mock.patch.object(SchedulesClient, "_up_to_date", _not_up_to_date))
         if mutant == CURSOR_SKEWED:
             stack.enter_context(mock.patch.object(Scheduler, "_prepare", _skewed(Scheduler._prepare)))
         if mutant == SETTLE_FORGETS:
             stack.enter_context(mock.patch.object(graph, "settle", _forgetful(graph.settle)))
         if mutant == GATE_ONLY_SWEPT:
-            stack.enter_context(mock.patch.object(passing.Passing, "__init__", _blind(passing.Passing.__init__)))
+            stack.enter_context(
+                mock.patch.object(
+                    claim_admission.ClaimAdmission, "__init__", _blind(claim_admission.ClaimAdmission.__init__)
+                )
+            )
         if mutant == LIMIT_IGNORED:
-            stack.enter_context(mock.patch.object(passing._Look, "take", _boundless(passing._Look.take)))
+            stack.enter_context(
+                mock.patch.object(claim_admission._Look, "take", _boundless(claim_admission._Look.take))
+            )
         if mutant == ALONE_AT_ONCE:
-            stack.enter_context(mock.patch.object(lone, "is_alone", return_value=True))
+            stack.enter_context(mock.patch.object(alone, "is_alone", return_value=True))
         if mutant == SKEWED_CLOCK:
             stack.enter_context(mock.patch.object(Database, "now", lambda self: self.clock.now()))
         yield

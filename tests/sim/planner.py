@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rota.client import Client
+from rota.clients.jobs import JobsClient
+from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance
 from rota.errors import InvalidInput, NotFound, StoreError
 from rota.model.job import Spec
@@ -20,9 +21,8 @@ from rota.model.retry import Retry
 from rota.model.times import SECOND
 from rota.model.trigger.policies import CatchUp, Missed, Overlap
 from rota.model.trigger.rules import Cron, Every, Rule
-from rota.model.trigger.schedule import Schedule, to_json
+from rota.model.trigger.schedule import Timing, to_json
 from rota.model.trigger.template import Template
-from rota.planning import Planning
 from tests.sim.customer import open_store
 from tests.sim.driver import SimStore
 from tests.sim.loop import SkewedClock
@@ -48,7 +48,10 @@ class Planner:
         clock = SkewedClock(world.loop, self._rng.uniform(-60, 60)) if world.server else world.clock
         self.wire, self._store = world.way("planner", self.link, clock, None)
         chance = Chance(self._rng.getrandbits(64))
-        self._planning, self._client = Planning(self._store, LOCAL, chance), Client(self._store, LOCAL, chance)
+        self._planning, self._client = (
+            SchedulesClient(self._store, LOCAL, chance),
+            JobsClient(self._store, LOCAL, chance),
+        )
         self._names = [f"s{number}" for number in range(1, world.plan.schedules + 1)]
         self._wishes = itertools.count(1)
         self._jobs: list[str] = []
@@ -90,10 +93,10 @@ class Planner:
 
     async def _rarely(self, name: str) -> str:
         """Goes on, and has nothing to do for a day."""
-        return await self._keep(Schedule(name=name, owner=LOCAL.user, rule=Cron("0 0 1 1 *")), self._template())
+        return await self._keep(Timing(name=name, owner=LOCAL.user, rule=Cron("0 0 1 1 *")), self._template())
 
     async def begin_finale(self) -> None:
-        schedule = Schedule(name=FINALE, owner=LOCAL.user, rule=Every(SECOND, self._rng.randrange(SECOND)))
+        schedule = Timing(name=FINALE, owner=LOCAL.user, rule=Every(SECOND, self._rng.randrange(SECOND)))
         await self._keep(schedule, self._template())
 
     async def end_finale(self) -> None:
@@ -124,7 +127,7 @@ class Planner:
         self._note("planner", "granted", number=number, answer=answer, **(told or {}))
         return answer
 
-    async def _keep(self, schedule: Schedule, template: Template, replace: bool = True) -> str:
+    async def _keep(self, schedule: Timing, template: Template, replace: bool = True) -> str:
         async def work() -> None:
             await self._planning.save(schedule, template, replace=replace)
 
@@ -206,10 +209,10 @@ class Planner:
         return await self._wish("look", name, work)
 
     # -- what they are about -----------------------------------------------------------------------------------------
-    def _schedule(self, name: str) -> Schedule:
+    def _schedule(self, name: str) -> Timing:
         rng, rule = self._rng, self._rule()
         jitter = rng.randint(1, SECOND) if rng.random() < 0.2 else 0
-        return Schedule(
+        return Timing(
             name=name, owner=LOCAL.user, rule=rule, jitter=jitter, overlap=rng.choice(list(Overlap)),
             limit=rng.randint(2, 15) if rng.random() < 0.2 else None, catch_up=self._catch_up(),
         )  # fmt: skip

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from rota.admissions import Admissions
 from rota.app import App
-from rota.client import Client
+from rota.clients.jobs import JobsClient
+from rota.clients.limits import LimitsClient
 from rota.clock import Chance
 from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError
+from rota.handles.workflow import Workflow
 from rota.model.gates import Match
 from rota.model.graph import Edge, Need
 from rota.model.job import Membership, NewJob, Spec
 from rota.model.limits import Key, Policy, Rate
 from rota.model.principal import LOCAL
+from rota.model.requirements import NO_REQUIREMENTS, Alone, Requirements
 from rota.model.retry import Retry
 from rota.model.times import SECOND, iso
-from rota.model.traits import NONE, Alone, Traits
-from rota.workflow import Workflow
 from tests.sim.customer import open_store
 from tests.sim.driver import SimStore
 from tests.sim.loop import SkewedClock
@@ -56,10 +56,10 @@ PATIENCE = 0.5
 class _App:
     """As much of an app as a `Workflow` needs."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: JobsClient) -> None:
         self._client = client
 
-    async def client(self) -> Client:
+    async def client(self) -> JobsClient:
         return self._client
 
 
@@ -71,7 +71,10 @@ class Steward:
         clock = SkewedClock(world.loop, self._rng.uniform(-60, 60)) if world.server else world.clock
         self.wire, self._store = world.way("steward", self.link, clock, None)
         chance = Chance(self._rng.getrandbits(64))
-        self._client, self._admissions = Client(self._store, LOCAL, chance), Admissions(self._store, LOCAL, chance)
+        self._client, self._admissions = (
+            JobsClient(self._store, LOCAL, chance),
+            LimitsClient(self._store, LOCAL, chance),
+        )
         self._app = cast(App, _App(self._client))
         self._jobs: list[str] = []
         self._workflows: list[str] = []
@@ -158,7 +161,7 @@ class Steward:
             retry=Retry(rng.randint(0, 2), backoff="500ms..1s"),
             timeout=rng.randint(2, 5) * SECOND if rng.random() < 0.2 else None,
             expires=rng.randint(3, 12) * SECOND if rng.random() < 0.05 else None,
-            traits=Traits(labels, brought, wish) if labels or brought or wish else NONE,
+            requirements=Requirements(labels, brought, wish) if labels or brought or wish else NO_REQUIREMENTS,
             **rest,
         )
 

@@ -21,7 +21,7 @@ from rota.model.times import SECOND
 from rota.store.base import Store, TaskInfo
 from rota.store.postgres import nodes
 from rota.store.sqlite import SqliteStore, graph, limits
-from rota.work.catalogue import Catalogue, TaskDef
+from rota.tasks.catalogue import Catalogue, TaskDef
 from tests.sim import checker, mutants
 from tests.sim.customer import Customer
 from tests.sim.driver import SimStore, renew

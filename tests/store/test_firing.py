@@ -8,8 +8,8 @@ import pytest
 
 from rota.model.job import NewJob, Spec
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.skipped import Reason, Skipped
-from rota.model.trigger.standing import Fate, FireKind, NewFire
+from rota.model.trigger.records import Fate, FireKind, NewFire
+from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.store.firing import Decision, decide
 
 RULE, MANUAL, BACKFILL = FireKind.RULE, FireKind.MANUAL, FireKind.BACKFILL
@@ -89,7 +89,7 @@ def test_each_fire_is_made_or_skipped_and_never_two_may_run(
     made, waiting, skipped = decision.made(some), decision.waiting(some), decision.skipped(some)
     assert len(made) + len(skipped) == count
     assert {fire.fire for fire in waiting} <= {fire.fire for fire in made}
-    assert {one.reason for one in skipped} <= {Reason.OVERLAP}
+    assert {one.reason for one in skipped} <= {SkipReason.OVERLAP}
     if overlap is not Overlap.ALLOW:
         assert len(made) - len(waiting) + len(alive) <= 1
 
@@ -99,4 +99,4 @@ def test_the_parts_of_a_decision() -> None:
     decision = Decision([MADE, SKIPPED, QUEUED], [])
     assert decision.made(some) == [some[0], some[2]]
     assert decision.waiting(some) == [some[2]]
-    assert decision.skipped(some) == [Skipped(1, 1, 1, Reason.OVERLAP)]
+    assert decision.skipped(some) == [Skipped(1, 1, 1, SkipReason.OVERLAP)]

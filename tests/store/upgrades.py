@@ -15,7 +15,7 @@ from rota.model.trigger import template as work
 from rota.model.trigger.plan import advance, parse
 from rota.model.trigger.policies import CatchUp, Missed
 from rota.model.trigger.rules import Every
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 from rota.store.base import Store
 from tests.contracts.timetables import ORDER
 
@@ -41,7 +41,7 @@ def rows(calendars: object) -> list[tuple[object, ...]]:
     """What stood in the table of version 7; `calendars` is how the backend writes that there are none."""
     found: list[tuple[object, ...]] = []
     for name, (handled, next_at, paused_at) in STOOD.items():
-        rule = Schedule(name=name, owner="local", rule=Every(HOUR), catch_up=CatchUp(Missed.ALL))
+        rule = Timing(name=name, owner="local", rule=Every(HOUR), catch_up=CatchUp(Missed.ALL))
         text = timing.to_json(rule)
         if name == "refused":
             text = text.replace('"kind":"every","period":3600000000', '"kind":"cron","text":"0-29/40 * * * *"')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from rota.model.progress import Progress
-from rota.work.notes import Book
+from rota.work.progress import ProgressBook
 
 
 class _Shut:
@@ -24,5 +24,5 @@ class _Shut:
         pass
 
 
-def shut_book() -> Book:
-    return cast(Book, _Shut())
+def shut_book() -> ProgressBook:
+    return cast(ProgressBook, _Shut())

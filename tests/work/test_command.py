@@ -23,10 +23,10 @@ from rota.model.resources import Resources
 from rota.model.times import SECOND
 from rota.work.attempt import Attempt
 from rota.work.executors.command import CommandExecutor
-from rota.work.executors.ending import outcome as meaning
-from rota.work.keeping import Keeper
+from rota.work.executors.exit_codes import outcome as meaning
+from rota.work.keeper.client import KeeperClient
+from rota.work.keeper.report import Exit
 from rota.work.output import Drain
-from rota.work.report import Exit
 from tests.work.books import shut_book
 
 LIMIT = 30.0
@@ -45,7 +45,7 @@ class Heard:
 
 
 class Stage:
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: KeeperClient) -> None:
         self.keeper = keeper
         self.settings = load(environment={})
         self.output: dict[str, bytes] = {}
@@ -75,7 +75,7 @@ class Stage:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    keeper = Keeper()
+    keeper = KeeperClient()
     yield Stage(keeper)
     await keeper.close()
 
@@ -156,7 +156,7 @@ class TestWhatItGets:
     def test_what_a_node_can_not_keep_is_refused_when_it_starts(self, name: str, value: str) -> None:
         settings = load({name: value}, environment={})
         with pytest.raises(InvalidInput, match=f"^{name}: '{value}' is not valid"):
-            CommandExecutor(cast("Keeper", None), settings, {}, Drain()).check()
+            CommandExecutor(cast("KeeperClient", None), settings, {}, Drain()).check()
 
     async def test_the_nodes_bounds_stand_and_an_order_can_only_tighten_them(self, stage: Stage) -> None:
         stage.settings = load({"command_files": 100}, environment={})

@@ -18,9 +18,9 @@ from rota.model.outcome import Interrupted, Succeeded
 from rota.work.attempt import TOO_LATE, Attempt
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
-from rota.work.handlers import ThreadHandlers
-from rota.work.keeping import Keeper
-from rota.work.link import Link
+from rota.work.functions.in_node import ThreadHandlers
+from rota.work.keeper.client import KeeperClient
+from rota.work.keeper.connection import KeeperConnection
 from rota.work.output import Drain
 from tests.work.books import shut_book
 
@@ -98,14 +98,14 @@ async def test_a_function_in_a_thread_of_its_own(clock: ManualClock, handlers: T
     assert (outcome, there.ran) == ((LATE, []) if late else (Succeeded(), ["call_sync"]))
 
 
-class SlowKeeper(Keeper):
+class SlowKeeper(KeeperClient):
     """It takes a while before it can be asked."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__()
         self._clock, self.seconds = clock, 0.0
 
-    async def _ready(self) -> Link:
+    async def _ready(self) -> KeeperConnection:
         link = await super()._ready()
         self._clock.advance(self.seconds)
         return link

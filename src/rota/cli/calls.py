@@ -13,7 +13,7 @@ import msgspec
 
 from rota.app import App
 from rota.errors import InvalidInput
-from rota.ordering import HttpCall
+from rota.orders import HttpCall
 
 FOR_CALLS = ("header", "header_env", "header_file", "body", "json_body", "expect", "redirects")
 

@@ -16,7 +16,7 @@ from rota.cli.job import report, show_job, show_jobs
 from rota.cli.relations import relations
 from rota.cli.session import existing, resolve
 from rota.cli.show import document, safe
-from rota.client import Client
+from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
@@ -67,11 +67,11 @@ async def _change(args: argparse.Namespace, verb: str, done: str, age: int) -> i
         return await _change_named(args, client, verb, done)
 
 
-async def _act(client: Client, verb: str, ids: Sequence[str]) -> list[bool]:
+async def _act(client: JobsClient, verb: str, ids: Sequence[str]) -> list[bool]:
     return await (client.replay(ids) if verb == "replay" else client.purge(ids))
 
 
-async def _change_named(args: argparse.Namespace, client: Client, verb: str, done: str) -> int:
+async def _change_named(args: argparse.Namespace, client: JobsClient, verb: str, done: str) -> int:
     ids = await resolve(client, args.ids)
     states = {job.id: job.state for job in await client.find(JobFilter(ids=tuple(ids), limit=len(ids)))}
     dead = [job for job in ids if states.get(job) in DEAD]
@@ -83,7 +83,7 @@ async def _change_named(args: argparse.Namespace, client: Client, verb: str, don
     return report(args, ids, [job in changed for job in ids], texts, words)
 
 
-async def _change_all(args: argparse.Namespace, client: Client, verb: str, done: str, before: Instant) -> int:
+async def _change_all(args: argparse.Namespace, client: JobsClient, verb: str, done: str, before: Instant) -> int:
     query = _query(args, before)
     if not args.dry_run and not await _confirmed(args, client, verb, query):
         print("nothing was changed", file=sys.stderr)
@@ -100,7 +100,7 @@ async def _change_all(args: argparse.Namespace, client: Client, verb: str, done:
     return 0
 
 
-async def pages(client: Client, query: JobFilter) -> AsyncIterator[list[JobInfo]]:
+async def pages(client: JobsClient, query: JobFilter) -> AsyncIterator[list[JobInfo]]:
     """All that match, latest first. The cursor is a time, and jobs that ended in one commit share theirs: so each page
     begins with the last instant of the one before, and one that holds nothing but that instant is followed by a larger
     one."""
@@ -118,7 +118,7 @@ async def pages(client: Client, query: JobFilter) -> AsyncIterator[list[JobInfo]
         query = msgspec.structs.replace(query, ended_before=last + 1, limit=query.limit * 2 if stuck else PAGE)
 
 
-async def _confirmed(args: argparse.Namespace, client: Client, verb: str, query: JobFilter) -> bool:
+async def _confirmed(args: argparse.Namespace, client: JobsClient, verb: str, query: JobFilter) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty() or not sys.stderr.isatty():

@@ -16,13 +16,13 @@ from rota.cli.relations import Relations, relations
 from rota.cli.session import existing, resolve
 from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, safe, shortened, state, table, when
 from rota.cli.waiting import hinting
-from rota.client import Client
+from rota.clients.explain import WaitReason
+from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput, WaitTimeout
-from rota.explain import Reason
 from rota.model.job import AttemptInfo, JobInfo, Kind
 from rota.model.lifecycle import State
-from rota.model.order import priority
 from rota.model.outcome import Problem
+from rota.model.rank import priority
 from rota.model.times import SECOND, Duration, Instant, duration, short
 from rota.store.base import Cancelling, JobFilter
 
@@ -88,7 +88,7 @@ async def show_(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _holding(client: Client, job: JobInfo) -> list[Reason]:
+async def _holding(client: JobsClient, job: JobInfo) -> list[WaitReason]:
     """What a held job is held by."""
     if job.state is not State.HELD:
         return []
@@ -98,7 +98,7 @@ async def _holding(client: Client, job: JobInfo) -> list[Reason]:
 
 
 def show_job(
-    args: argparse.Namespace, job: JobInfo, related: Relations, now: Instant, holding: Sequence[Reason] = ()
+    args: argparse.Namespace, job: JobInfo, related: Relations, now: Instant, holding: Sequence[WaitReason] = ()
 ) -> None:
     if args.json:
         document(job.as_json() | related.as_json() | {"held_by": msgspec.to_builtins(holding)})
@@ -262,7 +262,7 @@ async def wait_(args: argparse.Namespace) -> int:
     return 0 if all(end is State.SUCCEEDED for end in ends) else 1
 
 
-async def _end(args: argparse.Namespace, client: Client, job_id: str, limit: float | None) -> State | None:
+async def _end(args: argparse.Namespace, client: JobsClient, job_id: str, limit: float | None) -> State | None:
     """The state a job ended in; None if it had not by then."""
     try:
         with hinting(client, job_id):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from rota.cli.show import safe, shortened
-from rota.client import POLL, Client, News
+from rota.clients.jobs import POLL, JobsClient, NewsListener
 from rota.errors import RotaError
 from rota.model.lifecycle import State
 from rota.model.outcome import Usage
@@ -86,7 +86,7 @@ class Bar:
             sys.stderr.flush()
 
     @contextmanager
-    def of(self, client: Client, job_id: str) -> Iterator[Bar]:
+    def of(self, client: JobsClient, job_id: str) -> Iterator[Bar]:
         """While this is open, it shows how far the job is."""
         task = asyncio.create_task(self._follow(client, job_id)) if self._wanted else None
         try:
@@ -96,8 +96,8 @@ class Bar:
                 task.cancel()
             self.show("")
 
-    async def _follow(self, client: Client, job_id: str) -> None:
-        news = News(client.store)
+    async def _follow(self, client: JobsClient, job_id: str) -> None:
+        news = NewsListener(client.store)
         try:
             while True:
                 with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells

@@ -13,7 +13,7 @@ from rota.cli.live import Bar
 from rota.cli.session import existing
 from rota.cli.show import json_line, on_terminal
 from rota.cli.waiting import hinting
-from rota.client import Client
+from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput, NotFound
 from rota.model.times import iso
 from rota.store.base import CUT, Chunk
@@ -52,7 +52,7 @@ async def logs_(args: argparse.Namespace) -> int:
 class _Numbers:
     """Attempts by their fences. People count attempts, output is kept by fence."""
 
-    def __init__(self, client: Client, job_id: str) -> None:
+    def __init__(self, client: JobsClient, job_id: str) -> None:
         self._client, self._job_id = client, job_id
         self._known: dict[int, int] = {}
 

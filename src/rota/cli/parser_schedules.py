@@ -11,9 +11,9 @@ RULE = "when: '0 3 * * *', @daily, 'every 90s', 'FREQ=WEEKLY;BYDAY=MO', 'at 2027
 
 def schedule(verbs: Verbs) -> None:
     _add(verbs)
-    listing = verb(verbs, "list", "planned", "list schedules in the order of their names")
+    listing = verb(verbs, "list", "schedule_views", "list schedules in the order of their names")
     listing.add_argument("--app-name", metavar="NAME", help="only those that the app of this name declares")
-    _name(verb(verbs, "show", "planned", "show all there is to see of a schedule"))
+    _name(verb(verbs, "show", "schedule_views", "show all there is to see of a schedule"))
     _next(verbs)
     pause = verb(verbs, "pause", "schedule", "skip the fires of schedules from now on")
     _names(pause)
@@ -23,7 +23,7 @@ def schedule(verbs: Verbs) -> None:
     _name(fire)
     fire.add_argument("--wait", action="store_true", help="wait for its end; exit 1 unless it succeeds")
     _backfill(verbs)
-    history = verb(verbs, "history", "planned", "show what became of the fires of a schedule, latest first")
+    history = verb(verbs, "history", "schedule_views", "show what became of the fires of a schedule, latest first")
     _name(history)
     history.add_argument("--limit", metavar="N", type=count, default=100, help="at most so many (100)")
     _import(noun(verbs, "import", "take over schedules from elsewhere"))
@@ -72,7 +72,7 @@ def _times(parser: Parser) -> None:
 
 def _next(verbs: Verbs) -> None:
     usage = "(NAME | --rule RULE [options]) [-n N]"
-    upcoming = verb(verbs, "next", "planned", "show the next fires of a schedule, in its time zone and in UTC", usage)
+    upcoming = verb(verbs, "next", "schedule_views", "show the next fires of a schedule, in its time zone and in UTC", usage)
     upcoming.add_argument(
         "schedule", metavar="NAME", nargs="?", help="the schedule; with --rule: the name that H in a rule goes by"
     )
@@ -95,7 +95,7 @@ def _backfill(verbs: Verbs) -> None:
 
 def _import(verbs: Verbs) -> None:
     crontab = verb(
-        verbs, "crontab", "importing", "make a schedule of each line of a crontab; say which lines could not be taken"
+        verbs, "crontab", "schedule_import", "make a schedule of each line of a crontab; say which lines could not be taken"
     )
     crontab.add_argument("file", metavar="FILE", help="the crontab; - reads standard input")
     crontab.add_argument(

@@ -9,11 +9,11 @@ import msgspec
 
 from rota.cli.session import admissions_of, existing, utf8
 from rota.cli.show import Cell, age, ago, complain, document, table
-from rota.client import Client
+from rota.clients.jobs import JobsClient
 from rota.config import queue_name
 from rota.errors import InvalidInput
 from rota.model.feedback import Feedback, read_feedback
-from rota.model.order import STRICT, ageing_step
+from rota.model.rank import STRICT, ageing_step
 from rota.model.times import SECOND, Instant, iso, short
 from rota.store.admission import LATELY, QueueInfo
 
@@ -91,7 +91,7 @@ async def pause_(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _find(client: Client, name: str) -> QueueInfo:
+async def _find(client: JobsClient, name: str) -> QueueInfo:
     return next((info for info in await admissions_of(client).queues() if info.name == name), QueueInfo(name=name))
 
 

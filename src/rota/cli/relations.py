@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from rota.cli.show import Cell, state
-from rota.client import Client
-from rota.model.graph import Need, ParentInfo, Standing
+from rota.clients.jobs import JobsClient
+from rota.model.graph import EdgeState, Need, ParentInfo
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.store.graph import WorkflowFilter
@@ -43,7 +43,7 @@ class Relations(msgspec.Struct, frozen=True):
         """What a blocked job waits for."""
         if not self.blocked:
             return ""
-        waiting = [parent for parent in self.parents if parent.standing is Standing.OPEN]
+        waiting = [parent for parent in self.parents if parent.standing is EdgeState.OPEN]
         named = [_line(parent) for parent in waiting[:MOST_NAMED]]
         rest = f" and {len(waiting) - MOST_NAMED:,} more" if len(waiting) > MOST_NAMED else ""
         return "; ".join(named) + rest
@@ -54,7 +54,7 @@ def _line(parent: ParentInfo) -> str:
     return f"{parent.task or '?'} (…{parent.id[-8:]}) {parent.state or 'gone'}{condition}"
 
 
-async def relations(client: Client, job: JobInfo) -> Relations:
+async def relations(client: JobsClient, job: JobInfo) -> Relations:
     parents: Sequence[ParentInfo] = await client.store.parents(client.who, job.id)
     name = ""
     if job.workflow is not None:

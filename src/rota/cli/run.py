@@ -14,7 +14,7 @@ from rota.cli.session import make_app
 from rota.cli.show import complain, document
 from rota.cli.submit import order_command
 from rota.cli.waiting import hinting
-from rota.client import Client
+from rota.clients.jobs import JobsClient
 from rota.model.job import NO_RETRY, JobInfo
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending
@@ -39,7 +39,7 @@ async def run_(args: argparse.Namespace) -> int:
         return _verdict(info)
 
 
-async def _follow(client: Client, job_id: str, out_to_err: bool, line: Bar) -> None:
+async def _follow(client: JobsClient, job_id: str, out_to_err: bool, line: Bar) -> None:
     try:
         async for chunk in client.output(job_id, follow=True):
             _pass_on(chunk, out_to_err, line)
@@ -57,7 +57,7 @@ def _pass_on(chunk: Chunk, out_to_err: bool, line: Bar) -> None:
 
 
 @contextmanager
-def _cancelled_by_signals(client: Client, job_id: str) -> Iterator[None]:
+def _cancelled_by_signals(client: JobsClient, job_id: str) -> Iterator[None]:
     """The first Ctrl-C cancels the job and waits for its end, the second waits no more."""
     loop, this = asyncio.get_running_loop(), asyncio.current_task()
     asked: list[asyncio.Future[object]] = []

@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rota.app import App
 from rota.cli.calls import call_of
-from rota.cli.sayings import as_json, in_zone, look, next_text, utc
+from rota.cli.schedule_texts import as_json, in_zone, look, next_text, utc
 from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
 from rota.cli.show import complain, document, safe
 from rota.cli.submit import about_command, check_form, find_task, order_options, read_arguments, verdict
 from rota.cli.waiting import hinting
+from rota.clients.schedules import BackfillProgress, Saved, SchedulesClient
 from rota.errors import InvalidInput, NotFound
+from rota.handles.schedule_builder import JOB_OPTIONS, order
 from rota.model.job import Spec
 from rota.model.retry import Retry
 from rota.model.times import Instant, instant
@@ -22,11 +24,9 @@ from rota.model.trigger.arguments import fill
 from rota.model.trigger.fires import next_fire
 from rota.model.trigger.plan import named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule
-from rota.model.trigger.standing import Fate, ScheduleInfo
+from rota.model.trigger.records import Fate, ScheduleInfo
 from rota.model.trigger.template import Template
 from rota.options import Options, read_options
-from rota.planning import Planning, Progress, Saved
-from rota.scheduling import JOB_OPTIONS, order
 
 
 # -- add -------------------------------------------------------------------------------------------------------------
@@ -79,13 +79,13 @@ async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
 
 # -- pause, resume, remove -------------------------------------------------------------------------------------------
 Answer = tuple[str, bool, str]  # name, whether it was done, and the text
-Step = Callable[[Planning, str, Instant], Awaitable[str]]
+Step = Callable[[SchedulesClient, str, Instant], Awaitable[str]]
 
 
 async def pause_(args: argparse.Namespace) -> int:
     note = utf8(args.note or "", "--note")
 
-    async def pause(planning: Planning, name: str, _: Instant) -> str:
+    async def pause(planning: SchedulesClient, name: str, _: Instant) -> str:
         if args.note is None and (await planning.get(name)).paused:  # what was noted then still holds
             return "was paused before"
         await planning.pause(name, note)
@@ -95,7 +95,7 @@ async def pause_(args: argparse.Namespace) -> int:
 
 
 async def resume_(args: argparse.Namespace) -> int:
-    async def resume(planning: Planning, name: str, now: Instant) -> str:
+    async def resume(planning: SchedulesClient, name: str, now: Instant) -> str:
         before = await planning.get(name)
         info = await planning.resume(name)
         word = "resumed" if before.revision != info.revision else "was not paused"
@@ -105,7 +105,7 @@ async def resume_(args: argparse.Namespace) -> int:
 
 
 async def remove_(args: argparse.Namespace) -> int:
-    async def remove(planning: Planning, name: str, _: Instant) -> str:
+    async def remove(planning: SchedulesClient, name: str, _: Instant) -> str:
         _note_declared(await planning.remove(name))
         return "removed"
 
@@ -142,7 +142,7 @@ async def _each(args: argparse.Namespace, step: Step, all_or_none: bool = False)
     return 0 if all(done for _, done, _ in answers) else 1
 
 
-async def _refused(planning: Planning, names: Sequence[str]) -> list[Answer]:
+async def _refused(planning: SchedulesClient, names: Sequence[str]) -> list[Answer]:
     """What to answer if one of the names is unknown; nothing if all are known."""
     unknown: dict[str, str] = {}
     for name in names:
@@ -180,7 +180,7 @@ async def fire_(args: argparse.Namespace) -> int:
 # -- backfill --------------------------------------------------------------------------------------------------------
 async def backfill_(args: argparse.Namespace) -> int:
     start, end = instant(args.from_, "--from"), instant(args.to, "--to")
-    progress = Progress(0)
+    progress = BackfillProgress(0)
     async with existing(args) as client:
         planning = planning_of(client)
         info = await planning.get(utf8(args.schedule, "NAME"))
@@ -198,13 +198,13 @@ def _telling(args: argparse.Namespace) -> bool:
     return sys.stderr.isatty() and not args.dry_run
 
 
-def _tell(args: argparse.Namespace, progress: Progress) -> None:
+def _tell(args: argparse.Namespace, progress: BackfillProgress) -> None:
     if _telling(args):
         part = 100 * progress.done // max(progress.total, 1)
         print(f"\r{progress.done:,} of {progress.total:,} ({part} %)", end="", file=sys.stderr, flush=True)
 
 
-def _result(args: argparse.Namespace, info: ScheduleInfo, progress: Progress) -> None:
+def _result(args: argparse.Namespace, info: ScheduleInfo, progress: BackfillProgress) -> None:
     parsed, _ = look(info)
     where = parsed.schedule.zone if parsed else "UTC"
     if args.json:

@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rota.admissions import Admissions
 from rota.app import App
-from rota.client import Client
+from rota.clients.jobs import JobsClient
+from rota.clients.limits import LimitsClient
+from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance
 from rota.errors import InvalidInput, StoreError
-from rota.planning import Planning
 from rota.store.base import Store
 
 
@@ -90,14 +90,14 @@ def check_exists(app: App) -> None:
 
 
 @asynccontextmanager
-async def existing(args: argparse.Namespace) -> AsyncIterator[Client]:
+async def existing(args: argparse.Namespace) -> AsyncIterator[JobsClient]:
     """A client on a store that is there already, for verbs that must not make one, nor change its schema."""
     app = App(args.store)
     check_exists(app)
     store = app.make_store()
     try:
         await store.open()
-        yield Client(store, app.who, app.chance)
+        yield JobsClient(store, app.who, app.chance)
     finally:
         await store.close()
 
@@ -105,7 +105,7 @@ async def existing(args: argparse.Namespace) -> AsyncIterator[Client]:
 class Present(App):
     """On a store that is there already: for verbs that use handles, and must not make one, nor change its schema."""
 
-    async def client(self) -> Client:
+    async def client(self) -> JobsClient:
         if self._opened.client is None:
             check_exists(self)
         return await super().client()
@@ -114,12 +114,12 @@ class Present(App):
         await store.open()
 
 
-def planning_of(client: Client) -> Planning:
-    return Planning(client.store, client.who, Chance())
+def planning_of(client: JobsClient) -> SchedulesClient:
+    return SchedulesClient(client.store, client.who, Chance())
 
 
-def admissions_of(client: Client) -> Admissions:
-    return Admissions(client.store, client.who, Chance())
+def admissions_of(client: JobsClient) -> LimitsClient:
+    return LimitsClient(client.store, client.who, Chance())
 
 
 def utf8(given: str, what: str) -> str:
@@ -141,6 +141,6 @@ async def raw_store(app: App) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def resolve(client: Client, given: Sequence[str]) -> list[str]:
+async def resolve(client: JobsClient, given: Sequence[str]) -> list[str]:
     """All ids, each once, before anything is done to the first."""
     return list(dict.fromkeys([await client.resolve(one) for one in given]))

@@ -16,13 +16,13 @@ from rota.cli.session import check_exists, make_app, store_exists, utf8
 from rota.cli.show import complain, document
 from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, UnknownTask
-from rota.job import Job
+from rota.handles.job import Job
 from rota.model.graph import Need, need
 from rota.model.job import JobInfo, variable
 from rota.model.limits import Key, concurrency, rate
 from rota.model.resources import READERS, Resources
 from rota.model.retry import Retry
-from rota.options import Options, read_options, traits
+from rota.options import Options, read_options, requirements
 from rota.store.base import TaskInfo
 
 RESOURCES = ("cpu", "memory", "files", "processes", "file_size", "nice")
@@ -82,14 +82,14 @@ def verdict(info: JobInfo) -> int:
 async def order_command(app: App, args: argparse.Namespace, retry: Retry) -> Job:
     about, options = about_command(args), await _options(app, args, retry)
     _, task = app.command(args.command, **about)
-    traits(task, "{}", read_options(Options(), options))  # a key that can't be: no store is made for it
+    requirements(task, "{}", read_options(Options(), options))  # a key that can't be: no store is made for it
     return await app.submit_command(args.command, **about, **options)
 
 
 async def _order_call(app: App, args: argparse.Namespace) -> Job:
     call = call_of(app, args)
     chosen = read_options(Options(), await _options(app, args, Retry()))
-    traits(call.task, "{}", chosen)
+    requirements(call.task, "{}", chosen)
     return (await app.submit_orders(call.spec, call.task, ["{}"], chosen))[0]
 
 
@@ -210,7 +210,7 @@ async def _order_task(app: App, args: argparse.Namespace) -> Job:
         )  # types are known here: check them too
     options = await _options(app, args, info.retry)
     body, defaults = app.named(info, arguments)
-    traits(info.name, body, read_options(defaults, options))
+    requirements(info.name, body, read_options(defaults, options))
     return await app.submit_named(info, arguments, **options)
 
 
@@ -219,7 +219,7 @@ async def find_task(app: App, args: argparse.Namespace) -> TaskInfo:
     return known.get(args.task)
 
 
-class Known(msgspec.Struct, frozen=True):
+class OfferedTasks(msgspec.Struct, frozen=True):
     """The tasks that can be ordered, and who says so."""
 
     infos: dict[str, TaskInfo]
@@ -231,12 +231,12 @@ class Known(msgspec.Struct, frozen=True):
         raise UnknownTask(name, _hint(name, self.infos, self.place))
 
 
-async def known_tasks(app: App, args: argparse.Namespace) -> Known:
+async def known_tasks(app: App, args: argparse.Namespace) -> OfferedTasks:
     if args.app:
         found, place = app.catalogue.infos(), f"{args.app} has"
     else:
         found, place = await _registered(app), "nodes have registered"
-    return Known({info.name: info for info in found}, place)
+    return OfferedTasks({info.name: info for info in found}, place)
 
 
 async def _registered(app: App) -> list[TaskInfo]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 import msgspec
 
 from rota.app import App
-from rota.cli import leaving
+from rota.cli import last_writes
 from rota.cli.session import make_app
 from rota.cli.show import complain
 from rota.clock import Clock
@@ -64,7 +64,7 @@ async def _serve(app: App, told: Background) -> None:
         finally:
             told.close()
         if node.remains is not None:
-            leaving.become(app.settings.store, node.remains, node.store.guards(node.remains))
+            last_writes.become(app.settings.store, node.remains, node.store.guards(node.remains))
 
 
 def _raise_descriptor_limit() -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from rota.cli.relations import relations
 from rota.cli.show import age, safe
-from rota.client import Client
+from rota.clients.jobs import JobsClient
 from rota.errors import RotaError
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
@@ -20,7 +20,7 @@ STOPPED = ("gate", "key", "alone", "held", "queue")  # reasons that somebody has
 
 
 @contextmanager
-def hinting(client: Client, job_id: str) -> Iterator[None]:
+def hinting(client: JobsClient, job_id: str) -> Iterator[None]:
     """While this is open: if the job has not started after a moment, say why."""
     task = asyncio.create_task(_hint(client, job_id))
     try:
@@ -29,7 +29,7 @@ def hinting(client: Client, job_id: str) -> Iterator[None]:
         task.cancel()
 
 
-async def _hint(client: Client, job_id: str) -> None:
+async def _hint(client: JobsClient, job_id: str) -> None:
     await asyncio.sleep(PATIENCE)
     with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells
         info = await client.get(job_id)
@@ -37,7 +37,7 @@ async def _hint(client: Client, job_id: str) -> None:
             print(f"rota: {safe(await _why_waiting(client, info))}", file=sys.stderr)
 
 
-async def _why_waiting(client: Client, info: JobInfo) -> str:
+async def _why_waiting(client: JobsClient, info: JobInfo) -> str:
     now = client.store.now()
     if info.state is State.BLOCKED and info.schedule is None:
         awaited = (await relations(client, info)).awaited()

@@ -13,10 +13,10 @@ from rota.cli.session import Present, existing, utf8
 from rota.cli.show import age, complain, document, facts, on_terminal, state, table, when
 from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, NotFound, WaitTimeout
+from rota.handles.workflow import Workflow
 from rota.model.lifecycle import LIVE, State
 from rota.model.times import Instant, duration, iso
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
-from rota.workflow import Workflow
 
 TIMED_OUT = 124
 

@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 
 from rota.app import App
-from rota.building import LARGEST
 from rota.cli.session import make_app
 from rota.cli.show import document, safe
-from rota.cli.submit import Known, folder, known_tasks
-from rota.client import Client
+from rota.cli.submit import OfferedTasks, folder, known_tasks
+from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
+from rota.handles.workflow_builder import LARGEST
 from rota.model.graph import Edge, Need, check, edges, need
 from rota.model.job import ABOUT_COMMANDS, Membership, NewJob, Spec, Submitted
 from rota.model.retry import Retry
-from rota.options import Options, new_job, read_options, task_name, traits, workflow_name
+from rota.options import Options, new_job, read_options, requirements, task_name, workflow_name
 
 _EXPECTED = (
     """{"name": "...", "jobs": [{"name": "a", "task": "extract"}, {"name": "b", "command": ["ls"], "after": ["a"]}]}"""
@@ -35,7 +35,7 @@ _AS_THEY_ARE = (
 Span = str | float
 
 
-class Call(msgspec.Struct, forbid_unknown_fields=True):
+class HttpEntry(msgspec.Struct, forbid_unknown_fields=True):
     """An HTTP call as the file has it."""
 
     method: str
@@ -47,7 +47,7 @@ class Call(msgspec.Struct, forbid_unknown_fields=True):
     redirects: int | None = None
 
 
-class Entry(msgspec.Struct, forbid_unknown_fields=True):
+class JobEntry(msgspec.Struct, forbid_unknown_fields=True):
     """One job as the file has it."""
 
     name: str
@@ -57,7 +57,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
     cwd: str | None = None
     env: dict[str, str] | None = None
     fatal_exit_codes: list[int] | None = None
-    http: Call | None = None
+    http: HttpEntry | None = None
     stdin: str | None = None
     resources: dict[str, Any] | None = None
     user: str | int | None = None
@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
-    jobs: list[Entry]
+    jobs: list[JobEntry]
     name: str = ""
 
 
@@ -117,7 +117,7 @@ async def submit_(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _made_before(client: Client, made: Sequence[Submitted]) -> str | None:
+async def _made_before(client: JobsClient, made: Sequence[Submitted]) -> str | None:
     """The workflow of an order that was known by its keys: nothing of it is new."""
     return None if any(answer.created for answer in made) else (await client.get(made[0].id)).workflow
 
@@ -147,7 +147,7 @@ def _read(path: str, source: str) -> Description:
 
 
 # -- who waits for whom ----------------------------------------------------------------------------------------------
-def _graph(jobs: Sequence[Entry], source: str) -> dict[str, tuple[Edge, ...]]:
+def _graph(jobs: Sequence[JobEntry], source: str) -> dict[str, tuple[Edge, ...]]:
     """The parents of each job, by the names of the file."""
     if not 0 < len(jobs) <= LARGEST:
         raise WrongFile(source, f"has {len(jobs):,} jobs; a workflow has 1 to {LARGEST:,}")
@@ -171,7 +171,7 @@ def _graph(jobs: Sequence[Entry], source: str) -> dict[str, tuple[Edge, ...]]:
     return graph
 
 
-def _edges(job: Entry, names: Collection[str]) -> tuple[Edge, ...]:
+def _edges(job: JobEntry, names: Collection[str]) -> tuple[Edge, ...]:
     if job.on is not None and not job.after:
         raise InvalidInput("on", job.on, "it together with after, which says what to wait for")
     otherwise = Need.SUCCESS if job.on is None else need(job.on)
@@ -207,18 +207,18 @@ class Ordered(msgspec.Struct, frozen=True):
     options: Options
 
 
-async def _orders(app: App, args: argparse.Namespace, jobs: Sequence[Entry], source: str) -> list[Ordered]:
-    known = await known_tasks(app, args) if any(job.task is not None for job in jobs) else Known({}, "")
+async def _orders(app: App, args: argparse.Namespace, jobs: Sequence[JobEntry], source: str) -> list[Ordered]:
+    known = await known_tasks(app, args) if any(job.task is not None for job in jobs) else OfferedTasks({}, "")
     orders = []
     for job in jobs:
         with _told(source, job.name):
             order = _order(app, args, job, known)
-            traits(order.task, order.body, order.options)  # whatever is wrong with its keys shows here
+            requirements(order.task, order.body, order.options)  # whatever is wrong with its keys shows here
             orders.append(order)
     return orders
 
 
-def _order(app: App, args: argparse.Namespace, job: Entry, known: Known) -> Ordered:
+def _order(app: App, args: argparse.Namespace, job: JobEntry, known: OfferedTasks) -> Ordered:
     given = [name for name in ("task", "command", "http") if getattr(job, name) is not None]
     if len(given) != 1:
         raise InvalidInput("task, command and http", " and ".join(given) or "none", "one of them")
@@ -243,7 +243,7 @@ def _order(app: App, args: argparse.Namespace, job: Entry, known: Known) -> Orde
     return Ordered(job.name, Spec.function(info.name), info.name, body, _options(job, defaults))
 
 
-def _options(job: Entry, defaults: Options) -> Options:
+def _options(job: JobEntry, defaults: Options) -> Options:
     changes = {name: getattr(job, name) for name in ("retries", "backoff") if getattr(job, name) is not None}
     given = {name: getattr(job, name) for name in _AS_THEY_ARE}
     return read_options(defaults, given | {"retry": Retry(**(defaults.retry.parts() | changes))})

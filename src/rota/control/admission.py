@@ -23,7 +23,7 @@ FOLLOWERS_WAIT = 1.5
 LONGEST_SLEEP = 60.0
 
 
-class Admission:
+class AdmissionSweep:
     name = "admission"
 
     def __init__(self, store: Store, clock: Clock, leads: Callable[[], bool]) -> None:

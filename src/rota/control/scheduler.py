@@ -25,7 +25,7 @@ from rota.errors import InvalidInput, RotaError, StoreError
 from rota.model.principal import SYSTEM
 from rota.model.times import MILLISECOND, SECOND, Duration, Instant
 from rota.model.trigger.plan import Parsed, advance, named_calendars, parse, quick
-from rota.model.trigger.standing import Advance, Fate, ScheduleInfo
+from rota.model.trigger.records import Advance, Fate, ScheduleInfo
 from rota.refusals import anyones
 from rota.store.base import Store
 from rota.telemetry.events import Bus, ScheduleSetAside

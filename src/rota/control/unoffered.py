@@ -23,7 +23,7 @@ BREATH = 0.02
 SETTLING: Duration = 300 * SECOND
 
 
-class Unoffered:
+class UnofferedSweep:
     name = "unoffered"
 
     def __init__(self, store: Store, clock: Clock, bus: Bus, grace: Duration, leads: Callable[[], bool]) -> None:

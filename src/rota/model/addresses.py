@@ -41,7 +41,7 @@ _COMPATIBLE = ip_network("::/96")
 _EXPECTED = f"networks, host names such as *.example.com, or {', '.join(GROUPS)}"
 
 
-class Rule(msgspec.Struct, frozen=True):
+class AddressRule(msgspec.Struct, frozen=True):
     text: str
     networks: tuple[Network, ...] = ()
     name: str | None = None  # of hosts, with * and ?
@@ -52,9 +52,9 @@ class Rule(msgspec.Struct, frozen=True):
         return address is not None and any(address in network for network in self.networks)
 
 
-class Rules(msgspec.Struct, frozen=True):
-    allow: tuple[Rule, ...] = ()
-    deny: tuple[Rule, ...] = ()
+class AddressRules(msgspec.Struct, frozen=True):
+    allow: tuple[AddressRule, ...] = ()
+    deny: tuple[AddressRule, ...] = ()
 
     def objection(self, host: str, address: str | None = None) -> str | None:
         """Why a call to this host must not go to this address; without an address: to this host at all."""
@@ -83,7 +83,7 @@ def _faces(address: Address) -> list[Address]:
     return [address, *(face for face in inner if face is not None)]
 
 
-def rules(what: str, given: Any) -> tuple[Rule, ...]:
+def rules(what: str, given: Any) -> tuple[AddressRule, ...]:
     """From a list, or a text with commas."""
     parts = given.split(",") if isinstance(given, str) else given
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
@@ -91,13 +91,13 @@ def rules(what: str, given: Any) -> tuple[Rule, ...]:
     return tuple(_rule(what, part.strip().lower()) for part in parts if part.strip())
 
 
-def _rule(what: str, text: str) -> Rule:
+def _rule(what: str, text: str) -> AddressRule:
     if text in GROUPS:
-        return Rule(text, GROUPS[text])
+        return AddressRule(text, GROUPS[text])
     try:
         network = ip_network(text.strip("[]"), strict=False)
     except ValueError:
         if not all(c.isascii() and (c.isalnum() or c in "-_.*?") for c in text):
             raise InvalidInput(what, text, _EXPECTED) from None
-        return Rule(text, name=text.removesuffix("."))
-    return Rule(text, (network,))
+        return AddressRule(text, name=text.removesuffix("."))
+    return AddressRule(text, (network,))

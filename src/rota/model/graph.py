@@ -26,7 +26,7 @@ class Need(StrEnum):
     FAILURE = "failure"  # it failed for good
 
 
-class Standing(StrEnum):
+class EdgeState(StrEnum):
     OPEN = "open"
     MET = "met"
     BROKEN = "broken"
@@ -44,16 +44,16 @@ class ParentInfo(msgspec.Struct, frozen=True):
     task: str
     state: State | None  # None: it was purged
     need: Need = Need.SUCCESS
-    standing: Standing = Standing.OPEN
+    standing: EdgeState = EdgeState.OPEN
     result: object = None
 
 
-def standing(need: Need, state: State) -> Standing:
+def standing(need: Need, state: State) -> EdgeState:
     """Of an edge whose parent is in this state."""
     if state not in TERMINAL:
-        return Standing.OPEN
+        return EdgeState.OPEN
     fits = {Need.SUCCESS: state is State.SUCCEEDED, Need.FAILURE: state is State.FAILED, Need.FINISH: True}
-    return Standing.MET if fits[need] else Standing.BROKEN
+    return EdgeState.MET if fits[need] else EdgeState.BROKEN
 
 
 def why_skipped(parent: str, need: Need, task: str | None, state: str | None) -> str:

@@ -14,15 +14,14 @@ from rota.model import http
 from rota.model.graph import Edge
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.limits import Key
-from rota.model.order import DEFAULT_PRIORITY
 from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
+from rota.model.rank import DEFAULT_PRIORITY
+from rota.model.requirements import NO_REQUIREMENTS, Alone, Requirements
 from rota.model.resources import NO_BOUNDS, Resources
 from rota.model.resources import resources as read_resources
 from rota.model.retry import Retry
 from rota.model.times import Duration, Instant, iso, short
-from rota.model.traits import NONE as NO_TRAITS
-from rota.model.traits import Alone, Traits
 
 DEFAULT_QUEUE = "default"
 NO_RETRY = Retry(0)
@@ -207,12 +206,12 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     after: tuple[Edge, ...] = ()
     workflow: Membership | None = None
-    traits: Traits = NO_TRAITS
+    requirements: Requirements = NO_REQUIREMENTS
 
     @property
     def plain(self) -> bool:
         """It stands for itself: no key, no parents, no workflow, no labels or limits."""
-        return self.key is None and not self.after and self.workflow is None and not self.traits
+        return self.key is None and not self.after and self.workflow is None and not self.requirements
 
     def content(self, places: Mapping[str, int] | None = None) -> str:
         """The digest of what was ordered: the same key must come with the same content. `places`: of the jobs of the
@@ -223,8 +222,8 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
         )  # fmt: skip
         if self.after:
             parts += ([(str((places or {}).get(edge.parent, edge.parent)), edge.need) for edge in self.after],)
-        if self.traits:
-            parts += (self.traits.text,)
+        if self.requirements:
+            parts += (self.requirements.text,)
         return hashlib.sha256(_canonical.encode(parts)).hexdigest()
 
 

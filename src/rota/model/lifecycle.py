@@ -29,7 +29,7 @@ class State(StrEnum):
     DROPPED = "dropped"
 
 
-class Event(StrEnum):
+class JobEvent(StrEnum):
     RELEASE = "release"  # all parents ended as required, and nothing else stands in the way
     DEFER = "defer"  # nothing else stands in the way, but the job's own time has not come
     HOLD = "hold"  # a gate closed over it (perhaps since it was claimed ahead), or a limit key is taken
@@ -63,37 +63,37 @@ TERMINAL = frozenset(_ENDED)
 LIVE = frozenset(State) - TERMINAL
 INITIAL = frozenset(_WAITING)
 
-STEPS: dict[tuple[State, Event], State] = {
-    (State.BLOCKED, Event.RELEASE): State.READY,
-    (State.BLOCKED, Event.DEFER): State.SCHEDULED,
-    (State.BLOCKED, Event.HOLD): State.HELD,
-    (State.BLOCKED, Event.SKIP): State.SKIPPED,
-    (State.SCHEDULED, Event.PROMOTE): State.READY,
-    (State.SCHEDULED, Event.HOLD): State.HELD,
-    (State.HELD, Event.ADMIT): State.READY,
-    (State.HELD, Event.DEFER): State.SCHEDULED,
-    (State.READY, Event.HOLD): State.HELD,
-    (State.READY, Event.CLAIM): State.RUNNING,
-    (State.READY, Event.SKIP): State.SKIPPED,
-    (State.RUNNING, Event.HAND_BACK): State.READY,
-    (State.RUNNING, Event.SUCCEED): State.SUCCEEDED,
-    (State.RUNNING, Event.RETRY): State.SCHEDULED,
-    (State.RUNNING, Event.SNOOZE): State.SCHEDULED,
-    (State.RUNNING, Event.FAIL): State.FAILED,
-    (State.RUNNING, Event.INTERRUPT): State.READY,
-    (State.RUNNING, Event.RECOVER): State.READY,
-    (State.RUNNING, Event.BACK_OFF): State.SCHEDULED,
-    (State.RUNNING, Event.QUARANTINE): State.FAILED,
-    (State.RUNNING, Event.CANCEL): State.CANCELLED,
-    (State.RUNNING, Event.HOLD): State.HELD,
-    (State.FAILED, Event.REPLAY): State.SCHEDULED,
-    (State.CANCELLED, Event.REPLAY): State.SCHEDULED,
-    **{(state, Event.RERUN): State.SCHEDULED for state in _ENDED},
-    **{(state, Event.REOPEN): State.BLOCKED for state in _ENDED},
-    **{(state, Event.CANCEL): State.CANCELLED for state in _WAITING},
-    **{(state, Event.EXPIRE): State.CANCELLED for state in _WAITING},
-    **{(state, Event.DROP): State.DROPPED for state in _WAITING},
-    **{(state, Event.SET_ASIDE): State.FAILED for state in (*_WAITING, State.RUNNING)},
+STEPS: dict[tuple[State, JobEvent], State] = {
+    (State.BLOCKED, JobEvent.RELEASE): State.READY,
+    (State.BLOCKED, JobEvent.DEFER): State.SCHEDULED,
+    (State.BLOCKED, JobEvent.HOLD): State.HELD,
+    (State.BLOCKED, JobEvent.SKIP): State.SKIPPED,
+    (State.SCHEDULED, JobEvent.PROMOTE): State.READY,
+    (State.SCHEDULED, JobEvent.HOLD): State.HELD,
+    (State.HELD, JobEvent.ADMIT): State.READY,
+    (State.HELD, JobEvent.DEFER): State.SCHEDULED,
+    (State.READY, JobEvent.HOLD): State.HELD,
+    (State.READY, JobEvent.CLAIM): State.RUNNING,
+    (State.READY, JobEvent.SKIP): State.SKIPPED,
+    (State.RUNNING, JobEvent.HAND_BACK): State.READY,
+    (State.RUNNING, JobEvent.SUCCEED): State.SUCCEEDED,
+    (State.RUNNING, JobEvent.RETRY): State.SCHEDULED,
+    (State.RUNNING, JobEvent.SNOOZE): State.SCHEDULED,
+    (State.RUNNING, JobEvent.FAIL): State.FAILED,
+    (State.RUNNING, JobEvent.INTERRUPT): State.READY,
+    (State.RUNNING, JobEvent.RECOVER): State.READY,
+    (State.RUNNING, JobEvent.BACK_OFF): State.SCHEDULED,
+    (State.RUNNING, JobEvent.QUARANTINE): State.FAILED,
+    (State.RUNNING, JobEvent.CANCEL): State.CANCELLED,
+    (State.RUNNING, JobEvent.HOLD): State.HELD,
+    (State.FAILED, JobEvent.REPLAY): State.SCHEDULED,
+    (State.CANCELLED, JobEvent.REPLAY): State.SCHEDULED,
+    **{(state, JobEvent.RERUN): State.SCHEDULED for state in _ENDED},
+    **{(state, JobEvent.REOPEN): State.BLOCKED for state in _ENDED},
+    **{(state, JobEvent.CANCEL): State.CANCELLED for state in _WAITING},
+    **{(state, JobEvent.EXPIRE): State.CANCELLED for state in _WAITING},
+    **{(state, JobEvent.DROP): State.DROPPED for state in _WAITING},
+    **{(state, JobEvent.SET_ASIDE): State.FAILED for state in (*_WAITING, State.RUNNING)},
 }
 
 OWNERS: dict[State, str] = {
@@ -106,14 +106,14 @@ OWNERS: dict[State, str] = {
 }
 
 
-def step(state: State, event: Event) -> State:
+def step(state: State, event: JobEvent) -> State:
     try:
         return STEPS[state, event]
     except KeyError:
         raise IllegalEvent(state, event) from None
 
 
-def sources(event: Event) -> frozenset[State]:
+def sources(event: JobEvent) -> frozenset[State]:
     """The states in which this event is legal."""
     return frozenset(state for state, known in STEPS if known is event)
 

@@ -18,7 +18,7 @@ class NodeState(StrEnum):
     DEAD = "dead"
 
 
-class Node(msgspec.Struct, frozen=True):
+class NewNode(msgspec.Struct, frozen=True):
     """One start of one rota process. The id may be given and come back; the incarnation is new at every start."""
 
     id: str

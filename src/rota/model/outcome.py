@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from rota.model.lifecycle import Event
+from rota.model.lifecycle import JobEvent
 from rota.model.retry import Retry
 from rota.model.times import SECOND, Duration
 
@@ -110,7 +110,7 @@ class Settlement(msgspec.Struct, frozen=True):
 
     job_id: str
     fence: int
-    event: Event
+    event: JobEvent
     ending: Ending
     delay: Duration = 0
     failures: int = 0  # what this ending adds to the job's count of failures
@@ -131,11 +131,11 @@ class CrashRule(msgspec.Struct, frozen=True):
     limit: int = 3  # the crash that sends the job to the dead letters
     delay: Duration = 5_000_000  # before the next attempt, from the second crash on
 
-    def after_crash(self, crashes: int) -> Event:
+    def after_crash(self, crashes: int) -> JobEvent:
         """The event for a job it happened to for the `crashes`-th time."""
         if crashes >= self.limit:
-            return Event.QUARANTINE
-        return Event.RECOVER if crashes == 1 else Event.BACK_OFF
+            return JobEvent.QUARANTINE
+        return JobEvent.RECOVER if crashes == 1 else JobEvent.BACK_OFF
 
 
 def settle(
@@ -152,7 +152,7 @@ def settle(
     times."""
     match outcome:
         case Succeeded(result, code):
-            return Settlement(job_id, fence, Event.SUCCEED, Ending.SUCCEEDED, exit_code=code, result=result)
+            return Settlement(job_id, fence, JobEvent.SUCCEED, Ending.SUCCEEDED, exit_code=code, result=result)
         case Failed(problem, errors, fatal, retry_in, code):
             wait = None if fatal else retry.after_failure(failures + 1, errors, chance)
             if wait is not None and retry_in is not None:
@@ -162,15 +162,17 @@ def settle(
             wait = None if fatal else retry.after_failure(failures + 1, TIMEOUT, chance)
             return _failure(job_id, fence, Ending.TIMED_OUT, problem, wait, code)
         case Snoozed(delay, message):
-            return Settlement(job_id, fence, Event.SNOOZE, Ending.SNOOZED, delay=delay, reason=message)
+            return Settlement(job_id, fence, JobEvent.SNOOZE, Ending.SNOOZED, delay=delay, reason=message)
         case Cancelled(reason, code):
-            return Settlement(job_id, fence, Event.CANCEL, Ending.CANCELLED, exit_code=code, reason=reason)
+            return Settlement(job_id, fence, JobEvent.CANCEL, Ending.CANCELLED, exit_code=code, reason=reason)
         case Interrupted(reason, code):
             return Settlement(
-                job_id, fence, Event.INTERRUPT, Ending.INTERRUPTED, interruptions=1, exit_code=code, reason=reason
+                job_id, fence, JobEvent.INTERRUPT, Ending.INTERRUPTED, interruptions=1, exit_code=code, reason=reason
             )
         case SetAside(problem):
-            return Settlement(job_id, fence, Event.SET_ASIDE, Ending.SET_ASIDE, error=problem, reason=problem.message)
+            return Settlement(
+                job_id, fence, JobEvent.SET_ASIDE, Ending.SET_ASIDE, error=problem, reason=problem.message
+            )
         case Crashed(problem):
             return _crash(job_id, fence, problem, crashes + 1, rule)
         case _:
@@ -180,7 +182,7 @@ def settle(
 def _failure(
     job_id: str, fence: int, ending: Ending, problem: Problem, wait: Duration | None, code: int | None
 ) -> Settlement:
-    event = Event.FAIL if wait is None else Event.RETRY
+    event = JobEvent.FAIL if wait is None else JobEvent.RETRY
     return Settlement(
         job_id, fence, event, ending, delay=wait or 0, failures=1, exit_code=code, error=problem, reason=problem.message
     )
@@ -188,8 +190,8 @@ def _failure(
 
 def _crash(job_id: str, fence: int, problem: Problem, crashes: int, rule: CrashRule) -> Settlement:
     event = rule.after_crash(crashes)
-    if event is Event.QUARANTINE:
+    if event is JobEvent.QUARANTINE:
         text = f"{problem.message}; that was crash number {crashes} of this job"
         problem = Problem(problem.type, text, problem.trace)
-    wait = rule.delay if event is Event.BACK_OFF else 0
+    wait = rule.delay if event is JobEvent.BACK_OFF else 0
     return Settlement(job_id, fence, event, Ending.CRASHED, wait, error=problem, reason=problem.message, crashes=1)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.order import DEFAULT_PRIORITY
+from rota.model.rank import DEFAULT_PRIORITY
 from rota.model.times import DAY, SECOND, Duration, duration
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -29,7 +29,7 @@ from rota.errors import KeyConflict, NotAllowed, NotFound
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.limits import Key, Policy, Rate
-from rota.model.node import News, Node, NodeInfo
+from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.progress import Progress
@@ -311,7 +311,7 @@ class Store(Timetable, Graph, Admission, Offers, ABC):
     # -- nodes -------------------------------------------------------------------------------------------------------
     @abstractmethod
     async def register(
-        self, who: Principal, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
+        self, who: Principal, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
         """Adds an incarnation, and the tasks it offers. Refuses an id that a living node uses, except by one of the
         incarnations that it `replaces`: those are of the same process, have stopped all work, and leave by this call

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from rota.model.times import SECOND, Duration, Instant, short
 from rota.model.trigger.overlap import Step, step
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.skipped import Reason, Skipped
-from rota.model.trigger.standing import Fate, FireKind, NewFire, NewSchedule
+from rota.model.trigger.records import Fate, FireKind, NewFire, NewSchedule
+from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.store.base import Finding
 
 # A schedule that has been due for longer has nobody who fires it.
@@ -32,7 +32,7 @@ class Decision(NamedTuple):
 
     def skipped(self, fires: Sequence[NewFire]) -> list[Skipped]:
         chosen = [fire.fire for fire, fate in zip(fires, self.fates, strict=True) if fate is Fate.SKIPPED]
-        return [Skipped(fire, fire, 1, Reason.OVERLAP) for fire in chosen]
+        return [Skipped(fire, fire, 1, SkipReason.OVERLAP) for fire in chosen]
 
 
 def decide(overlap: Overlap, kind: FireKind, fires: Sequence[NewFire], alive: Sequence[tuple[str, str]]) -> Decision:

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from rota.model.graph import Edge, Need, ParentInfo, Standing
+from rota.model.graph import Edge, EdgeState, Need, ParentInfo
 from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind, shown_spec
 from rota.model.lifecycle import State
 from rota.model.node import NodeInfo, NodeState
 from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
+from rota.model.requirements import read_requirements
 from rota.model.retry import Retry
-from rota.model.traits import read_traits
-from rota.model.trigger.skipped import Reason
-from rota.model.trigger.standing import FireInfo, FireKind, ScheduledFire, ScheduleInfo
+from rota.model.trigger.records import FireInfo, FireKind, ScheduledFire, ScheduleInfo
+from rota.model.trigger.skipped import SkipReason
 from rota.store.base import TaskInfo
 from rota.store.graph import WorkflowInfo, WorkflowJob
 
@@ -57,7 +57,7 @@ class JobRow(NamedTuple):
     node: str | None
     cancelling: bool
     key: str | None
-    traits: str | None = None
+    requirements: str | None = None
     progress: str | None = None  # [fraction, text, at]
 
 
@@ -86,7 +86,7 @@ def job_info(
     row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, workflow: str | None = None
 ) -> JobInfo:
     state = State(row.state)
-    traits = read_traits(row.traits)
+    requirements = read_requirements(row.requirements)
     attempts = [_attempt(one) for one in past]
     if state is State.RUNNING and row.started_at is not None:
         attempts.append(AttemptInfo(row.tries, row.fence, row.node or "", row.started_at))
@@ -105,9 +105,9 @@ def job_info(
         schedule=fire.schedule if fire else None,
         fire_time=fire.fire if fire else None,
         workflow=workflow,
-        labels=traits.labels,
-        alone=traits.alone,
-        keys=traits.keys,
+        labels=requirements.labels,
+        alone=requirements.alone,
+        keys=requirements.keys,
     )
 
 
@@ -178,7 +178,7 @@ def parent_info(row: Sequence[Any]) -> ParentInfo:
     parent, task, state, need, standing, result = row
     known = None if state is None else State(state)
     found = _json(result) if known is State.SUCCEEDED else None
-    return ParentInfo(parent, task or "", known, Need(need), Standing(standing), found)
+    return ParentInfo(parent, task or "", known, Need(need), EdgeState(standing), found)
 
 
 def edge(parent: str, need: str) -> Edge:
@@ -217,8 +217,8 @@ def fire_infos(rows: Iterable[Sequence[Any]], limit: int) -> list[FireInfo]:
     ]  # fmt: skip
 
 
-def _reason(text: str | None) -> Reason | None:
-    return Reason(text) if text is not None and text in Reason._value2member_map_ else None
+def _reason(text: str | None) -> SkipReason | None:
+    return SkipReason(text) if text is not None and text in SkipReason._value2member_map_ else None
 
 
 class NodeRow(NamedTuple):

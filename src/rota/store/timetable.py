@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from rota.model.principal import Principal
 from rota.model.times import Instant
 from rota.model.trigger.calendars import Calendar
-from rota.model.trigger.skipped import Skipped
-from rota.model.trigger.standing import (
+from rota.model.trigger.records import (
     Advance,
     Fate,
     FireInfo,
@@ -28,6 +27,7 @@ from rota.model.trigger.standing import (
     ScheduleFilter,
     ScheduleInfo,
 )
+from rota.model.trigger.skipped import Skipped
 
 
 class Timetable(ABC):

@@ -23,17 +23,17 @@ from rota.logs.shipper import Shipper, Sink
 from rota.model import outcome as model
 from rota.model.graph import ParentInfo
 from rota.model.job import NO_RETRY, Claimed, Verdict
-from rota.model.lifecycle import Event
+from rota.model.lifecycle import JobEvent
 from rota.model.outcome import CrashRule, Outcome, Problem, Settlement, Usage
 from rota.model.retry import Retry
 from rota.model.times import SECOND, short
 from rota.refusals import Refusals
 from rota.telemetry.complaints import Complaints
 from rota.telemetry.events import AttemptEnded, AttemptStale, AttemptStarted, AttemptStuck, Bus
-from rota.work.notes import Book
+from rota.work.progress import ProgressBook
 
 PAUSE_AFTER_ERROR = 0.2
-_GOES_ON = (Event.RETRY, Event.SNOOZE, Event.INTERRUPT, Event.RECOVER, Event.BACK_OFF)
+_GOES_ON = (JobEvent.RETRY, JobEvent.SNOOZE, JobEvent.INTERRUPT, JobEvent.RECOVER, JobEvent.BACK_OFF)
 TOO_LATE = "it could not start soon enough for its rate"
 
 
@@ -61,7 +61,7 @@ AskParents = Callable[[str], Awaitable[Sequence[ParentInfo]]]
 
 class Attempt:
     def __init__(
-        self, claimed: Claimed, sink: Sink, book: Book, clock: Clock, ask_parents: AskParents | None = None
+        self, claimed: Claimed, sink: Sink, book: ProgressBook, clock: Clock, ask_parents: AskParents | None = None
     ) -> None:
         self.claimed, self.sink, self.book, self._clock, self._ask_parents = claimed, sink, book, clock, ask_parents
         self.usage: Usage | None = None  # what it used up, if its executor can tell
@@ -172,7 +172,7 @@ class Pipeline:
         verdict, settlement = await self._finish(attempt, settlement)
         if verdict is Verdict.STALE:
             self._bus.emit(AttemptStale(claimed.job_id, claimed.fence))
-        elif self._bus.hears_every_attempt or settlement.event is not Event.SUCCEED:
+        elif self._bus.hears_every_attempt or settlement.event is not JobEvent.SUCCEED:
             goes_on = settlement.event in _GOES_ON
             ending, reason = settlement.ending.value, settlement.reason
             self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on))

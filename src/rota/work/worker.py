@@ -31,7 +31,7 @@ from rota.model.times import SECOND, Duration
 from rota.store.base import Store
 from rota.telemetry.events import Bus, ServiceFailed
 from rota.work.attempt import Attempt, Pipeline, Stop
-from rota.work.notes import Notes
+from rota.work.progress import ProgressWriter
 
 LONGEST_SLEEP = 60.0
 # Claims that brought work are a stream if they follow each other within STREAM seconds. Slower work is not worth a look
@@ -67,7 +67,7 @@ class Worker:
         self._store, self._clock, self._incarnation = store, clock, incarnation
         self._kinds, self._prefetch = kinds, prefetch
         self._pipeline, self._shipper, self._bus, self._lend = pipeline, shipper, bus, lend
-        self._notes = Notes(store)
+        self._notes = ProgressWriter(store)
         self._slots, self._free = dict(queues), dict(queues)  # what is lent to a queue makes its free ones negative
         self._ahead: dict[str, deque[tuple[float, Claimed]]] = {queue: deque() for queue in queues}
         self._attempts: dict[Ref, Attempt] = {}

@@ -13,22 +13,22 @@ from rota.model.trigger.catchup import AT_ONCE, COUNTED, Due, due, passed_over
 from rota.model.trigger.fires import fires
 from rota.model.trigger.policies import CatchUp, Missed
 from rota.model.trigger.rules import Cron, Every, read_rule
-from rota.model.trigger.schedule import Schedule
-from rota.model.trigger.skipped import Reason, Skipped
+from rota.model.trigger.schedule import Timing
+from rota.model.trigger.skipped import Skipped, SkipReason
 
 NOON = instant("2027-01-01T12:00:00+00:00")
 HOURLY = [NOON + n * HOUR for n in range(1, 6)]
 
 
-def hourly(missed: str, limit: int | None = None, **policy: int) -> Schedule:
-    return Schedule(name="a", rule=Cron("0 * * * *"), limit=limit, catch_up=CatchUp(Missed(missed), **policy))
+def hourly(missed: str, limit: int | None = None, **policy: int) -> Timing:
+    return Timing(name="a", rule=Cron("0 * * * *"), limit=limit, catch_up=CatchUp(Missed(missed), **policy))
 
 
-def after_five_hours(schedule: Schedule, fired: int = 0, late: int = 30 * MINUTE) -> Due:
+def after_five_hours(schedule: Timing, fired: int = 0, late: int = 30 * MINUTE) -> Due:
     return due(schedule, NOON, NOON + 5 * HOUR + late, fired)
 
 
-def run(first: int, last: int, reason: Reason) -> Skipped:
+def run(first: int, last: int, reason: SkipReason) -> Skipped:
     return Skipped(HOURLY[first], HOURLY[last], last - first + 1, reason)
 
 
@@ -46,44 +46,44 @@ def test_nothing_is_due_before_its_time() -> None:
 
 def test_none() -> None:
     found = after_five_hours(hourly("none"))
-    assert (found.make, found.skip) == ([], [run(0, 4, Reason.MISSED)])
+    assert (found.make, found.skip) == ([], [run(0, 4, SkipReason.MISSED)])
     found = after_five_hours(hourly("none"), late=SECOND)
-    assert (found.make, found.skip) == (HOURLY[4:], [run(0, 3, Reason.MISSED)])
+    assert (found.make, found.skip) == (HOURLY[4:], [run(0, 3, SkipReason.MISSED)])
 
 
 def test_latest() -> None:
     found = after_five_hours(hourly("latest"))
-    assert (found.make, found.skip) == (HOURLY[4:], [run(0, 3, Reason.NEWER)])
+    assert (found.make, found.skip) == (HOURLY[4:], [run(0, 3, SkipReason.NEWER)])
     assert after_five_hours(hourly("latest"), late=SECOND) == Due(
-        HOURLY[4:], [run(0, 3, Reason.NEWER)], NOON + 5 * HOUR + SECOND, False, False
+        HOURLY[4:], [run(0, 3, SkipReason.NEWER)], NOON + 5 * HOUR + SECOND, False, False
     )
 
 
 def test_latest_outside_its_window() -> None:
     found = after_five_hours(hourly("latest", window=10 * MINUTE))
-    assert (found.make, found.skip) == ([], [run(0, 4, Reason.WINDOW)])
+    assert (found.make, found.skip) == ([], [run(0, 4, SkipReason.WINDOW)])
 
 
 def test_all() -> None:
     found = after_five_hours(hourly("all"))
     assert (found.make, found.skip) == (HOURLY, [])
     found = after_five_hours(hourly("all", window=3 * HOUR))
-    assert (found.make, found.skip) == (HOURLY[2:], [run(0, 1, Reason.WINDOW)])
+    assert (found.make, found.skip) == (HOURLY[2:], [run(0, 1, SkipReason.WINDOW)])
     found = after_five_hours(hourly("all", most=2))
-    assert (found.make, found.skip) == (HOURLY[3:], [run(0, 2, Reason.MAXIMUM)])
+    assert (found.make, found.skip) == (HOURLY[3:], [run(0, 2, SkipReason.MAXIMUM)])
     found = after_five_hours(hourly("all", most=2, window=4 * HOUR))
-    assert (found.make, found.skip) == (HOURLY[3:], [run(0, 0, Reason.WINDOW), run(1, 2, Reason.MAXIMUM)])
+    assert (found.make, found.skip) == (HOURLY[3:], [run(0, 0, SkipReason.WINDOW), run(1, 2, SkipReason.MAXIMUM)])
 
 
 def test_the_maximum_does_not_count_what_is_in_time() -> None:
     found = after_five_hours(hourly("all", most=2), late=SECOND)
-    assert (found.make, found.skip) == (HOURLY[2:], [run(0, 1, Reason.MAXIMUM)])
+    assert (found.make, found.skip) == (HOURLY[2:], [run(0, 1, SkipReason.MAXIMUM)])
 
 
 def test_of_many_that_are_late_only_the_newest_is_in_time() -> None:
     now = NOON + 10 * SECOND
-    for missed, reason in (("none", Reason.MISSED), ("latest", Reason.NEWER)):
-        each_second = Schedule(name="a", rule=Cron("* * * * * *"), catch_up=CatchUp(Missed(missed)))
+    for missed, reason in (("none", SkipReason.MISSED), ("latest", SkipReason.NEWER)):
+        each_second = Timing(name="a", rule=Cron("* * * * * *"), catch_up=CatchUp(Missed(missed)))
         found = due(each_second, NOON, now)
         assert (found.make, found.skip) == ([now], [Skipped(NOON + SECOND, now - SECOND, 9, reason)])
 
@@ -103,11 +103,11 @@ def test_the_limit_ends_a_schedule() -> None:
 
 
 def test_pauses_are_told_as_runs() -> None:
-    found = passed_over(hourly("all"), NOON, NOON + 5 * HOUR, Reason.PAUSED)
-    assert (found.make, found.skip) == ([], [run(0, 4, Reason.PAUSED)])
+    found = passed_over(hourly("all"), NOON, NOON + 5 * HOUR, SkipReason.PAUSED)
+    assert (found.make, found.skip) == ([], [run(0, 4, SkipReason.PAUSED)])
 
 
-def steps(schedule: Schedule, handled: int, now: int) -> Iterator[Due]:
+def steps(schedule: Timing, handled: int, now: int) -> Iterator[Due]:
     while True:
         found = due(schedule, handled, now)
         yield found
@@ -118,7 +118,7 @@ def steps(schedule: Schedule, handled: int, now: int) -> Iterator[Due]:
 
 
 def test_many_are_made_in_steps() -> None:
-    schedule = Schedule(name="a", rule=Cron("* * * * * *"), catch_up=CatchUp(Missed.ALL, most=1_200, grace=SECOND))
+    schedule = Timing(name="a", rule=Cron("* * * * * *"), catch_up=CatchUp(Missed.ALL, most=1_200, grace=SECOND))
     now = NOON + 25_000 * SECOND
     found = list(steps(schedule, NOON, now))
     assert [(len(step.make), step.more) for step in found] == [(AT_ONCE, True), (AT_ONCE, True), (201, False)]
@@ -129,7 +129,7 @@ def test_many_are_made_in_steps() -> None:
 
 def test_the_limit_counts_through_the_steps() -> None:
     policy = CatchUp(Missed.ALL, most=10_000)
-    schedule = Schedule(name="a", rule=Cron("* * * * * *"), limit=AT_ONCE + 1, catch_up=policy)
+    schedule = Timing(name="a", rule=Cron("* * * * * *"), limit=AT_ONCE + 1, catch_up=policy)
     now = NOON + 2_000 * SECOND
     first = due(schedule, NOON, now)
     assert (len(first.make), first.more, first.ended) == (AT_ONCE, True, False)
@@ -138,19 +138,19 @@ def test_the_limit_counts_through_the_steps() -> None:
 
 
 def test_years_of_seconds_are_skipped_at_once() -> None:
-    schedule = Schedule(name="a", rule=Cron("* * * * * *"))
+    schedule = Timing(name="a", rule=Cron("* * * * * *"))
     found = due(schedule, 0, NOON)
     assert (found.make, found.more, found.handled) == ([NOON], False, NOON)
-    assert found.skip == [Skipped(SECOND, NOON - SECOND, None, Reason.NEWER)]
+    assert found.skip == [Skipped(SECOND, NOON - SECOND, None, SkipReason.NEWER)]
 
 
 def test_more_than_can_be_counted_are_passed_over_at_once() -> None:
-    schedule = Schedule(name="a", rule=Cron("* * * * * *"))
+    schedule = Timing(name="a", rule=Cron("* * * * * *"))
     now = NOON + (COUNTED + 1) * SECOND
-    paused = passed_over(schedule, NOON, now, Reason.PAUSED)
-    assert paused == Due([], [Skipped(NOON + SECOND, now, None, Reason.PAUSED)], now, False, False)
-    counted = passed_over(schedule, NOON, now - SECOND, Reason.PAUSED)
-    assert counted.skip == [Skipped(NOON + SECOND, now - SECOND, COUNTED, Reason.PAUSED)]
+    paused = passed_over(schedule, NOON, now, SkipReason.PAUSED)
+    assert paused == Due([], [Skipped(NOON + SECOND, now, None, SkipReason.PAUSED)], now, False, False)
+    counted = passed_over(schedule, NOON, now - SECOND, SkipReason.PAUSED)
+    assert counted.skip == [Skipped(NOON + SECOND, now - SECOND, COUNTED, SkipReason.PAUSED)]
 
 
 policies = st.builds(
@@ -161,7 +161,7 @@ some_rules = st.sampled_from(["*/7 * * * *", "0 3 * * *", "every 11m", "30 2 * *
 
 @given(some_rules, policies, st.integers(0, 3 * DAY))
 def test_each_fire_is_made_or_skipped_exactly_once(rule: Cron | Every, policy: CatchUp, down: int) -> None:
-    schedule = Schedule(name="a", rule=rule, zone="Europe/Berlin", catch_up=policy)
+    schedule = Timing(name="a", rule=rule, zone="Europe/Berlin", catch_up=policy)
     now = NOON + down
     found = due(schedule, NOON, now)
     everything = list(fires(schedule, NOON, now))

@@ -15,14 +15,14 @@ from rota.model.trigger.cron import CronPlan, cron_plan
 from rota.model.trigger.cron_text import ALIASES
 from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.rules import Cron
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 from rota.model.trigger.spread import spread
 
 START = instant("2027-01-01T00:00:00+00:00")
 
 
 def first(text: str, count: int = 3, after: int = START) -> list[str]:
-    found = fires(Schedule(name="nightly", rule=Cron(text)), after - 1, limit=count)
+    found = fires(Timing(name="nightly", rule=Cron(text)), after - 1, limit=count)
     return [f"{datetime.fromtimestamp(fire // SECOND, UTC):%Y-%m-%d %H:%M:%S}" for fire in found]
 
 
@@ -207,7 +207,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         rule = Cron(text)
     except InvalidInput:
         return
-    assert next_fire(Schedule(name="x", rule=rule), START) is not None
+    assert next_fire(Timing(name="x", rule=rule), START) is not None
 
 
 @given(st.text(max_size=20), st.sampled_from(["H", "H(0-29)", "H/15", "H(10-40)/7", "5,H", "H(7-7)"]))
@@ -245,5 +245,5 @@ def test_editing_one_field_moves_no_other() -> None:
 
 def test_days_by_spread_exist_in_every_month() -> None:
     for n in range(200):
-        found = fires(Schedule(name=f"job-{n}", rule=Cron("H H H * *")), START, START + 365 * 86_400 * SECOND)
+        found = fires(Timing(name=f"job-{n}", rule=Cron("H H H * *")), START, START + 365 * 86_400 * SECOND)
         assert len(list(found)) == 12

@@ -18,14 +18,14 @@ from rota.model.trigger.crontab import (
     MOST_LINES,
     MOST_VARIABLES,
     Crontab,
-    Entry,
+    CrontabEntry,
     Untaken,
     entry_name,
     read_crontab,
 )
 from rota.model.trigger.fires import next_fire
 from rota.model.trigger.rules import Cron, read_rule
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 
 ETC_CRONTAB = """\
 # /etc/crontab: system-wide crontab
@@ -78,7 +78,7 @@ SHELL=/bin/bash
 """
 
 
-def one(line: str, *, user_column: bool = False) -> Entry:
+def one(line: str, *, user_column: bool = False) -> CrontabEntry:
     found = read_crontab(line, user_column=user_column)
     assert not found.untaken, found.untaken
     (entry,) = found.entries
@@ -126,11 +126,11 @@ def test_a_crontab_of_ones_own() -> None:
     poll = "/opt/bin/poll --quiet >/dev/null 2>&1   # not a comment to cron"
     tokyo, bash, york = {**base, "TZ": "Asia/Tokyo"}, "/bin/bash", "America/New_York"
     assert found.entries == [
-        Entry(6, "*/5 * * * *", None, "/bin/sh", poll, base, None),
-        Entry(7, "0 9-17/2 * jan,MAR-jun Mon-Fri", None, "/bin/sh", "cd /srv/site && ./report.sh", base, None),
-        Entry(8, "0 4 1 * 0", None, "/bin/sh", "tar czf /backup/site-$(date +%F).tgz /srv/site", base, None),
-        Entry(12, "30 16 * * 1-5", york, "/bin/sh", evening, tokyo, None),
-        Entry(14, "@weekly", york, bash, "set -o pipefail; zcat a.gz | wc -l", {**tokyo, "SHELL": bash}, None),
+        CrontabEntry(6, "*/5 * * * *", None, "/bin/sh", poll, base, None),
+        CrontabEntry(7, "0 9-17/2 * jan,MAR-jun Mon-Fri", None, "/bin/sh", "cd /srv/site && ./report.sh", base, None),
+        CrontabEntry(8, "0 4 1 * 0", None, "/bin/sh", "tar czf /backup/site-$(date +%F).tgz /srv/site", base, None),
+        CrontabEntry(12, "30 16 * * 1-5", york, "/bin/sh", evening, tokyo, None),
+        CrontabEntry(14, "@weekly", york, bash, "set -o pipefail; zcat a.gz | wc -l", {**tokyo, "SHELL": bash}, None),
     ]
     assert [untaken.line for untaken in found.untaken] == [1, 15, 16]
     assert found.untaken[1].text == "@reboot /opt/bin/agent"
@@ -194,8 +194,8 @@ def test_texts_without_entries(text: str) -> None:
 
 def test_endings_and_byte_order_marks() -> None:
     expected = [
-        Entry(2, "* * * * *", "UTC", "/bin/sh", "x", {}, None),
-        Entry(4, "@daily", "UTC", "/bin/sh", "y", {}, None),
+        CrontabEntry(2, "* * * * *", "UTC", "/bin/sh", "x", {}, None),
+        CrontabEntry(4, "@daily", "UTC", "/bin/sh", "y", {}, None),
     ]
     lines = ["CRON_TZ=UTC", "* * * * * x", "", "@daily y"]
     for text in ("\n".join(lines), "\n".join([*lines, ""]), "\r\n".join([*lines, ""]), "\ufeff" + "\r\n".join(lines)):
@@ -390,7 +390,7 @@ def test_names_begin_with_the_program(command: str, program: str) -> None:
 
 
 def test_names_are_those_of_earlier_imports() -> None:
-    entry = Entry(7, "0 3 * * *", "Europe/Berlin", "/bin/sh", "/opt/backup --all", {"B": "2", "A": "1"}, None)
+    entry = CrontabEntry(7, "0 3 * * *", "Europe/Berlin", "/bin/sh", "/opt/backup --all", {"B": "2", "A": "1"}, None)
     assert entry_name(entry) == "backup-50eefb78"
     assert entry_name(entry, "cron.") == "cron.backup-50eefb78"
     assert entry_name(msgspec.structs.replace(entry, line=8, env={"A": "1", "B": "2"})) == "backup-50eefb78"
@@ -429,7 +429,7 @@ def test_any_text_is_read_and_no_line_is_lost(text: str, user_column: bool) -> N
     for number in said - set(told):
         assert re.match(r"""[ \t\r]*(["']?)[A-Za-z_][A-Za-z0-9_.-]*\1[ \t]*=""", lines[number])
     for entry in found.entries:
-        Schedule(name=entry_name(entry), rule=read_rule(entry.rule), zone=entry.zone or "UTC")
+        Timing(name=entry_name(entry), rule=read_rule(entry.rule), zone=entry.zone or "UTC")
         Spec.command([entry.shell, "-c", entry.command], env=entry.env)
         assert (entry.user is not None) == user_column
     msgspec.json.encode(found)
@@ -446,5 +446,5 @@ def test_any_text_is_read_and_no_line_is_lost(text: str, user_column: bool) -> N
     ],
 )
 def test_a_day_matches_by_month_or_by_week_as_in_cron(times: str, day: str) -> None:
-    schedule = Schedule(name="x", rule=read_rule(one(f"{times} x").rule))
+    schedule = Timing(name="x", rule=read_rule(one(f"{times} x").rule))
     assert next_fire(schedule, instant("2027-07-31T23:59:59Z")) == instant(f"{day}T00:00:00Z")

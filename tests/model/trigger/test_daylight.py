@@ -14,7 +14,7 @@ from rota.model.trigger.arguments import local_iso
 from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.policies import Fold, Gap
 from rota.model.trigger.rules import Cron, Rule, read_rule
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 from tests.model.trigger.evaluator import MONTHS, WEEKDAYS, ZONES, Fields, Matching, Window, changes
 
 DAY = 86_400
@@ -90,7 +90,7 @@ def compare(text: str, window: Window, rule: Rule | None = None) -> None:
 
 def compare_fires(text: str, window: Window, matching: Matching, rule: Rule) -> None:
     for (gap, fold), seen in zip(POLICIES, window.fires(matching, POLICIES), strict=True):
-        schedule = Schedule(name="x", rule=rule, zone=window.zone, gap=gap, fold=fold)
+        schedule = Timing(name="x", rule=rule, zone=window.zone, gap=gap, fold=fold)
         # Two hours at each end: a reading may have its instant, or its second one, beyond the window.
         inside = range(window.start + 7200, window.end - 7200)
         found = fires(schedule, inside.start * SECOND - 1, inside.stop * SECOND - 1)
@@ -141,7 +141,7 @@ def test_ten_years_of_days(zone: str) -> None:
         text = f"0 12 {day_fields(chance)}"
         fields = Fields(text)
         expected = [day for day in (first + timedelta(days=n) for n in range(days)) if fields.match_day(day)]
-        schedule = Schedule(name="x", rule=Cron(text), zone=zone, gap=Gap.SKIP) if expected else None
+        schedule = Timing(name="x", rule=Cron(text), zone=zone, gap=Gap.SKIP) if expected else None
         if schedule is None:
             continue
         start, end = (instant(f"{day}T00:00:00+00:00") for day in (first, first + timedelta(days=days)))
@@ -169,7 +169,7 @@ def test_recurrences_are_those_of_the_evaluator(zone: str, text: str, cron: str)
 
 
 def told(rule: str, zone: str, day: str, until: str, gap: str = "shift", fold: str = "first") -> list[str]:
-    schedule = Schedule(name="x", rule=read_rule(rule, "2001-01-01T00:00:00"), zone=zone, gap=Gap(gap), fold=Fold(fold))
+    schedule = Timing(name="x", rule=read_rule(rule, "2001-01-01T00:00:00"), zone=zone, gap=Gap(gap), fold=Fold(fold))
     start, end = (instant(text if "T" in text else f"{text}T00:00:00Z") for text in (day, until))
     return [local_iso(fire, zone)[5:] for fire in fires(schedule, start - 1, end)]
 
@@ -245,7 +245,7 @@ def test_half_an_hour_in_lord_howe() -> None:
 
 def test_the_last_reading_of_a_rule_comes_twice_too() -> None:
     rule = "FREQ=DAILY;BYHOUR=2;BYMINUTE=30;UNTIL=20261025T023000"
-    schedule = Schedule(name="x", rule=read_rule(rule, "2026-01-01T00:00:00"), zone="Europe/Berlin", fold=Fold.BOTH)
+    schedule = Timing(name="x", rule=read_rule(rule, "2026-01-01T00:00:00"), zone="Europe/Berlin", fold=Fold.BOTH)
     first, second = instant("2026-10-25T02:30:00+02:00"), instant("2026-10-25T02:30:00+01:00")
     assert list(fires(schedule, first - 1)) == [first, second]
     assert list(fires(schedule, first)) == [second]
@@ -253,6 +253,6 @@ def test_the_last_reading_of_a_rule_comes_twice_too() -> None:
 
 
 def test_a_yearly_rule_on_the_fold_fires_twice_and_goes_on() -> None:
-    schedule = Schedule(name="x", rule=Cron("30 2 25 10 *"), zone="Europe/Berlin", fold=Fold.BOTH)
+    schedule = Timing(name="x", rule=Cron("30 2 25 10 *"), zone="Europe/Berlin", fold=Fold.BOTH)
     found = [local_iso(fire, "Europe/Berlin") for fire in fires(schedule, instant("2026-01-01T00:00:00Z"), limit=3)]
     assert found == ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2027-10-25T02:30:00+02:00"]

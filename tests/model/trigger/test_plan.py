@@ -18,21 +18,21 @@ from rota.model.trigger.fires import run_time
 from rota.model.trigger.identity import fire_id
 from rota.model.trigger.plan import Parsed, advance, left_behind, named_calendars, new_fires, parse
 from rota.model.trigger.policies import CatchUp, Missed, Overlap
+from rota.model.trigger.records import ScheduleInfo
 from rota.model.trigger.rules import Every, Times
-from rota.model.trigger.schedule import Schedule
-from rota.model.trigger.skipped import Reason, Skipped
-from rota.model.trigger.standing import ScheduleInfo
+from rota.model.trigger.schedule import Timing
+from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.model.trigger.template import Template
 
 NOON = instant("2027-01-01T12:00:00+00:00")
 ORDER = Template(task="t", spec=Spec.function("t"), args='{"at": "{fire_time}", "run": "{scheduled_for}"}')
 
 
-def schedule(**changes: Any) -> Schedule:
-    return Schedule(**{"name": "s", "owner": "me", "rule": Every(MINUTE), **changes})
+def schedule(**changes: Any) -> Timing:
+    return Timing(**{"name": "s", "owner": "me", "rule": Every(MINUTE), **changes})
 
 
-def standing(of: Schedule, **changes: Any) -> ScheduleInfo:
+def standing(of: Timing, **changes: Any) -> ScheduleInfo:
     given: dict[str, Any] = {
         "owner": of.owner, "name": of.name, "revision": 7, "timing": timing.to_json(of), "work": work.to_json(ORDER),
         "app": None, "created_at": NOON, "changed_at": NOON, "handled": NOON, "next_at": NOON + MINUTE, "fired": 0,
@@ -87,7 +87,7 @@ def test_while_it_is_paused_everything_is_skipped() -> None:
     of = schedule(catch_up=CatchUp(Missed.ALL))
     step = advance(standing(of, paused_at=NOON + 90 * SECOND), Parsed(of, ORDER), NOON + 3 * MINUTE)
     assert list(step.fires) == []
-    assert list(step.skips) == [Skipped(NOON + MINUTE, NOON + 3 * MINUTE, 3, Reason.PAUSED)]
+    assert list(step.skips) == [Skipped(NOON + MINUTE, NOON + 3 * MINUTE, 3, SkipReason.PAUSED)]
     assert (step.handled, step.next_at) == (NOON + 3 * MINUTE, NOON + 4 * MINUTE)
 
 
@@ -163,6 +163,6 @@ def test_what_is_left_behind_when_it_is_taken_away() -> None:
     parsed = Parsed(of, ORDER)
     assert left_behind(standing(of), parsed, NOON + SECOND) == []
     run = left_behind(standing(of), parsed, NOON + 2 * MINUTE)
-    assert run == [Skipped(NOON + MINUTE, NOON + 2 * MINUTE, 2, Reason.REMOVED)]
+    assert run == [Skipped(NOON + MINUTE, NOON + 2 * MINUTE, 2, SkipReason.REMOVED)]
     (paused,) = left_behind(standing(of, paused_at=NOON), parsed, NOON + 2 * MINUTE)
-    assert paused.reason is Reason.PAUSED
+    assert paused.reason is SkipReason.PAUSED

@@ -12,18 +12,18 @@ from rota.model.times import DAY, HOUR, LATEST, MINUTE, SECOND, instant
 from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
 from rota.model.trigger.reading import LONGEST_NAME, NAMES, read_schedule, schedule_name
 from rota.model.trigger.rules import Cron, Every, Recurrence, Rule, Times
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 
 NOON = instant("2027-01-01T12:00:00+00:00")
 LATER = "2027-02-01T00:00:00Z"
 
 
-def read(**given: Any) -> Schedule:
+def read(**given: Any) -> Timing:
     return read_schedule("me", "s", given, NOON)
 
 
 def test_a_rule_alone_is_enough() -> None:
-    assert read(cron="0 3 * * *") == Schedule(name="s", owner="me", rule=Cron("0 3 * * *"))
+    assert read(cron="0 3 * * *") == Timing(name="s", owner="me", rule=Cron("0 3 * * *"))
 
 
 def test_all_words_together() -> None:
@@ -32,7 +32,7 @@ def test_all_words_together() -> None:
         jitter="90s", limit=7, exclude="holidays, illness", only=["work"], overlap="queue", catch_up="all",
         catch_up_window="2h", catch_up_max=5,
     )  # fmt: skip
-    assert found == Schedule(
+    assert found == Timing(
         name="s", owner="me", rule=Cron("0 3 * * *"), zone="Europe/Berlin", gap=Gap.SKIP, fold=Fold.BOTH,
         start=instant(LATER), end=instant("2027-03-01T00:00:00Z"), jitter=90 * SECOND, limit=7,
         exclude=("holidays", "illness"), only=("work",), overlap=Overlap.QUEUE,

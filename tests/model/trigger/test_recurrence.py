@@ -20,7 +20,7 @@ from rota.model.trigger.reading import read_schedule
 from rota.model.trigger.recurrence import recurrence_plan
 from rota.model.trigger.recurrence_text import FREQUENCIES
 from rota.model.trigger.rules import Recurrence, read_rule
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 
 EPOCH = datetime(1970, 1, 1)
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
@@ -42,7 +42,7 @@ DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
     ],
 )
 def test_rules(text: str, begin: str | None, expected: list[str]) -> None:
-    schedule = Schedule(name="x", rule=read_rule(text, begin), zone="Europe/Berlin")
+    schedule = Timing(name="x", rule=read_rule(text, begin), zone="Europe/Berlin")
     found = list(fires(schedule, instant("2026-12-31T23:00:00Z") - 1, limit=max(len(expected), 1)))
     told = [local_iso(fire, "Europe/Berlin") for fire in found]
     assert len(told) == len(expected)
@@ -50,7 +50,7 @@ def test_rules(text: str, begin: str | None, expected: list[str]) -> None:
 
 
 def test_hourly_rules_with_wide_steps_keep_to_the_wall() -> None:
-    schedule = Schedule(name="x", rule=read_rule("FREQ=HOURLY;INTERVAL=6", "2001-01-01T03:00:00"), zone="Europe/Berlin")
+    schedule = Timing(name="x", rule=read_rule("FREQ=HOURLY;INTERVAL=6", "2001-01-01T03:00:00"), zone="Europe/Berlin")
     found = fires(schedule, instant("2026-10-24T22:00:00Z"), instant("2026-10-25T22:00:00Z"))
     assert [local_iso(fire, "Europe/Berlin")[11:16] for fire in found] == ["03:00", "09:00", "15:00", "21:00"]
 
@@ -120,7 +120,7 @@ def test_rules_that_fire_every_hour_follow_elapsed_time(text: str, elapsed: bool
 )
 def test_errors_point_at_the_part(text: str, complaint: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(complaint)):
-        Schedule(name="x", rule=read_rule(text, "2001-01-01T00:00:00"))
+        Timing(name="x", rule=read_rule(text, "2001-01-01T00:00:00"))
 
 
 def test_a_beginning_is_needed() -> None:
@@ -178,7 +178,7 @@ parts = st.fixed_dictionaries(
 def test_any_rule_is_read_or_refused(chosen: dict[str, str]) -> None:
     text = ";".join(f"{key}={value}" for key, value in chosen.items())
     with suppress(InvalidInput):
-        schedule = Schedule(name="x", rule=Recurrence(text, "2001-01-31T00:00:00"))
+        schedule = Timing(name="x", rule=Recurrence(text, "2001-01-31T00:00:00"))
         found = list(fires(schedule, 0, limit=3))
         assert found
         assert next_fire(schedule, found[0] - 1) == found[0]
@@ -224,5 +224,5 @@ def test_two_zones_are_one_too_many(text: str, complaint: str) -> None:
 
 
 def test_second_60_is_second_59() -> None:
-    schedule = Schedule(name="x", rule=Recurrence("FREQ=MINUTELY;BYSECOND=60", "2027-01-01T00:00:00"))
+    schedule = Timing(name="x", rule=Recurrence("FREQ=MINUTELY;BYSECOND=60", "2027-01-01T00:00:00"))
     assert next_fire(schedule, instant("2027-01-01T00:00:00Z")) == instant("2027-01-01T00:00:59Z")

@@ -15,7 +15,7 @@ from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.policies import Fold, Gap
 from rota.model.trigger.recurrence import recurrence_plan
 from rota.model.trigger.rules import read_rule
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 
 EPOCH = datetime(1970, 1, 1)
 
@@ -139,7 +139,7 @@ EXAMPLES = [
 
 
 def told(begin: str, rule: str, zone: str, count: int) -> list[str]:
-    schedule = Schedule(name="x", rule=read_rule(f"DTSTART:{begin}\nRRULE:{rule}"), zone=zone)
+    schedule = Timing(name="x", rule=read_rule(f"DTSTART:{begin}\nRRULE:{rule}"), zone=zone)
     return [local_iso(fire, zone) for fire in fires(schedule, 0, limit=count)]
 
 
@@ -213,7 +213,7 @@ def test_until_in_local_time_is_what_the_wall_shows() -> None:
 def test_count_counts_fires(gap: Gap, last: str) -> None:
     """The night in which 02:30 does not exist."""
     rule = read_rule("FREQ=DAILY;COUNT=3", "2026-03-28T02:30:00")
-    schedule = Schedule(name="x", rule=rule, zone="Europe/Berlin", gap=gap, fold=Fold.FIRST)
+    schedule = Timing(name="x", rule=rule, zone="Europe/Berlin", gap=gap, fold=Fold.FIRST)
     found = [local_iso(fire, "Europe/Berlin") for fire in fires(schedule, 0)]
     assert len(found) == 3
     assert found[-1].startswith(f"2026-{last}")
@@ -251,7 +251,7 @@ def test_a_search_takes_few_steps(rule: str) -> None:
 
 
 def test_each_fire_is_searched_anew() -> None:
-    schedule = Schedule(name="x", rule=read_rule("FREQ=SECONDLY", "2001-01-01T00:00:00"))
+    schedule = Timing(name="x", rule=read_rule("FREQ=SECONDLY", "2001-01-01T00:00:00"))
     assert len(list(fires(schedule, 0, limit=MOST_STEPS + 100))) == MOST_STEPS + 100
 
 
@@ -266,19 +266,19 @@ def test_each_fire_is_searched_anew() -> None:
 )
 def test_a_rule_whose_next_fire_is_not_found_is_refused(rule: str) -> None:
     with pytest.raises(InvalidInput, match="never fires, or so rarely that the search"):
-        Schedule(name="x", rule=read_rule(rule, "2001-01-01T00:00:00"))
+        Timing(name="x", rule=read_rule(rule, "2001-01-01T00:00:00"))
 
 
 def test_a_count_that_takes_too_long_is_refused() -> None:
     rule = read_rule("FREQ=SECONDLY;INTERVAL=61;BYSECOND=0;BYMINUTE=0;COUNT=10000", "2001-01-01T00:00:00")
     with pytest.raises(InvalidInput, match="rrule COUNT: '10000' is not valid; expected fewer"):
-        Schedule(name="x", rule=rule)
+        Timing(name="x", rule=rule)
 
 
 def test_what_has_ended_is_not_searched() -> None:
     text = "FREQ=SECONDLY;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO;"
     for end in ("UNTIL=20440301", "UNTIL=20440301T000000Z", "COUNT=2"):
-        schedule = Schedule(name="x", rule=read_rule(text + end, "2001-01-01T00:00:00"))
+        schedule = Timing(name="x", rule=read_rule(text + end, "2001-01-01T00:00:00"))
         assert next_fire(schedule, instant("2001-01-01T00:00:00Z")) == instant("2016-02-29T00:00:00Z")
         assert next_fire(schedule, instant("2050-01-01T00:00:00Z")) is None
 
@@ -290,7 +290,7 @@ def test_the_calendar_begins() -> None:
         "FREQ=DAILY;COUNT=10000",
         "FREQ=HOURLY;COUNT=9",
     ):
-        schedule = Schedule(name="x", rule=read_rule(rule, "0003-01-01T00:00:00"), zone="Pacific/Apia")
+        schedule = Timing(name="x", rule=read_rule(rule, "0003-01-01T00:00:00"), zone="Pacific/Apia")
         assert (next_fire(schedule, 0) is None) == ("COUNT" in rule)
 
 

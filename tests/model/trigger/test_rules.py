@@ -19,7 +19,7 @@ from rota.model.trigger.effort import Effort
 from rota.model.trigger.fires import counted, fires, newest, next_fire, run_time
 from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
 from rota.model.trigger.rules import Cron, Every, Recurrence, Times, read_rule
-from rota.model.trigger.schedule import Schedule, from_json, to_json
+from rota.model.trigger.schedule import Timing, from_json, to_json
 from rota.model.trigger.zones import Stretch, Zone
 
 NOON = instant("2027-01-01T12:00:00+00:00")
@@ -71,7 +71,7 @@ rules = st.one_of(
     st.builds(Times, st.lists(st.integers(0, LATEST), min_size=1, max_size=5).map(tuple)),
 )
 schedules = st.builds(
-    Schedule,
+    Timing,
     name=st.text(min_size=1, max_size=20),
     owner=st.text(max_size=5),
     rule=rules,
@@ -89,14 +89,14 @@ schedules = st.builds(
 
 
 @given(schedules)
-def test_schedules_survive_as_json(schedule: Schedule) -> None:
+def test_schedules_survive_as_json(schedule: Timing) -> None:
     again = from_json(to_json(schedule))
     assert again == schedule
     assert hash(again) == hash(schedule)
 
 
 def test_json_is_small_and_plain() -> None:
-    assert to_json(Schedule(name="a", rule=Cron("@daily"))) == '{"name":"a","rule":{"kind":"cron","text":"@daily"}}'
+    assert to_json(Timing(name="a", rule=Cron("@daily"))) == '{"name":"a","rule":{"kind":"cron","text":"@daily"}}'
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_what_became_invalid_in_a_store_is_one_kind_of_error(text: str, complain
 )
 def test_schedules_that_make_no_sense(fields: dict[str, object], complaint: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(complaint)):
-        msgspec.structs.replace(Schedule(name="a", rule=Cron("@daily")), **fields)
+        msgspec.structs.replace(Timing(name="a", rule=Cron("@daily")), **fields)
 
 
 @pytest.mark.parametrize("wrong", [{"window": 0}, {"most": 0}, {"most": 10_001}, {"grace": -1}])
@@ -143,7 +143,7 @@ def test_catch_up_policies_that_make_no_sense(wrong: dict[str, int]) -> None:
 
 @given(st.integers(SECOND, 400 * DAY), st.integers(0, NOON * 2), st.integers(0, NOON * 2))
 def test_intervals_keep_their_phase(period: int, anchor: int, after: int) -> None:
-    schedule = Schedule(name="a", rule=Every(period, anchor), zone="Europe/Berlin")
+    schedule = Timing(name="a", rule=Every(period, anchor), zone="Europe/Berlin")
     found = list(fires(schedule, after, limit=5))
     assert found[0] == anchor if after < anchor else after < found[0] <= after + period
     assert all((fire - anchor) % period == 0 for fire in found)
@@ -151,19 +151,19 @@ def test_intervals_keep_their_phase(period: int, anchor: int, after: int) -> Non
 
 
 def test_a_period_with_a_beginning_fires_at_it_first() -> None:
-    schedule = Schedule(name="a", rule=read_rule("every 1h from 2027-01-01T12:00:00Z"))
+    schedule = Timing(name="a", rule=read_rule("every 1h from 2027-01-01T12:00:00Z"))
     assert list(fires(schedule, NOON - DAY, limit=2)) == [NOON, NOON + HOUR]
     assert newest(schedule, 0, NOON - 1, 3) == []
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(-1, 60))
 def test_single_times(moments: list[int], after: int) -> None:
-    schedule = Schedule(name="a", rule=Times(tuple(moments)))
+    schedule = Timing(name="a", rule=Times(tuple(moments)))
     assert list(fires(schedule, after)) == sorted({moment for moment in moments if moment > after})
 
 
 @given(schedules, st.integers(0, 2 * NOON), st.integers(0, 30 * DAY))
-def test_fires_rise_and_keep_to_their_bounds(schedule: Schedule, after: int, span: int) -> None:
+def test_fires_rise_and_keep_to_their_bounds(schedule: Timing, after: int, span: int) -> None:
     schedule = msgspec.structs.replace(schedule, exclude=())
     found = list(fires(schedule, after, after + span, limit=50))
     assert found == sorted(set(found))
@@ -175,40 +175,40 @@ def test_fires_rise_and_keep_to_their_bounds(schedule: Schedule, after: int, spa
 
 
 @given(schedules, st.integers(0, 2 * NOON), st.integers(0, 2 * DAY), st.integers(1, 40))
-def test_the_newest_are_the_last_of_all(schedule: Schedule, after: int, span: int, limit: int) -> None:
+def test_the_newest_are_the_last_of_all(schedule: Timing, after: int, span: int, limit: int) -> None:
     schedule = msgspec.structs.replace(schedule, exclude=())
     assert newest(schedule, after, after + span, limit) == list(fires(schedule, after, after + span))[-limit:]
 
 
 def test_the_newest_of_years_of_seconds_is_found_at_once() -> None:
-    busy = Schedule(name="a", rule=Cron("* * 0-4 1 1 *"))
+    busy = Timing(name="a", rule=Cron("* * 0-4 1 1 *"))
     assert newest(busy, 0, NOON - 1, 2) == [NOON - 7 * HOUR - 2 * SECOND, NOON - 7 * HOUR - SECOND]
     assert newest(busy, NOON, NOON + 300 * DAY, 1) == []
 
 
 def test_bounds_are_inside() -> None:
-    schedule = Schedule(name="a", rule=Cron("0 * * * *"), start=NOON, end=NOON + 2 * HOUR)
+    schedule = Timing(name="a", rule=Cron("0 * * * *"), start=NOON, end=NOON + 2 * HOUR)
     assert list(fires(schedule, 0)) == [NOON, NOON + HOUR, NOON + 2 * HOUR]
     assert next_fire(schedule, NOON + 2 * HOUR) is None
 
 
 def test_time_ends_some_day() -> None:
     for rule in (Cron("* * * * *"), Cron("@yearly"), Every(DAY), Recurrence("FREQ=DAILY", "2027-01-01T00:00:00")):
-        schedule = Schedule(name="a", rule=rule, zone="Europe/Berlin")
+        schedule = Timing(name="a", rule=rule, zone="Europe/Berlin")
         assert all(fire <= LATEST for fire in fires(schedule, LATEST - 400 * DAY, limit=2000))
         assert next_fire(schedule, LATEST) is None
 
 
 @given(st.text(min_size=1), st.integers(0, LATEST), st.integers(0, DAY))
 def test_jitter_is_the_same_every_time(name: str, fire: int, jitter: int) -> None:
-    schedule = Schedule(name=name, rule=Cron("@daily"), jitter=jitter)
+    schedule = Timing(name=name, rule=Cron("@daily"), jitter=jitter)
     delay = run_time(schedule, fire) - fire
     assert 0 <= delay <= jitter
     assert run_time(from_json(to_json(schedule)), fire) == fire + delay
 
 
 def test_jitter_differs_between_fires_and_between_schedules() -> None:
-    one, other = (Schedule(name=name, rule=Cron("@daily"), jitter=HOUR) for name in "ab")
+    one, other = (Timing(name=name, rule=Cron("@daily"), jitter=HOUR) for name in "ab")
     assert len({run_time(one, NOON + n * DAY) - n * DAY for n in range(50)}) > 40
     assert run_time(one, NOON) != run_time(other, NOON)
 
@@ -221,7 +221,7 @@ HOLIDAYS = {
 
 
 def days(exclude: tuple[str, ...] = (), only: tuple[str, ...] = (), rule: str = "0 9 * * MON-FRI") -> list[int]:
-    schedule = Schedule(name="a", rule=read_rule(rule), zone="Asia/Kathmandu", exclude=exclude, only=only)
+    schedule = Timing(name="a", rule=read_rule(rule), zone="Asia/Kathmandu", exclude=exclude, only=only)
     found = fires(schedule, instant("2027-01-01T00:00:00+05:45"), limit=4, calendars=HOLIDAYS)
     return [int(str(date.fromtimestamp((fire + 5.75 * HOUR) // SECOND))[8:]) for fire in found]
 
@@ -240,7 +240,7 @@ def test_calendars_exclude_and_restrict() -> None:
 
 def test_calendars_of_many_dates_are_passed_quickly() -> None:
     century = Calendar("c", tuple(date.fromordinal(date(2027, 1, 1).toordinal() + n) for n in range(36_000)))
-    schedule = Schedule(name="a", rule=Cron("* * * * * *"), exclude=("c",))
+    schedule = Timing(name="a", rule=Cron("* * * * * *"), exclude=("c",))
     found = next_fire(schedule, NOON, {"c": century})
     assert found == instant("2125-07-26T00:00:00Z")
 
@@ -266,7 +266,7 @@ def test_runs_of_excluded_days_are_passed_in_one_step() -> None:
 )
 def test_a_search_in_vain_is_given_up(changes: dict[str, Any]) -> None:
     tuesdays = {"tuesdays": Calendar("tuesdays", tuple(date(2027, 1, 5) + timedelta(days=7 * n) for n in range(5_000)))}
-    schedule = Schedule(**{"name": "a", **changes})
+    schedule = Timing(**{"name": "a", **changes})
     with pytest.raises(
         InvalidInput, match=r"rule: .* expected a rule that fires more often; the search .* was given up"
     ):
@@ -283,7 +283,7 @@ def test_a_search_in_vain_asks_a_zone_about_few_years(monkeypatch: pytest.Monkey
         return stretch(zone, second)
 
     monkeypatch.setattr(Zone, "stretch", counting)
-    schedule = Schedule(name="a", rule=Cron("30 2 * 3 SUNL"), zone="Europe/Berlin", gap=Gap.SKIP)
+    schedule = Timing(name="a", rule=Cron("30 2 * 3 SUNL"), zone="Europe/Berlin", gap=Gap.SKIP)
     with pytest.raises(InvalidInput, match="was given up"):
         next_fire(schedule, NOON)
     assert len(asked) <= 250
@@ -291,7 +291,7 @@ def test_a_search_in_vain_asks_a_zone_about_few_years(monkeypatch: pytest.Monkey
 
 def test_fires_that_take_too_long_are_not_counted() -> None:
     rule = Recurrence("FREQ=SECONDLY;INTERVAL=61;BYSECOND=0", "2001-01-01T00:00:00")
-    schedule = Schedule(name="a", rule=rule)
+    schedule = Timing(name="a", rule=rule)
     assert counted(schedule, NOON, NOON + 5 * DAY, 10_000) == list(fires(schedule, NOON, NOON + 5 * DAY))
     assert counted(schedule, NOON, NOON + 100 * DAY, 10_000) is None
     assert counted(schedule, NOON, NOON + 5 * DAY, 50) is None
@@ -310,7 +310,7 @@ def test_calendars_that_make_no_sense() -> None:
 def test_clocks_that_go_back_over_midnight_lead_to_no_loop() -> None:
     """In Newfoundland 2010-11-07T00:01 became 2010-11-06T23:01: the seventh began twice."""
     only = {"c": Calendar("c", (date(2010, 11, 7),))}
-    schedule = Schedule(name="a", rule=Every(30 * MINUTE), zone="America/St_Johns", only=("c",))
+    schedule = Timing(name="a", rule=Every(30 * MINUTE), zone="America/St_Johns", only=("c",))
     found = list(fires(schedule, instant("2010-11-06T12:00:00Z"), limit=100, calendars=only))
     assert found[:2] == [instant("2010-11-07T02:30:00Z"), instant("2010-11-07T03:30:00Z")]
     assert found[-1] == instant("2010-11-08T03:00:00Z")

@@ -13,7 +13,7 @@ from rota.store.postgres import PostgresStore
 from tests.contracts.world import World
 from tests.servers.postgres import Server
 from tests.store.postgres.backends import Postgres
-from tests.store.postgres.places import Place
+from tests.store.postgres.ranking import Place
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import psycopg
 
 from rota.clock import Chance, ManualClock
 from rota.model.times import DAY, HOUR, MINUTE
-from rota.store import named
+from rota.store import sql_files
 from rota.store.postgres import PostgresStore
 
 ROWS = 1_000_000
 NOW = 1_800_000_000_000_000
-QUERIES = named.load("postgres")
+QUERIES = sql_files.load("postgres")
 CLOCK = ManualClock(NOW)
 
 # Of each sort so many, with ids of a range of their own.

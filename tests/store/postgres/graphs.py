@@ -12,9 +12,9 @@ import asyncpg
 from rota.model.job import Claimed, NewJob, Verdict
 from rota.model.principal import LOCAL
 from rota.model.times import DAY
-from rota.store.postgres.callers import Order
+from rota.store.postgres.callers import CallerOrder
 from tests.contracts.world import DONE, Actor, World
-from tests.store.postgres.places import Place
+from tests.store.postgres.ranking import Place
 
 PATIENCE = 20.0  # seconds; whoever waits for a lock that nobody gives up waits for ever
 ROUNDS = 60
@@ -32,7 +32,7 @@ async def transaction(place: Place) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def within(place: Place, connection: asyncpg.Connection, *jobs: NewJob, ring: bool = True) -> None:
-    await Order(place.schema, LOCAL, jobs, DAY, ring).give_to(connection)
+    await CallerOrder(place.schema, LOCAL, jobs, DAY, ring).give_to(connection)
 
 
 async def all_settled(world: World) -> None:

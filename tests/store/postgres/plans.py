@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from rota.store.base import Retention
 from rota.store.postgres import nodes
 from rota.store.postgres.database import Database, Unit
-from rota.store.postgres.pool import Pool
+from rota.store.postgres.pool import ConnectionPool
 
 # Below this they are the rows of a table that stays small, or a partition that is empty.
 FEW_PAGES = 16
@@ -94,7 +94,7 @@ async def listening(unit: Unit) -> AsyncIterator[list[Seen]]:
 
 
 async def observe(
-    database: Database, pool: Pool, deed: Callable[[Unit], Awaitable[object]], settings: dict[str, str]
+    database: Database, pool: ConnectionPool, deed: Callable[[Unit], Awaitable[object]], settings: dict[str, str]
 ) -> list[Seen]:
     """Carries it out, and takes it back."""
     heard: list[Seen] = []

@@ -17,7 +17,7 @@ from rota.errors import StoreError
 from rota.model.job import Claimed
 from rota.model.lifecycle import State
 from rota.model.limits import Key, Policy, Rate
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
 from rota.model.times import MINUTE, SECOND
@@ -27,7 +27,7 @@ from rota.store.postgres import work as working
 from tests.contracts.admission import close, finish_all, holders, lone, mutex, names, needs, rated
 from tests.contracts.world import BOTH, DONE, Actor, World, settled
 from tests.servers.postgres import fresh_schema_name, shared_server
-from tests.store.postgres.places import LIMIT, Place
+from tests.store.postgres.ranking import LIMIT, Place
 
 CLAIMERS = 8
 
@@ -39,7 +39,7 @@ async def stores(place: Place, store: PostgresStore, clock: ManualClock) -> list
 
 
 @pytest.fixture
-async def crew(world: World, stores: list[PostgresStore]) -> list[Actor]:
+async def runtime(world: World, stores: list[PostgresStore]) -> list[Actor]:
     return [await world.node(store=stores[number % len(stores)]) for number in range(CLAIMERS)]
 
 
@@ -83,27 +83,27 @@ async def work(actor: Actor, witness: Witness, most: int) -> None:
         await finish_all(actor, claimed)
 
 
-async def test_eight_claimers_never_share_a_key(world: World, crew: list[Actor]) -> None:
+async def test_eight_claimers_never_share_a_key(world: World, runtime: list[Actor]) -> None:
     bounds = {"a": 1, "b": 1, "c": 2, "d": 5}
     wanted: dict[str, tuple[str, ...]] = {}
     for number in range(160):
         keys = tuple(key for place, key in enumerate("abcd") if number % 15 + 1 & 1 << place)
-        wanted[await world.one(traits=needs(*(Key(key, bounds[key]) for key in keys)))] = keys
+        wanted[await world.one(requirements=needs(*(Key(key, bounds[key]) for key in keys)))] = keys
     witness = Witness(bounds, wanted)
-    await together([work(actor, witness, number % 4 + 1) for number, actor in enumerate(crew)])
+    await together([work(actor, witness, number % 4 + 1) for number, actor in enumerate(runtime)])
     assert set(witness.ended.values()) == {1}
     assert [await holders(world, key) for key in bounds] == [[]] * 4
 
 
 async def test_eight_claimers_never_start_more_than_a_rate_allows(
-    world: World, crew: list[Actor], clock: ManualClock
+    world: World, runtime: list[Actor], clock: ManualClock
 ) -> None:
-    jobs = await world.several(40, traits=rated(5, MINUTE))
+    jobs = await world.several(40, requirements=rated(5, MINUTE))
     started: list[str] = []
     for turn in range(8):
-        found = await asyncio.gather(*(actor.claim(3) for actor in crew))
-        await asyncio.gather(*(actor.store.admit(SYSTEM, 100) for actor in crew))
-        found += await asyncio.gather(*(actor.claim(3) for actor in crew))
+        found = await asyncio.gather(*(actor.claim(3) for actor in runtime))
+        await asyncio.gather(*(actor.store.admit(SYSTEM, 100) for actor in runtime))
+        found += await asyncio.gather(*(actor.claim(3) for actor in runtime))
         started += [job for claimed in found for job in names(claimed)]
         assert len(started) <= 5 * (turn + 1)
         clock.advance(61)
@@ -112,11 +112,11 @@ async def test_eight_claimers_never_start_more_than_a_rate_allows(
 
 
 async def test_with_both_bounds_and_several_policies_none_is_lost_or_run_twice(
-    world: World, crew: list[Actor], clock: ManualClock
+    world: World, runtime: list[Actor], clock: ManualClock
 ) -> None:
     for policy in (Policy.SKIP, Policy.REPLACE):
-        await world.several(10, traits=mutex(str(policy), policy=policy))
-    await world.several(20, traits=needs(Key("both", 2, Rate(1_000, MINUTE))))
+        await world.several(10, requirements=mutex(str(policy), policy=policy))
+    await world.several(20, requirements=needs(Key("both", 2, Rate(1_000, MINUTE))))
     runs: Counter[str] = Counter()
 
     async def one(actor: Actor) -> None:
@@ -126,13 +126,13 @@ async def test_with_both_bounds_and_several_policies_none_is_lost_or_run_twice(
             await finish_all(actor, claimed)
             await actor.store.admit(SYSTEM, 100)
 
-    await together([one(actor) for actor in crew])
+    await together([one(actor) for actor in runtime])
     assert set(runs.values()) == {1}
     assert {info.ended for info in (await world.all()).values()} == {True}
     assert await world.store.limits(LOCAL, ["both", "skip", "replace"]) != []
 
 
-async def test_what_begins_after_a_gate_was_closed_starts_nothing(world: World, crew: list[Actor]) -> None:
+async def test_what_begins_after_a_gate_was_closed_starts_nothing(world: World, runtime: list[Actor]) -> None:
     for turn in range(5):
         await world.several(60, task=f"t{turn}")
         closed = False
@@ -148,17 +148,17 @@ async def test_what_begins_after_a_gate_was_closed_starts_nothing(world: World, 
 
         async def shut() -> None:
             nonlocal closed
-            await crew[0].claim(1)
+            await runtime[0].claim(1)
             await close(world, task=f"t{turn}")  # noqa: B023
             closed = True
 
-        await together([shut(), *(claims(actor) for actor in crew)])
+        await together([shut(), *(claims(actor) for actor in runtime)])
         assert late == []
 
 
-async def test_beside_one_that_is_alone_nothing_runs(world: World, crew: list[Actor], clock: ManualClock) -> None:
+async def test_beside_one_that_is_alone_nothing_runs(world: World, runtime: list[Actor], clock: ManualClock) -> None:
     running: set[str] = set()
-    lonely = {await world.one(task="lone", traits=lone("all", drain=10 * MINUTE)) for _ in range(3)}
+    lonely = {await world.one(task="lone", requirements=lone("all", drain=10 * MINUTE)) for _ in range(3)}
     await world.several(60)
     ended: set[str] = set()
 
@@ -174,7 +174,7 @@ async def test_beside_one_that_is_alone_nothing_runs(world: World, crew: list[Ac
             clock.advance(0.1)
             await actor.store.admit(SYSTEM, 100)
 
-    await together([one(actor) for actor in crew])
+    await together([one(actor) for actor in runtime])
     assert lonely <= ended
 
 
@@ -193,7 +193,7 @@ async def app() -> AsyncIterator[rota.App]:
 async def test_a_caller_s_open_transaction_keeps_nobody_waiting(app: rota.App) -> None:
     """It has ordered a job with a key, and thinks."""
     store = (await app.client()).store
-    await store.register(SYSTEM, Node("n", "n", ("worker",), {"default": 5}, "1", 10 * SECOND), [])
+    await store.register(SYSTEM, NewNode("n", "n", ("worker",), {"default": 5}, "1", 10 * SECOND), [])
     first = await app.submit_command(["true"], exclusive="m")
 
     async def claim() -> list[Claimed]:
@@ -225,7 +225,7 @@ async def test_what_was_taken_is_told_although_the_rest_can_t_be_looked_at(
 ) -> None:
     actor = await world.node()
     plain = await world.one()
-    (keyed,) = await world.submit(world.job(traits=mutex("k")))
+    (keyed,) = await world.submit(world.job(requirements=mutex("k")))
     monkeypatch.setitem(store._database.queries, "pass", ("SELECT 1 / 0", ()))
     assert [one.job_id for one in await actor.claim(2)] == [plain]
     assert await world.state(keyed) is State.READY
@@ -237,7 +237,7 @@ async def test_a_look_at_gates_alone_starts_nothing(world: World, store: Postgre
     """They may have been opened since somebody saw jobs behind them."""
     actor = await world.node()
     job = await world.one()
-    (keyed,) = await world.submit(world.job(traits=mutex("k")))
+    (keyed,) = await world.submit(world.job(requirements=mutex("k")))
     async with store._database.unit(store._database.pools().work) as unit:
         ids, incarnation = [job, keyed], actor.incarnation
         assert not await unit.rows("pass", ids=ids, incarnation=incarnation, now=unit.now, only_gates=True, step=0)
@@ -286,15 +286,15 @@ async def rung(store: PostgresStore) -> AsyncIterator[asyncio.Event]:
 async def test_what_must_start_soon_does_not_wait_for_another_look(world: World, looks: list[int]) -> None:
     """Far from the server each look may take as long as a rate allows for a start."""
     actor = await world.node()
-    (job,) = await world.submit(world.job(traits=rated(1, SECOND)))
+    (job,) = await world.submit(world.job(requirements=rated(1, SECOND)))
     assert names(await actor.claim(10)) == [job]
     assert looks == [1]
 
 
 async def test_nor_for_those_behind_what_was_moved_aside(world: World, looks: list[int], rung: asyncio.Event) -> None:
     actor = await world.node()
-    await actor.take(await world.one(traits=mutex("m")))
-    jobs = [await world.one(traits=traits) for traits in (mutex("m"), rated(1, SECOND))]
+    await actor.take(await world.one(requirements=mutex("m")))
+    jobs = [await world.one(requirements=requirements) for requirements in (mutex("m"), rated(1, SECOND))]
     plain = await world.one()
     await world.store.admit(SYSTEM, 100)
     looks.clear()
@@ -313,8 +313,8 @@ async def test_a_slot_is_not_left_idle_behind_many_that_wait_for_a_key(
 ) -> None:
     """They were not in line: their time has just come."""
     actor = await world.node()
-    await actor.take(await world.one(traits=mutex("m")))
-    await world.several(3_000, traits=mutex("m"), delay=SECOND)
+    await actor.take(await world.one(requirements=mutex("m")))
+    await world.several(3_000, requirements=mutex("m"), delay=SECOND)
     clock.advance(2)
     await world.promote()
     plain = await world.one()
@@ -327,8 +327,8 @@ async def test_one_that_did_not_come_to_the_end_has_somebody_look_again(
 ) -> None:
     monkeypatch.setattr(working, "MOST_LOOKS", 1)
     actor = await world.node()
-    await actor.take(await world.one(traits=mutex("m")))
-    await world.several(5, traits=mutex("m"), delay=SECOND)
+    await actor.take(await world.one(requirements=mutex("m")))
+    await world.several(5, requirements=mutex("m"), delay=SECOND)
     clock.advance(2)
     await world.promote()
     plain = await world.one()

@@ -20,26 +20,26 @@ from rota.clock import Chance
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, match
 from rota.model.job import Kind, NewJob, Ref, Spec
-from rota.model.lifecycle import Event
+from rota.model.lifecycle import JobEvent
 from rota.model.limits import Key, Limit, Rate
-from rota.model.order import AGEING_STEP
 from rota.model.outcome import Ending, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.rank import AGEING_STEP
+from rota.model.requirements import Requirements
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
-from rota.model.traits import Traits
-from rota.store import named
+from rota.store import sql_files
 from rota.store.admission import NewGate
 from rota.store.base import Retention, Topic
 from rota.store.postgres import PostgresStore, admission, nodes, orders, work
 from rota.store.postgres.database import Unit
-from rota.store.postgres.lowend import LowEnd
+from rota.store.postgres.scan_floor import ScanFloor
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
 from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
-QUERIES = Path(named.__file__).parent / "sql" / "postgres" / "admission.sql"
+QUERIES = Path(sql_files.__file__).parent / "sql" / "postgres" / "admission.sql"
 HELD, KEYS, LANE = 100_000, 2_000, 50_000
 # Sorts of jobs, each with ids of its own.
 GATED, WAITS, HOLDS, PLAIN, FREE, FULL, SHUT, FED, BACK, STEPPED, ENDED, LONG, LATE, HASTY = range(51, 65)
@@ -55,7 +55,7 @@ class Sort(NamedTuple):
     queue: str
     many: int
     task: str = "'t'"
-    traits: str = "NULL"  # those with any need keys
+    requirements: str = "NULL"  # those with any need keys
     held_by: str = "NULL"
     more: str = "0, NULL::bigint"  # level, own_step
 
@@ -67,23 +67,24 @@ def keyed(name: str) -> str:
 def rows(sort: Sort) -> str:
     node = "'inc0'" if sort.state == "running" else "NULL"
     return f"""
-INSERT INTO rota.jobs ({SHARED}, fence, tries, node, claimed_at, started_at, traits, special, held_by, level, own_step)
+INSERT INTO rota.jobs ({SHARED}, fence, tries, node, claimed_at, started_at, requirements, special, held_by, level,
+ own_step)
 SELECT {sql_id(sort.number)}, 'local', '{sort.state}', '{sort.queue}', 'command', {sort.task}, 5, {NOW} - {HOUR} + i,
-       {NOW} - {HOUR}, NULL, {NOW} - {HOUR}, '{{}}', 'd', '{{}}', '{{}}', 1, 1, {node}, {NOW}, {NOW}, {sort.traits},
-       {sort.traits} IS NOT NULL, {sort.held_by}, {sort.more}
+       {NOW} - {HOUR}, NULL, {NOW} - {HOUR}, '{{}}', 'd', '{{}}', '{{}}', 1, 1, {node}, {NOW}, {NOW},
+       {sort.requirements}, {sort.requirements} IS NOT NULL, {sort.held_by}, {sort.more}
 FROM generate_series(1, {sort.many}) AS i"""
 
 
 LINE = f"'key' || i % {KEYS}"
 SORTS = (
     Sort(GATED, "held", "q", HELD, "'gated'", held_by=f"'g:{GATE}'"),
-    Sort(WAITS, "held", "keyed", HELD, traits=keyed(LINE), held_by=f"'k:local:' || {LINE}"),
-    Sort(HOLDS, "running", "keyed", KEYS, traits=keyed(LINE)),
-    Sort(LONG, "running", "keyed", 1, traits=keyed("'long'")),
-    Sort(LATE, "held", "keyed", LANE, traits=keyed("'long'"), held_by="'k:local:long'"),
+    Sort(WAITS, "held", "keyed", HELD, requirements=keyed(LINE), held_by=f"'k:local:' || {LINE}"),
+    Sort(HOLDS, "running", "keyed", KEYS, requirements=keyed(LINE)),
+    Sort(LONG, "running", "keyed", 1, requirements=keyed("'long'")),
+    Sort(LATE, "held", "keyed", LANE, requirements=keyed("'long'"), held_by="'k:local:long'"),
     Sort(PLAIN, "ready", "q", LANE),
-    Sort(FREE, "ready", "keyed", LANE, traits=keyed("'free' || i")),
-    Sort(FULL, "ready", "full", 1_000, traits=keyed(LINE)),
+    Sort(FREE, "ready", "keyed", LANE, requirements=keyed("'free' || i")),
+    Sort(FULL, "ready", "full", 1_000, requirements=keyed(LINE)),
     Sort(SHUT, "ready", "shut", LANE, "'gated'"),
     Sort(FED, "ready", "fed", LANE, "'t' || i % 100"),
     Sort(BACK, "ready", "fed", LANE, "'back'", more="1, NULL::bigint"),
@@ -166,7 +167,7 @@ Do = Callable[[Unit], Awaitable[None]]
 
 def claims(queue: str, want: int, found: int) -> Do:
     async def claim(unit: Unit) -> None:
-        claimed = await work.claim(unit, "inc0", {queue: want}, tuple(Kind), {queue: want}, LowEnd(CLOCK))
+        claimed = await work.claim(unit, "inc0", {queue: want}, tuple(Kind), {queue: want}, ScanFloor(CLOCK))
         assert len(claimed) == found
 
     return claim
@@ -195,7 +196,7 @@ async def claim_spoken_for(unit: Unit) -> None:
 async def claim_rated(unit: Unit) -> None:
     """Each of their keys has fifty starts that nobody looks back to any more, and one looks back for long."""
     await unit.connection.execute(
-        f"""UPDATE rota.jobs j SET special = true, traits = '{{"keys": [["rate' || i.place || '", null, [10, '
+        f"""UPDATE rota.jobs j SET special = true, requirements = '{{"keys": [["rate' || i.place || '", null, [10, '
                    || CASE WHEN i.place = 1 THEN {2 * HOUR} ELSE {MINUTE} END || '], "wait"]]}}'
             FROM unnest($1::uuid[]) WITH ORDINALITY AS i(id, place) WHERE j.id = i.id""",
         uids(PLAIN, *range(1, 101)),
@@ -214,20 +215,20 @@ async def start(unit: Unit) -> None:
 
 async def finish(unit: Unit) -> None:
     """Those that waited for the same keys go on."""
-    batch = [Settlement(job, 1, Event.SUCCEED, Ending.SUCCEEDED) for job in uids(HOLDS, *range(1, 101))]
+    batch = [Settlement(job, 1, JobEvent.SUCCEED, Ending.SUCCEEDED) for job in uids(HOLDS, *range(1, 101))]
     assert set(await work.finish(unit, batch)) == {"applied"}
     assert Topic.READY in unit.topics
 
 
 async def finish_long(unit: Unit) -> None:
     """Fifty thousand wait for the same key, and one of them goes on."""
-    assert await work.finish(unit, [Settlement(uid(LONG, 1), 1, Event.SUCCEED, Ending.SUCCEEDED)]) == ["applied"]
+    assert await work.finish(unit, [Settlement(uid(LONG, 1), 1, JobEvent.SUCCEED, Ending.SUCCEEDED)]) == ["applied"]
     assert Topic.READY in unit.topics
 
 
 async def submit(unit: Unit) -> None:
-    traits = Traits(keys=(Key("key7", 1),))
-    order = [NewJob(uid(99, n), "t", Spec.function("t"), traits=traits) for n in range(20)]
+    requirements = Requirements(keys=(Key("key7", 1),))
+    order = [NewJob(uid(99, n), "t", Spec.function("t"), requirements=requirements) for n in range(20)]
     (answer,) = await orders.submit(unit, LOCAL, [order], DAY)
     assert isinstance(answer, list)
 
@@ -263,7 +264,7 @@ async def stay_alone(unit: Unit) -> None:
     """It waits until none of the two thousand that run is left."""
     alone = '{"alone": {"match": {"queue": "keyed"}, "like": null, "drain": 1000000, "cancel": false}}'
     await unit.connection.execute(
-        "UPDATE rota.jobs SET special = true, traits = $1 WHERE id = $2", alone, uid(PLAIN, 1)
+        "UPDATE rota.jobs SET special = true, requirements = $1 WHERE id = $2", alone, uid(PLAIN, 1)
     )
     await claims("q", 1, 1)(unit)
     row = await unit.row("sweep_alone", now=unit.now)
@@ -287,7 +288,7 @@ async def charge(unit: Unit) -> None:
 
 
 async def renew(unit: Unit) -> None:
-    news = await nodes.renew(unit, "inc0", False, None, LowEnd(CLOCK), LowEnd(CLOCK))
+    news = await nodes.renew(unit, "inc0", False, None, ScanFloor(CLOCK), ScanFloor(CLOCK))
     assert len(news.holds) == KEYS + 1
 
 

@@ -12,7 +12,7 @@ from rota.model.lifecycle import State
 from rota.store.postgres import PostgresStore, work
 from tests.contracts.admission import admitted, finish_all, lone, names
 from tests.contracts.world import BOTH, Actor, World
-from tests.store.postgres.places import LIMIT, Place, until
+from tests.store.postgres.ranking import LIMIT, Place, until
 
 A_LOT = 100
 LATER = 3.0  # seconds; a claim may take longer than any time that one might think of
@@ -37,7 +37,7 @@ async def test_it_waits_for_a_claim_that_is_long_in_committing(world: World, sto
     await world.one()
     async with uncommitted_claim(store, other) as running:
         assert len(running) == 1
-        job = await world.one(traits=lone(drain=3_600_000_000))
+        job = await world.one(requirements=lone(drain=3_600_000_000))
         for _ in range(3):
             assert await actor.claim() == []
             await pass_by(world)
@@ -53,7 +53,7 @@ async def test_a_claim_that_hangs_holds_up_no_other_claim(world: World, store: P
     other, actor = await world.node(), await world.node()
     await world.one()
     async with uncommitted_claim(store, other):
-        await world.one(traits=lone("label:apart"))
+        await world.one(requirements=lone("label:apart"))
         assert await actor.claim() == []
         await pass_by(world)
         mine = await world.one()
@@ -66,7 +66,7 @@ async def test_claims_that_begin_later_are_not_waited_for(world: World, store: P
     other, another, actor = await world.node(), await world.node(), await world.node()
     await world.one()
     async with uncommitted_claim(store, other) as running:
-        job = await world.one(traits=lone("label:apart", drain=3_600_000_000))
+        job = await world.one(requirements=lone("label:apart", drain=3_600_000_000))
         assert await actor.claim() == []
         await pass_by(world)
         await world.one()
@@ -91,7 +91,7 @@ async def test_a_claim_that_began_before_the_gate_sees_it_all_the_same(
         db.execute("SELECT FROM nodes WHERE incarnation = %s FOR UPDATE", [other.incarnation])
         claim = asyncio.create_task(other.claim())
         await until(lambda: place.value(waiting, f"%{place.schema}.nodes WHERE incarnation%"))
-        job = await world.one(queue="apart", traits=lone("queue:default"))
+        job = await world.one(queue="apart", requirements=lone("queue:default"))
         assert await actor.claim(queue="apart") == []
         async with store._database.unit(store._database.pools().work) as unit:  # nothing else moves jobs aside
             await unit.row("sweep_alone", now=unit.now)
@@ -116,7 +116,7 @@ async def test_beside_a_node_of_the_version_before_it_waits_for_half_a_second_to
     old, actor = await world.node(), await world.node()
     with place.connect() as db:
         db.execute("UPDATE nodes SET locks_claims = false WHERE incarnation = %s", (old.incarnation,))
-    job = await world.one(traits=lone(drain=3_600_000_000))
+    job = await world.one(requirements=lone(drain=3_600_000_000))
     assert await actor.claim() == []
     world.clock.advance(0.1)
     await admitted(world)

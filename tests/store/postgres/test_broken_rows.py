@@ -100,27 +100,27 @@ UNREADABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("traits", UNREADABLE)
-async def test_traits_that_can_t_be_read_are_refused(world: World, db: Db, traits: str) -> None:
+@pytest.mark.parametrize("requirements", UNREADABLE)
+async def test_traits_that_can_t_be_read_are_refused(world: World, db: Db, requirements: str) -> None:
     """They would stop every claim that meets them, and the ends of others that hold the same key."""
-    holder, waiter = await world.several(2, traits=mutex("m"))
+    holder, waiter = await world.several(2, requirements=mutex("m"))
     actor = await world.node()
     await world.store.admit(SYSTEM, PLENTY)
     claimed = await actor.take(holder)
     with pytest.raises((psycopg.errors.CheckViolation, psycopg.errors.InvalidTextRepresentation)):
-        db.execute("UPDATE jobs SET traits = %s WHERE id = %s", (traits, waiter))
+        db.execute("UPDATE jobs SET requirements = %s WHERE id = %s", (requirements, waiter))
     assert await actor.finish(claimed) is Verdict.APPLIED
     await actor.take(waiter)
 
 
 async def test_traits_that_can_be_read_are_not_refused(world: World, db: Db) -> None:
     job = await world.one()
-    for traits in (
+    for requirements in (
         None, '{}', '{"labels": ["a"]}', '{"keys": []}', '{"keys": [["m"]]}',
         '{"keys": [["m", 1, [5, 1000000], "skip"]]}',
         '{"keys": [["a", null, null], ["b", 100000, [100000, 2678400000000]]]}',
     ):  # fmt: skip
-        db.execute("UPDATE jobs SET traits = %s WHERE id = %s", (traits, job))
+        db.execute("UPDATE jobs SET requirements = %s WHERE id = %s", (requirements, job))
 
 
 @every

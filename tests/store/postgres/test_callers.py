@@ -19,11 +19,11 @@ from rota.errors import InvalidInput, KeyConflict
 from rota.model.job import Kind
 from rota.model.lifecycle import State
 from rota.model.limits import fill, word
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
 from rota.store.base import JobFilter, Topic
-from rota.work.catalogue import fits
+from rota.tasks.catalogue import fits
 from tests.servers.postgres import fresh_schema_name, shared_server
 from tests.store.postgres.drivers import ASYNC, SYNC, by_asyncpg
 
@@ -44,7 +44,7 @@ async def app() -> AsyncIterator[rota.App]:
     app.welcome = welcome  # type: ignore[attr-defined]
     async with app:
         client = await app.client()
-        node = Node("n", "n", ("worker",), {"mail": 5}, "1", 10 * SECOND)
+        node = NewNode("n", "n", ("worker",), {"mail": 5}, "1", 10 * SECOND)
         await client.store.register(SYSTEM, node, app.catalogue.infos())
         yield app
     shared_server().execute(f"DROP SCHEMA {schema} CASCADE")
@@ -390,7 +390,7 @@ async def test_numbers_by_sql_that_no_node_can_read(app: rota.App, numbers: str)
     @app.task
     async def anything(value: Any) -> None: ...
 
-    node = Node("m", "m", ("worker",), {"default": 5}, "1", 10 * SECOND)
+    node = NewNode("m", "m", ("worker",), {"default": 5}, "1", 10 * SECOND)
     await (await app.client()).store.register(SYSTEM, node, app.catalogue.infos())
     ask(app, "submit('anything', '{\"value\": 1.7976931348623157e308}')")
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="expected numbers up to"):

@@ -9,7 +9,7 @@ from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from rota.store.postgres.clocks import DRIFT, STALE, ServerClock
 from tests.contracts.world import World
-from tests.store.postgres.places import Place
+from tests.store.postgres.ranking import Place
 
 NOON = 1_900_000_000_000_000  # at the server
 

@@ -17,7 +17,7 @@ from rota.store.postgres import PostgresStore, doctor, migrate, partitions
 from tests.contracts.world import DONE, World
 from tests.servers.postgres import Server, database, shared_server, unique_name
 from tests.store.postgres.backends import Postgres
-from tests.store.postgres.places import Place, until
+from tests.store.postgres.ranking import Place, until
 
 NAMES = [
     "server", "schema", "schema drift", "partitions", "running jobs", "kinds", "tasks", "schedules",

@@ -25,7 +25,7 @@ from tests.servers.ports import bound_socket
 from tests.servers.postgres import Mode, Server, shared_server
 from tests.servers.proxy import Proxy
 from tests.store.postgres.backends import Postgres
-from tests.store.postgres.places import LIMIT, Place, settled, until
+from tests.store.postgres.ranking import LIMIT, Place, settled, until
 
 MODES: list[Mode] = ["fast", "immediate"]
 

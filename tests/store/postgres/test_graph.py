@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from rota.clock import Chance, ManualClock
-from rota.model.graph import Edge, Need, Standing
+from rota.model.graph import Edge, EdgeState, Need
 from rota.model.job import NewJob, Verdict
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM
@@ -22,7 +22,7 @@ from tests.contracts.world import DONE, FATAL, Actor, World, settled
 from tests.servers.postgres import shared_server
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.graphs import all_settled, end, stuck, transaction, within
-from tests.store.postgres.places import Place, until
+from tests.store.postgres.ranking import Place, until
 
 PATIENCE = 20.0  # seconds; whoever waits for a lock that nobody gives up waits for ever
 ROUNDS = 60
@@ -434,9 +434,9 @@ async def test_whatever_happens_at_once_the_end_makes_sense(world: World, place:
     assert not lively, "all that could end has ended"
     for job, info in infos.items():
         edges = await world.store.parents(LOCAL, job)
-        assert all(one.standing is not Standing.OPEN for one in edges)
+        assert all(one.standing is not EdgeState.OPEN for one in edges)
         if info.state is State.SKIPPED:
-            assert Standing.BROKEN in {one.standing for one in edges}
+            assert EdgeState.BROKEN in {one.standing for one in edges}
         if info.state in (State.SUCCEEDED, State.FAILED):
-            assert {one.standing for one in edges} <= {Standing.MET}
+            assert {one.standing for one in edges} <= {EdgeState.MET}
     assert place.value("SELECT count(*) FROM settling") == 0

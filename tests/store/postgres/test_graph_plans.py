@@ -18,11 +18,11 @@ import pytest
 from rota.clock import Chance
 from rota.model.graph import Edge, Need
 from rota.model.job import Membership, NewJob, Spec
-from rota.model.lifecycle import Event
+from rota.model.lifecycle import JobEvent
 from rota.model.outcome import Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY, HOUR
-from rota.store import named
+from rota.store import sql_files
 from rota.store.base import Retention
 from rota.store.graph import WorkflowFilter
 from rota.store.postgres import PostgresStore, graph, nodes, orders, reads, work
@@ -35,7 +35,7 @@ from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
 
-QUERIES = Path(named.__file__).parent / "sql" / "postgres" / "graph.sql"
+QUERIES = Path(sql_files.__file__).parent / "sql" / "postgres" / "graph.sql"
 MANY, FAMILY = 200_000, 100
 # Sorts of jobs, each with ids of its own.
 RUNS, CHILD, ELDER, STRANGER, ENDED, DEAD, SKIPPED, FLOW = range(41, 49)
@@ -146,7 +146,7 @@ def new(number: int, *parents: str, flow: Membership | None = None) -> NewJob:
     )
 
 
-def ends(event: Event, ending: Ending) -> Callable[[Unit], Awaitable[None]]:
+def ends(event: JobEvent, ending: Ending) -> Callable[[Unit], Awaitable[None]]:
     async def end(unit: Unit) -> None:
         """Three at once, with a hundred children each."""
         problem = Problem("E", "boom")
@@ -228,8 +228,8 @@ class Deed(NamedTuple):
 
 
 DEEDS = {
-    "parents succeed": Deed(ends(Event.SUCCEED, Ending.SUCCEEDED), False, 6_000, 40_000, {"settle"}),
-    "parents fail": Deed(ends(Event.FAIL, Ending.FAILED), False, 9_000, 60_000, {"settle"}),
+    "parents succeed": Deed(ends(JobEvent.SUCCEED, Ending.SUCCEEDED), False, 6_000, 40_000, {"settle"}),
+    "parents fail": Deed(ends(JobEvent.FAIL, Ending.FAILED), False, 9_000, 60_000, {"settle"}),
     "settle nothing": Deed(settle_nothing, False, 10, 100, {"settle", "anyone_waits"}),
     "submit": Deed(submit, False, 200, 3_000, {"accept"}),
     "replay": Deed(replay, False, 4_000, 40_000, {"skipped_below", "reopen_jobs"}),

@@ -14,14 +14,14 @@ from rota.model.job import NewJob, Verdict
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL
 from rota.model.times import DAY
-from rota.store.postgres.callers import Order
+from rota.store.postgres.callers import CallerOrder
 from rota.store.postgres.database import Unit
 from tests.contracts.admission import mutex
 from tests.contracts.world import DONE, World
 from tests.servers.postgres import shared_server
 from tests.store.postgres.backends import Postgres, migrated_database
-from tests.store.postgres.places import Place
 from tests.store.postgres.pooler import Pooler
+from tests.store.postgres.ranking import Place
 
 LEVELS = ["repeatable read", "serializable"]
 
@@ -67,7 +67,7 @@ async def test_every_transaction_reads_what_is_committed(strict: Place, isolated
 
 
 async def test_claims_that_contend_all_go_through(isolated: World) -> None:
-    jobs = [await isolated.one(traits=mutex(f"m{number % 4}")) for number in range(16)]
+    jobs = [await isolated.one(requirements=mutex(f"m{number % 4}")) for number in range(16)]
     actors = [await isolated.node(f"n{number}") for number in range(4)]
     done: list[str] = []
     while len(done) < len(jobs):
@@ -93,8 +93,8 @@ async def caller(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[
     await connection.close()
 
 
-def order(place: Place, *jobs: NewJob) -> Order:
-    return Order(place.schema, LOCAL, jobs, DAY, ring=True)
+def order(place: Place, *jobs: NewJob) -> CallerOrder:
+    return CallerOrder(place.schema, LOCAL, jobs, DAY, ring=True)
 
 
 async def test_a_parent_that_ends_meanwhile_lets_the_child_go(

@@ -15,7 +15,7 @@ from rota.store.base import Answer
 from rota.store.postgres import PostgresStore, database
 from rota.store.postgres.database import LockedUp, Unit
 from tests.contracts.world import World
-from tests.store.postgres.places import LIMIT, Place, until
+from tests.store.postgres.ranking import LIMIT, Place, until
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
 

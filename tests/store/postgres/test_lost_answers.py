@@ -16,7 +16,7 @@ from rota.model.principal import SYSTEM
 from tests.contracts.world import BOOM, Actor, World
 from tests.servers.postgres import shared_server
 from tests.servers.proxy import Proxy
-from tests.store.postgres.places import LIMIT, Place, settled, until, until_so
+from tests.store.postgres.ranking import LIMIT, Place, settled, until, until_so
 
 # -- the answer is lost -----------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from tests.contracts.world import World
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres.backends import Postgres, migrated_database
 from tests.store.postgres.migration_lint import KNOWN, NEWEST
-from tests.store.postgres.places import LIMIT, Place
+from tests.store.postgres.ranking import LIMIT, Place
 
 CHANGE = [*KNOWN, (NEWEST + 1, f"-- works with: {NEWEST}\nALTER TABLE rota.nodes ADD COLUMN colour text;")]
 

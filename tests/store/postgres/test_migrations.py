@@ -26,7 +26,7 @@ from tests.servers.postgres import database, shared_server, unique_name
 from tests.store import upgrades
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.migration_lint import KNOWN, NEWEST, NEXT
-from tests.store.postgres.places import Place, until
+from tests.store.postgres.ranking import Place, until
 
 WEEK = Retention(7 * DAY, 7 * DAY, 7 * DAY, 7 * DAY)
 

@@ -23,7 +23,7 @@ from rota.store.base import Note, Position, Retention
 from rota.store.postgres import PostgresStore, partitions
 from tests.contracts.world import BOOM, DONE, FATAL, NAP, Actor, World, settled
 from tests.store.postgres.backends import Postgres
-from tests.store.postgres.places import LIMIT
+from tests.store.postgres.ranking import LIMIT
 
 pytestmark = pytest.mark.slow
 A_DAY = DAY // 1_000_000  # in seconds

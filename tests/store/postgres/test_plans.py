@@ -19,18 +19,18 @@ import pytest
 
 from rota.clock import Chance
 from rota.model.job import Kind, NewJob, Ref, Spec
-from rota.model.lifecycle import TERMINAL, Event, State
+from rota.model.lifecycle import TERMINAL, JobEvent, State
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.progress import Progress
 from rota.model.times import DAY, MINUTE
-from rota.store import named
+from rota.store import sql_files
 from rota.store.base import Chunk, JobFilter, Note, Position, Retention
 from rota.store.postgres import PostgresStore, nodes, orders, reads, work
 from rota.store.postgres.address import STEADY_PLANS
 from rota.store.postgres.database import Unit
-from rota.store.postgres.lowend import LowEnd
-from rota.store.postgres.pool import Pool
+from rota.store.postgres.pool import ConnectionPool
+from rota.store.postgres.scan_floor import ScanFloor
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres.beliefs import BELIEFS, believe, mislead
 from tests.store.postgres.crowd import (
@@ -57,9 +57,9 @@ from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
 
-QUERIES = named.load("postgres")
+QUERIES = sql_files.load("postgres")
 FILES = ("schedules", "graph", "admission", "offers")
-ELSEWHERE = [Path(named.__file__).parent / f"sql/postgres/{name}.sql" for name in FILES]
+ELSEWHERE = [Path(sql_files.__file__).parent / f"sql/postgres/{name}.sql" for name in FILES]
 
 
 @pytest.fixture(scope="module")
@@ -110,12 +110,12 @@ def new(number: int, **changes: Any) -> NewJob:
     return NewJob(uid(99, number), "t1", Spec.function("t1"), **changes)
 
 
-def settlement(sort: int, number: int, event: Event, ending: Ending, **more: Any) -> Settlement:
+def settlement(sort: int, number: int, event: JobEvent, ending: Ending, **more: Any) -> Settlement:
     problem = Problem("E", "boom")
     return Settlement(uid(sort, number), 1, event, ending, error=problem, reason="boom", **more)
 
 
-def batch(event: Event, ending: Ending, **more: Any) -> list[Settlement]:
+def batch(event: JobEvent, ending: Ending, **more: Any) -> list[Settlement]:
     return [settlement(RUNNING, number, event, ending, **more) for number in range(1, BATCH + 1)]
 
 
@@ -125,11 +125,11 @@ def refs(sort: int, fence: int = 1) -> list[Ref]:
 
 async def claim(unit: Unit) -> None:
     wants = {f"q{n}": BATCH for n in range(7)}
-    assert len(await work.claim(unit, "inc1", wants, KINDS, wants, LowEnd(CLOCK))) == 7 * BATCH
+    assert len(await work.claim(unit, "inc1", wants, KINDS, wants, ScanFloor(CLOCK))) == 7 * BATCH
 
 
 async def claim_one(unit: Unit) -> None:
-    assert len(await work.claim(unit, "inc1", {"q3": 1}, KINDS, {"q3": 1}, LowEnd(CLOCK))) == 1
+    assert len(await work.claim(unit, "inc1", {"q3": 1}, KINDS, {"q3": 1}, ScanFloor(CLOCK))) == 1
 
 
 async def lonely(jobs: int, unit: Unit) -> None:
@@ -137,49 +137,50 @@ async def lonely(jobs: int, unit: Unit) -> None:
     await unit.connection.execute("UPDATE rota.nodes SET tasks = '{own, a, b, c}' WHERE incarnation = 'inc1'")
     own = [NewJob(uid(98, n), "own", Spec.function("own"), queue="q4", priority=9) for n in range(jobs)]
     await orders.submit(unit, LOCAL, [own], DAY)
-    claimed = await work.claim(unit, "inc1", {"q4": jobs}, (Kind.FUNCTION,), {"q4": jobs}, LowEnd(CLOCK))
+    claimed = await work.claim(unit, "inc1", {"q4": jobs}, (Kind.FUNCTION,), {"q4": jobs}, ScanFloor(CLOCK))
     assert [one.job_id for one in claimed] == [job.id for job in own]
 
 
 async def claim_nothing(unit: Unit) -> None:
-    assert await work.claim(unit, "inc1", {"none": 500}, KINDS, {"none": 500}, LowEnd(CLOCK)) == []
+    assert await work.claim(unit, "inc1", {"none": 500}, KINDS, {"none": 500}, ScanFloor(CLOCK)) == []
 
 
 async def succeed(unit: Unit) -> None:
     verdicts = await work.finish(unit, [
-        Settlement(job, 1, Event.SUCCEED, Ending.SUCCEEDED, result="1") for job in uids(RUNNING, *range(1, BATCH + 1))
+        Settlement(job, 1, JobEvent.SUCCEED, Ending.SUCCEEDED, result="1")
+        for job in uids(RUNNING, *range(1, BATCH + 1))
     ])  # fmt: skip
     assert set(verdicts) == {"applied"}
 
 
 async def finish_again(unit: Unit) -> None:
     again = [
-        Settlement(job, 1, Event.SUCCEED, Ending.SUCCEEDED, result="1") for job in uids(ENDED, *range(1, BATCH + 1))
+        Settlement(job, 1, JobEvent.SUCCEED, Ending.SUCCEEDED, result="1") for job in uids(ENDED, *range(1, BATCH + 1))
     ]
     assert set(await work.finish(unit, again)) == {"already"}
 
 
 async def fail(unit: Unit) -> None:
-    assert set(await work.finish(unit, batch(Event.FAIL, Ending.FAILED, failures=1))) == {"applied"}
+    assert set(await work.finish(unit, batch(JobEvent.FAIL, Ending.FAILED, failures=1))) == {"applied"}
 
 
 async def retry(unit: Unit) -> None:
-    assert set(await work.finish(unit, batch(Event.RETRY, Ending.FAILED, failures=1, delay=5))) == {"applied"}
+    assert set(await work.finish(unit, batch(JobEvent.RETRY, Ending.FAILED, failures=1, delay=5))) == {"applied"}
 
 
 async def renew(unit: Unit) -> None:
-    news = await nodes.renew(unit, "inc1", False, None, LowEnd(CLOCK), LowEnd(CLOCK))
+    news = await nodes.renew(unit, "inc1", False, None, ScanFloor(CLOCK), ScanFloor(CLOCK))
     assert len(news.holds) == COUNTS[RUNNING] // 20
 
 
 async def promote(unit: Unit) -> None:
-    moved, _ = await nodes.promote(unit, BATCH, 0, LowEnd(CLOCK))
+    moved, _ = await nodes.promote(unit, BATCH, 0, ScanFloor(CLOCK))
     assert moved == 2 * BATCH
 
 
 async def promote_all(unit: Unit) -> None:
     """So that there is nothing left to do, and the next instant has to be found."""
-    moved, upcoming = await nodes.promote(unit, 2_000, 0, LowEnd(CLOCK))
+    moved, upcoming = await nodes.promote(unit, 2_000, 0, ScanFloor(CLOCK))
     assert moved == COUNTS[DUE] + COUNTS[EXPIRED]
     assert upcoming is not None
 
@@ -209,7 +210,7 @@ async def note(unit: Unit) -> None:
 
 async def succeed_saved(unit: Unit) -> None:
     chosen = [
-        Settlement(job, 1, Event.SUCCEED, Ending.SUCCEEDED, saved=True)
+        Settlement(job, 1, JobEvent.SUCCEED, Ending.SUCCEEDED, saved=True)
         for job in uids(RUNNING, *range(951, 951 + BATCH))
     ]
     assert set(await work.finish(unit, chosen)) == {"applied"}
@@ -396,7 +397,7 @@ def test_every_query_is_looked_at() -> None:
     assert [q for q in SMALL if re.search(r"\brota\.(jobs|history|attempts|output|keys)\b", QUERIES[q])] == []
 
 
-async def ways(pool: Pool) -> list[str]:
+async def ways(pool: ConnectionPool) -> list[str]:
     """How the server may plan a statement of ours: with its values or without, unless the store has decided that."""
     connection = await pool.take()
     chosen: str = await connection.fetchval("SHOW plan_cache_mode")

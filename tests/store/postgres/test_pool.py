@@ -9,7 +9,7 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
-from rota.store.postgres.pool import Pool
+from rota.store.postgres.pool import ConnectionPool
 
 SOON = 2.0
 
@@ -49,8 +49,8 @@ class Exchange:
         self.lines.append(Line(len(self.lines)))
         return self.lines[-1]
 
-    def pool(self, size: int) -> Pool:
-        return Pool(cast(Any, self.connect), size)
+    def pool(self, size: int) -> ConnectionPool:
+        return ConnectionPool(cast(Any, self.connect), size)
 
 
 @pytest.fixture

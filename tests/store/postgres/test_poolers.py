@@ -17,13 +17,13 @@ from rota.model.times import SECOND
 from rota.store.postgres import PostgresStore, work
 from rota.store.postgres import database as database_module
 from rota.store.postgres.database import Unit
-from rota.store.postgres.lowend import LowEnd
+from rota.store.postgres.scan_floor import ScanFloor
 from tests.contracts.admission import mutex
 from tests.contracts.world import BOOM, BOTH, PLENTY, World
 from tests.servers.postgres import database, shared_server
 from tests.servers.proxy import Proxy
-from tests.store.postgres.places import LIMIT, Place, until, until_so
 from tests.store.postgres.pooler import Pooler
+from tests.store.postgres.ranking import LIMIT, Place, until, until_so
 
 
 @pytest.fixture(params=[False, True], ids=["lenient", "strict"])
@@ -188,11 +188,11 @@ async def test_a_node_that_stops_in_the_middle_of_a_claim_is_thrown_out(
     assert database_module.SERVER_SIDE["idle_in_transaction_session_timeout"] == "5s"
     monkeypatch.setitem(database_module.SERVER_SIDE, "idle_in_transaction_session_timeout", "2s")
     stopped, other = await world.node("stopped", store=pooled), await world.node("other")
-    first, second = await world.one(traits=mutex("a")), await world.one(traits=mutex("b"))
+    first, second = await world.one(requirements=mutex("a")), await world.one(requirements=mutex("b"))
     claimed, go_on = asyncio.Event(), asyncio.Event()
 
     async def half(unit: Unit) -> None:
-        await work.claim(unit, stopped.incarnation, {"default": 1}, BOTH, {"default": 1}, LowEnd(SystemClock()))
+        await work.claim(unit, stopped.incarnation, {"default": 1}, BOTH, {"default": 1}, ScanFloor(SystemClock()))
         await unit.rows("lock_jobs", ids=[first], sees=None)
         claimed.set()
         await go_on.wait()

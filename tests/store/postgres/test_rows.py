@@ -15,15 +15,15 @@ from rota.clock import ManualClock
 from rota.model import outcome
 from rota.model.gates import Effect, match
 from rota.model.job import Ref, Verdict
-from rota.model.lifecycle import INITIAL, LIVE, TERMINAL, Event, State, sources
+from rota.model.lifecycle import INITIAL, LIVE, TERMINAL, JobEvent, State, sources
 from rota.model.limits import Key
 from rota.model.node import NodeState
 from rota.model.outcome import CrashRule, Ending, Outcome, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.requirements import Requirements
 from rota.model.retry import Retry
 from rota.model.times import HOUR
-from rota.model.traits import Traits
-from rota.store import named
+from rota.store import sql_files
 from rota.store.admission import NewGate
 from rota.store.base import Cancelling
 from rota.store.postgres import PostgresStore
@@ -122,8 +122,8 @@ def definition(db: Db, index: str) -> str:
 
 
 def test_the_indexes_hold_the_shelves_they_are_for(db: Db) -> None:
-    assert states_in(definition(db, "jobs_ready")) == sources(Event.CLAIM)
-    assert states_in(definition(db, "jobs_due")) == sources(Event.PROMOTE)
+    assert states_in(definition(db, "jobs_ready")) == sources(JobEvent.CLAIM)
+    assert states_in(definition(db, "jobs_due")) == sources(JobEvent.PROMOTE)
     assert "node IS NOT NULL" in definition(db, "jobs_running"), "which is to say: running"
 
 
@@ -135,11 +135,11 @@ def test_the_states_of_nodes(db: Db) -> None:
 
 
 def test_the_queries_move_jobs_off_the_shelves_that_the_table_names() -> None:
-    queries = named.load("postgres")
-    assert states_in(queries["claim"]) == sources(Event.CLAIM) | {State.RUNNING}
-    assert states_in(queries["promote"]) == sources(Event.PROMOTE) | {State.READY, State.CANCELLED}
-    assert sources(Event.EXPIRE) == INITIAL == LIVE - {State.RUNNING}, "so it is enough that no node holds it"
-    assert sources(Event.CANCEL) - {State.RUNNING} == INITIAL
+    queries = sql_files.load("postgres")
+    assert states_in(queries["claim"]) == sources(JobEvent.CLAIM) | {State.RUNNING}
+    assert states_in(queries["promote"]) == sources(JobEvent.PROMOTE) | {State.READY, State.CANCELLED}
+    assert sources(JobEvent.EXPIRE) == INITIAL == LIVE - {State.RUNNING}, "so it is enough that no node holds it"
+    assert sources(JobEvent.CANCEL) - {State.RUNNING} == INITIAL
 
 
 # -- all columns go along ---------------------------------------------------------------------------------------------
@@ -159,9 +159,9 @@ LASTING = (
     "timeout",
     "key",
     "retry",
-    "traits",
+    "requirements",
 )
-LABELLED = Traits(labels=("odd", "rich"))
+LABELLED = Requirements(labels=("odd", "rich"))
 COUNTS = ("fence", "tries", "failures", "crashes", "interruptions", "replays")
 
 
@@ -169,7 +169,7 @@ async def rich(world: World, db: Db, actor: Actor, *, start: bool = True) -> str
     """A job with something of its own in every column, in the hands of a node."""
     job = await world.one(
         key="k", args='{"a":1}', queue="default", priority=3, timeout=77, expires=HOUR, retry=Retry(9), task="odd",
-        traits=LABELLED,
+        requirements=LABELLED,
     )  # fmt: skip
     db.execute("UPDATE jobs SET failures = 2, crashes = 1, interruptions = 4, replays = 5, fence = 6, tries = 3")
     await actor.take(job, start=start)
@@ -317,7 +317,7 @@ async def rich_child(world: World, db: Db, parent: str) -> None:
     await world.submit(
         world.child(
             parent, key="k", args='{"a":1}', priority=3, timeout=77, expires=HOUR, retry=Retry(9), task="odd",
-            traits=Traits(labels=("odd",), keys=(Key("db", 2),)),
+            requirements=Requirements(labels=("odd",), keys=(Key("db", 2),)),
         )
     )  # fmt: skip
     db.execute(
@@ -328,7 +328,7 @@ async def rich_child(world: World, db: Db, parent: str) -> None:
 
 async def test_a_job_that_needs_keys_needs_them_again_when_it_comes_back(world: World, db: Db) -> None:
     actor = await world.node()
-    job = await world.one(traits=Traits(keys=(Key("db", 1),)))
+    job = await world.one(requirements=Requirements(keys=(Key("db", 1),)))
     await actor.run(FATAL, job)
     assert rows(db, "SELECT * FROM slots") == []
     await world.store.replay(LOCAL, [job])
@@ -355,7 +355,7 @@ async def test_a_job_that_ends_without_having_started(world: World, db: Db) -> N
     actor = await world.node()
     job = await rich(world, db, actor, start=False)
     before = only(db, "jobs")
-    one = Settlement(job, before["fence"], Event.SET_ASIDE, Ending.SET_ASIDE, error=Problem("E", "x"), reason="x")
+    one = Settlement(job, before["fence"], JobEvent.SET_ASIDE, Ending.SET_ASIDE, error=Problem("E", "x"), reason="x")
     assert await world.store.finish(SYSTEM, [one]) == [Verdict.APPLIED]
     after = only(db, "history")
     check(before, after, kept=("rank", "run_at", "expires_at", "started_at"))

@@ -21,14 +21,14 @@ from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.skipped import Reason, Skipped
-from rota.model.trigger.standing import Advance, Fate, FireKind, NewFire, NewSchedule, ScheduleFilter
-from rota.store import named
+from rota.model.trigger.records import Advance, Fate, FireKind, NewFire, NewSchedule, ScheduleFilter
+from rota.model.trigger.skipped import Skipped, SkipReason
+from rota.store import sql_files
 from rota.store.base import Retention
 from rota.store.postgres import PostgresStore, nodes, orders, reads, schedules
 from rota.store.postgres.database import Unit
-from rota.store.postgres.lowend import LowEnd
-from rota.store.postgres.pool import Pool
+from rota.store.postgres.pool import ConnectionPool
+from rota.store.postgres.scan_floor import ScanFloor
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
@@ -150,7 +150,7 @@ def fire(number: int, instant: int = NOW) -> NewFire:
 def step(number: int) -> Advance:
     return Advance(
         owner=owner(number).user, name=f"s{number}", revision=7, before=NOW - DAY, fires=[fire(number)],
-        skips=[Skipped(NOW - 2, NOW - 1, 2, Reason.NEWER)], handled=NOW, next_at=NOW + DAY, limit=None,
+        skips=[Skipped(NOW - 2, NOW - 1, 2, SkipReason.NEWER)], handled=NOW, next_at=NOW + DAY, limit=None,
         overlap=Overlap.QUEUE,
     )  # fmt: skip
 
@@ -215,7 +215,7 @@ async def release_nothing(unit: Unit) -> None:
 
 
 async def renew(unit: Unit) -> None:
-    await nodes.renew(unit, "inc0", False, None, LowEnd(CLOCK), LowEnd(CLOCK))
+    await nodes.renew(unit, "inc0", False, None, ScanFloor(CLOCK), ScanFloor(CLOCK))
 
 
 async def history(unit: Unit) -> None:
@@ -331,7 +331,7 @@ SMALL = {"calendar_rows", "hold_calendar", "lock_calendars", "put_calendar", "re
          "undeclared_schedules"}  # fmt: skip
 
 
-async def ways(pool: Pool) -> list[str]:
+async def ways(pool: ConnectionPool) -> list[str]:
     """How the server may plan a statement of ours: with its values or without, unless the store has decided that."""
     connection = await pool.take()
     chosen: str = await connection.fetchval("SHOW plan_cache_mode")
@@ -369,6 +369,6 @@ async def test_all_go_by_their_indexes_and_cost_what_they_move(believing: Large,
 
 
 def test_every_query_is_looked_at() -> None:
-    text = (Path(named.__file__).parent / "sql" / "postgres" / "schedules.sql").read_text()
+    text = (Path(sql_files.__file__).parent / "sql" / "postgres" / "schedules.sql").read_text()
     covered = {name for deed in (*DEEDS.values(), *OF_AN_OWNER.values()) for name in deed.expected} - {"renew"}
     assert covered | PAGES | SMALL == set(re.findall(r"^-- name: (\w+)", text, re.MULTILINE))

@@ -16,7 +16,7 @@ import pytest
 from rota.clock import Chance, ManualClock
 from rota.errors import InvalidInput
 from rota.model.lifecycle import State
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Duration
@@ -26,7 +26,7 @@ from rota.store.postgres.session import GRACE, lock_number
 from tests.contracts.world import Actor, World
 from tests.servers.postgres import Server
 from tests.store.postgres.backends import Postgres
-from tests.store.postgres.places import LIMIT, Place, until, until_so
+from tests.store.postgres.ranking import LIMIT, Place, until, until_so
 
 RULE = CrashRule()
 WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = %s"  # others may wait on the same server
@@ -299,14 +299,14 @@ async def test_a_refused_node_leaves_no_lock_behind(world: World, actor: Actor, 
 NODE = """
 import asyncio, subprocess, sys
 from rota.clock import Chance, SystemClock
-from rota.model.node import Node
+from rota.model.node import NewNode
 from rota.model.principal import SYSTEM
 from rota.store.postgres import PostgresStore
 
 async def main():
     store = PostgresStore(sys.argv[1], SystemClock(), Chance())
     await store.open()
-    await store.register(SYSTEM, Node("doomed", "incarnation", ("worker",), {"default": 1}, "1", 10_000_000), [])
+    await store.register(SYSTEM, NewNode("doomed", "incarnation", ("worker",), {"default": 1}, "1", 10_000_000), [])
     child = subprocess.Popen(["sleep", "60"], pass_fds=store.guards("incarnation"))
     print(child.pid, flush=True)
     await asyncio.sleep(60)
@@ -430,7 +430,7 @@ async def test_a_crash_of_the_server_within_is_another_server(created: Server, o
     """When one backend is killed, the server starts anew in place: all locks are gone, and its start says nothing of
     it."""
     store = await own.store()
-    await store.register(SYSTEM, Node("box", "inc", ("worker",), {}, "1", 10 * SECOND), [])
+    await store.register(SYSTEM, NewNode("box", "inc", ("worker",), {}, "1", 10 * SECOND), [])
     before = store._session.server_of("inc")
     assert before is not None
     victim = own.connect()

@@ -20,7 +20,7 @@ from tests.contracts.test_wakeups import Alarm
 from tests.contracts.world import World
 from tests.servers.postgres import shared_server
 from tests.servers.proxy import Connection, Proxy
-from tests.store.postgres.places import LIMIT, Place
+from tests.store.postgres.ranking import LIMIT, Place
 
 READY, DUE, CANCEL, NEWS = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS
 
@@ -85,8 +85,8 @@ async def test_orders_that_follow_each_other_are_all_announced(world: World, pla
 async def test_a_script_that_ends_after_its_order_has_rung(place: Place, ear: Ear, order: str) -> None:
     """It closes nothing."""
     text = f"""
-import asyncio, rota, rota.opening, rota.portal, rota.store.postgres.bell
-rota.opening.IN_PASSING = rota.portal.LAST_STEPS = rota.store.postgres.bell.LAST_LIMIT = {LIMIT}  # it may be busy
+import asyncio, rota, rota.connections, rota.sync_bridge, rota.store.postgres.notifier
+rota.connections.IN_PASSING = rota.sync_bridge.LAST_STEPS = rota.store.postgres.notifier.LAST_LIMIT = {LIMIT}
 app = rota.App({place.url!r})
 @app.task
 def nothing() -> None: ...

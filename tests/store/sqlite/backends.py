@@ -10,7 +10,7 @@ import apsw
 
 from rota.clock import Chance, ManualClock
 from rota.model.lifecycle import TERMINAL, State
-from rota.model.order import AGEING_STEP
+from rota.model.rank import AGEING_STEP
 from rota.store.base import Store
 from rota.store.sqlite import SqliteStore, migrate
 from rota.store.sqlite.database import MEMORY, Database

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 from rota.clock import Chance, SystemClock
 from rota.errors import RotaError
 from rota.model.job import Kind, NewJob, Spec
-from rota.model.lifecycle import Event
-from rota.model.node import Node
+from rota.model.lifecycle import JobEvent
+from rota.model.node import NewNode
 from rota.model.outcome import Ending, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.store.base import Topic
@@ -36,8 +36,8 @@ async def until_told() -> None:
     await asyncio.to_thread(sys.stdin.read)
 
 
-def node(name: str) -> Node:
-    return Node(name, chance.token(), ("worker",), {"default": 8}, "1", 10_000_000)
+def node(name: str) -> NewNode:
+    return NewNode(name, chance.token(), ("worker",), {"default": 8}, "1", 10_000_000)
 
 
 def job(store: SqliteStore) -> NewJob:
@@ -53,7 +53,7 @@ async def drain(store: SqliteStore, name: str, batch: str) -> None:
     while claimed := await store.claim(
         SYSTEM, me.incarnation, {"default": int(batch)}, list(Kind), {"default": int(batch)}
     ):
-        endings = [Settlement(c.job_id, c.fence, Event.SUCCEED, Ending.SUCCEEDED) for c in claimed]
+        endings = [Settlement(c.job_id, c.fence, JobEvent.SUCCEED, Ending.SUCCEEDED) for c in claimed]
         verdicts = await store.finish(SYSTEM, endings)
         say([[c.job_id, c.fence, verdict] for c, verdict in zip(claimed, verdicts, strict=True)])
     await store.leave(SYSTEM, me.incarnation)

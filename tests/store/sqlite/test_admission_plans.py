@@ -13,14 +13,14 @@ from typing import Any
 import apsw
 import pytest
 
-from rota.store import named
+from rota.store import sql_files
 from tests.store.sqlite.test_plans import ADMISSION, plan, scans, steps
 
 pytestmark = pytest.mark.slow
 
 HELD, KEYS, LANE, BATCH = 100_000, 2_000, 20_000, 100
 NOW = 1_800_000_000_000_000
-QUERIES = named.load("sqlite")
+QUERIES = sql_files.load("sqlite")
 LARGE = "jobs|slots|starts|limits|flows|wanted|j|s|t|l|f|h|r|d"
 # Who is first in the numbers of jobs.
 GATED, WAITS, LONG, READY, FED, BACK, RUNS, ENDED = (n * 1_000_000 for n in range(1, 9))
@@ -32,7 +32,7 @@ def fill(first: int, count: int, state: str, queue: str, special: str = "0", hel
     node = "'inc'" if state == "running" else "NULL"
     return f"""
 INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, created_at, finished_at, node,
-                  fence, tries, started_at, traits, special, held_by, level)
+                  fence, tries, started_at, requirements, special, held_by, level)
 SELECT {first} + i, 'j' || ({first} + i), 'local', '{state}', '{queue}', 'command', {more.get("task", "'t'")}, 5,
        {NOW} + i, {NOW}, {NOW}, {ended}, {node}, 1, 1, {NOW}, {keys}, {special}, {held_by}, {more.get("level", "0")}
 FROM n WHERE i <= {count};"""
@@ -71,7 +71,7 @@ COMMIT;
 @pytest.fixture(scope="module")
 def large() -> Iterator[apsw.Connection]:
     connection = apsw.Connection(":memory:")
-    for _, text in named.migrations("sqlite"):
+    for _, text in sql_files.migrations("sqlite"):
         connection.execute(text).fetchall()
     connection.execute(FILL).fetchall()
     yield connection

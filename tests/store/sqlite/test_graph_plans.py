@@ -14,15 +14,15 @@ from typing import Any
 import apsw
 import pytest
 
-from rota.store import named
+from rota.store import sql_files
 from tests.store.sqlite.test_plans import plan, steps
 
 pytestmark = pytest.mark.slow
 
 FAMILIES, FAMILY = 100_000, 100
 NOW = 1_800_000_000_000_000
-QUERIES = named.load("sqlite")
-FILE = Path(named.__file__).parent / "sql" / "sqlite" / "graph.sql"
+QUERIES = sql_files.load("sqlite")
+FILE = Path(sql_files.__file__).parent / "sql" / "sqlite" / "graph.sql"
 OURS = sorted(re.findall(r"^-- name: (\w+)", FILE.read_text(), re.MULTILINE))
 LARGE = "jobs|edges|workflows|members|j|e|f|m"
 FILL = f"""
@@ -48,7 +48,7 @@ COMMIT;
 @pytest.fixture(scope="module")
 def large() -> Iterator[apsw.Connection]:
     connection = apsw.Connection(":memory:")
-    for _, text in named.migrations("sqlite"):
+    for _, text in sql_files.migrations("sqlite"):
         connection.execute(text).fetchall()
     connection.execute(FILL).fetchall()
     yield connection

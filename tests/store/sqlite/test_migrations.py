@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from rota.clock import Chance, SystemClock
-from rota.store import named
+from rota.store import sql_files
 from rota.store.sqlite import SqliteStore
 from rota.store.sqlite.database import APPLICATION
 from tests.store import upgrades
@@ -16,7 +16,7 @@ from tests.store import upgrades
 async def test_next_fires_of_an_older_version_are_worked_out_anew(tmp_path: Path) -> None:
     path = str(tmp_path / "rota.db")
     db = apsw.Connection(path)
-    for number, text in named.migrations("sqlite"):
+    for number, text in sql_files.migrations("sqlite"):
         if number <= upgrades.OLD:
             db.execute(text).fetchall()
     db.pragma("application_id", APPLICATION)

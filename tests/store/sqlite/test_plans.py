@@ -16,7 +16,7 @@ import pytest
 
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM, Principal
-from rota.store import named
+from rota.store import sql_files
 from rota.store.base import JobFilter
 from rota.store.sqlite import reads
 
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow
 
 ROWS = 200_000
 NOW = 1_800_000_000_000_000
-QUERIES = named.load("sqlite")
-FILES = Path(named.__file__).parent / "sql" / "sqlite"
+QUERIES = sql_files.load("sqlite")
+FILES = Path(sql_files.__file__).parent / "sql" / "sqlite"
 # Growing tables; nodes and tasks stay small.
 LARGE = "jobs|payloads|attempts|output|keys|outbox|j|p|a|o|k"
 
@@ -67,7 +67,7 @@ COMMIT;
 @pytest.fixture(scope="module")
 def large() -> Iterator[apsw.Connection]:
     connection = apsw.Connection(":memory:")
-    for _, text in named.migrations("sqlite"):
+    for _, text in sql_files.migrations("sqlite"):
         connection.execute(text).fetchall()
     connection.execute(FILL).fetchall()
     yield connection

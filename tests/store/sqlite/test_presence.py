@@ -1,4 +1,4 @@
-"""Locks that show who lives, and pipes that wake sleepers, without a store around them."""
+"""NodeLocks that show who lives, and pipes that wake sleepers, without a store around them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 
 from rota.store.base import Topic
 from rota.store.sqlite import SqliteStore
-from rota.store.sqlite.presence import Bell, Locks
+from rota.store.sqlite.node_locks import NodeLocks
+from rota.store.sqlite.wakeups import Wakeups
 from tests.contracts.world import World
 
 LIMIT = 20.0
@@ -24,36 +25,36 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def mine(folder: Path) -> Iterator[Locks]:
-    locks = Locks(folder)
+def mine(folder: Path) -> Iterator[NodeLocks]:
+    locks = NodeLocks(folder)
     yield locks
     for incarnation in list(locks._held):
         locks.drop(incarnation)
 
 
 @pytest.fixture
-def others(folder: Path) -> Locks:
-    return Locks(folder)
+def others(folder: Path) -> NodeLocks:
+    return NodeLocks(folder)
 
 
 # -- locks ------------------------------------------------------------------------------------------------------------
 
 
-def test_whoever_holds_a_lock_is_not_gone(mine: Locks, others: Locks) -> None:
+def test_whoever_holds_a_lock_is_not_gone(mine: NodeLocks, others: NodeLocks) -> None:
     mine.hold("a")
     assert not mine.gone("a")
     assert not others.gone("a")
     assert len(mine.descriptors("a")) == 1
 
 
-def test_a_missing_file_says_nothing(folder: Path, others: Locks) -> None:
+def test_a_missing_file_says_nothing(folder: Path, others: NodeLocks) -> None:
     assert not others.gone("nobody")
     folder.mkdir()
     assert not others.gone("nobody")
     assert others.descriptors("nobody") == []
 
 
-def test_a_file_that_nobody_holds_says_that_its_process_has_ended(mine: Locks, others: Locks) -> None:
+def test_a_file_that_nobody_holds_says_that_its_process_has_ended(mine: NodeLocks, others: NodeLocks) -> None:
     mine.hold("a")
     os.close(mine._held.pop("a"))  # as the kernel does when a process ends
     assert others.gone("a")
@@ -61,7 +62,7 @@ def test_a_file_that_nobody_holds_says_that_its_process_has_ended(mine: Locks, o
     assert others.gone("a"), "asking changes nothing"
 
 
-def test_a_copy_of_the_descriptor_keeps_the_lock(mine: Locks, others: Locks) -> None:
+def test_a_copy_of_the_descriptor_keeps_the_lock(mine: NodeLocks, others: NodeLocks) -> None:
     """A keeper and its children inherit it: the node is gone when the last of them is."""
     mine.hold("a")
     (descriptor,) = mine.descriptors("a")
@@ -72,7 +73,7 @@ def test_a_copy_of_the_descriptor_keeps_the_lock(mine: Locks, others: Locks) -> 
     assert others.gone("a")
 
 
-def test_letting_go_in_an_orderly_way_leaves_nothing(folder: Path, mine: Locks, others: Locks) -> None:
+def test_letting_go_in_an_orderly_way_leaves_nothing(folder: Path, mine: NodeLocks, others: NodeLocks) -> None:
     mine.hold("a")
     mine.drop("a")
     assert list(folder.iterdir()) == []
@@ -80,7 +81,7 @@ def test_letting_go_in_an_orderly_way_leaves_nothing(folder: Path, mine: Locks, 
     mine.drop("a")
 
 
-def test_what_was_taken_over_is_forgotten(folder: Path, mine: Locks, others: Locks) -> None:
+def test_what_was_taken_over_is_forgotten(folder: Path, mine: NodeLocks, others: NodeLocks) -> None:
     mine.hold("a")
     os.close(mine._held.pop("a"))
     others.forget("a")
@@ -88,21 +89,21 @@ def test_what_was_taken_over_is_forgotten(folder: Path, mine: Locks, others: Loc
     assert list(folder.iterdir()) == []
 
 
-def test_two_that_look_at_once_do_not_disturb_the_holder(mine: Locks, others: Locks, folder: Path) -> None:
+def test_two_that_look_at_once_do_not_disturb_the_holder(mine: NodeLocks, others: NodeLocks, folder: Path) -> None:
     mine.hold("a")
-    third = Locks(folder)
+    third = NodeLocks(folder)
     for _ in range(100):
         assert not others.gone("a")
         assert not third.gone("a")
 
 
-def test_the_lock_is_not_inherited_by_accident(mine: Locks) -> None:
+def test_the_lock_is_not_inherited_by_accident(mine: NodeLocks) -> None:
     mine.hold("a")
     (descriptor,) = mine.descriptors("a")
     assert not os.get_inheritable(descriptor), "those who are meant to have it are given it"
 
 
-def test_nobody_else_may_look_into_the_folder(mine: Locks, folder: Path) -> None:
+def test_nobody_else_may_look_into_the_folder(mine: NodeLocks, folder: Path) -> None:
     mine.hold("a")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
@@ -111,7 +112,7 @@ def test_nobody_else_may_look_into_the_folder(mine: Locks, folder: Path) -> None
 
 
 class Ear:
-    def __init__(self, bell: Bell, *topics: Topic) -> None:
+    def __init__(self, bell: Wakeups, *topics: Topic) -> None:
         self.rung = asyncio.Event()
         self.end = bell.hear(topics, self.rung.set)
 
@@ -122,7 +123,7 @@ class Ear:
 
 
 async def test_a_ring_is_heard_by_those_whom_it_concerns(folder: Path) -> None:
-    listener, ringer = Bell(folder, "a"), Bell(folder, "b")
+    listener, ringer = Wakeups(folder, "a"), Wakeups(folder, "b")
     ready, both = Ear(listener, Topic.READY), Ear(listener, Topic.DUE, Topic.READY)
     ringer.ring([Topic.DUE])
     await both.next()
@@ -137,7 +138,7 @@ async def test_a_ring_is_heard_by_those_whom_it_concerns(folder: Path) -> None:
 
 async def test_one_does_not_ring_oneself(folder: Path) -> None:
     """Listeners of the same store are woken directly."""
-    bell, other = Bell(folder, "a"), Bell(folder, "b")
+    bell, other = Wakeups(folder, "a"), Wakeups(folder, "b")
     ear = Ear(bell, Topic.READY)
     bell.ring([Topic.READY])
     other.ring([Topic.READY])
@@ -148,7 +149,7 @@ async def test_one_does_not_ring_oneself(folder: Path) -> None:
 
 
 async def test_rings_without_end_do_not_block_the_ringer(folder: Path) -> None:
-    listener, ringer = Bell(folder, "a"), Bell(folder, "b")
+    listener, ringer = Wakeups(folder, "a"), Wakeups(folder, "b")
     ear = Ear(listener, Topic.READY)
     for _ in range(70_000):  # more than a pipe holds
         ringer._touch(next(iter(listener._open)))
@@ -157,7 +158,7 @@ async def test_rings_without_end_do_not_block_the_ringer(folder: Path) -> None:
 
 
 async def test_many_rings_are_answered_by_few_wakes(folder: Path) -> None:
-    listener, ringer = Bell(folder, "a"), Bell(folder, "b")
+    listener, ringer = Wakeups(folder, "a"), Wakeups(folder, "b")
     wakes: list[int] = []
     end = listener.hear([Topic.READY], lambda: wakes.append(1))
     for _ in range(1_000):
@@ -173,13 +174,13 @@ async def test_many_rings_are_answered_by_few_wakes(folder: Path) -> None:
 
 
 async def test_ending_twice_or_after_the_loop_does_no_harm(folder: Path) -> None:
-    ear = Ear(Bell(folder, "a"), Topic.READY)
+    ear = Ear(Wakeups(folder, "a"), Topic.READY)
     ear.end()
     ear.end()
 
 
 def test_a_listener_may_be_ended_after_its_loop(folder: Path) -> None:
-    bell = Bell(folder, "a")
+    bell = Wakeups(folder, "a")
 
     async def hear() -> Ear:
         return Ear(bell, Topic.READY)
@@ -190,7 +191,7 @@ def test_a_listener_may_be_ended_after_its_loop(folder: Path) -> None:
 
 
 def test_ringing_where_nobody_ever_listened_does_no_harm(folder: Path) -> None:
-    Bell(folder, "a").ring([Topic.READY])
+    Wakeups(folder, "a").ring([Topic.READY])
     assert not folder.exists()
 
 
@@ -198,7 +199,7 @@ async def test_a_pipe_that_nobody_reads_is_removed(folder: Path) -> None:
     folder.mkdir()
     os.mkfifo(folder / "dead-0.r.wake")
     os.mkfifo(folder / "dead-1.n.wake")
-    Bell(folder, "a").ring([Topic.READY])
+    Wakeups(folder, "a").ring([Topic.READY])
     assert [entry.name for entry in folder.iterdir()] == ["dead-1.n.wake"], "the other one when it is rung"
 
 
@@ -206,7 +207,7 @@ async def test_a_pipe_is_not_taken_for_dead_while_it_is_being_made(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the making of the pipe and its opening, another process may ring."""
-    listener, ringer = Bell(folder, "a"), Bell(folder, "b")
+    listener, ringer = Wakeups(folder, "a"), Wakeups(folder, "b")
     make = os.mkfifo
 
     def make_and_be_rung(path: Path, mode: int = 0o600) -> None:
@@ -225,8 +226,8 @@ async def test_strange_files_in_the_folder_do_no_harm(folder: Path) -> None:
     for name in (".wake", "x.wake", "no-topics..wake", "readme.txt", "a.r.wake.old"):
         (folder / name).write_text("")
     (folder / "folder.r.wake").mkdir()
-    ear = Ear(Bell(folder, "mine"), Topic.READY)
-    Bell(folder, "other").ring(list(Topic))
+    ear = Ear(Wakeups(folder, "mine"), Topic.READY)
+    Wakeups(folder, "other").ring(list(Topic))
     await ear.next()
     ear.end()
 
@@ -257,7 +258,7 @@ async def test_closing_lets_go_of_everything(world: World, store: SqliteStore, p
     actor = await world.node()
     store.listen(frozenset({Topic.READY}), lambda: None)
     folder = Path(f"{path}-rota")
-    assert not Locks(folder).gone(actor.incarnation)
+    assert not NodeLocks(folder).gone(actor.incarnation)
     await store.close()
-    assert Locks(folder).gone(actor.incarnation)
+    assert NodeLocks(folder).gone(actor.incarnation)
     assert not list(folder.glob("*.wake"))

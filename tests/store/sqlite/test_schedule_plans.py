@@ -15,8 +15,8 @@ import pytest
 
 from rota.clock import Chance, ManualClock
 from rota.model.principal import Principal
-from rota.model.trigger.standing import ScheduleFilter
-from rota.store import named
+from rota.model.trigger.records import ScheduleFilter
+from rota.store import sql_files
 from rota.store.sqlite import SqliteStore
 from tests.store.sqlite.test_plans import plan, steps
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 SCHEDULES, FIRES = 20_000, 100_000
 NOW = 1_800_000_000_000_000
-QUERIES = named.load("sqlite")
+QUERIES = sql_files.load("sqlite")
 LARGE = "schedules|fires|skips|s|f"
 FILL = f"""
 BEGIN;
@@ -45,7 +45,7 @@ COMMIT;
 @pytest.fixture(scope="module")
 def large() -> Iterator[apsw.Connection]:
     connection = apsw.Connection(":memory:")
-    for _, text in named.migrations("sqlite"):
+    for _, text in sql_files.migrations("sqlite"):
         connection.execute(text).fetchall()
     connection.execute(FILL).fetchall()
     yield connection

@@ -9,9 +9,9 @@ import apsw
 import pytest
 
 from rota.clock import ManualClock
-from rota.model.lifecycle import INITIAL, LIVE, STEPS, TERMINAL, Event, State, sources
+from rota.model.lifecycle import INITIAL, LIVE, STEPS, TERMINAL, JobEvent, State, sources
 from rota.model.node import NodeState
-from rota.store import named
+from rota.store import sql_files
 from rota.store.sqlite import database, migrate
 
 WORDS = re.compile(r"'(\w+)'")
@@ -75,9 +75,9 @@ def index(db: apsw.Connection, name: str) -> set[str]:
 
 
 def test_the_indexes_hold_the_shelves_they_are_for(db: apsw.Connection) -> None:
-    assert index(db, "jobs_ready") == sources(Event.CLAIM)
-    assert index(db, "jobs_due") == sources(Event.PROMOTE)
-    assert index(db, "jobs_expiring") == sources(Event.EXPIRE)
+    assert index(db, "jobs_ready") == sources(JobEvent.CLAIM)
+    assert index(db, "jobs_due") == sources(JobEvent.PROMOTE)
+    assert index(db, "jobs_expiring") == sources(JobEvent.EXPIRE)
     assert index(db, "jobs_running") == {State.RUNNING}
     assert index(db, "jobs_dead") == {State.FAILED}
     assert index(db, "jobs_ended") | index(db, "jobs_dead") == TERMINAL
@@ -85,28 +85,28 @@ def test_the_indexes_hold_the_shelves_they_are_for(db: apsw.Connection) -> None:
 
 
 def condition(name: str) -> str:
-    return named.load("sqlite")[name].split("WHERE", 1)[1]
+    return sql_files.load("sqlite")[name].split("WHERE", 1)[1]
 
 
 def test_the_queries_move_jobs_off_the_shelves_that_the_table_names() -> None:
-    assert states_in(condition("cancel_waiting")) == sources(Event.CANCEL) - {State.RUNNING} == INITIAL
+    assert states_in(condition("cancel_waiting")) == sources(JobEvent.CANCEL) - {State.RUNNING} == INITIAL
     assert states_in(condition("cancel_running")) == {State.RUNNING}
     # Which of them may come back is asked before, in Python: here it is where they go.
-    assert states_in(named.load("sqlite")["reopen_jobs"]) == {
-        STEPS[state, event] for state, event in STEPS if event in (Event.REPLAY, Event.RERUN, Event.REOPEN)
+    assert states_in(sql_files.load("sqlite")["reopen_jobs"]) == {
+        STEPS[state, event] for state, event in STEPS if event in (JobEvent.REPLAY, JobEvent.RERUN, JobEvent.REOPEN)
     }
     # Ready ones are skipped by `put_away`, whoever of them a claim has met.
-    assert states_in(condition("skip_jobs")) == sources(Event.SKIP) - {State.READY} == {State.BLOCKED}
-    assert states_in(condition("release_held")) == sources(Event.ADMIT)
-    assert states_in(condition("sweep")) == sources(Event.DROP)
-    assert states_in(named.load("sqlite")["queue_states"]) == LIVE
+    assert states_in(condition("skip_jobs")) == sources(JobEvent.SKIP) - {State.READY} == {State.BLOCKED}
+    assert states_in(condition("release_held")) == sources(JobEvent.ADMIT)
+    assert states_in(condition("sweep")) == sources(JobEvent.DROP)
+    assert states_in(sql_files.load("sqlite")["queue_states"]) == LIVE
     assert states_in(condition("queue_endings")) == TERMINAL
     assert states_in(condition("hurry_jobs")) == {State.SCHEDULED}
     assert states_in(condition("seqs_of_ended")) == TERMINAL
-    assert states_in(condition("expired")) == sources(Event.EXPIRE)
-    assert states_in(condition("next_instant")) == sources(Event.EXPIRE) | sources(Event.PROMOTE)
-    assert states_in(condition("due")) == sources(Event.PROMOTE)
-    assert states_in(condition("lane")) == sources(Event.CLAIM)
+    assert states_in(condition("expired")) == sources(JobEvent.EXPIRE)
+    assert states_in(condition("next_instant")) == sources(JobEvent.EXPIRE) | sources(JobEvent.PROMOTE)
+    assert states_in(condition("due")) == sources(JobEvent.PROMOTE)
+    assert states_in(condition("lane")) == sources(JobEvent.CLAIM)
     assert states_in(condition("old_ended")) | states_in(condition("old_dead")) == TERMINAL
     assert states_in(condition("delete_old_keys")) == LIVE
 
@@ -119,12 +119,12 @@ def test_every_table_is_strict(db: apsw.Connection) -> None:
 
 def test_the_file_knows_whose_it_is_and_how_old(db: apsw.Connection) -> None:
     assert db.pragma("application_id") == database.APPLICATION == int.from_bytes(b"rota", "big")
-    assert db.pragma("user_version") == migrate.known_version() == named.migrations("sqlite")[-1][0]
+    assert db.pragma("user_version") == migrate.known_version() == sql_files.migrations("sqlite")[-1][0]
     assert db.pragma("journal_mode") == "wal"
 
 
 def test_migrations_are_numbered_without_gaps() -> None:
-    assert [number for number, _ in named.migrations("sqlite")] == list(range(1, migrate.known_version() + 1))
+    assert [number for number, _ in sql_files.migrations("sqlite")] == list(range(1, migrate.known_version() + 1))
 
 
 def test_nobody_sees_half_of_a_migration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from rota.logs.shipper import Sink
 from rota.model.job import Claimed, Ref, Spec
 from rota.model.outcome import Failed, Outcome, Succeeded
 from rota.work.attempt import Attempt
-from rota.work.dialing import Place
 from rota.work.executors.http import HttpExecutor
+from rota.work.http_connection import Place
 from tests.work.books import shut_book
 
 LONG = 20.0

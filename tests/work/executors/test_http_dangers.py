@@ -13,9 +13,9 @@ from rota.model.http import target
 from rota.model.job import Spec
 from rota.model.outcome import Cancelled, Failed, Snoozed, Succeeded, TimedOut
 from rota.model.times import SECOND
-from rota.work import dialing
+from rota.work import http_connection
 from rota.work.attempt import Stop
-from rota.work.dialing import Place
+from rota.work.http_connection import Place
 from tests.servers.ports import bound_socket, free_port
 from tests.servers.web import Asked, Web, in_turn, raw, reply
 from tests.work.executors.calling import attempt_at, call, executor, failure, output, perform, resolving, result
@@ -113,14 +113,14 @@ async def test_a_lookup_that_does_not_come_back(monkeypatch: pytest.MonkeyPatch)
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr(dialing, "CONNECT", 0.05)
+    monkeypatch.setattr(http_connection, "CONNECT", 0.05)
     failed = await failure("GET", "http://slow.example/", executor(never))
     assert failed.problem.message == "slow.example: no connection within 0.05s"
 
 
 async def test_a_server_that_takes_no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """It listens with a full queue: who connects hears nothing at all."""
-    monkeypatch.setattr(dialing, "CONNECT", 0.3)
+    monkeypatch.setattr(http_connection, "CONNECT", 0.3)
     with bound_socket() as silent:
         silent.listen(0)
         full = [socket.socket() for _ in range(4)]
@@ -211,7 +211,7 @@ async def test_an_answer_in_tiny_pieces_does_not_hold_up_the_loop() -> None:
     reader, turns = asyncio.StreamReader(), 0
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     reader.feed_data(head + b"1\r\na\r\n" * 5000 + b"0\r\n\r\n")
-    exchange = dialing.Exchange(reader, cast(Any, io.BytesIO()), asyncio.Lock())
+    exchange = http_connection.Exchange(reader, cast(Any, io.BytesIO()), asyncio.Lock())
     exchange.send("GET", target("http://a/"), [], b"")
 
     async def others() -> None:
@@ -224,7 +224,7 @@ async def test_an_answer_in_tiny_pieces_does_not_hold_up_the_loop() -> None:
     assert (await exchange.head()).status == 200
     assert len([part async for part in exchange.body()]) == 5000
     beside.cancel()
-    assert turns >= 5000 // dialing.AT_ONCE
+    assert turns >= 5000 // http_connection.AT_ONCE
 
 
 async def test_a_server_that_never_comes_to_the_point(server: Web) -> None:
@@ -269,7 +269,7 @@ async def test_a_node_without_descriptors_comes_back_later() -> None:
         raise OSError(24, "Too many open files")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rota.work.dialing.socket.socket", none_left)
+        patch.setattr("rota.work.http_connection.socket.socket", none_left)
         outcome = await call("GET", "http://127.0.0.1/")
     assert outcome == Snoozed(SECOND, "the node is short of something: Too many open files")
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from rota.work.keeping import Keeper
+from rota.work.keeper.client import KeeperClient
 from tests.work.keeper.shell import Pipe, Shell
 
 
@@ -36,13 +36,13 @@ def null() -> Iterator[int]:
 
 
 @pytest.fixture
-async def keeper() -> AsyncIterator[Keeper]:
-    keeper = Keeper()
+async def keeper() -> AsyncIterator[KeeperClient]:
+    keeper = KeeperClient()
     await keeper.start()
     yield keeper
     await keeper.close()
 
 
 @pytest.fixture
-def shell(keeper: Keeper, out: Pipe, null: int) -> Shell:
+def shell(keeper: KeeperClient, out: Pipe, null: int) -> Shell:
     return Shell(keeper, out, null)

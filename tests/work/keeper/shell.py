@@ -6,7 +6,7 @@ import select
 import sys
 from collections.abc import Callable, Mapping
 
-from rota.work.keeping import Child, Exit, Keeper
+from rota.work.keeper.client import Child, Exit, KeeperClient
 
 LIMIT = 20.0  # seconds for what should happen at once: a loaded machine is slow, a bug waits for ever
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -86,7 +86,7 @@ def ended(pidfd: int) -> bool:
 class Shell:
     """Starts commands whose output goes to one pipe, of which only they then hold the writing end."""
 
-    def __init__(self, keeper: Keeper, out: Pipe, null: int) -> None:
+    def __init__(self, keeper: KeeperClient, out: Pipe, null: int) -> None:
         self.keeper, self.out, self.null = keeper, out, null
 
     async def start(

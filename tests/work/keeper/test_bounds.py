@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rota.work.keeper.bounds import Bounds, _tasks_of
-from rota.work.keeper.wire import Request
-from rota.work.keeping import Child, Exit, Keeper, SpawnError, _bearable
+from rota.work.keeper.client import Child, Exit, KeeperClient, SpawnError, _bearable
+from rota.work.keeper.wire import CommandRequest
 from tests.work.keeper.shell import ENV, PYTHON, Pipe, Shell, finish
 
 NOBODY = 65534
@@ -35,7 +35,7 @@ class Bounded(Shell):
 
 
 @pytest.fixture
-def shell(keeper: Keeper, out: Pipe, null: int) -> Bounded:
+def shell(keeper: KeeperClient, out: Pipe, null: int) -> Bounded:
     return Bounded(keeper, out, null)
 
 
@@ -75,7 +75,7 @@ def warden_of(child: Child) -> int:
     return int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-async def test_a_warden_serves_only_commands_with_the_limits_that_it_has_taken(keeper: Keeper, null: int) -> None:
+async def test_a_warden_serves_only_commands_with_the_limits_that_it_has_taken(keeper: KeeperClient, null: int) -> None:
     """Unless each has a control group: then commands take their own."""
 
     async def one(**bounds: int | str) -> tuple[int, dict[str, tuple[str, str]]]:
@@ -233,12 +233,12 @@ else:
             await shell.bounded("/bin/true", uid=NOBODY, gid=NOBODY)
 
 
-def words(**bounds: int | str) -> Request:
+def words(**bounds: int | str) -> CommandRequest:
     text = " ".join(f"{name}={value}" for name, value in bounds.items())
     fd = os.memfd_create("request")
     try:
         os.write(fd, "\0".join([text, "", "1", "/bin/true"]).encode())
-        return Request(fd)
+        return CommandRequest(fd)
     finally:
         os.close(fd)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.work.keeper.cgroups import Groups, Leaf, _own_groups
-from rota.work.keeping import Keeper
+from rota.work.keeper.client import KeeperClient
 from tests.work.keeper.shell import ENV, PYTHON, Pipe, finish, until
 
 
@@ -37,7 +37,7 @@ def group() -> Iterator[Path]:
 async def test_a_named_group_gets_a_leaf_for_each_command_and_kills_with_it(
     group: Path, out: Pipe, null: int, tmp_path: Path
 ) -> None:
-    keeper = Keeper(folder=str(tmp_path), cgroup=str(group))
+    keeper = KeeperClient(folder=str(tmp_path), cgroup=str(group))
     script = "import os\nif os.fork(): os.read(0, 1)\nos.setsid()\nprint(open('/proc/self/cgroup').read())\n"
     child = await keeper.spawn(
         [*PYTHON, script + "import time; time.sleep(1000)"], cwd=None, env=ENV, stdin=null, stdout=out.writer,
@@ -58,7 +58,7 @@ async def test_a_named_group_gets_a_leaf_for_each_command_and_kills_with_it(
 async def test_what_a_killed_keeper_left_is_removed_by_the_next(
     group: Path, out: Pipe, null: int, tmp_path: Path
 ) -> None:
-    keeper = Keeper(folder=str(tmp_path), cgroup=str(group))
+    keeper = KeeperClient(folder=str(tmp_path), cgroup=str(group))
     child = await keeper.spawn(["/bin/sleep", "1000"], cwd=None, env=ENV, stdin=null, stdout=null, stderr=null)
     assert keeper.pid is not None
     os.kill(keeper.pid, signal.SIGKILL)

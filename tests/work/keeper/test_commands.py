@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.work.keeping import Keeper, SpawnError
+from rota.work.keeper.client import KeeperClient, SpawnError
 from tests.work.keeper.shell import PYTHON, Pipe, Shell, finish
 
 
@@ -105,7 +105,7 @@ class TestWhatTheCommandGets:
 
     async def test_no_other_file_descriptors(self, out: Pipe, null: int, tmp_path: Path) -> None:
         with (tmp_path / "lock").open("w") as lock:
-            keeper = Keeper(guards=[lock.fileno()])
+            keeper = KeeperClient(guards=[lock.fileno()])
             # It stops itself where it stands: a program that is just being loaded has its library open for a moment.
             child = await Shell(keeper, out, null).script("echo up; kill -STOP $$; :")
             assert await out.line() == "up"

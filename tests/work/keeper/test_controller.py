@@ -14,11 +14,11 @@ from tests.work.keeper.shell import ENV, Pipe, ended, readable, until
 # then, if it is given a number, renews a lease of that many seconds and says so after each.
 CONTROLLER = """
 import asyncio, fcntl, sys, time
-from rota.work.keeping import Keeper
+from rota.work.keeper.client import KeeperClient
 
 async def main(lock, lease):
     fcntl.flock(lock, fcntl.LOCK_EX)
-    keeper = Keeper(guards=[lock.fileno()])
+    keeper = KeeperClient(guards=[lock.fileno()])
     await keeper.start()
     script = "echo $$; setsid sh -c 'echo $$; exec sleep 1000' & trap '' TERM; sleep 1000 & wait"
     child = await keeper.spawn(["/bin/sh", "-c", script], cwd=None, env={}, stdin=0, stdout=1, stderr=2)

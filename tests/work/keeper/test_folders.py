@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rota.work.keeper.client import KeeperClient
 from rota.work.keeper.folders import claim, inherit, lock_up, remove
-from rota.work.keeping import Keeper
 from tests.work.keeper.shell import ENV, Pipe, Shell, finish, until
 
 
@@ -97,7 +97,7 @@ def test_a_folder_that_another_takes_for_left_is_left_to_it(place: Path, monkeyp
 async def test_a_keeper_leaves_nothing_and_the_next_takes_what_a_killed_one_left(
     place: Path, out: Pipe, null: int
 ) -> None:
-    keeper = Keeper(folder=str(place))
+    keeper = KeeperClient(folder=str(place))
     shell = Shell(keeper, out, null)
     child = await shell.start("/bin/sh", "-c", "mkdir -p deep/down; echo x > deep/file; echo $PWD; sleep 1000")
     folder = Path(await out.line())
@@ -115,7 +115,7 @@ async def test_a_keeper_leaves_nothing_and_the_next_takes_what_a_killed_one_left
 async def test_a_command_that_leaves_very_much_is_over_before_that_is_removed(
     place: Path, out: Pipe, null: int
 ) -> None:
-    keeper = Keeper(folder=str(place))
+    keeper = KeeperClient(folder=str(place))
     shell = Shell(keeper, out, null)
     script = "for i in $(seq 50); do mkdir $i; for j in $(seq 30); do : > $i/$j; done; done; echo $PWD"
     exit, output = await shell.run("/bin/sh", "-c", script, env=ENV)
@@ -127,7 +127,7 @@ async def test_a_command_that_leaves_very_much_is_over_before_that_is_removed(
 
 
 async def test_a_command_that_removes_its_folder_or_the_keepers(place: Path, out: Pipe, null: int) -> None:
-    keeper = Keeper(folder=str(place))
+    keeper = KeeperClient(folder=str(place))
     shell = Shell(keeper, out, null)
     for script in ("rm -rf $PWD; exit 3", "rm -rf $(dirname $PWD); exit 3", "exit 3"):
         child = await shell.start("/bin/sh", "-c", script)
@@ -137,7 +137,7 @@ async def test_a_command_that_removes_its_folder_or_the_keepers(place: Path, out
     assert list(place.iterdir()) == []
 
 
-async def said(keeper: Keeper, null: int, script: str) -> list[str]:
+async def said(keeper: KeeperClient, null: int, script: str) -> list[str]:
     """The lines that a script writes."""
     out = Pipe()
     try:
@@ -151,7 +151,7 @@ async def said(keeper: Keeper, null: int, script: str) -> list[str]:
 async def test_a_folder_that_was_left_as_it_was_made_serves_the_next_command_under_a_new_name(
     place: Path, null: int
 ) -> None:
-    keeper = Keeper(folder=str(place))
+    keeper = KeeperClient(folder=str(place))
     *first, was = await said(keeper, null, "stat -c %i . tmp; ls -A . tmp; echo $PWD")
     *second, is_now = await said(keeper, null, "stat -c %i . tmp; ls -A . tmp; echo $PWD")
     assert first == second
@@ -178,7 +178,7 @@ async def test_a_folder_that_was_left_as_it_was_made_serves_the_next_command_und
     ],
 )
 async def test_a_command_finds_no_trace_of_the_one_before(place: Path, null: int, mark: str) -> None:
-    keeper = Keeper(folder=str(place))
+    keeper = KeeperClient(folder=str(place))
     await said(keeper, null, mark)
     found = await said(
         keeper,
@@ -191,7 +191,7 @@ async def test_a_command_finds_no_trace_of_the_one_before(place: Path, null: int
 
 
 async def test_a_folder_that_somebody_spoils_while_it_waits_is_not_given_to_a_command(place: Path, null: int) -> None:
-    keeper = Keeper(folder=str(place))
+    keeper = KeeperClient(folder=str(place))
     await said(keeper, null, "true")
     [kept] = [path for one in place.iterdir() for path in one.iterdir()]
     (kept / "foreign").write_text("")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.work.keeping import Keeper
+from rota.work.keeper.client import KeeperClient
 from tests.work.keeper.shell import Shell, finish, until
 
 
@@ -41,12 +41,14 @@ def guards() -> Iterator[list[Guard]]:
         guard.close()
 
 
-def hand_over(keeper: Keeper, guard: Guard) -> None:
+def hand_over(keeper: KeeperClient, guard: Guard) -> None:
     keeper.guard([guard.theirs.fileno()])
     guard.theirs.close()
 
 
-async def test_another_takes_the_place_of_the_one_before(shell: Shell, keeper: Keeper, guards: list[Guard]) -> None:
+async def test_another_takes_the_place_of_the_one_before(
+    shell: Shell, keeper: KeeperClient, guards: list[Guard]
+) -> None:
     before, after = guards
     hand_over(keeper, before)
     sleeper = await shell.start("/bin/sleep", "1000")
@@ -62,7 +64,7 @@ async def test_another_takes_the_place_of_the_one_before(shell: Shell, keeper: K
 
 
 async def test_a_warden_holds_the_new_one_when_the_keeper_is_gone(
-    shell: Shell, keeper: Keeper, guards: list[Guard]
+    shell: Shell, keeper: KeeperClient, guards: list[Guard]
 ) -> None:
     before, after = guards
     hand_over(keeper, before)
@@ -83,7 +85,7 @@ async def test_a_warden_holds_the_new_one_when_the_keeper_is_gone(
     await until(lambda: not after.held)
 
 
-async def test_a_new_keeper_gets_the_last(shell: Shell, keeper: Keeper, guards: list[Guard]) -> None:
+async def test_a_new_keeper_gets_the_last(shell: Shell, keeper: KeeperClient, guards: list[Guard]) -> None:
     before, after = guards
     hand_over(keeper, before)
     hand_over(keeper, after)
@@ -95,7 +97,9 @@ async def test_a_new_keeper_gets_the_last(shell: Shell, keeper: Keeper, guards: 
     assert (before.held, after.held) == (False, True)
 
 
-async def test_the_same_again_is_not_sent(keeper: Keeper, guards: list[Guard], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_same_again_is_not_sent(
+    keeper: KeeperClient, guards: list[Guard], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = guards
     sent: list[object] = []
     keeper.guard([first.theirs.fileno()])

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from rota.work import keeper as program
-from rota.work import link, report
-from rota.work.keeping import Keeper, SpawnError
+from rota.work.keeper import connection, report
+from rota.work.keeper.client import KeeperClient, SpawnError
 from tests.work.keeper.shell import ENV, LIMIT, PYTHON, Shell, ended, finish, until
 
 FEW = 40  # descriptors: about twice as many as a keeper needs that has one command at a time
 
 
-async def test_killed(shell: Shell, keeper: Keeper) -> None:
+async def test_killed(shell: Shell, keeper: KeeperClient) -> None:
     script = "echo up; setsid sleep 1000 & sleep 1000"
     children = [await shell.start("/bin/sh", "-c", script) for _ in range(3)]
     shell.out.hang_up()
@@ -36,7 +36,7 @@ async def test_killed(shell: Shell, keeper: Keeper) -> None:
     assert keeper.pid not in (None, before)
 
 
-async def test_killed_while_idle(shell: Shell, keeper: Keeper) -> None:
+async def test_killed_while_idle(shell: Shell, keeper: KeeperClient) -> None:
     """Nothing has told the controller yet when it sends the next command."""
     assert keeper.pid is not None
     process = os.pidfd_open(keeper.pid)
@@ -48,7 +48,7 @@ async def test_killed_while_idle(shell: Shell, keeper: Keeper) -> None:
     assert exit.code == 0
 
 
-async def test_a_deadline_brings_a_dead_one_back(shell: Shell, keeper: Keeper) -> None:
+async def test_a_deadline_brings_a_dead_one_back(shell: Shell, keeper: KeeperClient) -> None:
     before = keeper.pid
     assert before is not None
     os.kill(before, signal.SIGKILL)
@@ -58,7 +58,7 @@ async def test_a_deadline_brings_a_dead_one_back(shell: Shell, keeper: Keeper) -
     keeper.extend(None)
 
 
-async def test_deaf_to_the_terminal(shell: Shell, keeper: Keeper) -> None:
+async def test_deaf_to_the_terminal(shell: Shell, keeper: KeeperClient) -> None:
     before = keeper.pid
     assert before is not None
     assert os.getsid(before) == before
@@ -68,13 +68,13 @@ async def test_deaf_to_the_terminal(shell: Shell, keeper: Keeper) -> None:
     assert (exit.code, keeper.pid) == (0, before)
 
 
-async def test_start_is_idempotent(keeper: Keeper) -> None:
+async def test_start_is_idempotent(keeper: KeeperClient) -> None:
     before = keeper.pid
     await asyncio.gather(keeper.start(), keeper.start())
     assert keeper.pid == before
 
 
-async def test_close_kills_what_is_left(shell: Shell, keeper: Keeper) -> None:
+async def test_close_kills_what_is_left(shell: Shell, keeper: KeeperClient) -> None:
     assert keeper.pid is not None
     process = os.pidfd_open(keeper.pid)
     child = await shell.script("trap '' TERM; echo up; setsid sleep 1000 & sleep 1000")
@@ -90,7 +90,7 @@ async def test_close_kills_what_is_left(shell: Shell, keeper: Keeper) -> None:
         await shell.start("/bin/true")
 
 
-async def test_a_cancelled_spawn_leaves_nothing(shell: Shell, keeper: Keeper) -> None:
+async def test_a_cancelled_spawn_leaves_nothing(shell: Shell, keeper: KeeperClient) -> None:
     for turns in range(6):
         task = asyncio.ensure_future(shell.start("/bin/sleep", "1000"))
         for _ in range(turns):
@@ -102,7 +102,7 @@ async def test_a_cancelled_spawn_leaves_nothing(shell: Shell, keeper: Keeper) ->
     await shell.out.end()
 
 
-async def test_fifty_at_once(keeper: Keeper, null: int) -> None:
+async def test_fifty_at_once(keeper: KeeperClient, null: int) -> None:
     async def one(number: int) -> int | None:
         argv = ["/bin/sh", "-c", f"exit {number}"]
         child = await keeper.spawn(argv, cwd="/", env=ENV, stdin=null, stdout=null, stderr=null)
@@ -111,7 +111,7 @@ async def test_fifty_at_once(keeper: Keeper, null: int) -> None:
     assert await asyncio.gather(*map(one, range(50))) == list(range(50))
 
 
-async def test_no_file_descriptor_is_left_open(shell: Shell, keeper: Keeper) -> None:
+async def test_no_file_descriptor_is_left_open(shell: Shell, keeper: KeeperClient) -> None:
     """None of ours that was not open before; one that an earlier test forgot may be closed in between by the collector.
     Those of the keeper nobody can see; but it may have few, and its wardens too, and they last."""
 
@@ -143,15 +143,17 @@ class TestStopped:
     """A command of the same user can stop the keeper, which then hears nobody. It is told a deadline every second in a
     node; here, as fast as it goes."""
 
-    async def told(self, keeper: Keeper, done: Callable[[], bool]) -> None:
+    async def told(self, keeper: KeeperClient, done: Callable[[], bool]) -> None:
         async with asyncio.timeout(LIMIT):
             while not done():
                 keeper.extend(time.clock_gettime(time.CLOCK_BOOTTIME) + 1000)
                 await asyncio.sleep(0.01)
         keeper.extend(None)
 
-    async def test_it_is_set_going_again(self, shell: Shell, keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(link, "SILENCE_LIMIT", 0.2)
+    async def test_it_is_set_going_again(
+        self, shell: Shell, keeper: KeeperClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection, "SILENCE_LIMIT", 0.2)
         before = keeper.pid
         child = await shell.script("kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); echo stopped; sleep 1000")
         assert await shell.out.line() == "stopped"
@@ -162,10 +164,10 @@ class TestStopped:
         assert keeper.pid == before
 
     async def test_one_that_is_stopped_again_and_again_is_replaced(
-        self, shell: Shell, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+        self, shell: Shell, keeper: KeeperClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(link, "SILENCE_LIMIT", 60.0)  # as good as stopped again at once
-        monkeypatch.setattr(link, "DEAFNESS_LIMIT", 0.5)
+        monkeypatch.setattr(connection, "SILENCE_LIMIT", 60.0)  # as good as stopped again at once
+        monkeypatch.setattr(connection, "DEAFNESS_LIMIT", 0.5)
         before = keeper.pid
         script = "K=$(cut -d' ' -f4 /proc/$PPID/stat); setsid sleep 1000 & kill -STOP $K; echo stopped; sleep 1000"
         child = await shell.script(script)
@@ -178,9 +180,9 @@ class TestStopped:
         assert keeper.pid not in (None, before)
 
     async def test_a_controller_that_slept_does_not_blame_the_keeper(
-        self, shell: Shell, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+        self, shell: Shell, keeper: KeeperClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(link, "DEAFNESS_LIMIT", 0.05)
+        monkeypatch.setattr(connection, "DEAFNESS_LIMIT", 0.05)
         before = keeper.pid
         for _ in range(10):
             keeper.extend(None)
@@ -207,7 +209,7 @@ time.sleep(float(sys.argv[2]))
         "words", ["exit 0 0.0 0 -\n", "garbage\n", "\xff\n\n\n", "exit 0 0.0 0 -\n" * 3, "x" * 9000]
     )
     async def test_only_the_forger_is_harmed(
-        self, shell: Shell, keeper: Keeper, words: str, monkeypatch: pytest.MonkeyPatch
+        self, shell: Shell, keeper: KeeperClient, words: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(report, "CLOSING_LIMIT", 0.2)
         neighbour = await shell.start("/bin/sleep", "1000")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota.work.keeper import tree
-from rota.work.keeping import Keeper
+from rota.work.keeper.client import KeeperClient
 from tests.work.keeper.shell import LIMIT, LISTENER, PYTHON, Pipe, Shell, ended, finish, until
 
 
@@ -116,7 +116,7 @@ async def test_a_tree_that_multiplies(shell: Shell) -> None:
     shell.out.drain()
 
 
-async def test_a_command_that_kills_its_warden(shell: Shell, keeper: Keeper) -> None:
+async def test_a_command_that_kills_its_warden(shell: Shell, keeper: KeeperClient) -> None:
     before = keeper.pid
     child = await shell.script("setsid sleep 1000 & kill -9 $PPID; sleep 1000")
     assert (await finish(child)).lost

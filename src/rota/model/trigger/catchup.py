@@ -13,12 +13,12 @@ from rota.model.times import Instant
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.fires import NO_CALENDARS, counted, fires, newest
 from rota.model.trigger.policies import Missed
-from rota.model.trigger.schedule import Schedule
-from rota.model.trigger.skipped import Reason, Skipped
+from rota.model.trigger.schedule import Timing
+from rota.model.trigger.skipped import Skipped, SkipReason
 
 COUNTED = 10_000  # of more fires that are skipped together nobody needs to know how many
 AT_ONCE = 500  # fires made in one go: one write stays short
-_OF_POLICY = {Missed.NONE: Reason.MISSED, Missed.LATEST: Reason.NEWER, Missed.ALL: Reason.MAXIMUM}
+_OF_POLICY = {Missed.NONE: SkipReason.MISSED, Missed.LATEST: SkipReason.NEWER, Missed.ALL: SkipReason.MAXIMUM}
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 def due(
-    schedule: Schedule,
+    schedule: Timing,
     handled: Instant,
     now: Instant,
     fired: int = 0,
@@ -51,17 +51,17 @@ def due(
     ended = len(make) == left
     more = len(found) > most and not ended
     oldest = min(floor, max(handled + 1, now - (schedule.catch_up.window or now)))
-    skip = _run(schedule, handled, oldest - 1, Reason.WINDOW, calendars)
+    skip = _run(schedule, handled, oldest - 1, SkipReason.WINDOW, calendars)
     skip += _run(schedule, oldest - 1, floor - 1, _OF_POLICY[schedule.catch_up.missed], calendars)
     reached = make[-1] if make else floor - 1
     return Due(make, skip, reached if more or ended else max(handled, now), more, ended)
 
 
 def passed_over(
-    schedule: Schedule,
+    schedule: Timing,
     handled: Instant,
     now: Instant,
-    reason: Reason,
+    reason: SkipReason,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
 ) -> Due:
     """All fires later than `handled` and not later than `now` skipped for one reason: the schedule was paused, say."""
@@ -69,7 +69,7 @@ def passed_over(
 
 
 def _run(
-    schedule: Schedule, after: Instant, until: Instant, reason: Reason, calendars: Mapping[str, Calendar]
+    schedule: Timing, after: Instant, until: Instant, reason: SkipReason, calendars: Mapping[str, Calendar]
 ) -> list[Skipped]:
     """The fires in between as one run, however many they are; nothing if there are none."""
     found = counted(schedule, after, until, COUNTED, calendars)
@@ -79,7 +79,7 @@ def _run(
     return [Skipped(first[0], newest(schedule, after, until, 1, calendars)[0], None, reason)] if first else []
 
 
-def _floor(schedule: Schedule, handled: Instant, now: Instant, calendars: Mapping[str, Calendar]) -> Instant:
+def _floor(schedule: Timing, handled: Instant, now: Instant, calendars: Mapping[str, Calendar]) -> Instant:
     """Fires from here on are made. The newest always is if it is within the grace: it is late, not missed."""
     policy = schedule.catch_up
     last = newest(schedule, handled, now, 1, calendars)[0]

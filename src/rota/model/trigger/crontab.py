@@ -55,7 +55,7 @@ _WITHOUT_EFFECT = {
 _PARTS = "minute, hour, day of month, month, day of week and a command"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class CrontabEntry(msgspec.Struct, frozen=True):
     """A command and when to run it. Entries share their `env` with their neighbours: don't write to it."""
 
     line: int
@@ -74,7 +74,7 @@ class Untaken(msgspec.Struct, frozen=True):
 
 
 class Crontab(msgspec.Struct, frozen=True):
-    entries: list[Entry]
+    entries: list[CrontabEntry]
     untaken: list[Untaken]
 
 
@@ -90,7 +90,7 @@ def read_crontab(text: str, *, user_column: bool = False) -> Crontab:
     return Crontab(reader.entries, reader.untaken)
 
 
-def entry_name(entry: Entry, prefix: str = "") -> str:
+def entry_name(entry: CrontabEntry, prefix: str = "") -> str:
     """A name for the schedule: the program, and a hash of all that makes the entry another one.
 
     The line's number is no part of it, so a file that was edited elsewhere gives the same names again; for that reason
@@ -126,7 +126,7 @@ class _Reader:
     """What the lines so far have said. A variable holds for the entries below it, until it is set again."""
 
     def __init__(self, user_column: bool) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[CrontabEntry] = []
         self.untaken: list[Untaken] = []
         self._user_column = user_column
         self._env: dict[str, str] = {}
@@ -160,14 +160,14 @@ class _Reader:
                 raise _Refused(f"at most {MOST_VARIABLES} variables are taken; set this one in a script")
             self._env = {**self._env, name: value}
 
-    def _entry(self, number: int, line: str) -> Entry:
+    def _entry(self, number: int, line: str) -> CrontabEntry:
         rule, rest = _rule(line)
         user, rest = _user(rest) if self._user_column else (None, rest)
         command = _command(rest)
         if self._zone_lost is not None:
             lost = self._zone_lost
             raise _Refused(f"the time zone of line {lost} was not taken, and this is meant in it; correct line {lost}")
-        return Entry(number, rule, self._zone, self._env.get("SHELL", DEFAULT_SHELL), command, self._env, user)
+        return CrontabEntry(number, rule, self._zone, self._env.get("SHELL", DEFAULT_SHELL), command, self._env, user)
 
 
 def _check(line: str) -> None:

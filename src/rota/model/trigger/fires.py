@@ -15,7 +15,7 @@ from rota.model.trigger.calendars import Calendar, Days, allowed
 from rota.model.trigger.effort import MOST_STEPS, Effort, Exhausted
 from rota.model.trigger.reading import rule_text
 from rota.model.trigger.rules import Every, Times
-from rota.model.trigger.schedule import Schedule, last_named, readings
+from rota.model.trigger.schedule import Timing, last_named, readings
 from rota.model.trigger.spread import spread
 from rota.model.trigger.wall import instants
 from rota.model.trigger.zones import zone
@@ -26,7 +26,7 @@ COUNTED_STEPS = 2 * MOST_STEPS  # to count fires that are skipped: more is not w
 
 
 def fires(
-    schedule: Schedule,
+    schedule: Timing,
     after: Instant,
     until: Instant | None = None,
     *,
@@ -41,7 +41,7 @@ def fires(
 
 
 def counted(
-    schedule: Schedule,
+    schedule: Timing,
     after: Instant,
     until: Instant,
     most: int,
@@ -58,12 +58,12 @@ def counted(
     return found if len(found) <= most else None
 
 
-def _last(schedule: Schedule, until: Instant | None) -> Instant:
+def _last(schedule: Timing, until: Instant | None) -> Instant:
     return min(LATEST if moment is None else moment for moment in (until, schedule.end, LATEST))
 
 
 def _searched(
-    schedule: Schedule, after: Instant, last: Instant, calendars: Mapping[str, Calendar], effort: Effort
+    schedule: Timing, after: Instant, last: Instant, calendars: Mapping[str, Calendar], effort: Effort
 ) -> Iterator[Instant]:
     first = max(after, (schedule.start or 0) - 1)
     days = allowed(schedule.exclude, schedule.only, calendars)
@@ -71,7 +71,7 @@ def _searched(
     return _up_to(found, last)
 
 
-def _found(schedule: Schedule, fires: Iterator[Instant], effort: Effort) -> Iterator[Instant]:
+def _found(schedule: Timing, fires: Iterator[Instant], effort: Effort) -> Iterator[Instant]:
     try:
         for fire in fires:
             effort.renew()
@@ -80,13 +80,13 @@ def _found(schedule: Schedule, fires: Iterator[Instant], effort: Effort) -> Iter
         raise _given_up(schedule) from None
 
 
-def _given_up(schedule: Schedule) -> InvalidInput:
+def _given_up(schedule: Timing) -> InvalidInput:
     calendars = " on the days its calendars leave" if schedule.exclude or schedule.only else ""
     expected = f"a rule that fires more often; the search for its next fire{calendars} was given up"
     return InvalidInput("rule", rule_text(schedule.rule), expected)
 
 
-def next_fire(schedule: Schedule, after: Instant, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Instant | None:
+def next_fire(schedule: Timing, after: Instant, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Instant | None:
     last = _last(schedule, None)
     try:
         return next(_searched(schedule, after, last, calendars, Effort(until=last)), None)
@@ -95,7 +95,7 @@ def next_fire(schedule: Schedule, after: Instant, calendars: Mapping[str, Calend
 
 
 def newest(
-    schedule: Schedule,
+    schedule: Timing,
     after: Instant,
     until: Instant,
     limit: int,
@@ -119,14 +119,14 @@ def newest(
     return found[-limit:] if limit else []
 
 
-def run_time(schedule: Schedule, fire: Instant) -> Instant:
+def run_time(schedule: Timing, fire: Instant) -> Instant:
     """When the fire is to run: with its jitter, which is the same on every node and at every try."""
     if not schedule.jitter:
         return fire
     return fire + spread("jitter", schedule.name, fire) % (schedule.jitter + 1)
 
 
-def _named(schedule: Schedule, after: Instant, effort: Effort) -> Iterator[Instant]:
+def _named(schedule: Timing, after: Instant, effort: Effort) -> Iterator[Instant]:
     """What the rule alone names."""
     match schedule.rule:
         case Every(period, anchor):
@@ -141,7 +141,7 @@ def _named(schedule: Schedule, after: Instant, effort: Effort) -> Iterator[Insta
     return found if last is None else _up_to(found, last)
 
 
-def _on_days(schedule: Schedule, after: Instant, last: Instant, days: Days, effort: Effort) -> Iterator[Instant]:
+def _on_days(schedule: Timing, after: Instant, last: Instant, days: Days, effort: Effort) -> Iterator[Instant]:
     """What the rule names on allowed days. From any other day it goes straight to the next allowed one."""
     where = zone(schedule.zone)
     found = _named(schedule, after, effort)

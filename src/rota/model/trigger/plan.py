@@ -14,9 +14,9 @@ from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.catchup import due, passed_over
 from rota.model.trigger.fires import NO_CALENDARS, next_fire, run_time
 from rota.model.trigger.identity import fire_id
-from rota.model.trigger.schedule import Schedule
-from rota.model.trigger.skipped import Reason, Skipped
-from rota.model.trigger.standing import Advance, NewFire, ScheduleInfo
+from rota.model.trigger.records import Advance, NewFire, ScheduleInfo
+from rota.model.trigger.schedule import Timing
+from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.model.trigger.template import Template
 
 _SEARCHED = ('"rrule"', '"exclude"', '"only"')  # as they stand in the text of a schedule
@@ -25,7 +25,7 @@ _SEARCHED = ('"rrule"', '"exclude"', '"only"')  # as they stand in the text of a
 class Parsed(msgspec.Struct, frozen=True):
     """What the texts of a schedule say, with the calendars that it names."""
 
-    schedule: Schedule
+    schedule: Timing
     template: Template
     calendars: Mapping[str, Calendar] = NO_CALENDARS
 
@@ -45,7 +45,7 @@ def quick(info: ScheduleInfo, now: Instant) -> bool:
     return on_time and not any(word in info.timing for word in _SEARCHED)
 
 
-def named_calendars(schedule: Schedule) -> tuple[str, ...]:
+def named_calendars(schedule: Timing) -> tuple[str, ...]:
     return tuple(sorted({*schedule.exclude, *schedule.only}))
 
 
@@ -53,7 +53,7 @@ def advance(info: ScheduleInfo, parsed: Parsed, now: Instant) -> Advance:
     """All that is due by now, made or skipped as its policies say; all of it skipped while it is paused."""
     schedule, calendars = parsed.schedule, parsed.calendars
     if info.paused:
-        found = passed_over(schedule, info.handled, now, Reason.PAUSED, calendars)
+        found = passed_over(schedule, info.handled, now, SkipReason.PAUSED, calendars)
     else:
         found = due(schedule, info.handled, now, info.fired, calendars)
     over = found.ended and not found.make
@@ -81,5 +81,5 @@ def new_fires(parsed: Parsed, fires: Iterable[Instant], now: Instant | None = No
 
 def left_behind(info: ScheduleInfo, parsed: Parsed, now: Instant) -> list[Skipped]:
     """What was due and has not been handled when the schedule is taken away."""
-    reason = Reason.PAUSED if info.paused else Reason.REMOVED
+    reason = SkipReason.PAUSED if info.paused else SkipReason.REMOVED
     return passed_over(parsed.schedule, info.handled, now, reason, parsed.calendars).skip

@@ -24,7 +24,7 @@ from rota.model.trigger.rules import (
     read_rule,
     recurrence,
 )
-from rota.model.trigger.schedule import Schedule
+from rota.model.trigger.schedule import Timing
 from rota.model.trigger.zones import Zone, zone
 
 E = TypeVar("E", bound=StrEnum)
@@ -43,7 +43,7 @@ def schedule_name(given: Any) -> str:
     return str(given)
 
 
-def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant) -> Schedule:
+def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant) -> Timing:
     """`given` by the names in `NAMES`; None counts as not given. An RRULE without DTSTART begins at `start`, or now."""
     options = {key: value for key, value in given.items() if value is not None}
     for key in options:
@@ -58,7 +58,7 @@ def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant)
     rule = _rule(options, begin)
     if isinstance(rule, Recurrence) and start is None:
         rule = Recurrence(rule.text, rule.begin, implied=own_begin is None)
-    return Schedule(
+    return Timing(
         name=name, owner=owner, rule=rule, zone=where.name,
         gap=_one_of(Gap, options, "gap", Gap.SHIFT), fold=_one_of(Fold, options, "fold", Fold.FIRST),
         start=start, end=_if(options, "end", instant), jitter=_if(options, "jitter", duration) or 0,

@@ -16,7 +16,7 @@ from rota.model.trigger.zones import zone
 MOST_FIRES = 1_000_000_000
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Checked as a whole when it is made: what exists can be asked for its fires.
 
     `start` and `end` are themselves inside. `exclude` and `only` name calendars: a fire must lie in none of the former
@@ -52,7 +52,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidInput("limit", self.limit, f"a whole number from 1 to {MOST_FIRES:,}")
 
 
-def readings(schedule: Schedule) -> Readings | None:
+def readings(schedule: Timing) -> Readings | None:
     """The rule as readings of the wall clock; None for rules that don't look at it."""
     match schedule.rule:
         case Cron(text):
@@ -63,7 +63,7 @@ def readings(schedule: Schedule) -> Readings | None:
             return None
 
 
-def last_named(schedule: Schedule) -> Instant | None:
+def last_named(schedule: Timing) -> Instant | None:
     """The last instant that the rule names by itself; None if its readings tell, or if there is none."""
     match schedule.rule:
         case Recurrence(text, begin):
@@ -72,7 +72,7 @@ def last_named(schedule: Schedule) -> Instant | None:
             return None
 
 
-def _check_bounds(schedule: Schedule) -> None:
+def _check_bounds(schedule: Timing) -> None:
     for what, moment in (("start", schedule.start), ("end", schedule.end)):
         if moment is not None and not 0 <= moment <= LATEST:
             raise InvalidInput(what, moment, "an instant from 1970 to 9892")
@@ -80,7 +80,7 @@ def _check_bounds(schedule: Schedule) -> None:
         raise InvalidInput("end", iso(schedule.end), f"a time after the start, {iso(schedule.start)}")
 
 
-def _check_jitter(schedule: Schedule) -> None:
+def _check_jitter(schedule: Timing) -> None:
     if not 0 <= schedule.jitter <= LONGEST:
         raise InvalidInput("jitter", schedule.jitter, "a duration, not negative, at most 100 years")
     if isinstance(schedule.rule, Every) and schedule.jitter > schedule.rule.period:
@@ -88,14 +88,14 @@ def _check_jitter(schedule: Schedule) -> None:
         raise InvalidInput("jitter", short(schedule.jitter), f"no more than the period, {period}")
 
 
-_decoder = msgspec.json.Decoder(Schedule)
+_decoder = msgspec.json.Decoder(Timing)
 
 
-def to_json(schedule: Schedule) -> str:
+def to_json(schedule: Timing) -> str:
     return msgspec.json.encode(schedule).decode()
 
 
-def from_json(text: str) -> Schedule:
+def from_json(text: str) -> Timing:
     """Reads a schedule back, and checks it again: zones and rules that were right once may not be so here."""
     try:
         return _decoder.decode(text)

@@ -10,7 +10,7 @@ import msgspec
 from rota.model.times import Instant
 
 
-class Reason(StrEnum):
+class SkipReason(StrEnum):
     """Why a fire was not made."""
 
     MISSED = "missed"  # and nothing is made up for
@@ -28,4 +28,4 @@ class Skipped(msgspec.Struct, frozen=True):
     first: Instant
     last: Instant
     count: int | None
-    reason: Reason
+    reason: SkipReason

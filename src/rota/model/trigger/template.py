@@ -11,11 +11,10 @@ from rota.model import http
 from rota.model.gates import labels
 from rota.model.job import ABOUT_COMMANDS, DEFAULT_QUEUE, CommandSpec, Kind, NewJob, Spec
 from rota.model.limits import keys
-from rota.model.order import DEFAULT_PRIORITY, priority
+from rota.model.rank import DEFAULT_PRIORITY, priority
+from rota.model.requirements import NO_REQUIREMENTS, Requirements
 from rota.model.retry import Retry
 from rota.model.times import LONGEST, Duration, Instant
-from rota.model.traits import NONE as NO_TRAITS
-from rota.model.traits import Traits
 from rota.model.trigger.arguments import FIRE_TIME, SCHEDULED_FOR, fill
 
 LONGEST_NAME = 200
@@ -33,7 +32,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry: Retry = Retry()
     timeout: Duration | None = None
     expires: Duration | None = None
-    traits: Traits = NO_TRAITS
+    requirements: Requirements = NO_REQUIREMENTS
 
     def job(
         self, job_id: str, at: Instant | None, zone_name: str, fire_time: Instant, scheduled_for: Instant
@@ -45,7 +44,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         return NewJob(
             job_id, self.task, _with_times(self.spec, filled), _arguments(self.args, filled), self.queue, self.priority,
-            at, 0, self.retry, self.timeout, self.expires, traits=self.traits,
+            at, 0, self.retry, self.timeout, self.expires, requirements=self.requirements,
         )  # fmt: skip
 
 
@@ -103,8 +102,8 @@ def _check(template: Template) -> None:
     if template.spec.kind is Kind.HTTP:
         http.check(msgspec.json.decode(template.spec.body, type=http.HttpSpec))
     priority(template.priority)
-    labels(template.traits.labels)
-    keys(template.traits.keys)
+    labels(template.requirements.labels)
+    keys(template.requirements.keys)
     for what in ("task", "queue"):
         name = getattr(template, what)
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():

@@ -14,8 +14,8 @@ from rota.model.job import Kind
 from rota.model.lifecycle import State
 from rota.model.limits import Limit, Rate
 from rota.model.principal import SYSTEM, Principal
+from rota.model.requirements import read_requirements
 from rota.model.times import Duration
-from rota.model.traits import read_traits
 from rota.store.admission import (
     LATELY,
     Admitted,
@@ -30,7 +30,7 @@ from rota.store.admission import (
 from rota.store.base import Topic
 from rota.store.postgres import offers
 from rota.store.postgres.database import Unit
-from rota.store.postgres.texts import clean, ids_only, is_id
+from rota.store.postgres.encoding import clean, ids_only, is_id
 
 # Waiters of one key that a write which frees it lets go itself.
 AT_ONCE = 500
@@ -167,7 +167,7 @@ async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None) -> list
 
 
 def _brought(owner: str, name: str, *rest: Any) -> tuple[int | None, int | None]:
-    rates = [key.rate for key in read_traits(rest[-1]).keys if key.name == name]
+    rates = [key.rate for key in read_requirements(rest[-1]).keys if key.name == name]
     return (rates[0].count, rates[0].window) if rates and rates[0] else (None, None)
 
 
@@ -265,9 +265,9 @@ async def waiting(unit: Unit, who: Principal, job_id: str) -> Waiting | None:
     row = await unit.row("waiting_row", id=job_id, sees=who.sees, now=unit.now) if is_id(job_id) else None
     if row is None:
         return None
-    about = {name: row[name] for name in ("owner", "task", "queue", "traits")}
+    about = {name: row[name] for name in ("owner", "task", "queue", "requirements")}
     gate = await unit.row("gate_of", now=unit.now, id=job_id, **about)
-    bounds = await unit.rows("key_bounds", owner=row["owner"], traits=row["traits"])
+    bounds = await unit.rows("key_bounds", owner=row["owner"], requirements=row["requirements"])
     keys = await _infos(unit, [(row["owner"], *one) for one in bounds])
     queue = next((one for one in await queues(unit, SYSTEM) if one.name == row["queue"]), None)
     return Waiting(

@@ -12,8 +12,8 @@ from typing import Any
 
 from rota.errors import InvalidInput, KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
-from rota.model.order import AGEING_STEP
 from rota.model.principal import Principal
+from rota.model.rank import AGEING_STEP
 from rota.model.times import Duration
 from rota.store.postgres.wire import read_answer, stray, wire
 
@@ -22,7 +22,7 @@ _NAMES = ("owner", "jobs", "life", "step", "ring")
 _CASTS = ("text", "jsonb", "bigint", "bigint", "boolean")
 
 
-class Order:
+class CallerOrder:
     """One order, ready to be written by whatever the caller has."""
 
     def __init__(self, schema: str, who: Principal, jobs: Sequence[NewJob], key_life: Duration, ring: bool) -> None:

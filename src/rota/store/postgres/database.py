@@ -19,13 +19,13 @@ import msgspec
 from rota.clock import Chance, Clock
 from rota.errors import StoreUnavailable
 from rota.model.times import Duration, Instant
-from rota.store import named
+from rota.store import sql_files
 from rota.store.base import Topic
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
 from rota.store.postgres.clocks import ServerClock
 from rota.store.postgres.errors import broken, elsewhere, refused, shut_out, translated
 from rota.store.postgres.loops import Loops
-from rota.store.postgres.pool import Pool
+from rota.store.postgres.pool import ConnectionPool
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -62,7 +62,7 @@ _BLOCKED = "55P03"
 
 @cache
 def queries(schema: str) -> dict[str, tuple[str, tuple[str, ...]]]:
-    return {name: named.numbered(in_schema(text, schema)) for name, text in named.load("postgres").items()}
+    return {name: sql_files.numbered(in_schema(text, schema)) for name, text in sql_files.load("postgres").items()}
 
 
 def in_schema(text: str, schema: str) -> str:
@@ -74,12 +74,12 @@ class Pools:
     """The connections of one event loop, by what they are for: a renewal must not wait for anything else."""
 
     def __init__(self, database: Database) -> None:
-        self.vital = Pool(lambda: database.connect(STEADY_PLANS), 1)
-        self.work = Pool(lambda: database.connect(STEADY_PLANS), 8)
-        self.reads = Pool(lambda: database.connect(ANY_PLAN), 4)
+        self.vital = ConnectionPool(lambda: database.connect(STEADY_PLANS), 1)
+        self.work = ConnectionPool(lambda: database.connect(STEADY_PLANS), 8)
+        self.reads = ConnectionPool(lambda: database.connect(ANY_PLAN), 4)
 
     @property
-    def all(self) -> tuple[Pool, Pool, Pool]:
+    def all(self) -> tuple[ConnectionPool, ConnectionPool, ConnectionPool]:
         return self.vital, self.work, self.reads
 
 
@@ -170,7 +170,7 @@ class Database:
     # -- units of work -----------------------------------------------------------------------------------------------
     async def call(
         self,
-        pool: Pool,
+        pool: ConnectionPool,
         work: Callable[Concatenate[Unit, P], Awaitable[T]],
         *args: P.args,
         **named: P.kwargs,
@@ -199,7 +199,7 @@ class Database:
             yield unit
 
     @asynccontextmanager
-    async def unit(self, pool: Pool, limit: float = LIMIT) -> AsyncIterator[Unit]:
+    async def unit(self, pool: ConnectionPool, limit: float = LIMIT) -> AsyncIterator[Unit]:
         if self._closed:
             raise StoreUnavailable(f"{self.place}: the store was closed")
         with translated(self.place):

@@ -11,7 +11,7 @@ from rota.store.examining import waited_for
 from rota.store.firing import examined, undeclared
 from rota.store.postgres import drift, migrate, offers, partitions
 from rota.store.postgres.database import Unit
-from rota.store.postgres.session import Session
+from rota.store.postgres.session import LockSession
 
 # Dead rows in the table of the living that vacuum should have taken long ago.
 MANY_DEAD = 100_000
@@ -22,7 +22,7 @@ SKEW = SECOND
 OLDEST = 150_000
 
 
-async def examine(unit: Unit, session: Session, clock: Clock) -> list[Finding]:
+async def examine(unit: Unit, session: LockSession, clock: Clock) -> list[Finding]:
     findings = [await _server(unit), await _schema(unit)]
     if findings[-1].ok:
         findings += [
@@ -139,7 +139,7 @@ async def _clock(unit: Unit, clock: Clock) -> Finding:
     return Finding("clock", abs(offset) < SKEW, text)
 
 
-def _session(unit: Unit, session: Session) -> Finding:
+def _session(unit: Unit, session: LockSession) -> Finding:
     if unit.database.pooled:
         return Finding(
             "sessions", False,

@@ -18,12 +18,12 @@ from typing import Generic, Protocol, TypeVar
 import asyncpg
 
 from rota import forking
-from rota.store.postgres.pool import Pool
+from rota.store.postgres.pool import ConnectionPool
 
 
 class Pools(Protocol):
     @property
-    def all(self) -> tuple[Pool, ...]: ...
+    def all(self) -> tuple[ConnectionPool, ...]: ...
 
 
 P = TypeVar("P", bound=Pools)

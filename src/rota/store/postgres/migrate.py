@@ -19,7 +19,7 @@ from rota import errors
 from rota.clock import Chance
 from rota.errors import StoreUnavailable
 from rota.model.times import Instant
-from rota.store import named
+from rota.store import sql_files
 from rota.store.postgres import partitions
 from rota.store.postgres.database import Blocked, Database, LockedUp, Unit, in_schema
 from rota.store.postgres.locks import Onlooker, Tell
@@ -35,7 +35,7 @@ Migrations = list[tuple[int, str]]
 
 
 def known() -> Migrations:
-    return named.migrations("postgres")
+    return sql_files.migrations("postgres")
 
 
 async def versions(unit: Unit) -> tuple[int, int]:

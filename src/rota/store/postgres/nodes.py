@@ -8,17 +8,17 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model.job import Kind, Ref
-from rota.model.lifecycle import Event
-from rota.model.node import News, Node, NodeInfo, NodeState
+from rota.model.lifecycle import JobEvent
+from rota.model.node import NewNode, News, NodeInfo, NodeState
 from rota.model.outcome import CrashRule
 from rota.model.times import SECOND, Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
-from rota.store.crashes import crash
 from rota.store.postgres import graph, orders, partitions, work
 from rota.store.postgres.database import Unit, encode
-from rota.store.postgres.lowend import BEGINNING, LowEnd
+from rota.store.postgres.scan_floor import BEGINNING, ScanFloor
 from rota.store.postgres.session import GRACE, lock_number
 from rota.store.rows import NodeRow, node_info
+from rota.store.settlement import crash
 from rota.store.walks import PIECE, Place
 
 _holds = msgspec.json.Decoder(list[tuple[str, int, str | None]])
@@ -30,7 +30,7 @@ Pruning = Callable[[Unit, Retention, int], Awaitable[int]]
 
 
 async def register(
-    unit: Unit, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str], lock: int, server: str | None
+    unit: Unit, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str], lock: int, server: str | None
 ) -> None:
     await unit.begin()
     await unit.value("lock_number", number=lock_number(unit.database.schema, f"id/{node.id}"))
@@ -52,7 +52,9 @@ async def register(
     await unit.emit("node.joined", "rota", node.id, {"incarnation": node.incarnation})
 
 
-async def renew(unit: Unit, incarnation: str, stopping: bool, server: str | None, claims: LowEnd, due: LowEnd) -> News:
+async def renew(
+    unit: Unit, incarnation: str, stopping: bool, server: str | None, claims: ScanFloor, due: ScanFloor
+) -> News:
     asked = unit.database.clock.monotonic()
     row = await unit.row(
         "renew", incarnation=incarnation, stopping=stopping, server=server, now=unit.now, kinds=_KINDS,
@@ -84,7 +86,7 @@ async def leave(unit: Unit, incarnation: str) -> None:
         "end_node", incarnation=incarnation, state=NodeState.LEFT.value, now=unit.now, beats=None
     )
     if node_id is not None:
-        await _release(unit, incarnation, lambda crashes: Event.INTERRUPT, "its node stopped", CrashRule())
+        await _release(unit, incarnation, lambda crashes: JobEvent.INTERRUPT, "its node stopped", CrashRule())
         await unit.emit("node.left", "rota", node_id, {"incarnation": incarnation})
 
 
@@ -112,7 +114,7 @@ async def rescue(unit: Unit, rule: CrashRule) -> list[str]:
 
 
 async def _release(
-    unit: Unit, incarnation: str, decide: Callable[[int], Event], why: str, rule: CrashRule
+    unit: Unit, incarnation: str, decide: Callable[[int], JobEvent], why: str, rule: CrashRule
 ) -> list[str]:
     """Moves on all that an incarnation holds: what was started as crashed or interrupted, the rest as never claimed."""
     held = await unit.rows("held_by", incarnation=incarnation)
@@ -135,7 +137,7 @@ async def nodes(unit: Unit, past: bool, own: Sequence[str]) -> list[NodeInfo]:
     return found
 
 
-async def promote(unit: Unit, limit: int, late: Duration, due: LowEnd) -> tuple[int, Instant | None]:
+async def promote(unit: Unit, limit: int, late: Duration, due: ScanFloor) -> tuple[int, Instant | None]:
     full, asked = due.full, unit.database.clock.monotonic()
     row = await unit.row("promote", now=unit.now, late=late, limit=limit, floor=due.floor("due")[0])
     assert row is not None

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from rota.model.job import NewJob, Submitted
-from rota.model.lifecycle import Event, State, sources
-from rota.model.order import rank
+from rota.model.lifecycle import JobEvent, State, sources
 from rota.model.principal import Principal
+from rota.model.rank import rank
 from rota.model.times import LATEST, Duration, Instant
 from rota.store.base import Answer, Cancelling, Topic
 from rota.store.postgres import graph
 from rota.store.postgres.database import Unit, encode
-from rota.store.postgres.texts import ids_only
+from rota.store.postgres.encoding import ids_only
 from rota.store.postgres.wire import read_answer, stray, wire
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
@@ -21,7 +21,7 @@ _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.B
 MANY = 50
 _COLUMNS = (
     "id", "owner", "state", "queue", "kind", "task", "priority", "rank", "run_at", "expires_at", "created_at",
-    "spec", "digest", "args", "retry", "timeout", "traits", "special",
+    "spec", "digest", "args", "retry", "timeout", "requirements", "special",
 )  # fmt: skip
 
 
@@ -60,7 +60,7 @@ async def insert(unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collec
         rows.append((
             job.id, owner, state, job.queue, spec.kind.value, job.task, job.priority,
             rank(run_at, job.priority, step), run_at, expires_at, now, spec.body, spec.digest, job.args, retry,
-            job.timeout, job.traits.text, job.traits.special,
+            job.timeout, job.requirements.text, job.requirements.special,
         ))  # fmt: skip
     if any(row[2] is _READY for row in rows):
         unit.topics.add(Topic.READY)
@@ -75,7 +75,7 @@ async def insert(unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collec
             queues=columns["queue"], kinds=columns["kind"], tasks=columns["task"], priorities=columns["priority"],
             ranks=columns["rank"], due=columns["run_at"], expiries=columns["expires_at"], specs=columns["spec"],
             digests=columns["digest"], args=columns["args"], retries=columns["retry"], timeouts=columns["timeout"],
-            traits=columns["traits"], specials=columns["special"],
+            requirements=columns["requirements"], specials=columns["special"],
         )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ async def _accept(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]]
 async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:
     await unit.begin()
     states = await _states(unit, who, ids)
-    waiting = [job for job in states if states[job] in sources(Event.CANCEL) - {State.RUNNING}]
+    waiting = [job for job in states if states[job] in sources(JobEvent.CANCEL) - {State.RUNNING}]
     running = [job for job in states if states[job] is State.RUNNING]
     if waiting:
         await unit.run("end_waiting", ids=waiting, now=unit.now, reason=reason, state=State.CANCELLED.value)
@@ -121,7 +121,7 @@ async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) ->
 async def replay(unit: Unit, who: Principal, ids: Sequence[str], again: bool) -> list[bool]:
     await unit.begin()
     found = await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)
-    takes = sources(Event.RERUN if again else Event.REPLAY)
+    takes = sources(JobEvent.RERUN if again else JobEvent.REPLAY)
     chosen = {job: owner for job, state, owner in found if State(state) in takes}
     if chosen:
         await graph.reopen(unit, list(chosen))

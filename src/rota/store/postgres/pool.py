@@ -18,7 +18,7 @@ import asyncpg
 from rota.store.postgres.errors import shut_out
 
 
-class Pool:
+class ConnectionPool:
     def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]], size: int) -> None:
         self._connect, self._size = connect, size
         self._idle: list[asyncpg.Connection] = []

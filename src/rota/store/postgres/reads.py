@@ -11,8 +11,8 @@ from rota.model.principal import Principal
 from rota.store.base import Chunk, JobFilter, OutboxEvent, Position, TaskInfo
 from rota.store.postgres import graph, schedules
 from rota.store.postgres.database import Unit
+from rota.store.postgres.encoding import glob, id_range, ids_only, is_id
 from rota.store.postgres.session import lock_number
-from rota.store.postgres.texts import glob, id_range, ids_only, is_id
 from rota.store.rows import AttemptRow, JobRow, job_info, read_object, task_infos
 
 _DEAD = ("failed",)

@@ -15,8 +15,7 @@ from rota.model.principal import Principal
 from rota.model.times import Instant
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.skipped import Skipped
-from rota.model.trigger.standing import (
+from rota.model.trigger.records import (
     Advance,
     Fate,
     FireInfo,
@@ -27,11 +26,12 @@ from rota.model.trigger.standing import (
     ScheduleFilter,
     ScheduleInfo,
 )
+from rota.model.trigger.skipped import Skipped
 from rota.store.base import Topic
 from rota.store.firing import NOTHING, REPLACED, decide, saved
 from rota.store.postgres import orders
 from rota.store.postgres.database import Unit, encode
-from rota.store.postgres.texts import clean
+from rota.store.postgres.encoding import clean
 from rota.store.rows import fire_infos, schedule_info
 
 Alive = Mapping[tuple[str, str], list[tuple[str, str]]]  # jobs of a schedule that have not ended, with their kinds
@@ -177,7 +177,7 @@ async def _fire_plainly(unit: Unit, steps: Sequence[Advance]) -> list[list[Fate]
         expiries=[job.expires for job in jobs], specs=[job.spec.body for job in jobs],
         digests=[job.spec.digest for job in jobs], args=[job.args for job in jobs],
         retries=[encode(job.retry).decode() for job in jobs], timeouts=[job.timeout for job in jobs],
-        traits=[job.traits.text for job in jobs], specials=[job.traits.special for job in jobs],
+        requirements=[job.requirements.text for job in jobs], specials=[job.requirements.special for job in jobs],
     )  # fmt: skip
     answers: list[list[Fate] | None] = [None] * len(steps)
     for place, made, later in rows:

@@ -50,7 +50,7 @@ def lock_number(schema: str, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"rota/{schema}/{name}".encode()).digest()[:8], "big", signed=True)
 
 
-class Session:
+class LockSession:
     def __init__(self, database: Database, name: str, heard: Callable[[set[Topic]], None]) -> None:
         self._database, self.name, self._heard = database, name, heard
         self._connection: asyncpg.Connection | None = None

@@ -14,14 +14,13 @@ from rota.errors import InvalidInput, StoreError, StoreUnavailable
 from rota.model.graph import ParentInfo
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Verdict
 from rota.model.lifecycle import State
-from rota.model.node import News, Node, NodeInfo
-from rota.model.order import AGEING_STEP
+from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
+from rota.model.rank import AGEING_STEP
 from rota.model.times import DAY, SECOND, Duration, Instant
 from rota.model.trigger.calendars import Calendar
-from rota.model.trigger.skipped import Skipped
-from rota.model.trigger.standing import (
+from rota.model.trigger.records import (
     Advance,
     Fate,
     FireInfo,
@@ -31,17 +30,18 @@ from rota.model.trigger.standing import (
     ScheduleFilter,
     ScheduleInfo,
 )
+from rota.model.trigger.skipped import Skipped
 from rota.store import base
 from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
 from rota.store.postgres import doctor, graph, migrate, nodes, orders, partitions, reads, schedules, work
 from rota.store.postgres.address import address
 from rota.store.postgres.admitting import Admitting
-from rota.store.postgres.bell import Bell
 from rota.store.postgres.database import Database, LockedUp, Unit
 from rota.store.postgres.errors import translated
-from rota.store.postgres.lowend import LowEnd
-from rota.store.postgres.pool import Pool
-from rota.store.postgres.session import Session
+from rota.store.postgres.notifier import Notifier
+from rota.store.postgres.pool import ConnectionPool
+from rota.store.postgres.scan_floor import ScanFloor
+from rota.store.postgres.session import LockSession
 from rota.store.walks import Walk
 
 T = TypeVar("T")
@@ -71,10 +71,10 @@ class PostgresStore(Admitting, base.Store):
         self._database = Database(address(url), clock, ageing_step, server_time=server_time, chance=chance)
         self._clock, self._chance, self._key_life, self._notify = clock, chance, key_life, notify
         self._steps = steps or migrate.known()
-        self._session = Session(self._database, chance.token(), self._wake)
+        self._session = LockSession(self._database, chance.token(), self._wake)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
-        self._bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bell] = weakref.WeakKeyDictionary()
-        self._claims, self._due = LowEnd(clock), LowEnd(clock)
+        self._bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Notifier] = weakref.WeakKeyDictionary()
+        self._claims, self._due = ScanFloor(clock), ScanFloor(clock)
         self._walks = {query: Walk(clock, beginning) for query, beginning in nodes.WALKS.items()}
         forking.watch(self)
 
@@ -192,7 +192,7 @@ class PostgresStore(Admitting, base.Store):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     async def register(
-        self, who: Principal, node: Node, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+        self, who: Principal, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
         base.require_system(who, "register")
         with translated(self._database.place):
@@ -208,7 +208,7 @@ class PostgresStore(Admitting, base.Store):
             await self._session.drop(incarnation)
 
     async def _join(
-        self, node: Node, tasks: Sequence[base.TaskInfo], replaces: Sequence[str], server: str | None
+        self, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str], server: str | None
     ) -> None:
         """An id whose owner was killed a moment ago is free when its grace is over: whoever restarts it should not be
         turned away for coming too soon."""
@@ -413,11 +413,11 @@ class PostgresStore(Admitting, base.Store):
         if self._notify:
             loop = asyncio.get_running_loop()
             if loop not in self._bells:
-                self._bells[loop] = Bell(self._ring)
+                self._bells[loop] = Notifier(self._ring)
             self._bells[loop].ring(topics)
 
     async def _ring(self, letters: str) -> None:
-        pool: Pool = self._database.pools().work
+        pool: ConnectionPool = self._database.pools().work
         with suppress(StoreError):  # a lost wake-up costs a second at most
             async with self._database.unit(pool) as unit:
                 await unit.connection.execute(_RING, self._database.schema, f"{letters}/{self._session.name}")

@@ -10,7 +10,7 @@ import msgspec
 from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
 from rota.store.base import Answer, Topic
-from rota.store.postgres.texts import is_id
+from rota.store.postgres.encoding import is_id
 
 encode = msgspec.json.encode
 
@@ -47,11 +47,11 @@ def _ties(job: NewJob) -> dict[str, Any]:
         ties["after"] = job.after
     if job.workflow is not None:
         ties["workflow"] = job.workflow
-    if job.traits:
-        ties["traits"] = job.traits.text
-        ties["special"] = job.traits.special
-        if job.traits.patient:
-            ties["line"] = job.traits.keys[0].name
+    if job.requirements:
+        ties["requirements"] = job.requirements.text
+        ties["special"] = job.requirements.special
+        if job.requirements.patient:
+            ties["line"] = job.requirements.keys[0].name
     return ties
 
 

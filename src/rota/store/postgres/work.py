@@ -9,15 +9,15 @@ import asyncpg
 import msgspec
 
 from rota.model.job import Claimed, Kind, Ref, Verdict
-from rota.model.lifecycle import Event, State
+from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Settlement
 from rota.model.times import SECOND
 from rota.store.base import Chunk, Note, Start, Topic
-from rota.store.moves import Move, move
 from rota.store.postgres import admission, graph
 from rota.store.postgres.database import Unit
-from rota.store.postgres.lowend import LowEnd, Place
-from rota.store.postgres.texts import clean, ids_only, is_id
+from rota.store.postgres.encoding import clean, ids_only, is_id
+from rota.store.postgres.scan_floor import Place, ScanFloor
+from rota.store.settlement import Move, move
 
 _NO_JOB = "00000000-0000-0000-0000-000000000000"
 _LARGEST = (1 << 63) - 1
@@ -35,7 +35,7 @@ async def claim(
     wants: Mapping[str, int],
     kinds: Sequence[Kind],
     start: Mapping[str, int],
-    low_end: LowEnd,
+    low_end: ScanFloor,
 ) -> list[Claimed]:
     """What is moved aside on the way makes room for others: so it may take several looks."""
     claimed: list[Claimed] = []
@@ -90,7 +90,7 @@ async def _look(
     wants: Mapping[str, int],
     kinds: Sequence[Kind],
     start: Mapping[str, int],
-    low_end: LowEnd,
+    low_end: ScanFloor,
 ) -> tuple[list[Claimed], list[str], list[str]]:
     """Claims what may simply be taken; returns it, and the ids of what must be looked at more closely, and of what is
     to be put back."""
@@ -195,7 +195,7 @@ async def _forget_states(unit: Unit, settlements: Sequence[Settlement], verdicts
     needless = [
         one.job_id
         for one, verdict in zip(settlements, verdicts, strict=True)
-        if one.saved and one.event is Event.SUCCEED and verdict is Verdict.APPLIED
+        if one.saved and one.event is JobEvent.SUCCEED and verdict is Verdict.APPLIED
     ]
     if needless:
         await unit.run("forget_states", ids=ids_only(needless))
@@ -205,7 +205,7 @@ def _plain_successes(settlements: Sequence[Settlement]) -> list[int]:
     """Each attempt once: a batch may name the same one twice."""
     chosen: dict[tuple[str, int], int] = {}
     for index, one in enumerate(settlements):
-        if one.event is Event.SUCCEED and is_id(one.job_id):
+        if one.event is JobEvent.SUCCEED and is_id(one.job_id):
             chosen.setdefault((one.job_id, one.fence), index)
     named = [one for one in settlements if (one.job_id, one.fence) in chosen]
     return list(chosen.values()) if len(named) == len(chosen) else []

@@ -15,7 +15,7 @@ from rota.model.times import Duration, Instant
 from rota.store import base
 from rota.store.admission import Admission, Admitted, FlowInfo, LimitInfo, NewGate, QueueInfo, Used, Waiting
 from rota.store.offers import Offers, Unoffered
-from rota.store.sqlite import gates, limits, lone, offers, places, queues
+from rota.store.sqlite import alone, gates, limits, offers, queues, ranking
 from rota.store.sqlite.database import Database
 
 T = TypeVar("T")
@@ -57,19 +57,19 @@ class Admitting(Admission, Offers):
 
     async def set_step(self, who: Principal, name: str, step: Duration | None) -> None:
         base.require_operator(who, "change the ageing of a queue")
-        await self._write(places.set_step, who, name, step)
+        await self._write(ranking.set_step, who, name, step)
 
     async def set_feedback(self, who: Principal, name: str, rule: Feedback | None) -> None:
         base.require_operator(who, "change the feedback of a queue")
-        await self._write(places.set_feedback, who, name, rule)
+        await self._write(ranking.set_feedback, who, name, rule)
 
     async def flows(self, who: Principal, limit: int) -> list[FlowInfo]:
-        return await self._read(places.flows, who, limit)
+        return await self._read(ranking.flows, who, limit)
 
     async def charge(self, who: Principal, used: Used) -> None:
         base.require_system(who, "charge")
         if used:
-            await self._write(places.charge, used)
+            await self._write(ranking.charge, used)
 
     async def queues(self, who: Principal) -> list[QueueInfo]:
         return await self._read(queues.queues, who)
@@ -108,18 +108,18 @@ def _look(db: Database) -> tuple[bool, Instant | None]:
     planned = limits.plan(db, every=True, most=1)
     idle = not (
         planned.goes or planned.more or planned.far or gates.at_work(db) or db.value("any_freed")
-        or db.value("any_lone") or places.any_to_put_forward(db)
+        or db.value("any_lone") or ranking.any_to_put_forward(db)
     )  # fmt: skip
-    return idle, _first(planned.next_at, gates.next_opening(db), places.next_boost(db))
+    return idle, _first(planned.next_at, gates.next_opening(db), ranking.next_boost(db))
 
 
 def _admit(db: Database, limit: int) -> Admitted:
     moved, more = gates.sweep(db, limit)
     lines = limits.hand_on(db, every=True, most=limit)
     db.run("all_lines_looked_at")
-    let_go, look_again = lone.sweep(db)
-    forward = places.sweep(db, limit)
-    upcoming = _first(lines.next_at, gates.next_opening(db), places.next_boost(db), look_again)
+    let_go, look_again = alone.sweep(db)
+    forward = ranking.sweep(db, limit)
+    upcoming = _first(lines.next_at, gates.next_opening(db), ranking.next_boost(db), look_again)
     return Admitted(moved + lines.moved + let_go + forward, more or lines.more or forward >= limit, upcoming)
 
 

@@ -22,9 +22,9 @@ import msgspec
 from rota import errors
 from rota.clock import Clock
 from rota.model.times import Duration, Instant
-from rota.store import named
+from rota.store import sql_files
 from rota.store.base import Topic
-from rota.store.sqlite.turnstile import Turnstile
+from rota.store.sqlite.write_queue import WriteQueue
 
 T = TypeVar("T")
 MEMORY = ":memory:"
@@ -47,7 +47,7 @@ encode = msgspec.json.encode
 
 @lru_cache(maxsize=1)
 def queries() -> dict[str, str]:
-    return named.load("sqlite")
+    return sql_files.load("sqlite")
 
 
 class Database:
@@ -55,7 +55,7 @@ class Database:
         self.path, self.clock, self.ageing_step = path, clock, ageing_step
         self.topics: set[Topic] = set()  # what the current transaction wants announced once it is committed
         self._queries = queries()
-        self._turnstile: Turnstile | None = None
+        self._turnstile: WriteQueue | None = None
         with translated(path):
             self.connection = self._connect()
             if writable:
@@ -76,7 +76,7 @@ class Database:
 
     def _prepare_to_write(self) -> None:
         if self.path != MEMORY:
-            self._turnstile = Turnstile(beside(self.path), min(PATIENCE_MS, BUSY_MS) / 1000)
+            self._turnstile = WriteQueue(beside(self.path), min(PATIENCE_MS, BUSY_MS) / 1000)
         with self._turn():
             # SQLite does not wait here for another process that is just making the same file; so we do.
             for tries_left in range(BUSY_MS // 10, -1, -1):

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from rota.model.gates import Effect, Gate, Match
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
+from rota.model.requirements import read_requirements
 from rota.model.times import Instant
-from rota.model.traits import read_traits
 from rota.store.admission import NewGate
 from rota.store.base import Topic
 from rota.store.sqlite.database import Database, encode
@@ -32,10 +32,10 @@ class Closed(NamedTuple):
     until: Instant | None
     job: str | None = None  # that is to run alone, and closed it for itself
 
-    def fits(self, owner: str, task: str, queue: str, traits: str | None) -> bool:
+    def fits(self, owner: str, task: str, queue: str, requirements: str | None) -> bool:
         if self.owner not in (None, owner):
             return False
-        labels = read_traits(traits).labels if self.match.label is not None else ()
+        labels = read_requirements(requirements).labels if self.match.label is not None else ()
         return self.match.fits(task=task, queue=queue, user=owner, labels=labels)
 
 
@@ -48,11 +48,11 @@ def closed(db: Database, now: Instant) -> list[Closed]:
 
 
 def fitting(
-    gates: Sequence[Closed], owner: str, task: str, queue: str, traits: str | None, job: str | None
+    gates: Sequence[Closed], owner: str, task: str, queue: str, requirements: str | None, job: str | None
 ) -> Closed | None:
     """Not the one that the job has closed for itself."""
     others = (gate for gate in gates if gate.job is None or gate.job != job)
-    return next((gate for gate in others if gate.fits(owner, task, queue, traits)), None)
+    return next((gate for gate in others if gate.fits(owner, task, queue, requirements)), None)
 
 
 def bar(db: Database, hits: Sequence[tuple[int, Closed]]) -> None:

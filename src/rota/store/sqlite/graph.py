@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from rota.model.graph import Need, ParentInfo, Standing, standing, why_skipped
+from rota.model.graph import EdgeState, Need, ParentInfo, standing, why_skipped
 from rota.model.job import NewJob
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import Principal
@@ -98,8 +98,8 @@ def _mark(db: Database, edges: Sequence[tuple[str, str, str]], ended: Mapping[st
     marks = [(child, parent, _standing(Need(need), ended[parent])) for child, parent, need in edges]
     db.run("mark_edges", rows=_text(marks))
     # Of several the first is told.
-    broken = {child: parent for child, parent, mark in sorted(marks, reverse=True) if mark is Standing.BROKEN}
-    met = Counter(child for child, _, mark in marks if mark is Standing.MET and child not in broken)
+    broken = {child: parent for child, parent, mark in sorted(marks, reverse=True) if mark is EdgeState.BROKEN}
+    met = Counter(child for child, _, mark in marks if mark is EdgeState.MET and child not in broken)
     moved = 0
     if met:
         db.run("count_down", rows=_text(met.items()), now=db.now(), step=db.ageing_step)
@@ -120,10 +120,10 @@ def _mark(db: Database, edges: Sequence[tuple[str, str, str]], ended: Mapping[st
     return moved
 
 
-def _standing(need: Need, state: State | None) -> Standing:
+def _standing(need: Need, state: State | None) -> EdgeState:
     """None: it was purged."""
     if state is None:
-        return Standing.MET if need is Need.FINISH else Standing.BROKEN
+        return EdgeState.MET if need is Need.FINISH else EdgeState.BROKEN
     return standing(need, state)
 
 

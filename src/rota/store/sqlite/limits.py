@@ -14,8 +14,8 @@ import msgspec
 
 from rota.model.limits import KEPT_STARTS, LONGEST_GROWN_SLACK, Key, Limit, Rate, effective
 from rota.model.principal import Principal
+from rota.model.requirements import read_requirements
 from rota.model.times import Duration, Instant
-from rota.model.traits import read_traits
 from rota.store.admission import Holder, LimitInfo
 from rota.store.base import Topic
 from rota.store.sqlite.database import Database, encode
@@ -36,7 +36,7 @@ def waits_for(key: str) -> str:
     return f"waits for key {key}"
 
 
-class Standing:
+class KeyState:
     """A key as it stands, with what this write takes of it."""
 
     def __init__(self, limit: Limit | None, numbers: Iterable[int], kept: Duration | None, latest: int | None) -> None:
@@ -79,19 +79,19 @@ def asked(owner: str, key: Key) -> Asked:
     return owner, key.name, key.rate.window if key.rate else None
 
 
-def standings(db: Database, wanted: Collection[Asked], now: Instant) -> dict[Name, Standing]:
-    found: dict[Name, Standing] = {}
+def standings(db: Database, wanted: Collection[Asked], now: Instant) -> dict[Name, KeyState]:
+    found: dict[Name, KeyState] = {}
     for owner, key, was_set, concurrency, starts, set_span, span, numbers, tokens, kept, latest in db.rows(
         "key_standings", keys=encode(list(wanted)).decode(), now=now, latest=LONGEST_GROWN_SLACK
     ):
         if (owner, key) not in found:
             limit = Limit(key, concurrency, _rate(starts, set_span)) if was_set else None
-            found[owner, key] = Standing(limit, msgspec.json.decode(numbers, type=list[int]), kept, latest)
+            found[owner, key] = KeyState(limit, msgspec.json.decode(numbers, type=list[int]), kept, latest)
         found[owner, key].count(span, tokens)
     return found
 
 
-def look_back(db: Database, owner: str, key: str, standing: Standing, window: Duration) -> None:
+def look_back(db: Database, owner: str, key: str, standing: KeyState, window: Duration) -> None:
     """Starts are kept for as long as anyone looks back."""
     if window > standing.kept:
         db.run("stretch_tokens", owner=owner, key=key, span=window)
@@ -123,8 +123,8 @@ def plan(db: Database, every: bool, most: int) -> Plan:
     now = db.now()
     rows = db.rows("all_lines") if every else db.rows("freed_lines", limit=LINES_AT_ONCE)
     heads = [
-        (at, on_way, owner, _wanted(at, owner, traits), rank)
-        for at, on_way, owner, traits, rank in rows if owner is not None
+        (at, on_way, owner, _wanted(at, owner, requirements), rank)
+        for at, on_way, owner, requirements, rank in rows if owner is not None
     ]  # fmt: skip
     known = standings(db, {asked(owner, key) for _, _, owner, key, _ in heads}, now) if heads else {}
     goes: list[tuple[str, int, bool]] = []
@@ -150,10 +150,10 @@ def plan(db: Database, every: bool, most: int) -> Plan:
     return Plan(goes, looked_at, min(instants, default=None), not every and len(rows) == LINES_AT_ONCE, far)
 
 
-def _wanted(at: str, owner: str, traits: str | None) -> Key:
+def _wanted(at: str, owner: str, requirements: str | None) -> Key:
     """The key of a line, as its first waiter brings it along; without bounds if it does not."""
     name = at.removeprefix(line(owner, ""))
-    return next((key for key in read_traits(traits).keys if key.name == name), Key(name))
+    return next((key for key in read_requirements(requirements).keys if key.name == name), Key(name))
 
 
 def _token_back(db: Database, owner: str, key: Key, now: Instant) -> list[Instant]:
@@ -215,7 +215,7 @@ def _look_again(db: Database, owner: str, key: str, span: Duration | None) -> No
 
 
 def _first_waiters(db: Database) -> dict[Name, Key]:
-    wanted = [(owner, _wanted(at, owner, traits)) for at, _, owner, traits, _ in db.rows("all_lines")]
+    wanted = [(owner, _wanted(at, owner, requirements)) for at, _, owner, requirements, _ in db.rows("all_lines")]
     return {(owner, key.name): key for owner, key in wanted}
 
 
@@ -233,9 +233,9 @@ def limits(db: Database, who: Principal, keys: Sequence[str] | None) -> list[Lim
     return _infos(db, wanted, shown)
 
 
-def of_job(db: Database, owner: str, traits: str | None) -> tuple[LimitInfo, ...]:
+def of_job(db: Database, owner: str, requirements: str | None) -> tuple[LimitInfo, ...]:
     """The keys that a job needs, with the bounds that count."""
-    wanted = {(owner, key.name): key for key in read_traits(traits).keys}
+    wanted = {(owner, key.name): key for key in read_requirements(requirements).keys}
     return tuple(_infos(db, wanted, None)) if wanted else ()
 
 

@@ -7,13 +7,13 @@ from functools import cache
 import apsw
 
 from rota import errors
-from rota.store import named
+from rota.store import sql_files
 from rota.store.sqlite.database import APPLICATION, Database, translated
 
 
 @cache
 def known_version() -> int:
-    return named.migrations("sqlite")[-1][0]
+    return sql_files.migrations("sqlite")[-1][0]
 
 
 def version(db: Database) -> int:
@@ -41,7 +41,7 @@ def migrate(db: Database) -> tuple[int, int]:
 
 
 def _apply_all(db: Database) -> None:
-    for number, text in named.migrations("sqlite"):
+    for number, text in sql_files.migrations("sqlite"):
         _apply(db, number, text)
 
 

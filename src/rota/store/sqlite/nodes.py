@@ -7,14 +7,14 @@ from typing import Any
 
 from rota.errors import InvalidInput
 from rota.model.job import Ref
-from rota.model.lifecycle import Event
-from rota.model.node import News, Node, NodeInfo, NodeState
+from rota.model.lifecycle import JobEvent
+from rota.model.node import NewNode, News, NodeInfo, NodeState
 from rota.model.outcome import CrashRule
 from rota.model.times import Duration, Instant
 from rota.store.base import Retention, TaskInfo, Topic
-from rota.store.crashes import crash
 from rota.store.rows import NodeRow, node_info
-from rota.store.sqlite import gates, graph, orders, places, work
+from rota.store.settlement import crash
+from rota.store.sqlite import gates, graph, orders, ranking, work
 from rota.store.sqlite.database import Database, encode
 from rota.store.walks import PIECE, Place
 
@@ -23,7 +23,7 @@ MOST_CHUNKS = 300
 Gone = Callable[[str], bool]
 
 
-def register(db: Database, node: Node, tasks: Sequence[TaskInfo], replaces: Sequence[str], gone: Gone) -> None:
+def register(db: Database, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str], gone: Gone) -> None:
     for incarnation in replaces:
         leave(db, incarnation)
     for row in map(NodeRow._make, db.rows("living_nodes")):
@@ -53,7 +53,7 @@ def renew(db: Database, incarnation: str, stopping: bool) -> News:
     if db.value("any_settling"):
         db.topics.add(Topic.TIES)
     names = ("any_freed", "any_in_line", "any_lone")
-    if any(map(db.value, names)) or gates.at_work(db) or places.any_to_put_forward(db):
+    if any(map(db.value, names)) or gates.at_work(db) or ranking.any_to_put_forward(db):
         db.topics.add(Topic.GATE)
     holds = tuple((Ref(job, fence), reason) for job, fence, reason in rows)
     cancels = tuple((ref, reason) for ref, reason in holds if reason is not None)
@@ -65,7 +65,7 @@ def renew(db: Database, incarnation: str, stopping: bool) -> News:
 
 def leave(db: Database, incarnation: str) -> None:
     if db.run("end_node", incarnation=incarnation, state=NodeState.LEFT, now=db.now(), beats=None):
-        _release(db, incarnation, lambda crashes: Event.INTERRUPT, "its node stopped", CrashRule())
+        _release(db, incarnation, lambda crashes: JobEvent.INTERRUPT, "its node stopped", CrashRule())
         db.emit("node.left", "rota", db.value("node_id", incarnation=incarnation), {"incarnation": incarnation})
 
 
@@ -86,7 +86,7 @@ def rescue(db: Database, rule: CrashRule) -> list[str]:
     ]
 
 
-def _release(db: Database, incarnation: str, decide: Callable[[int], Event], why: str, rule: CrashRule) -> list[str]:
+def _release(db: Database, incarnation: str, decide: Callable[[int], JobEvent], why: str, rule: CrashRule) -> list[str]:
     """Moves on all that an incarnation holds: what was started as crashed or interrupted, the rest as never claimed."""
     held = db.rows("held_by", incarnation=incarnation)
     unstarted = [Ref(job, fence) for job, fence, started, _ in held if not started]

@@ -9,13 +9,12 @@ import msgspec
 
 from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
-from rota.model.lifecycle import TERMINAL, Event, State, sources
-from rota.model.order import rank
+from rota.model.lifecycle import TERMINAL, JobEvent, State, sources
 from rota.model.principal import Principal
+from rota.model.rank import rank
+from rota.model.requirements import NO_REQUIREMENTS, Requirements
 from rota.model.retry import Retry
 from rota.model.times import LATEST, Duration, Instant
-from rota.model.traits import NONE as NO_TRAITS
-from rota.model.traits import Traits
 from rota.store.base import Answer, Cancelling, Topic
 from rota.store.sqlite import graph, limits
 from rota.store.sqlite.database import Database, encode
@@ -117,10 +116,10 @@ def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, block
             seq, job.id, owner, state, job.queue, spec.kind.value, job.task, job.priority,
             rank(run_at, job.priority, step), run_at, expires_at, now,
         )  # fmt: skip
-        if job.traits is NO_TRAITS:
+        if job.requirements is NO_REQUIREMENTS:
             rows.append(row)
         else:
-            special.append(_with_traits(row, job.traits))
+            special.append(_with_requirements(row, job.requirements))
         retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), _text(job.retry))
         payloads.append((seq, spec.body, spec.digest, job.args, retry, job.timeout, job.key))
     db.many("insert_job", rows)
@@ -133,18 +132,18 @@ def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, block
         db.topics.add(Topic.DUE)
 
 
-def _with_traits(row: tuple[Any, ...], traits: Traits) -> tuple[Any, ...]:
+def _with_requirements(row: tuple[Any, ...], requirements: Requirements) -> tuple[Any, ...]:
     """Whoever waits for its keys, whatever they do, stands in line from the beginning."""
     seq, job, owner, state, *rest = row
-    text, special = traits.text, int(traits.special)
-    if state is not _READY or not traits.patient:
+    text, special = requirements.text, int(requirements.special)
+    if state is not _READY or not requirements.patient:
         return (*row, text, special, None, None)
-    first = traits.keys[0].name
+    first = requirements.keys[0].name
     return (seq, job, owner, _HELD, *rest, text, special, limits.line(owner, first), limits.waits_for(first))
 
 
 def _insert_special(db: Database, rows: Sequence[tuple[Any, ...]]) -> None:
-    db.many("insert_job_with_traits", rows)
+    db.many("insert_job_with_requirements", rows)
     lines = {row[14] for row in rows if row[3] is _HELD}
     if lines:
         db.run("look_at_line", lines=encode(sorted(lines)).decode())
@@ -165,7 +164,7 @@ def _text(retry: Retry) -> str:
 
 def cancel(db: Database, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:
     states = _states(db, who, ids)
-    waiting = [job for job in states if states[job] in sources(Event.CANCEL) - {State.RUNNING}]
+    waiting = [job for job in states if states[job] in sources(JobEvent.CANCEL) - {State.RUNNING}]
     running = [job for job in states if states[job] is State.RUNNING]
     if waiting:
         db.run("cancel_waiting", ids=encode(waiting).decode(), now=db.now(), reason=reason)
@@ -177,7 +176,7 @@ def cancel(db: Database, who: Principal, ids: Sequence[str], reason: str) -> lis
 
 
 def replay(db: Database, who: Principal, ids: Sequence[str], again: bool) -> list[bool]:
-    chosen = _in_states(db, who, ids, sources(Event.RERUN if again else Event.REPLAY))
+    chosen = _in_states(db, who, ids, sources(JobEvent.RERUN if again else JobEvent.REPLAY))
     if chosen:
         graph.reopen(db, chosen)
         db.emit_for_jobs("job.replayed", [(job, {"by": who.user}) for job in sorted(chosen)])

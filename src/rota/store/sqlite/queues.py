@@ -62,9 +62,9 @@ def waiting(db: Database, who: Principal, job_id: str) -> Waiting | None:
     rows = db.rows("waiting_row", id=job_id, sees=who.sees)
     if not rows:
         return None
-    seq, owner, task, _, queue, state, rank, traits, level, node, lease_until, offered, known = rows[0]
+    seq, owner, task, _, queue, state, rank, requirements, level, node, lease_until, offered, known = rows[0]
     return Waiting(
-        gate=_gate(db, owner, task, queue, traits, job_id), keys=limits.of_job(db, owner, traits),
+        gate=_gate(db, owner, task, queue, requirements, job_id), keys=limits.of_job(db, owner, requirements),
         queue=next((one for one in queues(db, SYSTEM) if one.name == queue), None),
         ahead=db.value("ahead_of", queue=queue, rank=rank, seq=seq) if state == State.READY else 0,
         rank=rank, level=level, node=node, lease_until=lease_until, offered=bool(offered),
@@ -72,6 +72,6 @@ def waiting(db: Database, who: Principal, job_id: str) -> Waiting | None:
     )  # fmt: skip
 
 
-def _gate(db: Database, owner: str, task: str, queue: str, traits: str | None, job: str) -> Gate | None:
-    hit = gates.fitting(gates.closed(db, db.now()), owner, task, queue, traits, job)
+def _gate(db: Database, owner: str, task: str, queue: str, requirements: str | None, job: str) -> Gate | None:
+    hit = gates.fitting(gates.closed(db, db.now()), owner, task, queue, requirements, job)
     return None if hit is None else next((one for one in gates.gates(db, SYSTEM) if one.id == hit.id), None)

@@ -15,8 +15,7 @@ from rota.model.principal import Principal
 from rota.model.times import Instant
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.skipped import Skipped
-from rota.model.trigger.standing import (
+from rota.model.trigger.records import (
     Advance,
     Fate,
     FireInfo,
@@ -27,6 +26,7 @@ from rota.model.trigger.standing import (
     ScheduleFilter,
     ScheduleInfo,
 )
+from rota.model.trigger.skipped import Skipped
 from rota.store.base import Topic
 from rota.store.firing import NOTHING, REPLACED, Decision, decide, saved
 from rota.store.rows import fire_infos, schedule_info

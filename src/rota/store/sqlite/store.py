@@ -18,14 +18,13 @@ from rota.errors import StoreUnavailable
 from rota.model.graph import ParentInfo
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Verdict
 from rota.model.lifecycle import State
-from rota.model.node import News, Node, NodeInfo
-from rota.model.order import AGEING_STEP
+from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
+from rota.model.rank import AGEING_STEP
 from rota.model.times import DAY, Duration, Instant
 from rota.model.trigger.calendars import Calendar
-from rota.model.trigger.skipped import Skipped
-from rota.model.trigger.standing import (
+from rota.model.trigger.records import (
     Advance,
     Fate,
     FireInfo,
@@ -35,14 +34,16 @@ from rota.model.trigger.standing import (
     ScheduleFilter,
     ScheduleInfo,
 )
+from rota.model.trigger.skipped import Skipped
 from rota.store import base
 from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
 from rota.store.sqlite import doctor, graph, limits, migrate, nodes, orders, reads, schedules, work
 from rota.store.sqlite.admitting import Admitting
 from rota.store.sqlite.database import MEMORY, Database, beside
 from rota.store.sqlite.fork import TORN, Fork
-from rota.store.sqlite.presence import Bell, Locks
+from rota.store.sqlite.node_locks import NodeLocks
 from rota.store.sqlite.threads import Threads
+from rota.store.sqlite.wakeups import Wakeups
 from rota.store.walks import Walk
 
 T = TypeVar("T")
@@ -64,8 +65,8 @@ class SqliteStore(Admitting, base.Store):
         self.path = path = path if path == MEMORY else os.path.realpath(path)
         self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
         folder = beside(path)
-        self._bell = None if path == MEMORY else Bell(folder, chance.token())
-        self.locks = None if path == MEMORY else Locks(folder)
+        self._bell = None if path == MEMORY else Wakeups(folder, chance.token())
+        self.locks = None if path == MEMORY else NodeLocks(folder)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
         self._inline, self._chance = inline, chance
         self._threads = None if inline else Threads(shared=path == MEMORY)
@@ -124,7 +125,7 @@ class SqliteStore(Admitting, base.Store):
         if self._bell and self.locks:
             self.locks.disown()
             self._bell.forget()
-            self._bell = Bell(beside(self.path), self._chance.token())
+            self._bell = Wakeups(beside(self.path), self._chance.token())
 
     async def examine(self) -> list[base.Finding]:
         return await self._run(False, lambda: doctor.examine(self._read_side()))
@@ -205,7 +206,7 @@ class SqliteStore(Admitting, base.Store):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     async def register(
-        self, who: Principal, node: Node, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+        self, who: Principal, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
         base.require_system(who, "register")
         if self.locks:

@@ -15,10 +15,10 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
 from rota.model.times import Duration
 from rota.store.base import Chunk, Note, Start, Topic
-from rota.store.moves import Move, move
-from rota.store.sqlite import gates, places
+from rota.store.settlement import Move, move
+from rota.store.sqlite import gates, ranking
+from rota.store.sqlite.claim_admission import ClaimAdmission
 from rota.store.sqlite.database import Database, encode
-from rota.store.sqlite.passing import Passing
 
 _claimed = msgspec.json.Decoder(list[Claimed])
 _standing = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
@@ -37,11 +37,11 @@ def claim(
     _, gated, ruled = standing[0]
     now = db.now()
     paused = {name for (name,) in db.rows("paused_queues")} if ruled else set()
-    rules = places.rules(db) if ruled else {}
-    passing = Passing(db, incarnation, gates.closed(db, now) if gated else (), now)
+    rules = ranking.rules(db) if ruled else {}
+    passing = ClaimAdmission(db, incarnation, gates.closed(db, now) if gated else (), now)
     for queue, limit in wants.items():
         if queue in rules and queue not in paused and limit > 0:
-            places.put_right(db, rules[queue], partial(passing.front, queue, kinds))
+            ranking.put_right(db, rules[queue], partial(passing.front, queue, kinds))
         if queue not in paused:
             passing.pick(queue, kinds, limit, start.get(queue, 0))
     for seqs, at in ((passing.started, now), (passing.ahead, None)):
@@ -112,8 +112,8 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
 
 
 def _four(about: Sequence[Any]) -> tuple[str, str, str, str | None]:
-    owner, task, queue, traits = about
-    return owner, task, queue, traits
+    owner, task, queue, requirements = about
+    return owner, task, queue, requirements
 
 
 def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:

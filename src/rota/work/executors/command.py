@@ -20,10 +20,10 @@ from rota.model.resources import BOUNDS, Resources, niceness
 from rota.model.times import SECOND
 from rota.work.attempt import TOO_LATE, Attempt, Stop
 from rota.work.executors.accounts import Account, account
-from rota.work.executors.ending import not_started, outcome
-from rota.work.keeping import Child, Exit, Keeper, SpawnError, Unwanted
+from rota.work.executors.exit_codes import not_started, outcome
+from rota.work.keeper.client import Child, Exit, KeeperClient, SpawnError, Unwanted
 from rota.work.output import Drain, Output
-from rota.work.telling import PROGRESS_FD, PROGRESS_NUMBER, Telling
+from rota.work.progress_pipe import PROGRESS_FD, PROGRESS_NUMBER, ProgressPipe
 
 # The node's own environment holds secrets of the node; a command gets what programs need in order to run at all.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
@@ -31,7 +31,7 @@ _spec = msgspec.json.Decoder(CommandSpec)
 
 
 class CommandExecutor:
-    def __init__(self, keeper: Keeper, settings: Settings, environment: Mapping[str, str], drain: Drain) -> None:
+    def __init__(self, keeper: KeeperClient, settings: Settings, environment: Mapping[str, str], drain: Drain) -> None:
         self._keeper, self._settings, self._environment = keeper, settings, environment
         self._kill_grace = settings.kill_grace / SECOND
         self._drain = drain
@@ -55,7 +55,7 @@ class CommandExecutor:
         loop = asyncio.get_running_loop()
         with ExitStack() as made:
             try:
-                telling = Telling(attempt.book)
+                telling = ProgressPipe(attempt.book)
                 made.callback(telling.close)
                 output = Output(attempt.sink, self._drain)
                 made.callback(output.close)
@@ -84,7 +84,7 @@ class CommandExecutor:
         return outcome(exit, spec, bounds)
 
     async def _spawn(
-        self, spec: CommandSpec, bounds: Resources, attempt: Attempt, output: Output, telling: Telling
+        self, spec: CommandSpec, bounds: Resources, attempt: Attempt, output: Output, telling: ProgressPipe
     ) -> Child:
         claimed = attempt.claimed
         owner = await self._owner(spec)

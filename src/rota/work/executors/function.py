@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from rota.model.outcome import Cancelled, Interrupted, Outcome
+from rota.tasks.catalogue import Catalogue, TaskDef
+from rota.tasks.context import Context, RunningJob
 from rota.work.attempt import TOO_LATE, Attempt, Stop
-from rota.work.catalogue import Catalogue, TaskDef
-from rota.work.context import Context, RunningJob
-from rota.work.ending import judge, succeeded
-from rota.work.handlers import Call, Handlers
-from rota.work.notes import AttemptReporter
+from rota.work.functions.ending import judge, succeeded
+from rota.work.functions.in_node import Call, Handlers
+from rota.work.progress import AttemptReporter
 
 
 class Elsewhere(Protocol):

@@ -16,14 +16,14 @@ from rota.clock import SystemClock
 from rota.config import Settings
 from rota.errors import InvalidInput
 from rota.model import http
-from rota.model.addresses import Rules, rules
+from rota.model.addresses import AddressRules, rules
 from rota.model.http import HttpSpec, Target
 from rota.model.job import Claimed
 from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded, TimedOut
 from rota.model.times import SECOND, Duration, Instant, short
+from rota.tasks.encoding import to_json
 from rota.work.attempt import Attempt, Stop
-from rota.work.dialing import AddressDenied, BadResponse, Dialer, Exchange, Head, Resolve, Scarce, Unreachable
-from rota.work.encoding import to_json
+from rota.work.http_connection import AddressDenied, BadResponse, Dialer, Exchange, Head, Resolve, Scarce, Unreachable
 
 TOLD = ("content-type", "etag", "location")  # headers of an answer that its result has
 # Others have decoders that take their time, and this is the node's own loop.
@@ -54,7 +54,7 @@ class HttpExecutor:
 
     @classmethod
     def of(cls, settings: Settings, resolve: Resolve | None = None) -> HttpExecutor:
-        chosen = Rules(rules("http_allow", settings.http_allow), rules("http_deny", settings.http_deny))
+        chosen = AddressRules(rules("http_allow", settings.http_allow), rules("http_deny", settings.http_deny))
         return cls(Dialer(chosen, resolve), settings.http_timeout, settings.http_max_body, settings.max_result)
 
     async def execute(self, attempt: Attempt) -> Outcome:
@@ -113,7 +113,9 @@ class HttpExecutor:
                 attempt.sink.write("log", line.encode())
         raise Refused(f"{http.shown_url(spec.url)}: more than {spec.redirects} redirects")
 
-    async def _end(self, attempt: Attempt, spec: HttpSpec, request: Request, head: Head, exchange: Exchange) -> Outcome:
+    async def _end(
+        self, attempt: Attempt, spec: HttpSpec, request: HttpRequest, head: Head, exchange: Exchange
+    ) -> Outcome:
         good = http.is_expected(spec, head.status)
         body, whole = await self._receive(attempt, exchange, head, lenient=not good)
         if not good:
@@ -139,7 +141,7 @@ class HttpExecutor:
                 raise
         return bytes(kept), size == len(kept)
 
-    def _unexpected(self, request: Request, head: Head) -> Outcome:
+    def _unexpected(self, request: HttpRequest, head: Head) -> Outcome:
         text = f"status {head.status} from {request.method} {http.shown_url(request.url)}"
         if not http.may_be_tried_again(head.status):
             return _failed("HttpStatus", text, fatal=True)
@@ -149,7 +151,7 @@ class HttpExecutor:
         return _failed("HttpStatus", text, retry_in=wait)
 
 
-class Request(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """What is sent to one place."""
 
     method: str
@@ -169,7 +171,7 @@ def _read(claimed: Claimed) -> HttpSpec:
     return spec
 
 
-def _first(spec: HttpSpec, claimed: Claimed) -> Request:
+def _first(spec: HttpSpec, claimed: Claimed) -> HttpRequest:
     given = {name.lower() for name in spec.headers}
     usual = {
         "User-Agent": f"rota/{__version__}",
@@ -184,7 +186,7 @@ def _first(spec: HttpSpec, claimed: Claimed) -> Request:
         ("Rota-Attempt", str(claimed.number)),
         ("Rota-Fence", str(claimed.fence)),
     ]
-    return Request(spec.method, spec.url, http.target(spec.url), headers, spec.content())
+    return HttpRequest(spec.method, spec.url, http.target(spec.url), headers, spec.content())
 
 
 def _leads_on(spec: HttpSpec, head: Head) -> bool:
@@ -192,7 +194,7 @@ def _leads_on(spec: HttpSpec, head: Head) -> bool:
     return follows and head.status in http.REDIRECTS and bool(head.headers.get("location"))
 
 
-def _redirected(request: Request, head: Head) -> Request:
+def _redirected(request: HttpRequest, head: Head) -> HttpRequest:
     try:
         url = urljoin(request.url, head.headers["location"])
         target = http.target(url)
@@ -206,7 +208,7 @@ def _redirected(request: Request, head: Head) -> Request:
         headers = [(name, value) for name, value in headers if not name.lower().startswith("content-")]
     if target.origin != request.target.origin:
         headers = _for_strangers(headers)
-    return Request(method, url, target, headers, body)
+    return HttpRequest(method, url, target, headers, body)
 
 
 def _for_strangers(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -219,7 +221,7 @@ def _failed(kind: str, text: str, *, fatal: bool = False, retry_in: Duration | N
 
 
 # -- what comes of it --------------------------------------------------------------------------------------------------
-def _result(request: Request, head: Head, body: bytes | None, limit: int, redirected: bool) -> str:
+def _result(request: HttpRequest, head: Head, body: bytes | None, limit: int, redirected: bool) -> str:
     """As much of the answer as a result may have."""
     about: dict[str, object] = {"status": head.status}
     headers = {name: head.headers[name] for name in TOLD if name in head.headers}

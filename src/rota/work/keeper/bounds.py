@@ -6,7 +6,7 @@ import os
 import resource
 
 from .kernel import attempt
-from .wire import Request
+from .wire import CommandRequest
 
 GIVE_UP = 5  # seconds of CPU after the signal that tells of its end; then SIGKILL
 
@@ -14,7 +14,7 @@ GIVE_UP = 5  # seconds of CPU after the signal that tells of its end; then SIGKI
 class Bounds:
     """What is to be set, worked out beforehand: with little memory left, little can be worked out."""
 
-    def __init__(self, request: Request, bounded: "set[str]") -> None:
+    def __init__(self, request: CommandRequest, bounded: "set[str]") -> None:
         self.nice = request.number(b"nice") or 0
         self.limits: list[tuple[int, tuple[int, int]]] = []
         self.words: list[str] = []

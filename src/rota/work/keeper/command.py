@@ -17,7 +17,7 @@ from .cgroups import Groups, Leaf
 from .folders import Folders, remove
 from .kernel import LIBC
 from .lean import signal
-from .wire import Request, say
+from .wire import CommandRequest, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Failure(Exception):
 class Command:
     """One that is to run, then runs, then leaves a folder and a leaf behind."""
 
-    def __init__(self, request: Request, place: Place) -> None:
+    def __init__(self, request: CommandRequest, place: Place) -> None:
         self.request = request
         self.folders = place.folders
         self.main = 0
@@ -169,7 +169,7 @@ def launch(report: int, request: int, stdio: list[int], place: Place, take_limit
     """Start the command and say so, or say why not."""
     command = None
     try:
-        command = Command(Request(request), place)
+        command = Command(CommandRequest(request), place)
         command.start(stdio, take_limits)
     except Failure as failure:
         if command is not None:

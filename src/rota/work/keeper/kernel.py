@@ -56,7 +56,7 @@ def attempt(call: "Callable[..., object]", *arguments: object) -> None:
         pass
 
 
-class Bell:
+class SignalPipe:
     """A file descriptor that is readable when a child has ended (or, for a warden, its parent)."""
 
     def __init__(self) -> None:

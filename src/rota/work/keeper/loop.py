@@ -11,7 +11,7 @@ from .folders import candidates, inherit, remove
 from .kernel import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_NO_NEW_PRIVS,
-    Bell,
+    SignalPipe,
     attempt,
     close_all_but,
     hide,
@@ -80,11 +80,11 @@ class Keeper:
         self.lapsed: float | None = None  # when the deadline passed
         self.end_by: float | None = None  # set when nothing may run any longer
         self.parted = False
-        self.bell = Bell()
+        self.signals = SignalPipe()
         self.epoll = select.epoll()
 
     def run(self) -> None:
-        for fd in (self.control.fileno(), self.controller, self.bell.fd):
+        for fd in (self.control.fileno(), self.controller, self.signals.fd):
             self.epoll.register(fd, select.EPOLLIN)
         attempt(send, self.control, b"ready")
         self.tidy()
@@ -117,8 +117,8 @@ class Keeper:
         return None if self.deadline is None else min(max(self.deadline - now(), 0.001), 1.0)
 
     def hear(self, fd: int) -> None:
-        if fd == self.bell.fd:
-            self.bell.silence()
+        if fd == self.signals.fd:
+            self.signals.silence()
         elif fd == self.controller:
             self.part()
         elif fd == self.control.fileno():

@@ -5,7 +5,7 @@ import select
 import sys
 
 from .command import Command, Place, launch
-from .kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, Bell, attempt, close_all_but, now, prctl, set_name
+from .kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, SignalPipe, attempt, close_all_but, now, prctl, set_name
 from .lean import signal, socket
 from .limits import SWEEP_LIMIT
 from .tree import cull, terminate
@@ -44,9 +44,9 @@ class Warden:
         self.place = place
         self.cpu_seconds = 0.0  # of the command's processes that have ended,
         self.memory = 0  # and the most that one of them had
-        self.bell = Bell()
+        self.signals = SignalPipe()
         self.poll = select.poll()
-        self.poll.register(self.bell.fd, select.POLLIN)
+        self.poll.register(self.signals.fd, select.POLLIN)
         self.poll.register(channel.fileno(), select.POLLIN)
         self.poll.register(controller, select.POLLIN)
 
@@ -119,7 +119,7 @@ class Warden:
         False if it must end because the keeper is gone: then nobody wants to know how it did.
         """
         while not self.orphaned():
-            self.bell.silence()
+            self.signals.silence()
             while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG):
                 if dead.si_pid == main:
                     return True
@@ -163,5 +163,5 @@ class Warden:
             if now() > began + pause:
                 cull()
                 pause = min(2 * pause, 0.1)
-            self.bell.await_ring(pause)
+            self.signals.await_ring(pause)
         return None

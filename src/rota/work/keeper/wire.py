@@ -33,7 +33,7 @@ def receive(channel: "socket.socket", flags: int = 0) -> tuple[bytes, bytes, lis
     return verb, value, fds
 
 
-class Request:
+class CommandRequest:
     """What to run, and how."""
 
     def __init__(self, fd: int) -> None:

@@ -3,12 +3,12 @@
 ALTER TABLE rota.jobs ADD COLUMN tied    boolean NOT NULL DEFAULT false,   -- others wait for its end
                       ADD COLUMN parents integer NOT NULL DEFAULT 0,       -- how many it was ordered after,
                       ADD COLUMN waits   integer NOT NULL DEFAULT 0,       -- and how many of them have not ended as needed
-                      ADD COLUMN traits  text,                             -- labels and keys; NULL: none
+                      ADD COLUMN requirements  text,                             -- labels and keys; NULL: none
                       ADD COLUMN special boolean NOT NULL DEFAULT false,   -- it needs keys
                       ADD COLUMN level   smallint NOT NULL DEFAULT 0,      -- of feedback, by which its rank was put back
                       ADD COLUMN own_step bigint,                          -- of ageing, by which it was ranked; NULL: as everywhere
                       ADD COLUMN held_by text COLLATE "C";    -- (ranges of it are asked for) what holds it: g:gate or k:owner:key; or, when ready, the key that let it go
-ALTER TABLE rota.history ADD COLUMN traits text;
+ALTER TABLE rota.history ADD COLUMN requirements text;
 CREATE INDEX jobs_held   ON rota.jobs (held_by, rank, id) WHERE held_by IS NOT NULL;
 CREATE INDEX jobs_let_go ON rota.jobs (held_by)           WHERE state = 'ready' AND held_by IS NOT NULL;
 
@@ -67,10 +67,10 @@ LANGUAGE sql AS $$
     ), kept AS (
         INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
                                   started_at, fence, tries, failures, crashes, interruptions, replays, reason, spec, digest,
-                                  args, retry, timeout, key, traits, finished_at, lasting)
+                                  args, retry, timeout, key, requirements, finished_at, lasting)
         SELECT g.id, g.owner, ending, g.queue, g.kind, g.task, g.priority, g.rank, g.run_at, g.expires_at, g.created_at,
                g.started_at, g.fence, g.tries, g.failures, g.crashes, g.interruptions, g.replays,
-               reasons[array_position(ids, g.id)], g.spec, g.digest, g.args, g.retry, g.timeout, g.key, g.traits, moment, false
+               reasons[array_position(ids, g.id)], g.spec, g.digest, g.args, g.retry, g.timeout, g.key, g.requirements, moment, false
         FROM gone g RETURNING 1
     )
     SELECT count(*) FROM kept $$;
@@ -199,7 +199,7 @@ DECLARE
     settled  record;
 BEGIN
     IF jobs #>> '{0,content}' LIKE 'sql:%' THEN   -- by way of the function `submit`, which knows nothing of labels and limits
-        jobs := jsonb_build_array((jobs -> 0) || rota.traits_of(jobs #>> '{0,task}', (jobs #>> '{0,args}')::jsonb));
+        jobs := jsonb_build_array((jobs -> 0) || rota.requirements_of(jobs #>> '{0,task}', (jobs #>> '{0,args}')::jsonb));
     END IF;
     -- The keys come first, in their order: two callers with the same keys wait for each other and don't lock up. Those that
     -- were there before are held too; one that is pruned in between is taken anew.
@@ -270,7 +270,7 @@ BEGIN
         LEFT JOIN rota.keys k ON k.owner = by AND k.key = job ->> 'key'
     ), inserted AS (
         INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
-                               spec, digest, args, retry, timeout, key, parents, waits, tied, traits, special,
+                               spec, digest, args, retry, timeout, key, parents, waits, tied, requirements, special,
                                held_by, reason)
         SELECT (job ->> 'id')::uuid, by,
                CASE WHEN asked.waits > 0 THEN 'blocked' WHEN due > moment THEN 'scheduled'
@@ -278,7 +278,7 @@ BEGIN
                job ->> 'kind', job ->> 'task', (job ->> 'priority')::smallint, due + (job ->> 'priority')::bigint * step,
                due, due + (job ->> 'expires')::bigint, moment, job ->> 'spec', job ->> 'digest', job ->> 'args',
                job ->> 'retry', (job ->> 'timeout')::bigint, job ->> 'key', asked.waits, asked.waits, above ? (job ->> 'id'),
-               job ->> 'traits', coalesce((job ->> 'special')::boolean, false),
+               job ->> 'requirements', coalesce((job ->> 'special')::boolean, false),
                CASE WHEN asked.waits = 0 AND due <= moment THEN 'k:' || by || ':' || (job ->> 'line') END,
                CASE WHEN asked.waits = 0 AND due <= moment THEN 'waits for key ' || (job ->> 'line') END
         FROM asked WHERE created

@@ -153,15 +153,15 @@ CREATE FUNCTION rota.put_back(ids uuid[], step bigint, most integer) RETURNS big
     )
     SELECT count(*) FROM moved $$;
 
-CREATE FUNCTION rota.fits(gate rota.gates, owner text, task text, queue text, traits text) RETURNS boolean
+CREATE FUNCTION rota.fits(gate rota.gates, owner text, task text, queue text, requirements text) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT (gate.owner IS NULL OR gate.owner = fits.owner) AND (gate.by_user IS NULL OR gate.by_user = fits.owner)
        AND (gate.queue IS NULL OR gate.queue = fits.queue) AND (gate.task_like IS NULL OR fits.task LIKE gate.task_like)
-       AND (gate.label IS NULL OR coalesce(fits.traits::jsonb -> 'labels' ? gate.label, false)) $$;
+       AND (gate.label IS NULL OR coalesce(fits.requirements::jsonb -> 'labels' ? gate.label, false)) $$;
 
 -- The keys that a job needs, with the bounds that count. How long after its token a start may really happen is part of the
 -- window: what was taken last may start late, and what comes next early.
-CREATE FUNCTION rota.keys_of(owner text, traits text)
+CREATE FUNCTION rota.keys_of(owner text, requirements text)
 RETURNS TABLE (key text, concurrency integer, starts integer, span bigint, slack bigint, policy text)
 LANGUAGE sql STABLE AS $$
     SELECT one.key, one.concurrency, one.starts, one.span, least(greatest(one.span / 20, 20000), 500000), one.policy
@@ -169,7 +169,7 @@ LANGUAGE sql STABLE AS $$
                  CASE WHEN l.key IS NULL THEN (k.body ->> 1)::integer ELSE l.concurrency END AS concurrency,
                  CASE WHEN l.key IS NULL THEN (k.body #>> '{2,0}')::integer ELSE l.starts END AS starts,
                  CASE WHEN l.key IS NULL THEN (k.body #>> '{2,1}')::bigint ELSE l.span END AS span
-          FROM jsonb_array_elements(keys_of.traits::jsonb -> 'keys') AS k(body)
+          FROM jsonb_array_elements(keys_of.requirements::jsonb -> 'keys') AS k(body)
           -- (OFFSET 0: one by one, whatever the server believes about the tables.)
           LEFT JOIN LATERAL (SELECT * FROM rota.limits WHERE owner = keys_of.owner AND key = k.body ->> 0 OFFSET 0) l ON true) one $$;
 
@@ -184,7 +184,7 @@ LANGUAGE sql STABLE AS $$
                                   WHERE k.concurrency IS NOT NULL AND s.owner = j.owner AND s.key = k.key),
                  k.starts - (SELECT count(*) FROM rota.starts t
                              WHERE k.starts IS NOT NULL AND t.owner = j.owner AND t.key = k.key AND t.until > moment))
-    FROM rota.jobs j LEFT JOIN LATERAL rota.keys_of(j.owner, j.traits) k ON true
+    FROM rota.jobs j LEFT JOIN LATERAL rota.keys_of(j.owner, j.requirements) k ON true
     WHERE j.id = ANY (ids) $$;
 
 -- Whether nothing runs beside a job that wants to be alone. Claims that began before its gate was closed need a moment to show.
@@ -192,7 +192,7 @@ CREATE FUNCTION rota.is_alone(job uuid, moment bigint) RETURNS boolean LANGUAGE 
     SELECT EXISTS (
         SELECT FROM rota.gates g WHERE g.job = is_alone.job AND g.opened_at IS NULL AND g.created_at + 500000 <= moment
            AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.node IS NOT NULL AND j.id <> is_alone.job
-                             AND rota.fits(g, j.owner, j.task, j.queue, j.traits))) $$;
+                             AND rota.fits(g, j.owner, j.task, j.queue, j.requirements))) $$;
 
 -- Looks at ready jobs that a claim must not simply take: those that a gate fits, and those that need keys. Moves aside what
 -- may not run and claims the rest (`only_gates`: looks at gates, and claims nothing). One caller at a time: so what it counts is so.
@@ -222,7 +222,7 @@ BEGIN
         FROM rota.jobs j CROSS JOIN LATERAL (
             SELECT g.id, g.effect, g.reason FROM rota.gates g
             WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > moment) AND g.job IS DISTINCT FROM j.id
-              AND rota.fits(g, j.owner, j.task, j.queue, j.traits)
+              AND rota.fits(g, j.owner, j.task, j.queue, j.requirements)
             ORDER BY g.created_at, g.id LIMIT 1
         ) hit
         WHERE j.id = ANY (rest) GROUP BY hit.id, hit.effect, hit.reason
@@ -242,14 +242,14 @@ BEGIN
 
     -- Who wants to be alone closes a gate for itself and waits until the others have ended.
     FOR one IN
-        SELECT j.id, j.owner, j.traits::jsonb -> 'alone' AS alone FROM rota.jobs j
-        WHERE j.id = ANY (rest) AND j.traits::jsonb ? 'alone' ORDER BY j.rank, j.id
+        SELECT j.id, j.owner, j.requirements::jsonb -> 'alone' AS alone FROM rota.jobs j
+        WHERE j.id = ANY (rest) AND j.requirements::jsonb ? 'alone' ORDER BY j.rank, j.id
     LOOP
         CONTINUE WHEN rota.is_alone(one.id, moment);
         rest := array_remove(rest, one.id);
         -- One of those before it may have closed a gate over it: two must not wait for each other.
         UPDATE rota.jobs j SET state = 'held', held_by = 'g:' || g.id, reason = g.reason FROM rota.gates g
-        WHERE j.id = one.id AND g.job <> one.id AND g.opened_at IS NULL AND rota.fits(g, j.owner, j.task, j.queue, j.traits);
+        WHERE j.id = one.id AND g.job <> one.id AND g.opened_at IS NULL AND rota.fits(g, j.owner, j.task, j.queue, j.requirements);
         CONTINUE WHEN FOUND;
         INSERT INTO rota.gates (id, owner, task, task_like, queue, by_user, label, effect, reason, author, created_at, job)
         SELECT gen_random_uuid(), one.owner, one.alone #>> '{match,task}', one.alone ->> 'like', one.alone #>> '{match,queue}',
@@ -359,9 +359,9 @@ BEGIN
     WITH first AS MATERIALIZED (
         SELECT wanted.line, head.owner, k.*
         FROM unnest(lines) AS wanted(line)
-        CROSS JOIN LATERAL (SELECT j.owner, j.traits FROM rota.jobs j WHERE j.held_by = wanted.line AND j.state = 'held'
+        CROSS JOIN LATERAL (SELECT j.owner, j.requirements FROM rota.jobs j WHERE j.held_by = wanted.line AND j.state = 'held'
                             ORDER BY j.rank, j.id LIMIT 1) head
-        CROSS JOIN LATERAL rota.keys_of(head.owner, head.traits) k WHERE 'k:' || head.owner || ':' || k.key = wanted.line
+        CROSS JOIN LATERAL rota.keys_of(head.owner, head.requirements) k WHERE 'k:' || head.owner || ':' || k.key = wanted.line
     ), room AS MATERIALIZED (
         SELECT f.line, f.owner, f.key, f.starts,
                least(f.concurrency - (SELECT count(*) FROM rota.slots s
@@ -419,7 +419,7 @@ BEGIN
             SELECT coalesce(array_agg(h.id), '{}') INTO hits FROM (
                 SELECT j.id FROM rota.jobs j
                 WHERE j.id = ANY (batch) AND j.id IS DISTINCT FROM gate.job AND (j.state = 'ready' OR gate.effect = 'drop' AND j.node IS NULL)
-                  AND rota.fits(gate, j.owner, j.task, j.queue, j.traits)
+                  AND rota.fits(gate, j.owner, j.task, j.queue, j.requirements)
                 ORDER BY j.id FOR UPDATE SKIP LOCKED) h;
             IF gate.effect = 'drop' THEN
                 n := rota.put_away(hits, 'dropped', array_fill(gate.reason, ARRAY[cardinality(hits)]), moment);
@@ -457,8 +457,8 @@ DECLARE
 BEGIN
     moved := 0; cancelled := 0;
     FOR one IN
-        SELECT j.id, g.id AS gate, (j.traits::jsonb #>> '{alone,cancel}')::boolean AS cancel,
-               (j.traits::jsonb #>> '{alone,drain}')::bigint AS drain, g.created_at AS since
+        SELECT j.id, g.id AS gate, (j.requirements::jsonb #>> '{alone,cancel}')::boolean AS cancel,
+               (j.requirements::jsonb #>> '{alone,drain}')::bigint AS drain, g.created_at AS since
         FROM rota.jobs j LEFT JOIN rota.gates g ON g.job = j.id AND g.opened_at IS NULL
         WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' ORDER BY j.rank, j.id LIMIT 1000 FOR UPDATE OF j SKIP LOCKED
     LOOP
@@ -470,7 +470,7 @@ BEGIN
             IF one.cancel THEN
                 UPDATE rota.jobs j SET cancel = 'job ' || one.id || ' is to run alone'
                 FROM rota.gates g WHERE g.id = one.gate AND j.node IS NOT NULL AND j.cancel IS NULL AND j.id <> one.id
-                  AND rota.fits(g, j.owner, j.task, j.queue, j.traits);
+                  AND rota.fits(g, j.owner, j.task, j.queue, j.requirements);
                 GET DIAGNOSTICS n = ROW_COUNT;
                 cancelled := cancelled + n;
             ELSE
@@ -512,14 +512,14 @@ BEGIN
 END $$;
 
 -- What an order of a task brings along by its task alone.
-CREATE FUNCTION rota.traits_of(name text, args jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+CREATE FUNCTION rota.requirements_of(name text, args jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE
     info jsonb;
     full_ text;
     keys jsonb;
-    traits jsonb;
+    requirements jsonb;
 BEGIN
-    SELECT t.info::jsonb INTO info FROM rota.tasks t WHERE t.name = traits_of.name;
+    SELECT t.info::jsonb INTO info FROM rota.tasks t WHERE t.name = requirements_of.name;
     IF info ->> 'alone' IS NOT NULL THEN
         RAISE EXCEPTION 'task %: it runs alone, and such jobs are ordered by way of the client', quote_literal(name)
             USING ERRCODE = 'feature_not_supported';
@@ -531,10 +531,10 @@ BEGIN
         SELECT rota.fill(l ->> 0, args), coalesce(l -> 1, 'null'), coalesce(l -> 2, 'null') FROM jsonb_array_elements(info -> 'limits') AS one(l)
         UNION ALL
         SELECT 'task:' || name, 'null', info -> 'rate' WHERE jsonb_typeof(info -> 'rate') = 'array') k;
-    traits := jsonb_strip_nulls(jsonb_build_object('labels', nullif(info -> 'labels', '[]'), 'keys', keys));
-    IF traits = '{}' THEN
-        RETURN traits;
+    requirements := jsonb_strip_nulls(jsonb_build_object('labels', nullif(info -> 'labels', '[]'), 'keys', keys));
+    IF requirements = '{}' THEN
+        RETURN requirements;
     END IF;
-    RETURN jsonb_build_object('traits', traits::text, 'special', keys IS NOT NULL)
+    RETURN jsonb_build_object('requirements', requirements::text, 'special', keys IS NOT NULL)
            || CASE WHEN keys IS NOT NULL AND full_ = 'wait' THEN jsonb_build_object('line', keys #>> '{0,0}') ELSE '{}' END;
 END $$;

@@ -1,4 +1,4 @@
--- Rates by the window of whoever asks, a bound on the wait for several keys, and traits that can always be read.
+-- Rates by the window of whoever asks, a bound on the wait for several keys, and requirements that can always be read.
 
 -- A start counts for each job that asks by that job's own window: what is kept of it is when it was claimed, and how long
 -- after that it may really have happened. `until`: how long it is kept; ten minutes at least, and as long as anyone looks back.
@@ -18,18 +18,18 @@ CREATE TABLE rota.wanted (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE INDEX wanted_key ON rota.wanted (owner, key, latest);
 
--- Anyone with access to the tables may write traits. Those that can't be read would stop every claim and every end that meets
+-- Anyone with access to the tables may write requirements. Those that can't be read would stop every claim and every end that meets
 -- them, and a name that stands there twice would wait for itself: so they are refused where they are written.
-CREATE FUNCTION rota.check_traits() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION rota.check_requirements() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    given jsonb := NEW.traits::jsonb;
+    given jsonb := NEW.requirements::jsonb;
     keys  jsonb := coalesce(given -> 'keys', '[]');
     alone jsonb := given -> 'alone';
 BEGIN
     IF jsonb_typeof(given) <> 'object' OR jsonb_typeof(keys) <> 'array' OR alone IS NOT NULL AND (
            jsonb_typeof(alone) <> 'object' OR coalesce(alone ->> 'drain', '') !~ '^[0-9]{1,17}$'
            OR coalesce(alone ->> 'cancel', 'false') NOT IN ('true', 'false')) THEN
-        RAISE EXCEPTION 'traits %: expected labels, keys and alone', left(NEW.traits, 200) USING ERRCODE = 'check_violation';
+        RAISE EXCEPTION 'requirements %: expected labels, keys and alone', left(NEW.requirements, 200) USING ERRCODE = 'check_violation';
     END IF;
     IF (SELECT count(*) <> count(DISTINCT k ->> 0) OR NOT bool_and(coalesce(
             jsonb_typeof(k) = 'array' AND jsonb_typeof(k -> 0) = 'string' AND coalesce(k ->> 1, '1') ~ '^[1-9][0-9]{0,5}$'
@@ -42,8 +42,8 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
-CREATE TRIGGER traits_written BEFORE INSERT OR UPDATE OF traits ON rota.jobs
-    FOR EACH ROW WHEN (NEW.traits IS NOT NULL) EXECUTE FUNCTION rota.check_traits();
+CREATE TRIGGER traits_written BEFORE INSERT OR UPDATE OF requirements ON rota.jobs
+    FOR EACH ROW WHEN (NEW.requirements IS NOT NULL) EXECUTE FUNCTION rota.check_requirements();
 
 -- The keys that these jobs need, one row each (a job that needs none has one without), with how much room there is: how many
 -- more may hold the key, and start now, by the window of whoever asks; NULL: any number. One place is left to the one that
@@ -64,7 +64,7 @@ LANGUAGE sql STABLE AS $$
                  SELECT FROM rota.wanted w WHERE w.owner = j.owner AND w.key = k.key AND w.latest < j.rank
                    AND EXISTS (SELECT FROM rota.jobs h WHERE h.id = w.job AND (h.state = 'held' AND h.held_by LIKE 'k:%' OR h.id = ANY (ids)) OFFSET 0)
                  ORDER BY w.latest LIMIT 1) one)
-    FROM rota.jobs j LEFT JOIN LATERAL rota.keys_of(j.owner, j.traits) k ON true
+    FROM rota.jobs j LEFT JOIN LATERAL rota.keys_of(j.owner, j.requirements) k ON true
     WHERE j.id = ANY (ids) $$;
 
 DROP FUNCTION rota.pass(uuid[], text, bigint, boolean);
@@ -96,7 +96,7 @@ BEGIN
         FROM rota.jobs j CROSS JOIN LATERAL (
             SELECT g.id, g.effect, g.reason FROM rota.gates g
             WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > moment) AND g.job IS DISTINCT FROM j.id
-              AND rota.fits(g, j.owner, j.task, j.queue, j.traits)
+              AND rota.fits(g, j.owner, j.task, j.queue, j.requirements)
             ORDER BY g.created_at, g.id LIMIT 1
         ) hit
         WHERE j.id = ANY (rest) GROUP BY hit.id, hit.effect, hit.reason
@@ -117,8 +117,8 @@ BEGIN
 
     -- Who wants to be alone closes a gate for itself and waits until the others have ended.
     FOR one IN
-        SELECT j.id, j.owner, j.traits::jsonb -> 'alone' AS alone FROM rota.jobs j
-        WHERE j.id = ANY (rest) AND j.traits::jsonb ? 'alone' ORDER BY j.rank, j.id
+        SELECT j.id, j.owner, j.requirements::jsonb -> 'alone' AS alone FROM rota.jobs j
+        WHERE j.id = ANY (rest) AND j.requirements::jsonb ? 'alone' ORDER BY j.rank, j.id
     LOOP
         CONTINUE WHEN rota.is_alone(one.id, moment);
         -- First its keys: while it waits for these it must not keep the others from running.
@@ -126,7 +126,7 @@ BEGIN
         rest := array_remove(rest, one.id);
         -- One of those before it may have closed a gate over it: two must not wait for each other.
         UPDATE rota.jobs j SET state = 'held', held_by = 'g:' || g.id, reason = g.reason FROM rota.gates g
-        WHERE j.id = one.id AND g.job <> one.id AND g.opened_at IS NULL AND rota.fits(g, j.owner, j.task, j.queue, j.traits);
+        WHERE j.id = one.id AND g.job <> one.id AND g.opened_at IS NULL AND rota.fits(g, j.owner, j.task, j.queue, j.requirements);
         CONTINUE WHEN FOUND;
         INSERT INTO rota.gates (id, owner, task, task_like, queue, by_user, label, effect, reason, author, created_at, job)
         SELECT gen_random_uuid(), one.owner, one.alone #>> '{match,task}', one.alone ->> 'like', one.alone #>> '{match,queue}',
@@ -191,13 +191,13 @@ BEGIN
     ), held AS (
         UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
         FROM full_ones f WHERE j.id = f.job AND f.policy <> 'skip'
-        RETURNING j.id, least(j.rank, 4600000000000000000) + 9 * least(coalesce(j.own_step, step), 500000000000000000) AS latest, j.traits
+        RETURNING j.id, least(j.rank, 4600000000000000000) + 9 * least(coalesce(j.own_step, step), 500000000000000000) AS latest, j.requirements
     ), lets_go AS (
         UPDATE rota.gates g SET opened_at = moment FROM held WHERE g.job = held.id AND g.opened_at IS NULL
     ), several AS (
         INSERT INTO rota.wanted (owner, key, job, latest)
         SELECT n.owner, n.key, n.job, held.latest FROM held JOIN need n ON n.job = held.id
-        WHERE jsonb_array_length(held.traits::jsonb -> 'keys') > 1 AND (n.concurrency IS NOT NULL OR n.starts IS NOT NULL)
+        WHERE jsonb_array_length(held.requirements::jsonb -> 'keys') > 1 AND (n.concurrency IS NOT NULL OR n.starts IS NOT NULL)
         ON CONFLICT (job, key) DO UPDATE SET latest = excluded.latest
     )
     SELECT array_agg(f.job) FILTER (WHERE f.policy = 'skip') AS skip, array_agg('key ' || f.key || ' was taken') FILTER (WHERE f.policy = 'skip') AS why,
@@ -239,9 +239,9 @@ BEGIN
     WITH first AS MATERIALIZED (
         SELECT wanted.line, head.owner, head.rank, k.*
         FROM unnest(lines) AS wanted(line)
-        CROSS JOIN LATERAL (SELECT j.owner, j.traits, j.rank FROM rota.jobs j WHERE j.held_by = wanted.line AND j.state = 'held'
+        CROSS JOIN LATERAL (SELECT j.owner, j.requirements, j.rank FROM rota.jobs j WHERE j.held_by = wanted.line AND j.state = 'held'
                             ORDER BY j.rank, j.id LIMIT 1) head
-        CROSS JOIN LATERAL rota.keys_of(head.owner, head.traits) k WHERE 'k:' || head.owner || ':' || k.key = wanted.line
+        CROSS JOIN LATERAL rota.keys_of(head.owner, head.requirements) k WHERE 'k:' || head.owner || ':' || k.key = wanted.line
     ), room AS MATERIALIZED (
         SELECT f.line, f.owner, f.key, f.starts, f.span,
                least(f.concurrency - (SELECT count(*) FROM rota.slots s
@@ -310,7 +310,7 @@ BEGIN
             SELECT coalesce(array_agg(h.id), '{}') INTO hits FROM (
                 SELECT j.id FROM rota.jobs j
                 WHERE j.id = ANY (batch) AND j.id IS DISTINCT FROM gate.job AND (j.state = 'ready' OR gate.effect = 'drop' AND j.node IS NULL)
-                  AND rota.fits(gate, j.owner, j.task, j.queue, j.traits)
+                  AND rota.fits(gate, j.owner, j.task, j.queue, j.requirements)
                 ORDER BY j.id FOR UPDATE SKIP LOCKED) h;
             IF gate.effect = 'drop' THEN
                 n := rota.put_away(hits, 'dropped', array_fill(gate.reason, ARRAY[cardinality(hits)]), moment);
@@ -357,14 +357,14 @@ BEGIN
 END $$;
 
 -- What an order of a task brings along by its task alone.
-CREATE OR REPLACE FUNCTION rota.traits_of(name text, args jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+CREATE OR REPLACE FUNCTION rota.requirements_of(name text, args jsonb) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
 DECLARE
     info jsonb;
     full_ text;
     keys jsonb;
-    traits jsonb;
+    requirements jsonb;
 BEGIN
-    SELECT t.info::jsonb INTO info FROM rota.tasks t WHERE t.name = traits_of.name;
+    SELECT t.info::jsonb INTO info FROM rota.tasks t WHERE t.name = requirements_of.name;
     IF info ->> 'alone' IS NOT NULL THEN
         RAISE EXCEPTION 'task %: it runs alone, and such jobs are ordered by way of the client', quote_literal(name)
             USING ERRCODE = 'feature_not_supported';
@@ -380,10 +380,10 @@ BEGIN
         SELECT rota.fill(l ->> 0, args), coalesce(l -> 1, 'null'), coalesce(l -> 2, 'null') FROM jsonb_array_elements(info -> 'limits') AS one(l)
         UNION ALL
         SELECT 'task:' || name, 'null', info -> 'rate' WHERE jsonb_typeof(info -> 'rate') = 'array') k GROUP BY k.key) m;
-    traits := jsonb_strip_nulls(jsonb_build_object('labels', nullif(info -> 'labels', '[]'), 'keys', keys));
-    IF traits = '{}' THEN
-        RETURN traits;
+    requirements := jsonb_strip_nulls(jsonb_build_object('labels', nullif(info -> 'labels', '[]'), 'keys', keys));
+    IF requirements = '{}' THEN
+        RETURN requirements;
     END IF;
-    RETURN jsonb_build_object('traits', traits::text, 'special', keys IS NOT NULL)
+    RETURN jsonb_build_object('requirements', requirements::text, 'special', keys IS NOT NULL)
            || CASE WHEN keys IS NOT NULL AND full_ = 'wait' THEN jsonb_build_object('line', keys #>> '{0,0}') ELSE '{}' END;
 END $$;

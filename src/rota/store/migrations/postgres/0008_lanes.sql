@@ -34,7 +34,7 @@ END $$;
 -- The best `most` of them that nobody holds, locked for the claim that asks. Of a line as long as that, those that are free; and so
 -- on behind it, if others held some. No more rows are locked than are returned, and other nodes find the rest.
 CREATE FUNCTION rota.ready_of_tasks(wanted_queue text, tasks text[], edge bigint, edge_id uuid, most bigint, moment bigint)
-RETURNS TABLE (place tid, rank bigint, id uuid, special boolean, owner text, task text, traits text, level smallint, own_step bigint)
+RETURNS TABLE (place tid, rank bigint, id uuid, special boolean, owner text, task text, requirements text, level smallint, own_step bigint)
 LANGUAGE plpgsql ROWS 10 AS $$
 #variable_conflict use_column
 DECLARE
@@ -49,7 +49,7 @@ BEGIN
         INTO best, edge, edge_id FROM rota.line_of_tasks(wanted_queue, tasks, edge, edge_id, reach, moment) l;
         EXIT WHEN best IS NULL;
         RETURN QUERY SELECT free.* FROM unnest(best) AS one(id) CROSS JOIN LATERAL (
-            SELECT j.ctid, j.rank, j.id, j.special, j.owner, j.task, j.traits, j.level, j.own_step FROM rota.jobs j
+            SELECT j.ctid, j.rank, j.id, j.special, j.owner, j.task, j.requirements, j.level, j.own_step FROM rota.jobs j
             -- (As an expression: an index of ready jobs must not be searched for an id.)
             WHERE j.id = one.id AND coalesce(j.state, '') = 'ready' FOR UPDATE OF j SKIP LOCKED
         ) AS free LIMIT lack;

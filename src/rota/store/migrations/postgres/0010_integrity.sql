@@ -34,7 +34,7 @@ CREATE OR REPLACE FUNCTION rota.is_alone(job uuid, moment bigint) RETURNS boolea
            AND (g.created_at + 500000 <= moment
                 OR NOT EXISTS (SELECT FROM rota.nodes n WHERE n.state IN ('live', 'stopping') AND NOT n.locks_claims))
            AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.node IS NOT NULL AND j.id <> is_alone.job
-                             AND rota.fits(g, j.owner, j.task, j.queue, j.traits))) $$;
+                             AND rota.fits(g, j.owner, j.task, j.queue, j.requirements))) $$;
 
 -- Lets jobs go on that are alone by now. At its deadline a job yields and tries again later, or has the others cancelled.
 CREATE OR REPLACE FUNCTION rota.sweep_alone(given bigint, OUT moved bigint, OUT cancelled bigint, OUT next_at bigint) LANGUAGE plpgsql AS $$
@@ -46,8 +46,8 @@ DECLARE
 BEGIN
     moved := 0; cancelled := 0;
     FOR one IN
-        SELECT j.id, g.id AS gate, (j.traits::jsonb #>> '{alone,cancel}')::boolean AS cancel,
-               (j.traits::jsonb #>> '{alone,drain}')::bigint AS drain, g.created_at AS since, g.claims
+        SELECT j.id, g.id AS gate, (j.requirements::jsonb #>> '{alone,cancel}')::boolean AS cancel,
+               (j.requirements::jsonb #>> '{alone,drain}')::bigint AS drain, g.created_at AS since, g.claims
         FROM rota.jobs j LEFT JOIN rota.gates g ON g.job = j.id AND g.opened_at IS NULL
         WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' ORDER BY j.rank, j.id LIMIT 1000 FOR UPDATE OF j SKIP LOCKED
     LOOP
@@ -66,7 +66,7 @@ BEGIN
             IF one.cancel THEN
                 UPDATE rota.jobs j SET cancel = 'job ' || one.id || ' is to run alone'
                 FROM rota.gates g WHERE g.id = one.gate AND j.node IS NOT NULL AND j.cancel IS NULL AND j.id <> one.id
-                  AND rota.fits(g, j.owner, j.task, j.queue, j.traits);
+                  AND rota.fits(g, j.owner, j.task, j.queue, j.requirements);
                 GET DIAGNOSTICS n = ROW_COUNT;
                 cancelled := cancelled + n;
             ELSE

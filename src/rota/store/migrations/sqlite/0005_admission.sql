@@ -1,5 +1,5 @@
 -- Who may run: gates, limits, queues.
-ALTER TABLE jobs ADD COLUMN traits  TEXT;                         -- labels and keys; NULL: none
+ALTER TABLE jobs ADD COLUMN requirements  TEXT;                         -- labels and keys; NULL: none
 ALTER TABLE jobs ADD COLUMN special INTEGER NOT NULL DEFAULT 0;   -- it needs keys
 ALTER TABLE jobs ADD COLUMN held_by TEXT;   -- what holds it: g:gate or k:owner:key; or, when ready, the key that let it go; else NULL
 

@@ -12,7 +12,7 @@ SELECT head.id::text FROM rota.nodes n, unnest(:queues::text[]) AS q(queue), unn
 CROSS JOIN LATERAL rota.front(q.queue, k.kind, n.tasks, :most::integer, rota.clock(:now)) front
 JOIN rota.jobs head ON head.id = front.id
 WHERE EXISTS (SELECT FROM gates g WHERE (g.gate).job IS DISTINCT FROM head.id
-              AND rota.fits(g.gate, head.owner, head.task, head.queue, head.traits))
+              AND rota.fits(g.gate, head.owner, head.task, head.queue, head.requirements))
   AND n.incarnation = :incarnation AND head.state = 'ready'
 
 -- name: hold_full_front
@@ -22,7 +22,7 @@ WITH front AS MATERIALIZED (
     SELECT j.id FROM rota.nodes n, unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
     CROSS JOIN LATERAL rota.front(q.queue, k.kind, n.tasks, :most::integer, rota.clock(:now)) head
     JOIN rota.jobs j ON j.id = head.id
-    WHERE n.incarnation = :incarnation AND j.state = 'ready' AND j.special AND NOT j.traits::jsonb ? 'alone'
+    WHERE n.incarnation = :incarnation AND j.state = 'ready' AND j.special AND NOT j.requirements::jsonb ? 'alone'
     ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 ), full_ones AS MATERIALIZED (
     SELECT DISTINCT ON (n.job) n.job, n.owner, n.key, n.policy
@@ -76,7 +76,7 @@ WITH RECURSIVE lines(line) AS (
 SELECT k.owner, k.key, l.concurrency, l.starts, l.span,
        -- What the first who waits brings along: it counts where nothing was set.
        CASE WHEN l.key IS NULL THEN (
-           SELECT j.traits FROM rota.jobs j WHERE j.held_by = 'k:' || k.owner || ':' || k.key AND j.state = 'held'
+           SELECT j.requirements FROM rota.jobs j WHERE j.held_by = 'k:' || k.owner || ':' || k.key AND j.state = 'held'
            ORDER BY j.rank, j.id LIMIT 1) END
 FROM (SELECT owner, key FROM rota.limits UNION SELECT owner, key FROM rota.slots
       UNION SELECT owner, key FROM rota.starts WHERE until > rota.clock(:now)
@@ -228,7 +228,7 @@ UPDATE rota.jobs SET priority = :priority::smallint, rank = rank + (:priority::b
 WHERE id = ANY (:ids::uuid[])
 
 -- name: waiting_row
-SELECT j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.traits, j.level,
+SELECT j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.requirements, j.level,
        (SELECT f.level FROM rota.flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task) AS flow_level,
        n.id AS node, n.seen_at + n.lease AS lease_until,
        CASE WHEN j.state = 'ready' THEN (SELECT count(*) FROM rota.jobs o WHERE o.state = 'ready' AND o.queue = j.queue
@@ -244,11 +244,11 @@ WHERE j.id = :id AND (:sees::text IS NULL OR j.owner = :sees)
 SELECT g.id::text, g.task, g.queue, g.by_user, g.label, g.effect, g.reason, g.author, g.created_at, g.until, 0::bigint, g.dropped, g.job::text
 FROM rota.gates g
 WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now))
-  AND rota.fits(g, :owner, :task, :queue, :traits) AND g.job IS DISTINCT FROM :id::uuid
+  AND rota.fits(g, :owner, :task, :queue, :requirements) AND g.job IS DISTINCT FROM :id::uuid
 ORDER BY g.created_at, g.id LIMIT 1
 
 -- name: key_bounds
-SELECT key, concurrency, starts, span FROM rota.keys_of(:owner, :traits) ORDER BY key
+SELECT key, concurrency, starts, span FROM rota.keys_of(:owner, :requirements) ORDER BY key
 
 -- name: delete_old_starts
 DELETE FROM rota.starts WHERE ctid IN (

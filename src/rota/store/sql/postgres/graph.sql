@@ -47,11 +47,11 @@ WITH back AS (
     SELECT DISTINCT parent FROM again WHERE open AND parent <> ALL (:ids::uuid[])
 )
 INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence, tries,
-                       replays, spec, digest, args, retry, timeout, key, traits, special, parents, waits, tied)
+                       replays, spec, digest, args, retry, timeout, key, requirements, special, parents, waits, tied)
 SELECT id, owner, CASE WHEN above.open > 0 THEN 'blocked' ELSE 'scheduled' END, queue, kind, task, priority,
        rota.clock(:now) + priority * :step::bigint, rota.clock(:now), created_at, started_at, fence, tries,
-       replays + (id = ANY (:replayed::uuid[]))::integer, spec, digest, args, retry, timeout, key, traits,
-       coalesce(traits::jsonb ?| '{keys,alone}', false), above.every, above.open,
+       replays + (id = ANY (:replayed::uuid[]))::integer, spec, digest, args, retry, timeout, key, requirements,
+       coalesce(requirements::jsonb ?| '{keys,alone}', false), above.every, above.open,
        EXISTS (SELECT FROM rota.edges e WHERE e.parent = back.id)
 FROM back CROSS JOIN LATERAL (SELECT count(*) AS every, count(*) FILTER (WHERE again.open) AS open FROM again WHERE again.child = back.id) AS above
 

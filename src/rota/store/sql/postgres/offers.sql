@@ -39,9 +39,9 @@ WITH front AS MATERIALIZED (
 ), kept AS (
     INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                               tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
-                              traits, finished_at, lasting)
+                              requirements, finished_at, lasting)
     SELECT id, owner, 'failed', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-           tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key, traits,
+           tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key, requirements,
            rota.clock(:now), true
     FROM gone
 )

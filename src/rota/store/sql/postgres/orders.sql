@@ -1,13 +1,13 @@
 -- name: insert_jobs
 -- A few jobs; many go by COPY.
 INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
-                       spec, digest, args, retry, timeout, traits, special)
+                       spec, digest, args, retry, timeout, requirements, special)
 SELECT id, :owner, state, queue, kind, task, priority, rank, run_at, expires_at, :created_at,
-       spec, digest, args, retry, timeout, traits, special
+       spec, digest, args, retry, timeout, requirements, special
 FROM unnest(:ids::uuid[], :states::text[], :queues::text[], :kinds::text[], :tasks::text[], :priorities::smallint[],
             :ranks::bigint[], :due::bigint[], :expiries::bigint[], :specs::text[], :digests::text[], :args::text[],
-            :retries::text[], :timeouts::bigint[], :traits::text[], :specials::boolean[])
-  AS new(id, state, queue, kind, task, priority, rank, run_at, expires_at, spec, digest, args, retry, timeout, traits, special)
+            :retries::text[], :timeouts::bigint[], :requirements::text[], :specials::boolean[])
+  AS new(id, state, queue, kind, task, priority, rank, run_at, expires_at, spec, digest, args, retry, timeout, requirements, special)
 
 -- name: accept
 -- Orders with keys, one after the other; each sees what those before it have done.
@@ -32,9 +32,9 @@ WITH gone AS (
 )
 INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                           tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
-                          traits, finished_at, lasting)
+                          requirements, finished_at, lasting)
 SELECT id, owner, :state::text, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-       tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key, traits,
+       tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key, requirements,
        rota.clock(:now), :state::text = 'failed'
 FROM gone
 

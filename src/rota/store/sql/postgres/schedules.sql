@@ -80,9 +80,9 @@ WITH moment AS MATERIALIZED (
     FROM unnest(:owners::text[], :names::text[], :revisions::bigint[], :cursors::bigint[], :fires::bigint[], :limits::bigint[],
                 :nexts::bigint[], :ids::uuid[], :queues::text[], :kinds::text[], :tasks::text[], :priorities::smallint[],
                 :times::bigint[], :expiries::bigint[], :specs::text[], :digests::text[], :args::text[], :retries::text[],
-                :timeouts::bigint[], :traits::text[], :specials::boolean[])
+                :timeouts::bigint[], :requirements::text[], :specials::boolean[])
          WITH ORDINALITY AS wanted(owner, name, revision, handled, fire, most, next_at, id, queue, kind, task, priority, at, expires,
-                                   spec, digest, args, retry, timeout, traits, special, place)
+                                   spec, digest, args, retry, timeout, requirements, special, place)
     CROSS JOIN moment
     JOIN rota.schedules s ON s.owner = wanted.owner AND s.name = wanted.name
     WHERE s.revision = wanted.revision AND s.handled = wanted.handled AND s.next_at + 0 <= moment.now AND wanted.fire <= moment.now
@@ -93,9 +93,9 @@ WITH moment AS MATERIALIZED (
     ON CONFLICT (owner, name, fire) DO NOTHING RETURNING job_id
 ), ordered AS (
     INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
-                           spec, digest, args, retry, timeout, traits, special)
+                           spec, digest, args, retry, timeout, requirements, special)
     SELECT id, owner, CASE WHEN due <= moment.now THEN 'ready' ELSE 'scheduled' END, queue, kind, task, priority,
-           due + priority * :step::bigint, due, due + expires, moment.now, spec, digest, args, retry, timeout, traits, special
+           due + priority * :step::bigint, due, due + expires, moment.now, spec, digest, args, retry, timeout, requirements, special
     FROM (SELECT *, greatest(coalesce(at, now), now) AS due FROM standing, moment) AS one, moment
     WHERE CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false END   -- CASE: looked up, not joined
 ), moved AS (

@@ -30,7 +30,7 @@ WITH me AS MATERIALIZED (
 ), near AS MATERIALIZED (
     SELECT lane.queue, lane.kind, lane.want, lane.start, lane.step, lane.feedback, head.*
     FROM moment, lanes lane CROSS JOIN LATERAL (
-        SELECT j.ctid AS place, j.rank, j.id, j.special, j.owner, j.task, j.traits, j.level, j.own_step FROM rota.jobs j
+        SELECT j.ctid AS place, j.rank, j.id, j.special, j.owner, j.task, j.requirements, j.level, j.own_step FROM rota.jobs j
         WHERE j.state = 'ready' AND j.queue = lane.queue AND j.kind = lane.kind AND (j.rank, j.id) >= (lane.floor, lane.floor_id)
           AND (j.rank, j.id) <= (coalesce(lane.edge, 9223372036854775807), coalesce(lane.edge_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
           AND (j.expires_at IS NULL OR j.expires_at > moment.now) AND (j.kind <> 'function' OR j.task IN (SELECT task FROM own))
@@ -44,7 +44,7 @@ WITH me AS MATERIALIZED (
     WHERE lane.edge IS NOT NULL AND lack.most > 0
 ), heads AS MATERIALIZED (
     SELECT head.*, head.special
-           OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, head.queue, head.traits)) AS stopped,
+           OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, head.queue, head.requirements)) AS stopped,
            head.own_step IS DISTINCT FROM head.step
            OR head.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = head.queue AND f.flow = head.owner || '/' || head.task
                                         AND f.level > head.level) AS fallen
@@ -92,7 +92,7 @@ UPDATE rota.jobs j SET state = CASE WHEN hit.effect = 'pause' THEN 'held' ELSE '
                        held_by = CASE WHEN hit.effect = 'pause' THEN 'g:' || hit.id END
 FROM (SELECT DISTINCT ON (w.id) w.id AS job, g.id, g.effect, g.reason FROM unnest(:ids::uuid[]) AS w(id) JOIN rota.jobs r ON r.id = w.id
       JOIN rota.gates g ON g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now)) AND g.job IS DISTINCT FROM r.id
-                           AND rota.fits(g, r.owner, r.task, r.queue, r.traits)
+                           AND rota.fits(g, r.owner, r.task, r.queue, r.requirements)
       ORDER BY w.id, g.created_at, g.id) hit
 WHERE j.id = hit.job RETURNING j.id::text
 
@@ -125,9 +125,9 @@ WITH gone AS (
 )
 INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                           tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
-                          traits, finished_at, lasting)
+                          requirements, finished_at, lasting)
 SELECT id, owner, 'cancelled', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-       tries, failures, crashes, interruptions, replays, cancel, spec, digest, args, retry, timeout, key, traits,
+       tries, failures, crashes, interruptions, replays, cancel, spec, digest, args, retry, timeout, key, requirements,
        rota.clock(:now), false
 FROM gone
 
@@ -142,10 +142,10 @@ WITH ended AS (
 ), kept AS (
     INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence,
                               tries, failures, crashes, interruptions, replays, node, spec, digest, args, retry, timeout, key,
-                              traits, finished_at, outcome, exit_code, result, usage, lasting)
+                              requirements, finished_at, outcome, exit_code, result, usage, lasting)
     SELECT e.id, owner, 'succeeded', queue, kind, task, priority, rank, run_at, created_at, e.started_at, fence,
            tries, failures, crashes, interruptions, replays, coalesce(n.id, e.node), spec, digest, args, retry, timeout, key,
-           traits, rota.clock(:now), 'succeeded', exit_code, result, usage, false
+           requirements, rota.clock(:now), 'succeeded', exit_code, result, usage, false
     FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 )
 SELECT id::text, tied, special FROM ended
@@ -170,11 +170,11 @@ WITH ended AS (
 )
 INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
                           tries, failures, crashes, interruptions, replays, node, reason, spec, digest, args, retry, timeout,
-                          key, traits, finished_at, outcome, exit_code, error, result, usage, lasting)
+                          key, requirements, finished_at, outcome, exit_code, error, result, usage, lasting)
 SELECT e.id, e.owner, e.ending, e.queue, e.kind, e.task, e.priority, e.rank, e.run_at, e.expires_at, e.created_at, e.started_at, e.fence,
        e.tries, e.failures + e.failed, e.crashes + e.crashed, e.interruptions + e.interrupted, e.replays,
        CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, e.why, e.spec, e.digest, e.args,
-       e.retry, e.timeout, e.key, e.traits, rota.clock(:now), CASE WHEN e.started_at IS NULL THEN NULL ELSE e.outcome END,
+       e.retry, e.timeout, e.key, e.requirements, rota.clock(:now), CASE WHEN e.started_at IS NULL THEN NULL ELSE e.outcome END,
        e.exit_code, e.error, e.result, e.usage, e.ending = 'failed'
 FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 
@@ -283,10 +283,10 @@ WITH moment AS MATERIALIZED (
 ), ended AS (
     INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at,
                               fence, tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry,
-                              timeout, key, traits, finished_at, lasting)
+                              timeout, key, requirements, finished_at, lasting)
     SELECT id, owner, 'cancelled', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at,
            fence, tries, failures, crashes, interruptions, replays, 'expired', spec, digest, args, retry,
-           timeout, key, traits, moment.now, false
+           timeout, key, requirements, moment.now, false
     FROM expired, moment RETURNING 1
 ), due AS MATERIALIZED (
     SELECT j.ctid AS place FROM rota.jobs j

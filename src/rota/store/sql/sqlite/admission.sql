@@ -8,7 +8,7 @@ FROM nodes WHERE incarnation = :incarnation
 SELECT EXISTS (SELECT 1 FROM settling), EXISTS (SELECT 1 FROM freed)
 
 -- name: candidates
-SELECT j.seq, j.id, j.owner, j.task, j.queue, j.traits, j.special, j.fence, j.rank, j.own_step, j.interruptions
+SELECT j.seq, j.id, j.owner, j.task, j.queue, j.requirements, j.special, j.fence, j.rank, j.own_step, j.interruptions
 FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value
 
 -- name: hold_jobs
@@ -55,7 +55,7 @@ SELECT max(seq), count(*) FROM (SELECT seq FROM jobs WHERE seq > :swept ORDER BY
 
 -- name: sweep
 -- Those that a gate may concern. What ended long ago is passed by in the order of the table.
-SELECT seq, owner, task, queue, traits FROM jobs
+SELECT seq, owner, task, queue, requirements FROM jobs
 WHERE id IS NOT :but AND seq > :swept AND seq <= :reach
   AND (state = 'ready' OR :drop AND (state = 'blocked' OR state = 'scheduled' OR state = 'held'))
 ORDER BY seq LIMIT :limit
@@ -85,7 +85,7 @@ SELECT EXISTS (SELECT 1 FROM freed)
 
 -- name: freed_lines
 -- Lines to be looked at: how many were let go and are on their way, and who is next.
-SELECT f.held_by, (SELECT count(*) FROM jobs r WHERE r.state = 'ready' AND r.held_by = f.held_by), j.owner, j.traits, j.rank
+SELECT f.held_by, (SELECT count(*) FROM jobs r WHERE r.state = 'ready' AND r.held_by = f.held_by), j.owner, j.requirements, j.rank
 FROM (SELECT held_by FROM freed ORDER BY held_by LIMIT :limit) f
 LEFT JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = f.held_by ORDER BY h.rank, h.seq LIMIT 1)
 
@@ -97,7 +97,7 @@ WITH RECURSIVE known(line) AS (
     SELECT (SELECT min(held_by) FROM jobs WHERE state = 'held' AND held_by > known.line AND held_by < 'k;')
     FROM known WHERE known.line IS NOT NULL
 )
-SELECT known.line, 0, j.owner, j.traits, j.rank FROM known
+SELECT known.line, 0, j.owner, j.requirements, j.rank FROM known
 JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = known.line ORDER BY h.rank, h.seq LIMIT 1)
 WHERE known.line IS NOT NULL
 
@@ -234,7 +234,7 @@ UPDATE jobs SET priority = :priority, rank = rank + (:priority - priority) * coa
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: waiting_row
-SELECT j.seq, j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.traits,
+SELECT j.seq, j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.requirements,
        coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task), 0),
        n.id, n.seen_at + n.lease,
        EXISTS (SELECT 1 FROM nodes w
@@ -355,11 +355,11 @@ VALUES (:id, :owner, :task, :queue, :by_user, :label, 'pause', :reason, :owner, 
 UPDATE gates SET opened_at = :now WHERE job = :job AND opened_at IS NULL
 
 -- name: running_jobs
-SELECT id, owner, task, queue, traits FROM jobs WHERE state = 'running'
+SELECT id, owner, task, queue, requirements FROM jobs WHERE state = 'running'
 
 -- name: lone_jobs
 -- Those that wait until they are alone, and since when.
-SELECT j.id, j.traits, (SELECT min(g.created_at) FROM gates g WHERE g.job = j.id AND g.opened_at IS NULL)
+SELECT j.id, j.requirements, (SELECT min(g.created_at) FROM gates g WHERE g.job = j.id AND g.opened_at IS NULL)
 FROM jobs j WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' ORDER BY j.rank, j.seq LIMIT 1000
 
 -- name: any_in_line

@@ -10,7 +10,7 @@ SELECT id FROM jobs WHERE id >= :low AND id < :high AND (:sees IS NULL OR owner 
 -- name: job_rows
 SELECT j.seq, j.id, j.owner, j.task, j.kind, p.spec, p.args, j.queue, j.priority, j.state, j.reason, j.run_at, j.created_at,
        j.started_at, j.finished_at, j.expires_at, p.timeout, p.retry, j.fence, j.tries, j.failures, j.crashes,
-       j.interruptions, j.replays, coalesce(n.id, j.node), j.cancel IS NOT NULL, p.key, j.traits,
+       j.interruptions, j.replays, coalesce(n.id, j.node), j.cancel IS NOT NULL, p.key, j.requirements,
        (SELECT json_array(t.fraction, t.text, t.at) FROM progress t WHERE t.job = j.seq)
 FROM jobs j
 LEFT JOIN payloads p USING (seq)

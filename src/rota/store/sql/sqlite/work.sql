@@ -59,7 +59,7 @@ SELECT :at, 'job.failed', owner, id, json_object('reason', reason, 'fence', fenc
 
 -- name: start_states
 SELECT wanted.key, j.seq, j.started_at, iif(j.expires_at <= :now, coalesce(j.cancel, 'expired'), j.cancel),
-       j.owner, j.task, j.queue, j.traits
+       j.owner, j.task, j.queue, j.requirements
 FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
 WHERE j.state = 'running'

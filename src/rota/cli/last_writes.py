@@ -1,0 +1,65 @@
+"""The last write of a node whose functions did not stop: `python -m rota.cli.last_writes INCARNATION SOCKET`.
+
+`rota up` becomes this program (by exec) when it ends. That is the one way to stop a Python thread from outside: exec
+ends all threads of the process at once. Only then are their jobs handed back, so that no other node starts one beside
+them; and whoever waits for the process sees it end after that, with everything in order.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from rota.errors import RotaError
+from rota.work.keeper.kernel import hide
+from rota.work.keeper.wire import receive, send
+
+
+def become(store: str, incarnation: str, guards: Sequence[int]) -> NoReturn:
+    """Ends this process's threads and everything else in it. The guards stay open: the node lives until it has left."""
+    from rota.work.own_programs import bare, packed
+
+    # The address of the store may hold a password. What is on its way through a socket stands in no list that others
+    # could read while the new program is not yet hidden.
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        body = os.memfd_create("rota-environment")
+        os.write(body, packed(ROTA_STORE=store))
+        send(ours, b"begin", [body])
+        os.close(body)
+        for descriptor in (*guards, theirs.fileno()):
+            os.set_inheritable(descriptor, True)
+        sys.stderr.flush()
+        command = [sys.executable, "-m", "rota.cli.last_writes", incarnation, str(theirs.fileno())]
+        os.execve(sys.executable, command, bare(os.environ))
+
+
+def prepare(channel: socket.socket) -> None:
+    """Takes over the environment of the node that this process was."""
+    from rota.work.own_programs import unpack
+
+    _, _, (body,) = receive(channel)
+    unpack(os.pread(body, os.fstat(body).st_size, 0))
+    os.close(body)
+
+
+async def leave(incarnation: str) -> None:
+    from rota.app import App
+    from rota.model.principal import SYSTEM
+
+    async with App() as app:
+        await (await app.client()).store.leave(SYSTEM, incarnation)
+
+
+if __name__ == "__main__":
+    hide()
+    import asyncio
+
+    try:
+        prepare(socket.socket(fileno=int(sys.argv[2])))
+        asyncio.run(leave(sys.argv[1]))
+    except RotaError as error:
+        sys.exit(f"rota: {error}; the jobs of this node will be taken over by others")

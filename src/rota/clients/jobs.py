@@ -1,0 +1,339 @@
+"""The Python client: orders, questions and waiting, on behalf of one user. `App`, `Job` and the command line stand on
+it."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+from rota.batching import Batcher
+from rota.clients.explain import Explanation, explain
+from rota.clock import Chance
+from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, StoreUnavailable, WaitTimeout
+from rota.model.job import JobInfo, NewJob, Submitted
+from rota.model.lifecycle import TERMINAL, State
+from rota.model.principal import Principal
+from rota.model.rank import priority
+from rota.model.times import SECOND, Span, duration
+from rota.options import check_reason
+from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Store, TaskInfo, Topic
+from rota.store.graph import WorkflowFilter
+
+T = TypeVar("T")
+# One order is one write, and a write stays short: so many jobs, so many bytes of arguments.
+LARGEST_ORDER = 1_000
+HEAVIEST_ORDER = 4 << 20
+POLL = 0.5
+# Wake-ups that come closer together than this are answered by one look.
+PAUSE = 0.005
+PAGE = 200
+COUNT_EVERY = 1.0
+PURGE_STEP = 5
+
+
+class KnownTasks(Protocol):
+    """The tasks of an app."""
+
+    def __len__(self) -> int: ...
+
+    def infos(self) -> Sequence[TaskInfo]: ...
+
+
+class JobsClient:
+    def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
+        self.store, self.who, self._chance = store, who, chance
+        self._made_known = 0  # so many tasks of the app
+        self._batchers: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], Answer]]
+        ] = weakref.WeakKeyDictionary()
+        self._waits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waits] = weakref.WeakKeyDictionary()
+
+    def job_ids(self, count: int) -> list[str]:
+        return self._chance.job_ids(self.store.now(), count)
+
+    # -- orders ------------------------------------------------------------------------------------------------------
+    async def make_known(self, tasks: KnownTasks) -> None:
+        """Tells the store of the app's tasks, once: it may be deployed before the nodes that offer them."""
+        if (count := len(tasks)) > self._made_known:
+            await self.store.make_known(self.who, tasks.infos())
+            self._made_known = count
+
+    async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        """Accepts up to LARGEST_ORDER jobs all together; more go in steps of that many. Concurrent calls share
+        commits."""
+        parts = list(_orders(jobs))
+        if len(parts) > 1:
+            return await self._submit_in_steps(parts, len(jobs))
+        return await self._submit(parts[0]) if parts else []
+
+    async def _submit_in_steps(self, parts: Sequence[Sequence[NewJob]], total: int) -> list[Submitted]:
+        """Two at a time: while the store writes one, the next is made ready. After an error no more are begun."""
+        answers: list[list[Submitted]] = [[] for _ in parts]
+        failures: list[StoreError | KeyConflict | NotFound] = []
+        waiting = iter(enumerate(parts))
+
+        async def carry() -> None:
+            for place, part in waiting:
+                try:
+                    (answer,) = await self.store.submit(self.who, [part])
+                    answers[place] = _accepted(answer)
+                except (StoreError, KeyConflict, NotFound) as error:
+                    failures.append(error)
+                if failures:
+                    return
+
+        await asyncio.gather(carry(), carry())
+        if failures:
+            if accepted := sum(map(len, answers)):
+                failures[0].args = (f"{failures[0]} ({accepted} of {total} jobs were accepted)",)
+            raise failures[0]
+        return [one for answer in answers for one in answer]
+
+    async def _submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        # Orders with keys ride apart: a key may have to wait for whoever uses it just now, and the others need not.
+        plain = all(job.plain for job in jobs)
+        batchers = self._batchers.setdefault(asyncio.get_running_loop(), {})
+        if plain not in batchers:
+            batchers[plain] = Batcher(lambda orders: self.store.submit(self.who, orders), LARGEST_ORDER, _weight)
+        return _accepted(await batchers[plain].put(jobs))
+
+    async def submit_whole(self, jobs: Sequence[NewJob]) -> list[Submitted]:
+        """All of them or none, however many: jobs that belong together."""
+        (answer,) = await self.store.submit(self.who, [jobs])
+        return _accepted(answer)
+
+    async def cancel(self, ids: Sequence[str], reason: str = "cancelled by its user") -> list[Cancelling]:
+        check_reason(reason)
+        return await self._in_steps(ids, lambda part: self.store.cancel(self.who, part, reason))
+
+    async def retry(self, ids: Sequence[str]) -> list[bool]:
+        """Runs ended jobs again and makes waiting ones due now; False for those that run or have succeeded."""
+
+        async def step(part: Sequence[str]) -> list[bool]:
+            replayed = await self.store.replay(self.who, part)
+            hurried = await self.store.hurry(self.who, part)
+            return [a or b for a, b in zip(replayed, hurried, strict=True)]
+
+        return await self._in_steps(ids, step)
+
+    async def replay(self, ids: Sequence[str]) -> list[bool]:
+        return await self._in_steps(ids, lambda part: self.store.replay(self.who, part))
+
+    async def rerun(self, ids: Sequence[str]) -> list[bool]:
+        """Runs ended jobs again whatever became of them, all together: those that wait for each other do so again."""
+        return await self.store.replay(self.who, ids, again=True)
+
+    async def purge(self, ids: Sequence[str]) -> list[bool]:
+        # With their output, jobs may be large: a few at a time.
+        return await self._in_steps(ids, lambda part: self.store.purge(self.who, part), step=PURGE_STEP)
+
+    async def _in_steps(
+        self, ids: Sequence[str], act: Callable[[Sequence[str]], Awaitable[list[T]]], step: int = PAGE
+    ) -> list[T]:
+        answers: list[T] = []
+        for start in range(0, len(ids), step):
+            answers += await act(ids[start : start + step])
+        return answers
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+    async def get(self, job_id: str) -> JobInfo:
+        info = await self.store.get(self.who, job_id)
+        if info is None:
+            raise NotFound("job", job_id)
+        return info
+
+    async def find(self, query: JobFilter) -> list[JobInfo]:
+        return await self.store.find(self.who, query)
+
+    async def resolve(self, part: str) -> str:
+        """The one id that begins or ends with this text."""
+        if not part:
+            raise InvalidInput("job", part, "an id, or its beginning or end")
+        found = await self.store.resolve(self.who, part.lower())
+        if not found:
+            raise NotFound("job", part)
+        if len(found) > 1 and found[0] != part.lower():
+            raise InvalidInput("job", part, f"an id that fits one job only; it fits {found[0]} and {found[1]}")
+        return found[0]
+
+    async def explain(self, job_id: str) -> Explanation:
+        """Why the job is where it is."""
+        info = await self.get(job_id)
+        parents = await self.store.parents(self.who, job_id) if info.state is State.BLOCKED else []
+        waiting = await self.store.waiting(self.who, job_id)
+        return explain(info, parents, waiting, self.store.now(), await self._beside(info))
+
+    async def _beside(self, info: JobInfo) -> list[JobInfo]:
+        """What still runs of those that a job must not run beside."""
+        if info.state is not State.HELD or info.alone is None:
+            return []
+        running = await self.find(JobFilter(states=(State.RUNNING,), limit=LARGEST_ORDER))
+        fits = info.alone.match.fits
+        return [one for one in running if fits(task=one.task, queue=one.queue, user=one.owner, labels=one.labels)]
+
+    async def reprioritise(self, ids: Sequence[str], to: int) -> list[bool]:
+        chosen = priority(to)
+        return await self._in_steps(ids, lambda part: self.store.reprioritise(self.who, part, chosen))
+
+    async def workflow(self, part: str) -> str:
+        """The id of the one workflow that begins or ends with this text, or of the latest with this name."""
+        if not part:
+            raise NotFound("workflow", part)
+        for info in await self.store.workflows(self.who, WorkflowFilter(name=part, limit=1)):
+            return info.id  # a name may look like the end of an id: `feed`
+        low = part.lower()
+        found = [
+            one for one in await self.store.resolve_workflow(self.who, low) if one.startswith(low) or one.endswith(low)
+        ]
+        if not found:
+            raise NotFound("workflow", part)
+        if len(found) > 1:
+            raise InvalidInput("workflow", part, f"an id that fits one only; it fits {found[0]} and {found[1]}")
+        return found[0]
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+    async def wait(self, job_id: str, timeout: Span | None = None) -> JobInfo:
+        """Returns when the job has ended; raises WaitTimeout if that takes longer than `timeout` (`90s`)."""
+        limit = None if timeout is None else duration(timeout, "timeout") / SECOND
+        info = await self.get(job_id)
+        if info.ended:
+            return info
+        loop = asyncio.get_running_loop()
+        waits = self._waits.get(loop)
+        if waits is None:
+            waits = self._waits[loop] = _Waits(self)
+        try:
+            async with asyncio.timeout(limit):
+                return await waits.wait(job_id)
+        except TimeoutError:
+            info = await self.get(job_id)
+            if info.ended:
+                return info
+            raise WaitTimeout(job_id, info.state) from None
+
+    async def output(self, job_id: str, follow: bool = False) -> AsyncIterator[Chunk]:
+        """The output of all attempts in order; with `follow` until the job has ended."""
+        position = Position()
+        news = NewsListener(self.store) if follow else None
+        try:
+            while True:
+                ended = not follow or (await self.get(job_id)).ended
+                while chunks := await self.store.output(self.who, job_id, position, PAGE):
+                    for chunk in chunks:
+                        yield chunk
+                    position = Position(chunks[-1].fence, chunks[-1].number)
+                if ended:
+                    return
+                if news:
+                    await news.wait(POLL)
+        finally:
+            if news:
+                news.close()
+
+
+def _accepted(answer: Answer) -> list[Submitted]:
+    if isinstance(answer, list):
+        return answer
+    raise answer
+
+
+def _orders(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    start = size = 0
+    for index, job in enumerate(jobs):
+        if index > start and (index - start >= LARGEST_ORDER or size + len(job.args) > HEAVIEST_ORDER):
+            yield jobs[start:index]
+            start, size = index, 0
+        size += len(job.args)
+    if start < len(jobs):
+        yield jobs[start:]
+
+
+def _weight(jobs: Sequence[NewJob]) -> int:
+    """Of one order, in jobs of ordinary size."""
+    return len(jobs) + sum(len(job.args) for job in jobs) * LARGEST_ORDER // HEAVIEST_ORDER
+
+
+class NewsListener:
+    """Wakes whoever watches jobs; with polling as the backstop."""
+
+    def __init__(self, store: Store) -> None:
+        self._event = asyncio.Event()
+        self.close = store.listen(frozenset({Topic.NEWS}), self._event.set)
+
+    async def wait(self, longest: float) -> None:
+        alarm = asyncio.get_running_loop().call_later(longest, self._event.set)
+        await self._event.wait()
+        alarm.cancel()
+        await asyncio.sleep(PAUSE)
+        self._event.clear()
+
+
+class _Waits:
+    """All waits of one loop, answered by one look at the store each time something has happened."""
+
+    def __init__(self, client: JobsClient) -> None:
+        self._client = client
+        self._waiting: dict[str, list[asyncio.Future[JobInfo]]] = {}
+        self._pump: asyncio.Task[None] | None = None
+        self._next_count = 0.0
+
+    async def wait(self, job_id: str) -> JobInfo:
+        future: asyncio.Future[JobInfo] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(job_id, []).append(future)
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._run())
+        try:
+            return await future
+        finally:
+            self._forget(job_id, future)
+
+    def _forget(self, job_id: str, future: asyncio.Future[JobInfo]) -> None:
+        futures = self._waiting.get(job_id, [])
+        if future in futures:
+            futures.remove(future)
+        if not futures:
+            self._waiting.pop(job_id, None)
+
+    async def _run(self) -> None:
+        news = NewsListener(self._client.store)
+        try:
+            while self._waiting:
+                with suppress(StoreUnavailable):  # the next look may find it back
+                    await self._look()
+                if self._waiting:
+                    await news.wait(POLL)
+        except Exception as error:
+            for future in [f for futures in self._waiting.values() for f in futures]:
+                if not future.done():
+                    future.set_exception(error)
+        finally:
+            news.close()
+            self._pump = None
+
+    async def _look(self) -> None:
+        ids = tuple(self._waiting)
+        # Whether one was purged meanwhile needs no haste.
+        now = asyncio.get_running_loop().time()
+        count_missing = now > self._next_count
+        if count_missing:
+            self._next_count = now + COUNT_EVERY
+        for start in range(0, len(ids), PAGE):
+            part = ids[start : start + PAGE]
+            for info in await self._client.find(JobFilter(ids=part, states=tuple(TERMINAL), limit=PAGE)):
+                self._tell(info.id, info)
+            if count_missing:
+                found = {info.id for info in await self._client.find(JobFilter(ids=part, limit=PAGE))}
+                for job_id in set(part) - found:
+                    self._tell(job_id, None)
+
+    def _tell(self, job_id: str, info: JobInfo | None) -> None:
+        for future in self._waiting.pop(job_id, []):
+            if future.done():
+                continue
+            if info is None:  # purged meanwhile
+                future.set_exception(NotFound("job", job_id))
+            else:
+                future.set_result(info)

@@ -1,0 +1,128 @@
+"""What people do about who may run: gates, limits, queues. `App.admissions()` and the command line stand on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rota.clock import Chance
+from rota.config import queue_name
+from rota.errors import InvalidInput, NotFound
+from rota.model.feedback import read_feedback
+from rota.model.gates import Effect, Gate, Match, match
+from rota.model.limits import Limit, concurrency, key_name, rate
+from rota.model.principal import Principal
+from rota.model.rank import ageing_step
+from rota.model.times import Instant, instant
+from rota.store.admission import FlowInfo, LimitInfo, NewGate, QueueInfo
+from rota.store.base import Store
+
+LONGEST_REASON = 1_000
+MOST_SHOWN = 1_000_000
+
+
+class LimitsClient:
+    def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
+        self._store, self._who, self._chance = store, who, chance
+
+    # -- gates -------------------------------------------------------------------------------------------------------
+    async def pause(self, *, reason: object, until: object = None, **which: Any) -> Gate:
+        """Holds matching jobs until the gate opens: `task="mail.*"` (a glob), `queue`, `user`, `label`, or
+        `everything=True`. What runs already goes on."""
+        return await self._close(Effect.PAUSE, match(**which), reason, until)
+
+    async def drop(self, *, reason: object, until: object = None, **which: Any) -> Gate:
+        """Ends matching jobs that wait or come, as `dropped`, until the gate opens."""
+        return await self._close(Effect.DROP, match(**which), reason, until)
+
+    async def _close(self, effect: Effect, which: Match, reason: object, until: object) -> Gate:
+        if not isinstance(reason, str) or not 0 < len(reason.strip()) <= LONGEST_REASON or not reason.isprintable():
+            raise InvalidInput("reason", reason, f"a text of up to {LONGEST_REASON} printable characters")
+        now = self._store.now()
+        end: Instant | None = None if until is None else instant(until, "until")
+        if end is not None and end <= now:
+            raise InvalidInput("until", until, "a time to come")
+        if which.user is not None and self._who.sees not in (None, which.user):
+            raise InvalidInput("user", which.user, f"{self._who.user!r}: a gate concerns its author's own jobs")
+        (gate_id,) = self._chance.job_ids(now, 1)
+        return await self._store.close_gate(self._who, NewGate(gate_id, which, effect, reason.strip(), end))
+
+    async def open(self, gate: str | Gate) -> Gate:
+        """Opens this gate, or the one whose id begins or ends with this text; what it held goes on."""
+        part = gate.id if isinstance(gate, Gate) else gate
+        if not isinstance(part, str):
+            raise InvalidInput("gate", part, "a gate or its id")
+        low = part.lower()
+        fitting = [one for one in await self.gates() if low and (one.id.startswith(low) or one.id.endswith(low))]
+        if not fitting:
+            raise NotFound("gate", part)
+        if len(fitting) > 1:
+            raise InvalidInput("gate", part, f"an id that fits one only; it fits {fitting[0].id} and {fitting[1].id}")
+        if fitting[0].job is not None:
+            whose = (
+                f"one that a person has closed; this is of job {fitting[0].job}, which wants to be alone: cancel that"
+            )
+            raise InvalidInput("gate", part, whose)
+        await self._store.open_gate(self._who, fitting[0].id)
+        return fitting[0]
+
+    async def gates(self) -> list[Gate]:
+        return await self._store.gates(self._who)
+
+    # -- limits ------------------------------------------------------------------------------------------------------
+    async def set_limit(self, key: str, *, at_once: object = None, starts: object = None) -> Limit:
+        """At most so many at once (`at_once=5`), so many starts per window (`starts="60/1m"`), or both. It wins over
+        what jobs bring along, and counts at once."""
+        if at_once is None and starts is None:
+            raise InvalidInput("limit", key, "how many at once, how many starts per window, or both")
+        limit = Limit(
+            key_name(key),
+            None if at_once is None else concurrency(at_once, "at_once"),
+            None if starts is None else rate(starts),
+        )
+        await self._store.set_limit(self._who, limit)
+        return limit
+
+    async def remove_limit(self, key: str) -> None:
+        if not await self._store.remove_limit(self._who, key_name(key)):
+            raise NotFound("limit", key)
+
+    async def limits(self, keys: Sequence[str] | None = None) -> list[LimitInfo]:
+        """Keys that have a limit, are held or are waited for: these, or up to 1,000."""
+        if keys is not None and not isinstance(keys, list | tuple | set | frozenset):
+            raise InvalidInput("keys", keys, "a list of keys")
+        return await self._store.limits(self._who, None if keys is None else [key_name(key) for key in keys])
+
+    # -- queues ------------------------------------------------------------------------------------------------------
+    async def pause_queue(self, name: str, note: object = "") -> None:
+        """Nothing of it is started until it is resumed. What runs already goes on."""
+        if not isinstance(note, str) or len(note) > LONGEST_REASON or not note.isprintable():
+            raise InvalidInput("note", note, f"a text of up to {LONGEST_REASON} printable characters")
+        await self._store.pause_queue(self._who, queue_name(name), note)
+
+    async def resume_queue(self, name: str) -> bool:
+        return await self._store.resume_queue(self._who, queue_name(name))
+
+    async def set_step(self, name: str, step: object) -> None:
+        """How much one step of priority outweighs: a duration (`0s`: first come first served), `strict`, or
+        `default`."""
+        await self._store.set_step(self._who, queue_name(name), ageing_step(step))
+
+    async def set_feedback(
+        self, name: str, on: bool = True, *, quantum: object = None, levels: object = None, boost: object = None
+    ) -> None:
+        """Feedback levels: flows (a user's jobs of one task) that use many slots fall behind those that use few."""
+        if on not in (True, False):
+            raise InvalidInput("on", on, "True or False")
+        given = {"quantum": quantum, "levels": levels, "boost": boost}
+        rule = read_feedback(**{what: value for what, value in given.items() if value is not None})
+        await self._store.set_feedback(self._who, queue_name(name), rule if on else None)
+
+    async def flows(self, limit: int = 100) -> list[FlowInfo]:
+        number: object = limit
+        if not isinstance(number, int) or not 1 <= number <= MOST_SHOWN:
+            raise InvalidInput("limit", limit, f"a whole number from 1 to {MOST_SHOWN:,}")
+        return await self._store.flows(self._who, limit)
+
+    async def queues(self) -> list[QueueInfo]:
+        return await self._store.queues(self._who)

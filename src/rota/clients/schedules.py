@@ -1,0 +1,387 @@
+"""What people do with schedules and calendars. The counterpart of `Client`, which is for jobs.
+
+A change takes hold at one instant. What was due before it and has not been handled yet is handled first, as the
+schedule stood; then the change is written, if nobody else has changed the schedule meanwhile. Otherwise all is looked
+at anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
+
+from rota.clock import Chance
+from rota.errors import InvalidInput, NotFound, RotaError, StoreUnavailable
+from rota.model.principal import Principal
+from rota.model.times import LATEST, Instant, iso
+from rota.model.trigger import schedule as timing
+from rota.model.trigger import template as work
+from rota.model.trigger.calendars import Calendar
+from rota.model.trigger.fires import fires, next_fire
+from rota.model.trigger.plan import Parsed, advance, left_behind, named_calendars, new_fires, parse
+from rota.model.trigger.reading import LONGEST_NAME, rule_text
+from rota.model.trigger.records import (
+    Fate,
+    FireInfo,
+    FireKind,
+    NewFire,
+    NewSchedule,
+    ScheduleFilter,
+    ScheduleInfo,
+)
+from rota.model.trigger.rules import Recurrence
+from rota.model.trigger.schedule import Timing
+from rota.model.trigger.skipped import Skipped
+from rota.model.trigger.template import Template
+from rota.store.base import Store
+
+PAGE = 500
+# A schedule that someone else is at is free again within milliseconds.
+TRIES = 100
+A_MOMENT = 0.02
+# More than this many fires are made up for only if that is really meant.
+MANY = 10_000
+MOST = 1_000_000
+A_FEW = 20  # fires that are worked out in one go
+NEVER: Instant = LATEST + 1
+
+
+class Saved(msgspec.Struct, frozen=True):
+    info: ScheduleInfo
+    created: bool
+    changed: bool
+    before: ScheduleInfo | None = None  # how it stood before it was changed; None: there was none
+
+
+class BackfillProgress(msgspec.Struct, frozen=True):
+    """How far a backfill has come."""
+
+    total: int
+    made: int = 0
+    queued: int = 0
+    already: int = 0
+    first: Instant | None = None
+    last: Instant | None = None
+
+    @property
+    def done(self) -> int:
+        return self.made + self.queued + self.already
+
+
+class SchedulesClient:
+    def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
+        self._store, self._who, self._chance = store, who, chance
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+    async def get(self, name: str) -> ScheduleInfo:
+        info = await self._find(name)
+        if info is None:
+            raise NotFound("schedule", name)
+        return info
+
+    async def _find(self, name: str) -> ScheduleInfo | None:
+        found = await self._store.schedules(self._who, ScheduleFilter(names=(name,), limit=1))
+        return found[0] if found else None
+
+    async def all(self, app: str | None = None) -> AsyncIterator[ScheduleInfo]:
+        """In the order of their names."""
+        after: tuple[str, str] | None = None
+        while page := await self._store.schedules(self._who, ScheduleFilter(app=app, after=after, limit=PAGE)):
+            for info in page:
+                yield info
+            after = (page[-1].owner, page[-1].name)
+
+    async def parsed(self, info: ScheduleInfo) -> Parsed:
+        """Raises InvalidInput if it makes no sense."""
+        return await self._with_calendars(parse(info))
+
+    async def _with_calendars(self, parsed: Parsed) -> Parsed:
+        names = named_calendars(parsed.schedule)
+        found = await self._store.calendars(self._who, self._who.user, names) if names else []
+        return msgspec.structs.replace(parsed, calendars={calendar.name: calendar for calendar in found})
+
+    async def upcoming(self, name: str, count: int) -> list[Instant]:
+        """Its next fires, if nobody changes it."""
+        info = await self.get(name)
+        parsed = await self.parsed(info)
+        limit = parsed.schedule.limit
+        left = count if limit is None else min(count, limit - info.fired)
+        after = max(info.handled, self._store.now())
+        return await _listed(fires(parsed.schedule, after, limit=max(0, left), calendars=parsed.calendars))
+
+    async def preview(self, schedule: Timing, count: int) -> list[Instant]:
+        """The fires of a schedule that is not kept anywhere."""
+        calendars = {one.name: one for one in await self.calendars()}
+        most = count if schedule.limit is None else min(count, schedule.limit)
+        return await _listed(fires(schedule, self._store.now(), limit=most, calendars=calendars))
+
+    async def history(self, name: str, limit: int, before: Instant = NEVER) -> list[FireInfo]:
+        """What became of its fires, latest first. A schedule that was removed still has one."""
+        found = await self._store.fires(self._who, self._who.user, name, before, limit)
+        if not found:
+            await self.get(name)
+        return found
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+    async def save(
+        self,
+        schedule: Timing,
+        template: Template,
+        *,
+        app: str | None = None,
+        module: str | None = None,
+        replace: bool = True,
+        note: str | None = None,
+    ) -> Saved:
+        """Keeps a schedule: a new one, or one in the place of what has that name. The same again changes nothing.
+        With a `note` a new one begins as paused. `module`: of the app that declares it."""
+        parsed = await self._with_calendars(Parsed(schedule, template))
+        next_fire(schedule, self._store.now(), parsed.calendars)  # whatever is wrong with it shows here
+        created: bool | None = None  # not None: it was kept once already
+        before: ScheduleInfo | None = None
+        async for info in self._standing(schedule.name):
+            if info is not None:
+                parsed = _counting_on(info, parsed)
+                if created is None and _same(info, parsed, app, module):
+                    return Saved(info, False, False)
+                _check_place(info, app, replace or created is not None)
+                if not await self._up_to_date(info):
+                    continue
+            since = self._store.now() if info is None else max(info.handled, self._store.now())
+            new = _new(parsed, app, module, since, note)
+            if info is None and new.next_at is None and app is None:
+                raise _never(schedule, since)
+            if await self._store.put_schedule(self._who, new, None if info is None else info.revision):
+                if created is None:
+                    created, before = info is None, info
+                fresh = await self._with_calendars(parsed)
+                if fresh == parsed:
+                    return Saved(await self.get(schedule.name), created, True, before)
+                parsed = fresh  # a calendar was changed before there was a schedule to be told of it
+        raise _busy(schedule.name)
+
+    async def pause(self, name: str, note: str = "") -> ScheduleInfo:
+        if not await self._store.pause_schedule(self._who, name, note):
+            raise NotFound("schedule", name)
+        return await self.get(name)
+
+    async def resume(self, name: str) -> ScheduleInfo:
+        """What fell into the pause stays skipped."""
+        async for info in self._standing(name):
+            if info is None:
+                raise NotFound("schedule", name)
+            await self.parsed(info)
+            if not info.paused and info.broken is None:
+                return info
+            since = self._store.now()
+            if await self._up_to_date(info):
+                await self._store.resume_schedule(self._who, name, info.revision, since)
+        raise _busy(name)
+
+    async def remove(self, name: str) -> ScheduleInfo:
+        """Jobs that it made stay as they are."""
+        async for info in self._standing(name):
+            if info is None:
+                raise NotFound("schedule", name)
+            if await self._remove(info, None):
+                return info
+        raise _busy(name)
+
+    async def withdraw(self, name: str, app: str, removable: Callable[[ScheduleInfo], bool]) -> bool:
+        """Removes what the code of the app declares no more. False: it is gone already, or not removable by now."""
+        async for info in self._standing(name):
+            if info is None or not removable(info):
+                return False
+            if await self._remove(info, app):
+                return True
+        raise _busy(name)
+
+    async def _remove(self, info: ScheduleInfo, app: str | None) -> bool:
+        left = await self._left(info)
+        return await self._store.remove_schedule(self._who, info.name, info.revision, info.handled, left, app)
+
+    async def undeclare(self, app: str, infos: Sequence[ScheduleInfo]) -> None:
+        """Sets `undeclared_at` on schedules that a starting node of the app did not declare; they keep firing."""
+        fresh = [(info.name, info.revision) for info in infos if info.undeclared_at is None]
+        for start in range(0, len(fresh), PAGE):
+            await self._store.undeclare_schedules(self._who, app, fresh[start : start + PAGE])
+
+    async def _left(self, info: ScheduleInfo) -> list[Skipped]:
+        """What was due and has not been handled; of one that makes no sense that can't be told."""
+        if info.broken is not None or info.next_at is None:
+            return []
+        try:
+            return left_behind(info, await self.parsed(info), self._store.now())
+        except InvalidInput:
+            return []
+
+    async def check(self, schedule: Timing, template: Template, app: str) -> None:
+        """Raises InvalidInput if the app can't keep it."""
+        parsed = await self._with_calendars(Parsed(schedule, template))
+        next_fire(schedule, self._store.now(), parsed.calendars)
+        if info := await self._find(schedule.name):
+            _check_place(info, app, replace=True)
+
+    async def _standing(self, name: str) -> AsyncIterator[ScheduleInfo | None]:
+        """How the schedule stands, again and again, until a change has found its moment."""
+        for turn in range(TRIES):
+            if turn:
+                await asyncio.sleep(A_MOMENT)
+            yield await self._find(name)
+
+    async def _up_to_date(self, info: ScheduleInfo) -> bool:
+        """Handles what was due before now. False: look again."""
+        now = self._store.now()
+        if info.next_at is None or info.next_at > now or info.broken is not None:
+            return True
+        try:
+            step = advance(info, await self.parsed(info), now)
+        except InvalidInput as error:  # no scheduler has come across it yet
+            await self._store.set_aside_schedule(self._who, info.owner, info.name, info.revision, str(error))
+        else:
+            await self._store.advance(self._who, [step])
+        return False
+
+    # -- firing ------------------------------------------------------------------------------------------------------
+    async def fire(self, name: str) -> tuple[Fate, str]:
+        """Makes a job now, beside the rule; returns what became of it and its id. Its overlap policy counts."""
+        info = await self.get(name)
+        parsed = await self.parsed(info)
+        for nudge in range(TRIES):
+            now = self._store.now() + nudge
+            job_id = self._chance.job_ids(now, 1)[0]
+            job = parsed.template.job(job_id, None, parsed.schedule.zone, now, now)
+            wish = [NewFire(now, job)]
+            fates = await self._store.make_fires(self._who, name, FireKind.MANUAL, wish)
+            if fates is None:
+                raise NotFound("schedule", name)
+            if fates[0] is not Fate.ALREADY:  # the rule fired in this very microsecond
+                return fates[0], job_id
+        raise _busy(name)
+
+    async def backfill(
+        self, name: str, start: Instant, end: Instant, *, dry_run: bool = False, many: bool = False
+    ) -> AsyncIterator[BackfillProgress]:
+        """Makes the fires from `start` to `end` that were not made; tells how far it has come after every step."""
+        info = await self.get(name)
+        parsed = await self.parsed(info)
+        now = self._store.now()
+        if end < start:
+            raise InvalidInput("to", iso(end), f"a time that is not before {iso(start)}")
+        if end > now:
+            raise InvalidInput("to", iso(end), f"a time that has passed; it is {iso(now)}")
+        instants = await _listed(
+            fires(parsed.schedule, start - 1, end, limit=(MOST if many else MANY) + 1, calendars=parsed.calendars)
+        )
+        if len(instants) > MOST:
+            raise InvalidInput("backfill", f"more than {MOST:,} fires", f"at most {MOST:,} at a time")
+        if len(instants) > MANY and not many:
+            raise InvalidInput("backfill", f"more than {MANY:,} fires", f"at most {MANY:,}, or --yes for as many")
+        progress = BackfillProgress(len(instants), 0, 0, 0, *((instants[0], instants[-1]) if instants else ()))
+        yield progress
+        for part in [] if dry_run else _pages(instants):
+            wishes = new_fires(parsed, part, self._store.now())
+            now_stands = await self.get(name)
+            if (now_stands.timing, now_stands.work) != (info.timing, info.work):
+                raise InvalidInput("schedule", name, f"one that stays as it is meanwhile; {progress.done:,} are made")
+            fates = await self._store.make_fires(self._who, name, FireKind.BACKFILL, wishes)
+            if fates is None:
+                raise NotFound("schedule", name)
+            progress = msgspec.structs.replace(
+                progress,
+                made=progress.made + fates.count(Fate.MADE),
+                queued=progress.queued + fates.count(Fate.QUEUED),
+                already=progress.already + fates.count(Fate.ALREADY),
+            )
+            yield progress
+
+    # -- calendars ---------------------------------------------------------------------------------------------------
+    async def calendars(self) -> list[Calendar]:
+        return await self._store.calendars(self._who, self._who.user)
+
+    async def calendar(self, name: str) -> Calendar:
+        found = await self._store.calendars(self._who, self._who.user, [name])
+        if not found:
+            raise NotFound("calendar", name)
+        return found[0]
+
+    async def save_calendar(self, calendar: Calendar) -> None:
+        name = calendar.name
+        if not name.isprintable() or "," in name or name != name.strip() or len(name) > LONGEST_NAME:
+            expected = f"a name of up to {LONGEST_NAME} printable characters without commas"
+            raise InvalidInput("calendar", name, expected)
+        await self._store.put_calendar(self._who, calendar)
+
+    async def remove_calendar(self, name: str) -> None:
+        needing = await self._store.remove_calendar(self._who, name)
+        if needing is None:
+            raise NotFound("calendar", name)
+        if needing:
+            raise InvalidInput("calendar", name, f"one that no schedule needs; needed by {', '.join(needing)}")
+
+
+def _new(parsed: Parsed, app: str | None, module: str | None, since: Instant, note: str | None) -> NewSchedule:
+    schedule = parsed.schedule
+    return NewSchedule(
+        name=schedule.name, timing=timing.to_json(schedule), work=work.to_json(parsed.template),
+        overlap=schedule.overlap, calendars=named_calendars(schedule), app=app, module=module, since=since,
+        next_at=next_fire(schedule, since, parsed.calendars), note=note,
+    )  # fmt: skip
+
+
+def _check_place(info: ScheduleInfo, app: str | None, replace: bool) -> None:
+    if info.app != app:
+        whose = f"app {info.app!r} declares it" if info.app else "it was not declared in code"
+        cure = "remove it, or choose another name"
+        raise InvalidInput("schedule", info.name, f"a name that is free; {whose}: {cure}")
+    if not replace:
+        raise InvalidInput("schedule", info.name, "a name that is free, or --replace")
+
+
+def _same(info: ScheduleInfo, parsed: Parsed, app: str | None, module: str | None) -> bool:
+    if info.broken is not None or info.undeclared_at is not None:
+        return False
+    kept = (info.timing, info.work, info.app, info.module)
+    return kept == (timing.to_json(parsed.schedule), work.to_json(parsed.template), app, module)
+
+
+def _counting_on(info: ScheduleInfo, parsed: Parsed) -> Parsed:
+    """An RRULE that nobody gave a beginning counts from when it was first made: the same again is the same."""
+    rule = parsed.schedule.rule
+    if not isinstance(rule, Recurrence) or not rule.implied:
+        return parsed
+    try:
+        before = timing.from_json(info.timing).rule
+    except InvalidInput:
+        return parsed
+    if not isinstance(before, Recurrence) or (before.text, before.implied) != (rule.text, True):
+        return parsed
+    return msgspec.structs.replace(parsed, schedule=msgspec.structs.replace(parsed.schedule, rule=before))
+
+
+def _never(schedule: Timing, since: Instant) -> InvalidInput:
+    if schedule.end is not None and schedule.end <= since:
+        return InvalidInput("end", iso(schedule.end), f"a time after {iso(since)}")
+    return InvalidInput("rule", rule_text(schedule.rule), f"one that fires at least once after {iso(since)}")
+
+
+async def _listed(found: Iterator[Instant]) -> list[Instant]:
+    """All of them. Others on this loop get their turn after a few: the search for one may take 20 ms."""
+    listed: list[Instant] = []
+    while part := list(islice(found, A_FEW)):
+        listed += part
+        await asyncio.sleep(0)
+    return listed
+
+
+def _pages(instants: Sequence[Instant]) -> Iterator[list[Instant]]:
+    rest = iter(instants)
+    while part := list(islice(rest, PAGE)):
+        yield part
+
+
+def _busy(name: str) -> RotaError:
+    return StoreUnavailable(f"schedule {name!r} is being changed by others all the time; try again")

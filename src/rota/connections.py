@@ -1,0 +1,132 @@
+"""What an app has open in this process: the client with its store, and the bridge of its sync face.
+
+A forked child has neither thread nor connections of its parent. There the bridge is forgotten and made anew when it is
+needed; the store looks after its connections itself, so that a client that someone holds goes on working.
+"""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import atexit
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from rota import forking
+from rota.clients.jobs import JobsClient
+from rota.errors import InvalidInput, StoreUnavailable
+from rota.sync_bridge import SyncBridge
+
+T = TypeVar("T")
+# Seconds that closing may take when an app is garbage-collected or the process exits.
+IN_PASSING = 1.0
+
+
+class AppConnections:
+    def __init__(self) -> None:
+        self.client: JobsClient | None = None
+        self._bridge: SyncBridge | None = None
+        self.changing = threading.Lock()
+        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
+        forking.watch(self)
+        _all.add(self)
+
+    def _turn(self) -> asyncio.Lock:
+        """Of one loop: many callers at once open one store."""
+        return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    async def open(self, make_client: Callable[[], Awaitable[JobsClient]]) -> JobsClient:
+        """The client; made first, with its store open, if there is none yet."""
+        if self.client is None:
+            async with self._turn():
+                if self.client is None:
+                    await self._adopt(await make_client())
+        if self.client is None:
+            raise StoreUnavailable("the app was closed meanwhile")
+        return self.client
+
+    async def _adopt(self, client: JobsClient) -> None:
+        with self.changing:
+            if self.client is None:
+                self.client = client
+                return
+        await client.store.close()  # another loop was quicker
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine to its end on the bridge's loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            work.close()
+            raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
+        with self.changing:
+            if self._bridge is None:
+                self._bridge = SyncBridge()
+            bridge = self._bridge
+        return bridge.run(work)
+
+    def close(self) -> None:
+        """From ordinary code; returns when all is closed."""
+        if self.client is not None:
+            self.run(self.close_client())
+        if bridge := self.take_bridge():
+            bridge.close()
+
+    async def close_async(self) -> None:
+        bridge = self.take_bridge()
+        if bridge and not bridge.here:
+            await asyncio.get_running_loop().run_in_executor(None, bridge.close)
+        await self.close_client()
+        if bridge and bridge.here:
+            bridge.close()
+
+    async def close_client(self) -> None:
+        client, self.client = self.client, None
+        if client:
+            await client.store.close()
+
+    def take_bridge(self) -> SyncBridge | None:
+        """For whoever closes it."""
+        with self.changing:
+            bridge, self._bridge = self._bridge, None
+        return bridge
+
+    def let_go(self) -> None:
+        """From any thread, without a loop: closes what can be closed at once, and has the rest closed."""
+        client, self.client = self.client, None
+        if bridge := self.take_bridge():
+            bridge.close(IN_PASSING)
+        if client:
+            client.store.let_go()
+
+    def when_unused(self, app: object) -> None:
+        """Lets go when the app is collected. The collector may do that at any line of any thread, one that holds a lock
+        of `concurrent.futures` or `threading` for instance; so what takes locks is done in a thread of its own, and not
+        even the start of it takes one."""
+        weakref.finalize(app, _thread.start_new_thread, self.let_go, ()).atexit = False
+
+    # -- forks -------------------------------------------------------------------------------------------------------
+    def before_fork(self) -> None: ...
+
+    def after_fork_in_parent(self) -> None: ...
+
+    def after_fork_in_child(self) -> None:
+        bridge, self._bridge = self._bridge, None
+        forking.keep_for_ever(self._turns)
+        self._turns = weakref.WeakKeyDictionary()
+        self.changing = threading.Lock()
+        if bridge:
+            bridge.forget()
+
+
+_all: weakref.WeakSet[AppConnections] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for opened in list(_all):
+        opened.let_go()

@@ -1,0 +1,151 @@
+"""Schedules that an app has in its code: how the store is brought to what a node that starts declares.
+
+A declared schedule belongs to an app, by the name of the app, and to the module whose code declares it. What a node
+does not declare may have been deleted from the code; or the node has not imported the module, because it starts by
+another entry point, or because an import was forgotten. A schedule that is gone for no reason fires nothing, and nobody
+notices; one that stays for no reason is seen. So a schedule is removed only if
+
+- its own module was imported in this process, and none of the process's apps of that name declares it; and
+- nobody has paused it: a pause is a person's decision, and must still be there when the declaration comes back.
+
+All others go on. They are marked (`undeclared_at`) and told about, with the command that removes them. Schedules whose
+module is not known (declared before modules were recorded, or typed into an interpreter) are left to people too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from weakref import WeakSet
+
+import msgspec
+
+from rota.clients.schedules import Saved, SchedulesClient
+from rota.errors import InvalidInput
+from rota.handles.schedule_builder import ScheduleOrder
+from rota.model.principal import Principal
+from rota.model.trigger.records import ScheduleInfo
+from rota.model.trigger.schedule import Timing
+from rota.model.trigger.template import Template
+from rota.tasks.catalogue import calling_module
+from rota.telemetry.events import Event, ScheduleDeclared, SchedulesUndeclared
+
+MAIN = "__main__"
+
+
+class Declared(msgspec.Struct, frozen=True):
+    schedule: Timing
+    template: Template
+    module: str | None  # None: not known
+
+
+class Declarations:
+    """What one app object declares."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, ScheduleOrder] = {}
+        self._app = ""
+
+    def add(self, app: str, words: ScheduleOrder) -> None:
+        if (other := self._words.get(words.name)) is not None:
+            expected = f"a name that no other schedule of this app has; {other.module} declares one"
+            raise InvalidInput("schedule", words.name, expected)
+        self._words[words.name] = words
+        self._app = app
+        _open.add(self)
+
+    def __iter__(self) -> Iterator[ScheduleOrder]:
+        return iter(self._words.values())
+
+    def elsewhere(self, app: str) -> set[str]:
+        """Schedules that other app objects of this name declare in this process."""
+        return {name for one in list(_open) if one is not self and one._app == app for name in one._words}
+
+    def close(self) -> None:
+        _open.discard(self)
+
+
+# Of the apps of this process that were not closed.
+_open: WeakSet[Declarations] = WeakSet()
+
+
+class LoadedCode(msgspec.Struct, frozen=True):
+    """What this process knows about the code of the app."""
+
+    app: str
+    imported: Callable[[str], bool]
+    elsewhere: Collection[str] = ()  # schedules that another app object of the same name declares in this process
+
+    def removable(self, info: ScheduleInfo) -> bool:
+        return info.app == self.app and not self.reason_to_stay(info)
+
+    def reason_to_stay(self, info: ScheduleInfo) -> str | None:
+        """Why an undeclared schedule is kept; None: it may be removed."""
+        if info.module is None:
+            return "it is not known which module declared them"
+        if not self.imported(info.module):
+            return f"module {info.module} was not imported"
+        return f"module {info.module} declares them no more, but they are paused" if info.paused else None
+
+
+def module_here() -> str | None:
+    """The module outside of rota whose code is calling."""
+    return _known_as(calling_module())
+
+
+def imported(module: str) -> bool:
+    return sys.modules.get(module) is not None or module == _known_as(MAIN)
+
+
+def _known_as(module: str) -> str | None:
+    """The main program is named as others import it: `python -m shop.jobs` and `rota up --app shop.jobs` run one
+    module. None: it has no file."""
+    if module != MAIN:
+        return module or None
+    main = sys.modules[MAIN]
+    if (spec := getattr(main, "__spec__", None)) is not None:
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else None
+
+
+async def reconcile(
+    planning: SchedulesClient, who: Principal, known: LoadedCode, wanted: Sequence[Declared]
+) -> list[Event]:
+    """Keeps what is wanted and removes what is gone; returns what there is to tell. All are looked at before the first
+    is kept."""
+    for one in wanted:
+        await planning.check(one.schedule, one.template, known.app)
+    told: list[Event] = []
+    for one in wanted:
+        saved = await planning.save(one.schedule, one.template, app=known.app, module=one.module)
+        if saved.changed:
+            told.append(ScheduleDeclared(who.user, one.schedule.name, known.app, one.module, _how(saved)))
+    names = {one.schedule.name for one in wanted} | set(known.elsewhere)
+    others = [info async for info in planning.all(known.app) if info.name not in names]
+    left: list[ScheduleInfo] = []
+    for info in others:
+        removed = known.removable(info) and await planning.withdraw(info.name, known.app, known.removable)
+        if removed:
+            told.append(ScheduleDeclared(who.user, info.name, known.app, info.module, "removed"))
+        elif not known.removable(info):
+            left.append(info)
+    await planning.undeclare(known.app, left)
+    return [*told, *_left(who, known, left)]
+
+
+def _how(saved: Saved) -> str:
+    before, now = saved.before, saved.info
+    if before is None:
+        return "added"
+    if (before.timing, before.work) != (now.timing, now.work) or before.broken is not None:
+        return "changed"
+    return "moved" if before.module != now.module else "back"
+
+
+def _left(who: Principal, known: LoadedCode, left: Sequence[ScheduleInfo]) -> Iterator[SchedulesUndeclared]:
+    reasons = sorted((known.reason_to_stay(info) or "", info.name) for info in left)
+    for why, group in groupby(reasons, key=lambda one: one[0]):
+        yield SchedulesUndeclared(who.user, known.app, tuple(name for _, name in group), why)

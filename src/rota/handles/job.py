@@ -1,0 +1,89 @@
+"""`Job`: a handle for one order, by its id."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from rota.clients.explain import Explanation
+from rota.errors import JobFailed
+from rota.model.job import JobInfo
+from rota.model.lifecycle import State
+from rota.model.times import Span
+from rota.store.base import Cancelling, Chunk
+
+if TYPE_CHECKING:
+    from rota.app import App
+
+
+class Job:
+    def __init__(self, app: App, job_id: str) -> None:
+        self._app, self.id = app, job_id
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r})"
+
+    async def info(self) -> JobInfo:
+        """Everything there is to see of it now."""
+        return await (await self._app.client()).get(self.id)
+
+    async def wait(self, timeout: Span | None = None) -> JobInfo:
+        """Everything there is to see of it once it has ended; raises `WaitTimeout` after that long."""
+        return await (await self._app.client()).wait(self.id, timeout)
+
+    async def result(self, timeout: Span | None = None) -> Any:
+        """What its task returned; raises `JobFailed` if it ended otherwise than in success."""
+        info = await self.wait(timeout)
+        if info.state is not State.SUCCEEDED:
+            raise JobFailed(self.id, info.state, info.error.message if info.error else info.reason)
+        return info.result
+
+    async def cancel(self, reason: str = "cancelled by its user") -> Cancelling:
+        return (await (await self._app.client()).cancel([self.id], reason))[0]
+
+    async def retry(self) -> bool:
+        """Runs it again if it failed or was cancelled, and at once if it waits for its time."""
+        return (await (await self._app.client()).retry([self.id]))[0]
+
+    async def explain(self) -> Explanation:
+        """Why it is not running, or ended as it did: one sentence per reason, and the same as data."""
+        return await (await self._app.client()).explain(self.id)
+
+    async def reprioritise(self, priority: int) -> bool:
+        """Gives it another priority while it waits; False if it no longer does."""
+        return (await (await self._app.client()).reprioritise([self.id], priority))[0]
+
+    async def output(self, follow: bool = False) -> AsyncIterator[Chunk]:
+        """What its attempts said, in order; with `follow` until it has ended."""
+        async for chunk in (await self._app.client()).output(self.id, follow):
+            yield chunk
+
+    async def logs(self) -> str:
+        """What its attempts said so far, as one text."""
+        return b"".join([chunk.body async for chunk in self.output()]).decode("utf-8", "replace")
+
+    # The sync face: the same calls for code that has no event loop.
+
+    def info_sync(self) -> JobInfo:
+        return self._app.sync(self.info())
+
+    def wait_sync(self, timeout: Span | None = None) -> JobInfo:
+        return self._app.sync(self.wait(timeout))
+
+    def result_sync(self, timeout: Span | None = None) -> Any:
+        return self._app.sync(self.result(timeout))
+
+    def cancel_sync(self, reason: str = "cancelled by its user") -> Cancelling:
+        return self._app.sync(self.cancel(reason))
+
+    def retry_sync(self) -> bool:
+        return self._app.sync(self.retry())
+
+    def explain_sync(self) -> Explanation:
+        return self._app.sync(self.explain())
+
+    def reprioritise_sync(self, priority: int) -> bool:
+        return self._app.sync(self.reprioritise(priority))
+
+    def logs_sync(self) -> str:
+        return self._app.sync(self.logs())

@@ -1,0 +1,64 @@
+"""What a job brings along for those who decide whether it may run: labels for gates, keys for limits, the wish to be
+alone."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from rota.model.gates import Match
+from rota.model.limits import Key, Policy
+from rota.model.times import Duration, short
+
+
+class Alone(msgspec.Struct, frozen=True):
+    """It runs while nothing else of its user's that fits the match runs. Before that, nothing of that is started any
+    more; if some of it has not ended within `drain`, the job yields and tries again later, or has it cancelled."""
+
+    match: Match
+    like: str | None  # the match's task, for LIKE
+    drain: Duration
+    cancel: bool = False
+
+    def as_json(self) -> dict[str, str]:
+        drained = "cancel" if self.cancel else "yield"
+        return {"scope": self.match.scope(), "drain": short(self.drain), "drained": drained}
+
+    def text(self) -> str:
+        then = "has them cancelled" if self.cancel else "tries again later"
+        return f"with nothing else of {self.match.text()}; {then} if that takes more than {short(self.drain)}"
+
+
+class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
+    labels: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()
+    alone: Alone | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.keys or self.alone)
+
+    @property
+    def special(self) -> bool:
+        """A claim can't simply take it."""
+        return bool(self.keys or self.alone)
+
+    @property
+    def text(self) -> str | None:
+        """As it is kept; None for the many jobs that have none."""
+        return msgspec.json.encode(self).decode() if self else None
+
+    @property
+    def patient(self) -> bool:
+        """It waits for its keys, whatever they do: so it may be put into the line for them from the beginning."""
+        return bool(self.keys) and self.alone is None and all(key.policy is Policy.WAIT for key in self.keys)
+
+
+NO_REQUIREMENTS = Requirements()
+
+
+def read_requirements(text: str | None) -> Requirements:
+    """Anyone with access to the tables may have written them: what doesn't decode counts as none."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        return msgspec.json.decode(text, type=Requirements) if text else NO_REQUIREMENTS
+    return NO_REQUIREMENTS

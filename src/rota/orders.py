@@ -1,0 +1,92 @@
+"""What an app makes of the words about a command or an HTTP call, and what it holds orders of functions against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput, TooLarge
+from rota.model.http import target
+from rota.model.job import Spec
+from rota.model.limits import fields
+from rota.options import LONGEST_NAME, Options, task_name
+from rota.store.base import TaskInfo
+from rota.tasks.catalogue import InvalidArguments, fits
+from rota.tasks.encoding import to_json
+
+HTTP = ("headers", "json", "body", "expect", "redirects", "name")
+
+
+class HttpCall(msgspec.Struct, frozen=True):
+    """What `app.http(...)` makes: something to order, to schedule, or to add to a workflow."""
+
+    spec: Spec
+    task: str
+
+
+def command(limit: int, argv: Sequence[str], name: str | None, about: Mapping[str, Any]) -> tuple[Spec, str]:
+    """`limit`: of its size in bytes."""
+    spec = Spec.command(argv, **about)
+    _check_size("command", spec, limit)
+    return spec, task_name(name) if name is not None else _program(argv[0])
+
+
+def http(limit: int, method: str, url: str, given: Mapping[str, Any]) -> HttpCall:
+    """`given`: by the names in HTTP; None counts as not given."""
+    words = {name: value for name, value in given.items() if value is not None}
+    for word in words:
+        if word not in HTTP:
+            raise InvalidInput("option", word, f"one of {', '.join(HTTP)}")
+    name, value = words.pop("name", None), words.pop("json", None)
+    if value is not None:
+        if "body" in words:
+            raise InvalidInput("body and json", "both", "one of them")
+        words["body"] = to_json(value, limit, "json")
+        words["headers"] = _as_json(words.get("headers"))
+    spec = Spec.http(method, url, **words)
+    _check_size("HTTP call", spec, limit)
+    # Calls of one host are one flow, and share a rate, unless they are given a name.
+    return HttpCall(spec, task_name(name) if name is not None else target(url).host[:LONGEST_NAME])
+
+
+def _as_json(headers: Any) -> Any:
+    if headers is not None and not isinstance(headers, Mapping):
+        return headers  # to be refused with the rest
+    named = dict(headers or {})
+    if any(str(name).lower() == "content-type" for name in named):
+        return named
+    return named | {"Content-Type": "application/json"}
+
+
+def _check_size(what: str, spec: Spec, limit: int) -> None:
+    if (size := len(spec.body.encode())) > limit:
+        raise TooLarge(what, size, limit)
+
+
+def _program(path: str) -> str:
+    """A name for a command that was given none: its program's, made fit to be shown."""
+    name = path.rsplit("/", 1)[-1] or path
+    return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME]
+
+
+def check_templates(info: TaskInfo, options: Options) -> None:
+    """A field that no argument can fill should show where the task is declared."""
+    for template in (key.name for key in options.templates):
+        for field in fields(template):
+            if field.partition(".")[0] not in info.parameters and not info.open:
+                raise InvalidInput("key", template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")
+
+
+def check_arguments(info: TaskInfo, arguments: Mapping[str, Any]) -> None:
+    missing = [name for name in info.required if name not in arguments]
+    unknown = [] if info.open else [name for name in arguments if name not in info.parameters]
+    if missing:
+        raise InvalidArguments(info.name, f"{missing[0]!r} is missing", info.parameters)
+    if unknown:
+        raise InvalidArguments(info.name, f"{unknown[0]!r} is unknown", info.parameters)
+    for name, value in arguments.items():
+        if not fits(value, info.types.get(name, ())):
+            expected = " or ".join(info.types[name])
+            raise InvalidArguments(info.name, f"{name!r} must be {expected}, not {value!r:.60}", info.parameters)

@@ -1,0 +1,94 @@
+"""Wakes other processes by NOTIFY: one notification at a time, and the next leaves as soon as the last has gone.
+
+A notification takes a lock that all notifications of the server share until they are committed, so none is sent inside
+the transaction that it is about. What comes while one is on its way goes out together with the next: the busier the
+server, the more each of them says. The budget only bounds what a flood costs those who listen, and delays each topic by
+a few milliseconds at most. The last one is never swallowed, not even when `asyncio.run` ends the event loop. Only a
+loop that was closed by hand may take it along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from rota.store.base import Topic
+from rota.store.postgres.loops import may_be_abandoned
+
+# More would only cost: a worker that finds work at this rate looks again by itself (`work/worker.py`).
+PER_SECOND = 250.0
+# So many may follow each other without a pause, after a time of quiet.
+BURST = 50
+# How long the end of the loop, or of the store, may wait for the last one.
+LAST_LIMIT = 1.0
+
+
+class Notifier:
+    """Belongs to one event loop."""
+
+    def __init__(self, ring: Callable[[str], Awaitable[None]]) -> None:
+        self._ring = ring
+        self._pending: set[Topic] = set()
+        self._leaving: set[Topic] = set()  # on their way
+        self._budget = _Budget()
+        self._task: asyncio.Task[None] | None = None
+
+    def ring(self, topics: set[Topic]) -> None:
+        """Never waits, never fails."""
+        self._pending |= topics
+        if self._task is None:
+            self._task = may_be_abandoned(asyncio.get_running_loop().create_task(self._pump()))
+
+    async def _pump(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._pending:
+                if (wait := self._budget.wait(loop.time())) > 0:
+                    await asyncio.sleep(wait)
+                self._budget.spend()
+                await self._send()
+        except asyncio.CancelledError:
+            await self._send_last()  # asyncio.run() cancels all tasks when its main one has ended, and waits for them
+            raise
+        finally:
+            self._task = None
+
+    async def _send(self) -> None:
+        self._leaving, self._pending = self._pending, set()
+        await self._ring("".join(sorted(self._leaving)))
+        self._leaving = set()
+
+    async def _send_last(self) -> None:
+        self._pending |= self._leaving
+        try:
+            async with asyncio.timeout(LAST_LIMIT):
+                await self._send()
+        except TimeoutError:
+            pass
+
+    async def close(self) -> None:
+        """What is still pending goes out: somebody may be waiting for it."""
+        if self._task is not None:
+            try:
+                async with asyncio.timeout(LAST_LIMIT):
+                    await asyncio.shield(self._task)
+            except TimeoutError:
+                self._task.cancel()
+
+
+class _Budget:
+    """Notifications that may still go out; they grow again with time."""
+
+    def __init__(self) -> None:
+        self._left = float(BURST)
+        self._at: float | None = None
+
+    def wait(self, now: float) -> float:
+        """Seconds until there is one to spend."""
+        if self._at is not None:
+            self._left = min(BURST, self._left + (now - self._at) * PER_SECOND)
+        self._at = now
+        return max(0.0, 1 - self._left) / PER_SECOND
+
+    def spend(self) -> None:
+        self._left -= 1

@@ -1,0 +1,71 @@
+"""What a settlement does to the row of its job, and the settlement of an attempt whose node died; for both stores."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from rota.model.lifecycle import TERMINAL, JobEvent, State, step
+from rota.model.outcome import CrashRule, Ending, Problem, Settlement
+from rota.store.base import Topic
+
+# These would have the job run again; a job that was asked to stop ends instead.
+_COMES_BACK = {
+    JobEvent.RETRY,
+    JobEvent.SNOOZE,
+    JobEvent.INTERRUPT,
+    JobEvent.RECOVER,
+    JobEvent.BACK_OFF,
+    JobEvent.HAND_BACK,
+}
+_KEEPS_TIME = {JobEvent.INTERRUPT, JobEvent.HAND_BACK, JobEvent.RECOVER}
+
+
+class Move(NamedTuple):
+    """Its new place and what is added to its counts; and the attempt that ended by it."""
+
+    ending: str
+    exit_code: int | None
+    error: str | None
+    result: str | None
+    state: State
+    delay: int | None  # None: rank and time stay as they are
+    failures: int
+    crashes: int
+    interruptions: int
+    reason: str | None
+    terminal: bool
+    usage: str | None
+
+    @property
+    def topics(self) -> set[Topic]:
+        rings = {State.SCHEDULED: Topic.DUE, State.READY: Topic.READY}
+        return {Topic.NEWS, rings[self.state]} if self.state in rings else {Topic.NEWS}
+
+
+def move(settlement: Settlement, cancel: str | None) -> Move:
+    """`cancel`: the job was asked to stop meanwhile, for this reason."""
+    event, reason = settlement.event, settlement.reason
+    if cancel is not None and event in _COMES_BACK:
+        event, reason = JobEvent.CANCEL, cancel
+    state = step(State.RUNNING, event)
+    delay = settlement.delay if state is State.SCHEDULED and event not in _KEEPS_TIME else None
+    error = None if settlement.error is None else msgspec.json.encode(settlement.error).decode()
+    usage = None if settlement.usage is None else msgspec.json.encode(settlement.usage).decode()
+    return Move(
+        settlement.ending, settlement.exit_code, error, settlement.result,
+        state, delay, settlement.failures, settlement.crashes, settlement.interruptions, reason, state in TERMINAL,
+        usage,
+    )  # fmt: skip
+
+
+def crash(job: str, fence: int, event: JobEvent, why: str, rule: CrashRule) -> Settlement:
+    if event is JobEvent.INTERRUPT:
+        return Settlement(job, fence, event, Ending.INTERRUPTED, interruptions=1, reason=why)
+    problem = Problem("rota.Crash", why)
+    if event is JobEvent.QUARANTINE:
+        problem = Problem("rota.Crash", f"{why}; {rule.limit} nodes have died under this job")
+    return Settlement(
+        job, fence, event, Ending.CRASHED, delay=rule.delay, error=problem, reason=problem.message, crashes=1
+    )

@@ -1,0 +1,129 @@
+"""Where ready jobs stand in line, in queues with an ageing step of their own or with feedback levels.
+
+Jobs are ranked with the step that counts everywhere and at the level of nobody. A claim that meets some where they
+should not stand puts them right first, together with those like them behind; a boost puts flows forward again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rota.model.feedback import Feedback, level
+from rota.model.job import Kind
+from rota.model.principal import Principal
+from rota.model.times import SECOND, Duration, Instant
+from rota.store.admission import FlowInfo, Used
+from rota.store.base import Topic
+from rota.store.sqlite.database import Database, encode
+
+# Jobs at the front that are looked at, and those that are then put right together.
+FRONT, PUT_RIGHT = 200, 5_000
+MOST_LOOKS = 20
+# So long after a step was changed some may still be ordered with the one before.
+CHANGING: Duration = 10 * SECOND
+
+
+class RankingRule(NamedTuple):
+    """What is special about a queue."""
+
+    name: str
+    step: Duration | None
+    stepped_at: Instant
+    feedback: bool
+
+
+def rules(db: Database) -> dict[str, RankingRule]:
+    return {row[0]: RankingRule(*row) for row in db.rows("queue_rules")}
+
+
+def put_right(db: Database, rule: RankingRule, front: Callable[[int], list[int]]) -> None:
+    """Those at the front of a queue that a node may run (`front`: the first so many), until none of them stands in the
+    wrong place."""
+    for _ in range(MOST_LOOKS):
+        wrong = db.rows("misplaced", seqs=_text(front(FRONT)), step=rule.step)
+        if not wrong:
+            return
+        if stepped := [seq for seq, _, _, _, by_step, _, _ in wrong if by_step]:
+            db.run("rank_those", seqs=_text(stepped), step=rule.step, usual=db.ageing_step)
+            rank_anew(db, rule, PUT_RIGHT, PUT_RIGHT)
+        fallen = {(kind, owner, task, behind) for _, kind, owner, task, _, here, behind in wrong if behind > here}
+        for kind, owner, task, behind in sorted(fallen):
+            _put_back(db, rule.name, kind, owner, task, behind)
+
+
+def _put_back(db: Database, queue: str, kind: str, owner: str, task: str, level: int) -> None:
+    about = {"queue": queue, "owner": owner, "task": task, "level": level, "step": db.ageing_step, "limit": PUT_RIGHT}
+    if kind == Kind.FUNCTION:
+        db.run("put_back_functions", **about)
+    else:
+        db.run("put_back", kind=kind, **about)
+
+
+def rank_anew(db: Database, rule: RankingRule, limit: int, reach: int) -> int:
+    return db.run("rank_anew", queue=rule.name, step=rule.step, usual=db.ageing_step, limit=limit, reach=reach)
+
+
+# -- what people do ---------------------------------------------------------------------------------------------------
+def set_step(db: Database, who: Principal, name: str, step: Duration | None) -> None:
+    db.run("set_step", name=name, step=step, now=db.now())
+    db.topics.add(Topic.GATE)
+
+
+def set_feedback(db: Database, who: Principal, name: str, rule: Feedback | None) -> None:
+    chosen = rule or Feedback()
+    db.run(
+        "set_feedback", name=name, feedback=rule is not None, quantum=chosen.quantum, levels=chosen.levels,
+        boost=chosen.boost, now=db.now(),
+    )  # fmt: skip
+    if rule is None:
+        db.run("forget_flows", name=name)
+    db.topics.add(Topic.GATE)
+
+
+def flows(db: Database, who: Principal, limit: int) -> list[FlowInfo]:
+    return [FlowInfo(*row) for row in db.rows("flow_rows", sees=who.sees, limit=limit)]
+
+
+# -- what nodes do ----------------------------------------------------------------------------------------------------
+def charge(db: Database, used: Used) -> None:
+    charged = {name: Feedback(*rule) for name, *rule in db.rows("feedback_rules")}
+    known = {(queue, flow): before for queue, flow, before in db.rows("flows_used", keys=_text(list(used)))}
+    rows = []
+    for (queue, flow), span in used.items():
+        if queue in charged:
+            total = known.get((queue, flow), 0) + span
+            rows.append((queue, flow, total, level(total, charged[queue])))
+    db.many("put_flow", rows)
+
+
+def any_to_put_forward(db: Database) -> bool:
+    return bool(
+        db.value("any_to_put_forward", now=db.now(), usual=db.ageing_step, changing=CHANGING) or db.value("any_strays")
+    )
+
+
+def sweep(db: Database, limit: int) -> int:
+    """Lifts flows whose time has come; puts forward what stands further back than it should."""
+    now = db.now()
+    for (name,) in db.rows("queues_to_boost", now=now):
+        db.run("forget_flows", name=name)
+        db.run("boosted", name=name, now=now)
+    moved = db.run("put_forward", step=db.ageing_step, limit=limit)
+    moved += db.run("rank_strays", usual=db.ageing_step, limit=limit)
+    for rule in rules(db).values():
+        lower = rule.step is not None and rule.step < db.ageing_step
+        if lower or rule.stepped_at > now - CHANGING:
+            moved += rank_anew(db, rule, limit, -1)
+    if moved:
+        db.topics.add(Topic.READY)
+    return moved
+
+
+def next_boost(db: Database) -> Instant | None:
+    found: Instant | None = db.value("next_boost")
+    return found
+
+
+def _text(value: object) -> str:
+    return encode(value).decode()

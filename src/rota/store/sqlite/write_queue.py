@@ -1,0 +1,96 @@
+"""Whose turn it is to write.
+
+SQLite lets one process write at a time and is unfair about it: whoever waits sleeps longer and longer, and whoever
+has just written is first in line again. Under load a second node waited for seconds, long enough to lose its lease.
+So processes queue up before they ask SQLite: a turnstile of two locks. Whoever wants to write takes the first, waits
+for the second while holding the first, and then lets the first go. The one who has just written needs the first
+again, and the next in line holds it.
+
+It is a courtesy, not a lock that anything depends on: whoever waits too long (a process may be stopped while it stands
+in line) goes on without it, and asks SQLite directly.
+
+Measured with three processes writing all the time: longest wait 36 ms instead of 2.3 s (docs/measurements.md).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rota.errors import StoreReadOnly
+
+# Non-blocking tries with short sleeps, not a blocking lock: that one has no time limit.
+LINE_PAUSE = 0.001
+TURN_PAUSE = 0.0002
+# After waiting in vain, don't wait again for so long: whoever holds it up has been stopped, and may stay so.
+AVOID = 5.0
+_open: weakref.WeakSet[WriteQueue] = weakref.WeakSet()
+
+
+class WriteQueue:
+    def __init__(self, folder: Path, patience: float) -> None:
+        self._patience = patience
+        self._avoided_until = 0.0
+        self._locks: tuple[int, ...] = ()
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self._line, self._turn = (
+                os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in ("line", "turn")
+            )
+        except OSError as error:
+            raise StoreReadOnly(f"{folder} can't be written: {error.strerror}; rota keeps its locks there") from None
+        self._locks = self._line, self._turn
+        _open.add(self)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        mine = self._wait()
+        try:
+            yield
+        finally:
+            if mine:
+                fcntl.flock(self._turn, fcntl.LOCK_UN)
+
+    def _wait(self) -> bool:
+        """True once it is our turn; False if we go on without."""
+        now = time.monotonic()
+        if now < self._avoided_until or not self._take(self._line, LINE_PAUSE, now + self._patience):
+            return False
+        try:
+            return self._take(self._turn, TURN_PAUSE, now + self._patience)
+        finally:
+            fcntl.flock(self._line, fcntl.LOCK_UN)
+
+    def _take(self, lock: int, pause: float, deadline: float) -> bool:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    self._avoided_until = deadline + AVOID
+                    return False
+                time.sleep(pause)
+            else:
+                return True
+
+    def close(self) -> None:
+        locks, self._locks = self._locks, ()
+        for lock in locks:
+            os.close(lock)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _after_fork() -> None:
+    """A forked child shares its parent's locks; were the parent killed in its turn, the child would keep it."""
+    for turnstile in list(_open):
+        turnstile.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)

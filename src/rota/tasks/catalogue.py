@@ -1,0 +1,247 @@
+"""The functions an app offers: what they are called, what they take, and how to call them with arguments from JSON.
+
+Parameters are read from the signature once. Their annotations decide what JSON is accepted and what it becomes:
+`int`, `datetime`, dataclasses, msgspec structs. A type that JSON can't be read into is passed through as it comes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import msgspec
+
+from rota.config import Settings
+from rota.errors import InvalidInput, UnknownTask
+from rota.model.job import Spec
+from rota.store.base import TaskInfo
+from rota.tasks.context import Context
+from rota.tasks.encoding import to_json
+
+
+class Isolation(StrEnum):
+    """What a function runs in."""
+
+    INLINE = "inline"  # a loop that it shares with other async functions
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class Code(NamedTuple):
+    """How the code of a task is to be run, and how another process can come by it."""
+
+    isolation: Isolation | None = None  # None: nobody has asked for one
+    origin: str = ""  # the module that made it a task
+
+    @classmethod
+    def read(cls, isolation: Any) -> Code:
+        try:
+            chosen = None if isolation is None else Isolation(isolation)
+        except ValueError:
+            raise InvalidInput("isolation", isolation, f"one of {', '.join(Isolation)}") from None
+        return cls(chosen, calling_module())
+
+
+def calling_module() -> str:
+    """The module that has called into rota."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rota":
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", ""))
+
+
+class TaskDef:
+    """One function as a task."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        info: Callable[..., TaskInfo],
+        name: str,
+        code: Code = Code(),  # noqa: B008 - a value
+    ) -> None:
+        self.function, self.name, self.code = function, name, code
+        self.is_async = _is_async(function)
+        _check_isolation(name, self.is_async, code.isolation)
+        self.spec = Spec.function(name)
+        self._what = f"arguments of task {name!r}"
+        parameters = _parameters(function, name)
+        self.context = next((p.name for p in parameters if _is_context(p)), None)
+        self._open = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        named = [p for p in parameters if p.name != self.context and p.kind is not p.VAR_KEYWORD]
+        self._names = [p.name for p in named]
+        self._optional = any(p.default is not p.empty for p in named)
+        required = tuple(p.name for p in named if p.default is p.empty)
+        hints = _hints(function, named)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_arguments_type(hints, named, self._open))
+        types = {name: kinds for name, hint in hints.items() if (kinds := json_types(hint))}
+        parameters_ = tuple(self._names)
+        self.info = info(name=name, parameters=parameters_, required=required, open=self._open, types=types)
+
+    def encode(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> str:
+        """Arguments as JSON, refused here if the function would not take them."""
+        given = self._bind(positional, dict(named)) if positional else named
+        body = to_json(given, limit, self._what)
+        self._read(body)
+        return body
+
+    def _bind(self, positional: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+        if len(positional) > len(self._names):
+            expected = f"at most {len(self._names)} arguments ({', '.join(self._names)})"
+            raise InvalidInput(f"arguments of task {self.name!r}", list(positional), expected)
+        bound = dict(zip(self._names, positional, strict=False))
+        if twice := bound.keys() & given.keys():
+            raise InvalidInput(f"arguments of task {self.name!r}", sorted(twice), "each argument once")
+        return bound | given
+
+    def _read(self, body: str | bytes) -> Any:
+        try:
+            return self._decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidArguments(self.name, str(error), self._names) from None
+        except Exception as error:  # of a type of the task's own, which checks its values
+            raise InvalidArguments(self.name, f"{type(error).__name__}: {error}", self._names) from None
+
+    def decode(self, body: str | bytes) -> dict[str, Any]:
+        """The keyword arguments for the call. Raises InvalidInput if they don't fit the signature."""
+        given = msgspec.structs.asdict(self._read(body))
+        if self._open:
+            given = msgspec.json.decode(body) | given
+        if self._optional:
+            given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+        return given
+
+
+class InvalidArguments(InvalidInput):
+    def __init__(self, task: str, problem: str, names: Sequence[str]) -> None:
+        super().__init__(f"arguments of task {task!r}", problem, "")
+        takes = ", ".join(names) or "no arguments"
+        self.args = (f"arguments of task {task!r}: {problem}; it takes {takes}",)
+
+
+class Catalogue:
+    """All tasks of one app. `configure` gives that app other settings."""
+
+    def __init__(self, configure: Callable[[Settings], None] = lambda _: None) -> None:
+        self._tasks: dict[str, TaskDef] = {}
+        self.configure = configure
+        CATALOGUES.add(self)
+
+    def add(self, task: TaskDef) -> None:
+        if task.name in self._tasks:
+            raise InvalidInput("task", task.name, "a name that no other task of this app has")
+        self._tasks[task.name] = task
+
+    def get(self, name: str) -> TaskDef:
+        try:
+            return self._tasks[name]
+        except KeyError:
+            raise UnknownTask(name, f"this app has {', '.join(sorted(self._tasks)) or 'no tasks'}") from None
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[TaskDef]:
+        return iter(self._tasks.values())
+
+    def infos(self) -> list[TaskInfo]:
+        return [task.info for task in self._tasks.values()]
+
+
+# All that live in this process. Code that was imported by the name of its module is found again through them.
+CATALOGUES: WeakSet[Catalogue] = WeakSet()
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return any(inspect.iscoroutinefunction(one) for one in _faces(function))
+
+
+def _faces(function: Callable[..., Any]) -> tuple[Any, ...]:
+    """What is called, and if that is an object, what it does when it is called."""
+    return function, type(function).__call__
+
+
+def _check_isolation(name: str, is_async: bool, isolation: Isolation | None) -> None:
+    kind, fitting = "a sync function", (Isolation.THREAD, Isolation.PROCESS)
+    if is_async:
+        kind, fitting = "an async function", (Isolation.INLINE, Isolation.PROCESS)
+    if isolation is not None and isolation not in fitting:
+        raise InvalidInput("isolation", str(isolation), f"{' or '.join(fitting)} for {kind} ({name})")
+
+
+def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
+    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _faces(function)):
+        raise InvalidInput("task", name, "a function that returns its result; this one yields")
+    parameters = list(inspect.signature(function).parameters.values())
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise InvalidInput(f"task {name!r}", str(parameter), "parameters that can be given by name")
+    return parameters
+
+
+def _is_context(parameter: inspect.Parameter) -> bool:
+    return parameter.name == "ctx" or parameter.annotation in (Context, "Context", "rota.Context")
+
+
+def _hints(function: Callable[..., Any], named: list[inspect.Parameter]) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception:  # names that don't resolve are no reason to refuse a function
+        hints = {}
+    return {parameter.name: _readable(hints.get(parameter.name, Any)) for parameter in named}
+
+
+def _arguments_type(hints: dict[str, Any], named: list[inspect.Parameter], open_: bool) -> type:
+    fields: list[Any] = []
+    for parameter in named:
+        hint = hints[parameter.name]
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, _readable(hint | msgspec.UnsetType), msgspec.UNSET))
+    return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=not open_)
+
+
+def json_types(hint: Any) -> tuple[str, ...]:
+    """What JSON can be read into this hint, as the words of JSON Schema; empty if anything may be."""
+    try:
+        schema = msgspec.json.schema(hint)
+    except TypeError:
+        return ()
+    choices = schema.get("anyOf", [schema])
+    kinds = tuple("object" if "$ref" in choice else choice.get("type", "") for choice in choices)
+    return kinds if all(isinstance(kind, str) and kind for kind in kinds) else ()
+
+
+def fits(value: Any, kinds: Sequence[str]) -> bool:
+    """Whether a value that came from JSON is of one of these kinds. 7.0 is no integer: nodes don't read it as one."""
+    match value:
+        case None:
+            found = {"null"}
+        case bool():
+            found = {"boolean"}
+        case int():
+            found = {"integer", "number"} if abs(value) <= sys.float_info.max else {"integer"}
+        case float():
+            found = {"number"}
+        case str():
+            found = {"string"}
+        case list():
+            found = {"array"}
+        case _:
+            found = {"object"}
+    return not kinds or bool(found & set(kinds))
+
+
+def _readable(hint: Any) -> Any:
+    """The hint, if JSON can be read into it; else Any."""
+    try:
+        msgspec.json.Decoder(msgspec.defstruct("Probe", [("it", hint)]))
+    except TypeError:
+        return Any
+    return hint

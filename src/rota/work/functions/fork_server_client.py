@@ -1,0 +1,245 @@
+"""The controller's side of the nursery: starts it, hears which tasks it lacks, asks it for processes."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import errno
+import itertools
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+import rota
+from rota.work.functions.wire import Briefing, arrived
+from rota.work.keeper.client import Child, KeeperClient, SpawnError
+from rota.work.own_programs import bare
+
+ROOT = str(Path(rota.__file__).parent.parent)
+# Not `-m`: where rota is imported from may be known to this process only. It hides before it is told anything.
+PROGRAM = f"""
+import sys; sys.path.insert(0, {ROOT!r})
+from rota.work.keeper.kernel import hide; hide()
+from rota.work.functions.fork_server import main; main()
+"""
+WORDS_SIZE = 65_536
+# A nursery that is asked for something and doesn't answer was perhaps stopped, by a function of the same user: it is
+# set going again. One that still doesn't is killed, and all functions with it: a busy machine is not reason enough.
+SILENCE_LIMIT = 0.5
+PAUSE = 1.0
+NUDGES = 30
+
+
+@dataclass(frozen=True)
+class Gone:
+    """How a pool process ended. `lost`: the nursery died, and nobody knows."""
+
+    status: int
+    lost: bool = False
+
+    @property
+    def signal(self) -> int | None:
+        return os.WTERMSIG(self.status) if not self.lost and os.WIFSIGNALED(self.status) else None
+
+    @property
+    def code(self) -> int | None:
+        return os.WEXITSTATUS(self.status) if not self.lost and os.WIFEXITED(self.status) else None
+
+    def epitaph(self, why: str | None) -> str:
+        """`why`: we killed it, for this reason."""
+        if self.lost:
+            return "the process that all functions are forked from has died"
+        if self.signal == signal.SIGKILL:
+            return f"killed: {why}" if why else "killed by SIGKILL: perhaps out of memory"
+        if self.signal is not None:
+            name = signal.Signals(self.signal).name if self.signal in list(signal.Signals) else str(self.signal)
+            return f"killed by {name}"
+        return f"exited with code {self.code}"
+
+
+LOST = Gone(0, lost=True)
+
+
+class ForkServerClient:
+    """One life of a nursery. `over` is called when nothing of it is left."""
+
+    def __init__(self, child: Child, control: socket.socket, over: Callable[[ForkServerClient], None]) -> None:
+        self._child, self._control = child, control
+        self._loop = asyncio.get_running_loop()
+        self._names = itertools.count(1)
+        self._watchers: dict[str, tuple[Callable[[], None], Callable[[Gone], None]]] = {}
+        self.unable: dict[str, str] = {}  # tasks that it lacks, and why
+        self.ready = asyncio.Event()  # it has looked for all tasks, or is over
+        self.prepared = False
+        self._owed = 0  # answers
+        self._nudging: asyncio.TimerHandle | None = None
+        self._nudges = 0
+        control.setblocking(False)
+        self._loop.add_reader(control, self._hear)
+        self._ending = self._loop.create_task(self._watch(over))
+
+    @classmethod
+    async def start(
+        cls, keeper: KeeperClient, briefing: Briefing, over: Callable[[ForkServerClient], None]
+    ) -> ForkServerClient:
+        """Raises SpawnError."""
+        try:
+            return await cls._start(keeper, briefing, over)
+        except OSError as error:  # no descriptors; or it has died already
+            raise SpawnError(error.errno or errno.EIO, os.strerror(error.errno or errno.EIO)) from None
+
+    @classmethod
+    async def _start(
+        cls, keeper: KeeperClient, briefing: Briefing, over: Callable[[ForkServerClient], None]
+    ) -> ForkServerClient:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                command = [sys.executable, "-c", PROGRAM]
+                child = await keeper.spawn(
+                    command, cwd="/", env=bare(os.environ), stdin=theirs.fileno(), stdout=2, stderr=2
+                )
+            template = cls(child, ours, over)
+        except BaseException:
+            ours.close()
+            raise
+        try:
+            with ExitStack() as made:
+                # Functions run where the node does. A descriptor leads there even if the folder was removed meanwhile.
+                here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+                made.callback(os.close, here)
+                body = os.memfd_create("rota-briefing")
+                made.callback(os.close, body)
+                os.write(body, msgspec.json.encode(briefing))
+                template._send("begin", [body, here])
+                template._watch_it()
+        except OSError:
+            template.kill_all()
+            raise
+        return template
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def fork(
+        self, fds: Sequence[int], born: Callable[[], None], gone: Callable[[Gone], None], verb: str = "fork"
+    ) -> str:
+        """Asks for a process with these descriptors (orders, channel, stdout, stderr); they stay the caller's to
+        close. Raises OSError."""
+        name = str(next(self._names))
+        self._send(f"{verb} {name}", fds)
+        self._watchers[name] = born, gone
+        self._expect()
+        return name
+
+    def terminate(self, name: str) -> None:
+        with suppress(OSError):
+            self._send(f"terminate {name}")
+        self._expect()
+
+    def kill(self, name: str) -> None:
+        try:
+            self._send(f"kill {name}")
+        except BlockingIOError:
+            self._loop.call_later(0.01, self.kill, name)  # it is busy; this must arrive
+        except OSError:
+            pass  # it is gone, and everything below it is being killed
+        self._expect()
+
+    def end(self, name: str) -> None:
+        """One that should have ended by now."""
+        if name in self._watchers:
+            self.kill(name)
+
+    def kill_all(self) -> None:
+        self._child.kill()
+
+    def _expect(self) -> None:
+        """Behind whatever is asked of it goes a question. Until that is answered it is not known to be awake."""
+        if self.prepared and self._control.fileno() >= 0:
+            self._ping()
+            self._watch_it()
+
+    def _ping(self) -> None:
+        with suppress(OSError):  # its socket is full, or it has died
+            self._send("ping")
+            self._owed += 1
+
+    def _watch_it(self) -> None:
+        if self._nudging is None:
+            self._nudges = 0
+            self._nudging = self._loop.call_later(SILENCE_LIMIT, self._nudge)
+
+    def _nudge(self) -> None:
+        if self._nudges >= NUDGES:
+            self.kill_all()
+            return
+        self._nudging = self._loop.call_later(PAUSE, self._nudge)
+        if self.pid:
+            with suppress(OSError):
+                os.kill(self.pid, signal.SIGCONT)
+        if self.prepared:  # while it imports it can't answer, and has more time for that
+            self._nudges += 1
+            self._ping()
+
+    def _awake(self) -> None:
+        if self._nudging is not None:
+            self._nudging.cancel()
+            self._nudging = None
+
+    async def close(self) -> None:
+        self.kill_all()
+        await asyncio.wait([self._ending])
+
+    def _send(self, words: str, fds: Sequence[int] = ()) -> None:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        self._control.sendmsg([words.encode()], rights)
+
+    def _hear(self) -> None:
+        while self._control.fileno() >= 0:
+            if (words := arrived(self._control, WORDS_SIZE)) is None:
+                return
+            if not words:
+                self._loop.remove_reader(self._control)
+                self._child.kill()  # whatever it is doing without us
+                return
+            self._understand(*words.decode("utf-8", "replace").split("\0"))
+
+    def _understand(self, verb: str, *rest: str) -> None:
+        match verb, rest:
+            case "unable", (task, why):
+                self.unable[task] = why
+            case "ready", _:
+                self._awake()
+                self.prepared = True
+                self.ready.set()
+            case "pong", _:
+                self._owed -= 1
+                if not self._owed:
+                    self._awake()
+            case "born", (name,):
+                self._watchers[name][0]()
+            case "failed", (name,):
+                self._watchers.pop(name)[1](LOST)
+            case "gone", (name, status):
+                self._watchers.pop(name)[1](Gone(int(status)))
+
+    async def _watch(self, over: Callable[[ForkServerClient], None]) -> None:
+        await self._child.wait()
+        self._awake()
+        with suppress(Exception):
+            self._loop.remove_reader(self._control)
+        self._control.close()
+        watchers, self._watchers = list(self._watchers.values()), {}
+        for _, gone in watchers:
+            gone(LOST)
+        self.ready.set()
+        over(self)

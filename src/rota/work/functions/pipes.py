@@ -1,0 +1,125 @@
+"""What a pool process writes to its stdout and stderr, and the log lines that belong in between.
+
+The pipes are read by the thread that reads those of commands (`work/output.py`): a function never waits because the
+node's loop is busy. Log lines come by the channel, which the loop reads; each knows how much had been printed before.
+So what the thread has read is held here until the loop has listened to the channel: every log line that was said before
+it has arrived by then. Only of a flood that the loop doesn't keep up with the order is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from rota.logs.shipper import Sink
+from rota.work.functions.tally import Tally
+from rota.work.functions.wire import Said
+from rota.work.output import Drain, Output
+
+MOST_HELD = 4 << 20
+
+
+class Pipes:
+    """They belong to the attempt that runs in the process; `stray` gets what comes while there is none."""
+
+    def __init__(
+        self, drain: Drain, stray: Callable[[bytes], None], listen: Callable[[], None], tally: Tally | None = None
+    ) -> None:
+        """`listen` brings what the channel has, to `said` among others. Raises OSError."""
+        self._stray, self._listen = stray, listen
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._sink: Sink | None = None
+        self._held: deque[tuple[str, bytes]] = deque()
+        self._size = 0  # of what is held
+        self._came = self._went = 0  # bytes, since the process has lived
+        self._printed = {"stdout": 0, "stderr": 0}  # bytes that came, of this job
+        self._passed = {"stdout": 0, "stderr": 0}  # bytes of these that went on
+        self._rung = False
+        self._output = Output(self, drain, tally)
+
+    @property
+    def writers(self) -> list[int]:
+        return self._output.writers
+
+    def follow(self) -> None:
+        """The process lives."""
+        self._output.follow()
+
+    def belong_to(self, sink: Sink | None) -> None:
+        with self._lock:
+            self._sink = sink
+
+    # -- what is printed ---------------------------------------------------------------------------------------------
+    def write(self, stream: str, body: bytes) -> None:
+        """By whoever reads the pipes, which is the thread unless the loop is in a hurry."""
+        with self._lock:
+            if self._size > MOST_HELD and self._sink is None:
+                return  # nobody's
+            self._held.append((stream, body))
+            self._size += len(body)
+            self._came += len(body)
+            self._printed[stream] += len(body)
+            if self._size > MOST_HELD:
+                self._pass_on(self._came)
+            rings, self._rung = not self._rung, True
+        if rings:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._heard)
+
+    def _heard(self) -> None:
+        with self._lock:
+            self._rung, upto = False, self._came
+            if not self._held:
+                return
+        self._listen()
+        with self._lock:
+            self._pass_on(upto)
+
+    def _pass_on(self, upto: int) -> None:
+        while self._held and self._went < upto:
+            self._emit(*self._held.popleft())
+
+    def _emit(self, stream: str, body: bytes) -> None:
+        self._size -= len(body)
+        self._went += len(body)
+        self._passed[stream] += len(body)
+        if self._sink is None:
+            self._stray(body)
+        else:
+            self._sink.write(stream, body)
+
+    # -- what is logged ----------------------------------------------------------------------------------------------
+    def said(self, word: Said) -> None:
+        """A log line: after what was printed before it."""
+        marks = {"stdout": word.out, "stderr": word.err}
+        if any(self._printed[stream] < mark for stream, mark in marks.items()):
+            self._output.read_all()
+        with self._lock:
+            self._pass_on_to(marks)
+            if self._sink is None:
+                self._stray(word.body)
+            else:
+                self._sink.write("log", word.body)
+
+    def _pass_on_to(self, marks: dict[str, int]) -> None:
+        held, self._held = self._held, deque()
+        for stream, body in held:
+            cut = max(0, marks[stream] - self._passed[stream])
+            if body[:cut]:
+                self._emit(stream, body[:cut])
+            if body[cut:]:
+                self._held.append((stream, body[cut:]))
+
+    def drain(self) -> None:
+        """The job has ended: all that it printed goes where it belongs."""
+        self._output.read_all()
+        with self._lock:
+            self._pass_on(self._came)
+            self._printed, self._passed = dict.fromkeys(self._printed, 0), dict.fromkeys(self._passed, 0)
+
+    def close(self) -> None:
+        self._output.end()

@@ -1,0 +1,296 @@
+"""The controller's side of the keeper: start a command, signal it, wait for its end.
+
+The folder `keeper` says what the keeper is for. Here is asyncio only: one socket to the keeper (`link`), one
+pipe per running command (`report`), no threads. The promise that matters: when `Child.wait()` returns, no
+process of the command's tree is left. If that can't be known any more the exit is `lost`, after all that could
+be done about it was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+
+from rota.work.keeper.connection import KeeperConnection, Message
+from rota.work.keeper.report import Exit, Report
+
+__all__ = ["Child", "Exit", "KeeperClient", "SpawnError", "Unwanted"]
+
+NO_BOUNDS: Mapping[str, int | str] = {}
+# Bounds that a warden may have for good, and the least of each that it can work with. Not of CPU time: it goes on using
+# that; nor of processes, which are counted for a whole user.
+BEARABLE = {"files": 64, "file_size": 0, "memory": 256 << 20}
+KILL_LIMIT = 40.0  # after kill(), for a keeper that is itself stuck: longer than all its patience together
+
+# Requests handed to the keeper and not yet answered. More would gain nothing (it forks them one by one) and
+# unprivileged users may only have a limited number of file descriptors in flight.
+STARTS_IN_FLIGHT = 16
+STARTS_TRIED = 3
+
+
+class SpawnError(Exception):
+    """The command did not start. The message is for the person who wrote the command."""
+
+    def __init__(self, errno: int, message: str) -> None:
+        super().__init__(message)
+        self.errno = errno
+
+
+class Unwanted(Exception):
+    """The command was not started: whoever asked for it did not want it any more when its turn came."""
+
+
+class Child:
+    """One command under the keeper. `pid` is 0 if the keeper died before it could tell."""
+
+    def __init__(self, link: KeeperConnection, name: int, report: Report, request: Message) -> None:
+        self._link = link
+        self._name = name
+        self._report = report
+        self._request = request
+        report.doubted = self.kill
+
+    @property
+    def pid(self) -> int:
+        return self._report.pid
+
+    @property
+    def isolation(self) -> tuple[str, ...]:
+        """What was done to keep it apart, in words."""
+        return self._report.isolation
+
+    def terminate(self) -> None:
+        """Ask: SIGTERM for every process of the tree."""
+        self._signal("terminate")
+
+    def kill(self) -> None:
+        """SIGKILL for every process of the tree. After that, wait() takes no longer than KILL_LIMIT."""
+        self._signal("kill")
+        self._report.lose_after(KILL_LIMIT)
+
+    async def wait(self) -> Exit:
+        return await asyncio.shield(self._report.exit)
+
+    def ended(self, tell: Callable[[Child], None]) -> None:
+        self._report.exit.add_done_callback(lambda _: tell(self))
+
+    async def _started(self) -> tuple[int, str] | None:
+        """How the start failed (errno and what), if it did. Who stops waiting for that gives up the command."""
+        try:
+            return await self._report.started
+        except asyncio.CancelledError:
+            if not self._link.withdraw(self._request):
+                self.kill()
+            raise
+
+    def _signal(self, verb: str) -> None:
+        if not self._report.exit.done():
+            self._link.send(f"{verb} {self._name}")
+
+
+class KeeperClient:
+    """Starts the keeper process, again if it dies, and hands it commands.
+
+    `guards` are file descriptors, the caller's to close, that keeper and wardens hold until all they run
+    is gone: a lock on them by flock (one by lockf is not inherited) is free only then. In `folder` the private
+    folders of commands are made; `cgroup` is a control group of version 2 that was set aside for commands.
+    """
+
+    def __init__(self, guards: Sequence[int] = (), folder: str | None = None, cgroup: str = "") -> None:
+        self._folder, self._cgroup = folder or tempfile.gettempdir(), cgroup
+        # Copies: the caller may close its own, and the number of a closed one soon belongs to something else.
+        self._guards = tuple(os.dup(guard) for guard in guards)
+        self._deadline: float | None = None
+        self._names = itertools.count(1)
+        self._gate = asyncio.Semaphore(STARTS_IN_FLIGHT)
+        self._children: set[Child] = set()
+        self._links: list[KeeperConnection] = []  # the last is in use; those before it are dead, their children not yet
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        return self._links[-1].process.pid if self._links and self._links[-1].alive else None
+
+    async def start(self) -> None:
+        await self._ready()
+
+    async def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | None,
+        env: Mapping[str, str],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        extra: int | None = None,
+        bounds: Mapping[str, int | str] = NO_BOUNDS,
+        unless: Callable[[], bool] = lambda: False,
+    ) -> Child:
+        """Start a command; raises SpawnError if it can't be. The file descriptors stay the caller's to close; the
+        command finds the extra one, if there is one, as its descriptor 3.
+
+        `unless` is asked at the last moment before the keeper is told; if it says so, Unwanted is raised instead.
+
+        A program without a slash is looked up in the PATH of `env`. Without `cwd` it runs in a private folder. If the
+        call is cancelled, the command is killed.
+        """
+        request = _pack(argv, cwd or "", env, bounds)
+        descriptors = (stdin, stdout, stderr) if extra is None else (stdin, stdout, stderr, extra)
+        async with self._gate:
+            child = await self._start(request, _bearable(bounds), descriptors, unless)
+            failure = await child._started()
+        if failure is not None:
+            raise SpawnError(failure[0], _explain(*failure, argv[0], cwd or self._folder))
+        return child
+
+    def extend(self, deadline: float | None) -> None:
+        """When (CLOCK_BOOTTIME) the keeper kills everything, this process too, unless told another time."""
+        self._deadline = deadline
+        if not self._links or self._closed:
+            return
+        if self._links[-1].alive:
+            self._links[-1].extend(f"deadline {_number(deadline)}")
+        elif deadline is not None:
+            # Nobody enforces the deadline while the keeper is dead; don't wait for the next command.
+            with contextlib.suppress(SpawnError):
+                self._open()
+
+    def guard(self, guards: Sequence[int]) -> None:
+        """Have these held instead of those of before. Once this returns they are, even if this process dies: what is on
+        its way in a socket is open."""
+        if self._closed or list(map(_file, guards)) == list(map(_file, self._guards)):
+            return
+        before, self._guards = self._guards, tuple(map(os.dup, guards))
+        for guard in before:
+            os.close(guard)
+        if self._links and self._links[-1].alive:
+            self._links[-1].guard(self._guards)
+
+    async def kill_all(self) -> None:
+        """Kill all commands, and wait until they are gone; the keeper itself stays."""
+        children = list(self._children)
+        for child in children:
+            child.kill()
+        await asyncio.gather(*(child.wait() for child in children))
+
+    async def close(self) -> None:
+        """Kill what is left, and wait until it and the keeper are gone."""
+        self._closed = True
+        await asyncio.gather(*(link.close() for link in self._links))
+        guards, self._guards = self._guards, ()
+        for guard in guards:
+            os.close(guard)
+
+    def _open(self) -> KeeperConnection:
+        if self._closed:
+            raise SpawnError(errno.ESHUTDOWN, "the keeper is closed")
+        if not self._links or not self._links[-1].alive:
+            try:
+                link = KeeperConnection(self._guards, self._folder, self._cgroup)
+            except OSError as error:
+                raise _spawn_error("the keeper", error) from error
+            self._links = [old for old in self._links if old.unfinished] + [link]
+            link.extend(f"deadline {_number(self._deadline)}")
+        return self._links[-1]
+
+    async def _ready(self) -> KeeperConnection:
+        link = self._open()
+        if not await link.ready():
+            raise SpawnError(errno.EAGAIN, "the keeper died as soon as it was started")
+        return link
+
+    async def _start(self, request: bytes, limits: str, stdio: tuple[int, ...], unless: Callable[[], bool]) -> Child:
+        for _ in range(STARTS_TRIED):
+            link = await self._ready()
+            if unless():
+                raise Unwanted
+            name = next(self._names)
+            try:
+                child = Child(link, name, *link.start(name, limits, request, stdio))
+            except ConnectionError:
+                continue  # it has just died and nothing was handed over: a new one may be asked
+            except OSError as error:
+                raise _spawn_error("a process", error) from error
+            self._children.add(child)
+            child.ended(self._children.discard)
+            return child
+        raise SpawnError(errno.EAGAIN, "the keeper dies again and again")
+
+
+def _file(descriptor: int) -> tuple[int, int]:
+    """What it is open on: the number alone may belong to something else by now."""
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
+def _pack(argv: Sequence[str], cwd: str, env: Mapping[str, str], bounds: Mapping[str, int | str]) -> bytes:
+    if not argv:
+        raise SpawnError(errno.EINVAL, "the command is empty")
+    strings = [" ".join(f"{name}={value}" for name, value in bounds.items()), cwd, str(len(argv)), *argv]
+    for key, value in env.items():
+        if not key or "=" in key:
+            raise SpawnError(errno.EINVAL, f"not a name for an environment variable: {key!r}")
+        strings.append(f"{key}={value}")
+    for string in strings:
+        if "\0" in string:
+            raise SpawnError(errno.EINVAL, f"programs can't be given a NUL character: {_short(string)!r}")
+    try:
+        return b"\0".join(map(os.fsencode, strings))
+    except UnicodeEncodeError as error:
+        raise SpawnError(errno.EINVAL, f"not valid text: {_short(error.object)!r}") from error
+
+
+def _bearable(bounds: Mapping[str, int | str]) -> str:
+    """The limits as one word, if they all are such as a warden can have; else none."""
+    limits = {name: int(value) for name, value in bounds.items() if name in BEARABLE}
+    if bounds.keys() - limits.keys() - {"nice"} or any(value < BEARABLE[name] for name, value in limits.items()):
+        return ""
+    return ",".join(f"{name}={value}" for name, value in sorted(limits.items()))
+
+
+def _spawn_error(what: str, error: OSError) -> SpawnError:
+    return SpawnError(error.errno or errno.EIO, f"{what} can't be started: {error.strerror}")
+
+
+def _short(string: str) -> str:
+    return string if len(string) <= 80 else string[:80] + "…"
+
+
+def _number(deadline: float | None) -> str:
+    return "none" if deadline is None else repr(float(deadline))
+
+
+def _explain(number: int, what: str, program: str, cwd: str) -> str:
+    match what, number:
+        case "directory", errno.ENOENT:
+            return f"working directory not found: {cwd}"
+        case "directory", _:
+            return f"working directory can't be used: {cwd}: {os.strerror(number)}"
+        case "program", errno.ENOENT:
+            return f"program not found: {program}"
+        case "program", errno.EACCES:
+            return f"program is not executable: {program}"
+        case "program", errno.E2BIG:
+            return f"arguments and environment are too long for the system: {program}"
+        case "program", errno.ENOEXEC:
+            return f"neither a program for this machine nor a script with a #! line: {program}"
+        case "interpreter", _:
+            return f"the interpreter that its first line names is not found: {program}"
+        case "program" | "memory", errno.ENOMEM:
+            return f"{program} can't be loaded into the memory that it may have"
+        case "user", _:
+            return f"{program} can't be run as another user: {os.strerror(number)}"
+        case "folder", _:
+            return f"no private folder for {program} in {cwd}: {os.strerror(number)}"
+        case "group", _:
+            return f"{program} can't be put into a control group: {os.strerror(number)}"
+        case "process", errno.ESHUTDOWN:
+            return "the keeper is ending, nothing can be started"
+        case _:
+            return f"{program} can't be started: {os.strerror(number)}"

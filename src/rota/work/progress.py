@@ -1,0 +1,192 @@
+"""Carries what attempts tell of themselves into the store: how far they are, and what they save for the next attempt.
+
+A task tells from any thread. Progress never waits and never fails: of what is told in a moment only the newest is
+written, and what the store goes on refusing is forgotten. A save is written at once, and done when it is durable; it
+waits for as long as the store is in trouble, and fails only if its own values can't be kept. Whatever is told while a
+write is under way rides in the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from rota.batching import Batcher
+from rota.errors import RotaError, Stale
+from rota.logs.shipper import Sink
+from rota.model.job import Ref, Verdict
+from rota.model.principal import SYSTEM
+from rota.model.progress import Progress
+from rota.model.times import Instant
+from rota.refusals import CERTAIN, Refusals, anyones
+from rota.store.base import Note, Store
+
+# Often enough to look live, seldom enough that a thousand jobs which tell of every step cost five writes a second.
+GATHER = 0.2
+
+
+class ProgressBook:
+    """What one attempt tells."""
+
+    def __init__(self, ref: Ref, notes: ProgressWriter) -> None:
+        self.ref, self._notes = ref, notes
+        self.saved = False
+        self._told: Progress | None = None  # the newest, if it is not on its way yet
+        self._lock = threading.Lock()
+        self._number = 0
+        self._lost = False
+        self._telling: asyncio.Task[None] | None = None
+        self._saving: set[asyncio.Task[RotaError | None]] = set()
+
+    # -- from any thread ---------------------------------------------------------------------------------------------
+    def now(self) -> Instant:
+        return self._notes.now()
+
+    def progress(self, fraction: float | None, text: str = "") -> None:
+        self.tell(Progress.told(fraction, text, self.now()))
+
+    def tell(self, progress: Progress) -> None:
+        with self._lock:
+            first, self._told = self._told is None, progress
+        if first:
+            self._notes.call(self._notes.remember, self)
+
+    def save(self, body: str) -> Future[None]:
+        done: Future[None] = Future()
+        self.saved = True
+        if not self._notes.call(self._save, body, done):
+            done.set_exception(Stale())
+        return done
+
+    # -- on the node's loop ------------------------------------------------------------------------------------------
+    def write(self) -> None:
+        """Sends the newest progress on its way. One at a time: while the store is away they must not pile up."""
+        if self._told is not None and self._telling is None:
+            self._telling = asyncio.create_task(self._tell())
+
+    async def flush(self) -> None:
+        """Returns when all that was told before the call is in the store, or was refused by it."""
+        if self._telling is not None:
+            await asyncio.wait([self._telling])
+        self.write()
+        under_way: set[asyncio.Future[Any]] = {*self._saving, *([self._telling] if self._telling else ())}
+        if under_way:
+            await asyncio.wait(under_way)
+
+    def lose(self) -> None:
+        """The attempt is not ours any more: nothing is written, and whoever waits for a save waits no longer."""
+        self._lost = True
+        for task in (*self._saving, *([self._telling] if self._telling else ())):
+            task.cancel()
+
+    async def _tell(self) -> None:
+        refusals = Refusals()
+        try:
+            while (progress := self._take()) is not None and not self._lost:
+                try:
+                    await self._notes.put(self._note(progress, None))
+                    break
+                except Exception as error:
+                    if refusals.hopeless(error) or (refusals.count >= CERTAIN and not anyones(error)):
+                        break
+                with self._lock:
+                    self._told = self._told or progress
+                await asyncio.sleep(refusals.pause)
+        finally:
+            self._telling = None
+            if self._told is not None and not self._lost:
+                self._notes.remember(self)
+
+    def _save(self, body: str, done: Future[None]) -> None:
+        if self._lost:
+            done.set_exception(Stale())
+            return
+        task = asyncio.create_task(self._keep(self._note(self._take(), body)))
+        self._saving.add(task)
+        task.add_done_callback(self._saving.discard)
+        task.add_done_callback(lambda ended: _pass_on(ended, done))
+
+    async def _keep(self, note: Note) -> RotaError | None:
+        """Why it could not be kept, if it could not."""
+        refusals = Refusals()
+        while True:
+            try:
+                return Stale() if await self._notes.put(note) is Verdict.STALE else None
+            except Exception as error:
+                if refusals.hopeless(error):
+                    # Is a note without values refused too, they were not to blame.
+                    with suppress(Exception):
+                        await self._notes.put(Note(note.job_id, note.fence, note.number))
+                        return RotaError(f"it could not be saved: {error}")
+                await asyncio.sleep(refusals.pause)
+
+    def _take(self) -> Progress | None:
+        with self._lock:
+            progress, self._told = self._told, None
+        return progress
+
+    def _note(self, progress: Progress | None, state: str | None) -> Note:
+        self._number += 1
+        return Note(self.ref.job_id, self.ref.fence, self._number, progress, state)
+
+
+class ProgressWriter:
+    """All books of one worker, written together. Belongs to the loop it was made on."""
+
+    def __init__(self, store: Store) -> None:
+        self.now = store.now
+        self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
+        self._batcher: Batcher[Note, Verdict] = Batcher(lambda batch: store.note(SYSTEM, batch), weigh=_weight)
+        self._told: list[ProgressBook] = []  # those with progress to be written
+        self.put = self._batcher.put
+
+    def open(self, ref: Ref) -> ProgressBook:
+        return ProgressBook(ref, self)
+
+    def call(self, act: Callable[..., None], *args: object) -> bool:
+        """On the loop, and in the node's own name: what goes wrong there is no output of the task. False if the loop is
+        closed: the node is gone, and nobody listens any more."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(act, *args, context=self._context)
+            return True
+        return False
+
+    def remember(self, book: ProgressBook) -> None:
+        if not self._told:
+            self._loop.call_later(GATHER, self._write)
+        self._told.append(book)
+
+    def _write(self) -> None:
+        told, self._told = self._told, []
+        for book in told:
+            book.write()
+
+
+class AttemptReporter:
+    """For tasks that run in the node's own process."""
+
+    def __init__(self, sink: Sink, book: ProgressBook) -> None:
+        self._sink, self.progress, self.save = sink, book.progress, book.save
+
+    def log(self, line: str) -> None:
+        self._sink.write("log", (line + "\n").encode("utf-8", "backslashreplace"))
+
+
+def _weight(note: Note) -> int:
+    """Of one note, in notes of ordinary size."""
+    return 1 + len(note.state or "") // 4096
+
+
+def _pass_on(ended: asyncio.Task[RotaError | None], done: Future[None]) -> None:
+    if not done.set_running_or_notify_cancel():
+        return  # whoever asked was cancelled meanwhile
+    error = Stale() if ended.cancelled() else ended.result()
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)

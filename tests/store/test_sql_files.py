@@ -1,0 +1,50 @@
+"""Queries by name, migrations by number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rota.store import sql_files
+
+
+@pytest.fixture
+def dialect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of queries and one of migrations, of a dialect `test`."""
+    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
+    for part in ("sql", "migrations"):
+        (tmp_path / part / "test").mkdir(parents=True)
+    return tmp_path
+
+
+def test_a_query_is_fetched_by_its_name(dialect: Path) -> None:
+    folder = dialect / "sql" / "test"
+    (folder / "a.sql").write_text("-- above all\n-- name: one\nSELECT 1;\n\n-- name: two\n-- why\nSELECT 2\nFROM x;\n")
+    (folder / "b.sql").write_text("-- name: three\nSELECT 'ü -- name: not this'\n")
+    (folder / "readme.txt").write_text("-- name: four\nSELECT 4")
+    assert sql_files.load("test") == {
+        "one": "SELECT 1",
+        "two": "-- why\nSELECT 2\nFROM x",
+        "three": "SELECT 'ü -- name: not this'",
+    }
+
+
+def test_a_name_may_be_used_once(dialect: Path) -> None:
+    for name in ("a.sql", "b.sql"):
+        (dialect / "sql" / "test" / name).write_text("-- name: same\nSELECT 1\n")
+    with pytest.raises(ValueError, match="'same' is defined twice"):
+        sql_files.load("test")
+
+
+def test_migrations_come_in_the_order_of_their_numbers(dialect: Path) -> None:
+    for name in ("0010_ten.sql", "0002_two.sql", "0001_one.sql", "notes.md"):
+        (dialect / "migrations" / "test" / name).write_text(f"-- {name}")
+    assert sql_files.migrations("test") == [(1, "-- 0001_one.sql"), (2, "-- 0002_two.sql"), (10, "-- 0010_ten.sql")]
+
+
+def test_every_query_of_sqlite_is_used_and_every_used_one_exists() -> None:
+    source = Path(sql_files.__file__).parent / "sqlite"
+    text = "\n".join(path.read_text() for path in source.glob("*.py"))
+    unused = {name for name in sql_files.load("sqlite") if f'"{name}"' not in text}
+    assert not unused
