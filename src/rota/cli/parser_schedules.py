@@ -72,7 +72,8 @@ def _times(parser: Parser) -> None:
 
 def _next(verbs: Verbs) -> None:
     usage = "(NAME | --rule RULE [options]) [-n N]"
-    upcoming = verb(verbs, "next", "schedule_views", "show the next fires of a schedule, in its time zone and in UTC", usage)
+    text = "show the next fires of a schedule, in its time zone and in UTC"
+    upcoming = verb(verbs, "next", "schedule_views", text, usage)
     upcoming.add_argument(
         "schedule", metavar="NAME", nargs="?", help="the schedule; with --rule: the name that H in a rule goes by"
     )
@@ -95,7 +96,10 @@ def _backfill(verbs: Verbs) -> None:
 
 def _import(verbs: Verbs) -> None:
     crontab = verb(
-        verbs, "crontab", "schedule_import", "make a schedule of each line of a crontab; say which lines could not be taken"
+        verbs,
+        "crontab",
+        "schedule_import",
+        "make a schedule of each line of a crontab; say which lines could not be taken",
     )
     crontab.add_argument("file", metavar="FILE", help="the crontab; - reads standard input")
     crontab.add_argument(

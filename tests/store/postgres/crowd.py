@@ -34,6 +34,7 @@ def sql_id(sort: int) -> str:
     return f"('{sort:08x}-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid"
 
 
+ADMISSION = "requirements, special, held_by, level, own_step"
 SHARED = (
     "id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, spec, digest, args, retry"
 )

@@ -35,7 +35,7 @@ from rota.store.postgres.database import Unit
 from rota.store.postgres.scan_floor import ScanFloor
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans
-from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
+from tests.store.postgres.crowd import ADMISSION, CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
 from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
@@ -67,8 +67,7 @@ def keyed(name: str) -> str:
 def rows(sort: Sort) -> str:
     node = "'inc0'" if sort.state == "running" else "NULL"
     return f"""
-INSERT INTO rota.jobs ({SHARED}, fence, tries, node, claimed_at, started_at, requirements, special, held_by, level,
- own_step)
+INSERT INTO rota.jobs ({SHARED}, fence, tries, node, claimed_at, started_at, {ADMISSION})
 SELECT {sql_id(sort.number)}, 'local', '{sort.state}', '{sort.queue}', 'command', {sort.task}, 5, {NOW} - {HOUR} + i,
        {NOW} - {HOUR}, NULL, {NOW} - {HOUR}, '{{}}', 'd', '{{}}', '{{}}', 1, 1, {node}, {NOW}, {NOW},
        {sort.requirements}, {sort.requirements} IS NOT NULL, {sort.held_by}, {sort.more}
