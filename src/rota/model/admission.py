@@ -94,8 +94,8 @@ def beside(gate: ClosedGate, running: Iterable[tuple[str, Subject]]) -> list[str
 
 
 class ClaimAdmission:
-    """Decides on candidates one by one, and keeps what is to be written. `running` is asked only where somebody wants
-    to be alone."""
+    """Decides on candidates one by one, best rank first, and keeps what is to be written: all of it is known after
+    `finish`. `running` is asked only where a job wants to be alone."""
 
     def __init__(
         self,
@@ -106,6 +106,7 @@ class ClaimAdmission:
         step: Duration,
     ) -> None:
         self._gates, self._states, self._running, self._now, self._step = list(gates), states, running, now, step
+        self._passed_over: list[Candidate] = []
         self.taken: list[str] = []
         self.slots: list[Slot] = []
         self.tokens: list[Token] = []
@@ -130,12 +131,21 @@ class ClaimAdmission:
         """Of one that no gate bars. True: it starts now, with all its keys. False: it was moved aside."""
         if one.requirements.alone is not None and not self._may_be_alone(one, one.requirements.alone):
             return False
-        full = self._full(one)
-        if full is not None:
-            self._give_way(one, full)
+        if self._full(one) is not None:
+            self._passed_over.append(one)
+            if one.reserved is not None:
+                for key in one.keys:
+                    self._state(one, key).reserve(Reservation(one.reserved, one.id))
             return False
         self._take(one)
         return True
+
+    def finish(self) -> None:
+        """Decides on those that were passed over, when all that start have their keys."""
+        for one in self._passed_over:
+            full = self._full(one)
+            if full is not None:
+                self._give_way(one, full)
 
     def _may_be_alone(self, one: Candidate, alone: Alone) -> bool:
         own = next((gate for gate in self._gates if gate.job == one.id), None)
@@ -194,10 +204,7 @@ class ClaimAdmission:
         if len(one.keys) < 2:
             return
         reservation = Reservation(reserved_from(one.rank, self._step if one.own_step is None else one.own_step), one.id)
-        for key in one.keys:
-            self.reserving.append(((one.subject.owner, key.name), reservation))
-            if one.reserved is not None:
-                self._state(one, key).reserve(Reservation(one.reserved, one.id))
+        self.reserving += [((one.subject.owner, key.name), reservation) for key in one.keys]
 
     def _look_back(self, name: KeyId, key: Key, state: KeyState) -> None:
         window = looks_back(key, state)

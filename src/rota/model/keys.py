@@ -109,10 +109,15 @@ class Line(NamedTuple):
         name = self.name.removeprefix(line(self.owner, ""))
         return next((key for key in read_requirements(self.requirements).keys if key.name == name), Key(name))
 
+    @property
+    def needs_key(self) -> bool:
+        """False: its requirements were changed meanwhile."""
+        return self.key in read_requirements(self.requirements).keys
+
 
 def going_on(waiting: Line, key: Key, state: KeyState) -> int:
     """How many of a line may go on, at most; none if this is not positive. Those on their way have a place each."""
-    room = state.room(key, waiting.job, waiting.rank)
+    room = state.room(key, waiting.job, waiting.rank) if waiting.needs_key else None
     return NO_BOUND if room is None else room - waiting.on_way
 
 

@@ -1,5 +1,4 @@
-"""Who may run: gates, limits, queues. The deciding is done by functions of the database (`pass`, `hand_on`,
-`sweep_gates`)."""
+"""Gates, limits and queues. Functions of the database decide on claims (`admit_claim`) and on lines (`hand_on`)."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.model.feedback import Feedback
+from rota.model.feedback import Feedback, level
 from rota.model.gates import Effect, Gate, Match
 from rota.model.job import Kind
 from rota.model.lifecycle import State
@@ -67,7 +66,7 @@ async def clear_front(unit: Unit, incarnation: str, queues: Sequence[str], kinds
     names = {"queues": list(queues), "kinds": [kind.value for kind in kinds], "incarnation": incarnation}
     front = [job for (job,) in await unit.rows("gated_front", now=unit.now, most=FRONT, **names)]
     if front:
-        await unit.rows("pass", ids=front, incarnation=incarnation, now=unit.now, only_gates=True, step=0)
+        await unit.rows("admit_claim", ids=front, incarnation=incarnation, now=unit.now, only_gates=True, step=0)
     if keys:
         await unit.run("hold_full_front", now=unit.now, most=FRONT, **names)
 
@@ -222,9 +221,15 @@ async def flows(unit: Unit, who: Principal, limit: int) -> list[FlowInfo]:
 
 
 async def charge(unit: Unit, used: Used) -> None:
-    await unit.run(
-        "charge", queues=[queue for queue, _ in used], flows=[clean(flow) for _, flow in used], used=list(used.values())
-    )
+    rules = {name: Feedback(*rule) for name, *rule in await unit.rows("feedback_rules")}
+    charged = [(queue, clean(flow), span) for (queue, flow), span in used.items() if queue in rules]
+    if not charged:
+        return
+    await unit.begin()
+    queues, flows, spans = map(list, zip(*charged, strict=True))
+    totals = await unit.rows("charge", queues=queues, flows=flows, used=spans)
+    levels = [level(total, rules[queue]) for queue, _, total in totals]
+    await unit.run("set_levels", queues=[row[0] for row in totals], flows=[row[1] for row in totals], levels=levels)
 
 
 async def queues(unit: Unit, who: Principal) -> list[QueueInfo]:

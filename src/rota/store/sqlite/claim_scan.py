@@ -132,6 +132,7 @@ class ClaimScan:
             else:
                 self.ahead.append(seq)
                 ahead += 1
+        admission.finish()
         self._write(admission, {one.id: seq for seq, one in candidates.items()})
         return began, ahead, aside, passed
 

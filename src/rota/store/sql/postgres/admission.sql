@@ -26,7 +26,7 @@ WITH front AS MATERIALIZED (
     ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 ), full_ones AS MATERIALIZED (
     SELECT DISTINCT ON (n.job) n.job, n.owner, n.key, n.policy
-    FROM rota.needs(ARRAY(SELECT id FROM front), rota.clock(:now)) n WHERE n.room <= 0 ORDER BY n.job, n.key
+    FROM rota.needs(ARRAY(SELECT id FROM front), rota.clock(:now)) n WHERE n.room <= 0 ORDER BY n.job, n.key COLLATE "C"
 )
 UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
 FROM full_ones f WHERE j.id = f.job AND f.policy = 'wait'
@@ -159,17 +159,18 @@ ON CONFLICT (name) DO UPDATE SET feedback = excluded.feedback, quantum = exclude
 -- name: forget_flows
 DELETE FROM rota.flows WHERE queue = :name
 
+-- name: feedback_rules
+SELECT name, quantum, levels, boost FROM rota.queues WHERE feedback
+
 -- name: charge
--- Level 0 lasts for one quantum, each further one for twice as long as the one before.
+-- The rows stay locked until the levels that follow are written.
 INSERT INTO rota.flows AS f (queue, flow, used, level)
-SELECT q.name, c.flow, c.used, least(q.levels - 1, (c.used > q.quantum)::integer + (c.used > 3 * q.quantum)::integer
-                                     + (c.used > 7 * q.quantum)::integer + (c.used > 15 * q.quantum)::integer)
-FROM unnest(:queues::text[], :flows::text[], :used::bigint[]) AS c(queue, flow, used) JOIN rota.queues q ON q.name = c.queue
-WHERE q.feedback ORDER BY q.name, c.flow
-ON CONFLICT (queue, flow) DO UPDATE SET used = f.used + excluded.used, level = (
-    SELECT least(q.levels - 1, (f.used + excluded.used > q.quantum)::integer + (f.used + excluded.used > 3 * q.quantum)::integer
-                 + (f.used + excluded.used > 7 * q.quantum)::integer + (f.used + excluded.used > 15 * q.quantum)::integer)
-    FROM rota.queues q WHERE q.name = f.queue)
+SELECT c.queue, c.flow, c.used, 0 FROM unnest(:queues::text[], :flows::text[], :used::bigint[]) AS c(queue, flow, used) ORDER BY 1, 2
+ON CONFLICT (queue, flow) DO UPDATE SET used = f.used + excluded.used RETURNING queue, flow, used
+
+-- name: set_levels
+UPDATE rota.flows f SET level = c.level FROM unnest(:queues::text[], :flows::text[], :levels::smallint[]) AS c(queue, flow, level)
+WHERE f.queue = c.queue AND f.flow = c.flow
 
 -- name: boost
 -- All flows of a queue start again, when its time has come or its feedback was switched off.
