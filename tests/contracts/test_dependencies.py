@@ -225,7 +225,7 @@ async def test_the_first_that_ends_otherwise_is_enough_and_the_rest_changes_noth
     await actor.run(DONE, third)
     await all_settled(world)
     assert await world.info(child) == info
-    assert [one.standing for one in await world.store.parents(LOCAL, child)] == ["met", "broken", "met"]
+    assert [one.edge for one in await world.store.parents(LOCAL, child)] == ["met", "broken", "met"]
 
 
 async def test_each_edge_has_a_need_of_its_own(world: World) -> None:

@@ -36,9 +36,11 @@ from tests.sim.plan import Plan
 
 # Changes of a query: mutant -> (query, what stands there, what stands there instead).
 _EDITS: dict[str, list[tuple[str, str, str]]] = {
-    "finish-unfenced": [("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.state = 'running'")],
+    "finish-unfenced": [
+        ("attempt_states", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.state = 'running'")
+    ],
     "finish-twice": [
-        ("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.fence = wanted.value ->> 1"),
+        ("attempt_states", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.fence = wanted.value ->> 1"),
         ("record_attempts", "coalesce(n.id, j.node)", "coalesce(n.id, j.node, '')"),
     ],
     "note-unfenced": [("note_states", "j.state = 'running' AND j.fence = wanted.value ->> 1", "true")],

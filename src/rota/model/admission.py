@@ -16,6 +16,7 @@ For each candidate, in the order of rank:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from rota.model.gates import ClosedGate, Effect, Subject, fitting
@@ -26,6 +27,9 @@ from rota.model.requirements import Alone, Requirements
 from rota.model.times import Duration, Instant
 
 WAITS_ALONE = "waits until it is alone"
+YIELDED = "others were still running at its drain deadline"
+# Between two looks at whether a job is alone by now.
+LOOK_AGAIN: Duration = 250_000
 
 
 class Candidate(NamedTuple):
@@ -91,6 +95,24 @@ def is_alone(gate: ClosedGate, running: Iterable[tuple[str, Subject]]) -> bool:
 
 def beside(gate: ClosedGate, running: Iterable[tuple[str, Subject]]) -> list[str]:
     return [job for job, subject in running if job != gate.job and gate.fits(subject)]
+
+
+class LoneStep(StrEnum):
+    """What becomes of a job that waits until it is alone."""
+
+    GO = "go"
+    WAIT = "wait"
+    YIELD = "yield"  # it opens its gate and tries again later
+    CANCEL = "cancel"  # it has the others cancelled, and waits
+
+
+def lone_step(alone: Alone | None, since: Instant | None, is_alone: bool, now: Instant) -> LoneStep:
+    """`since`: when it closed its gate; None: the gate is gone, and the next claim closes another."""
+    if alone is None or since is None or is_alone:
+        return LoneStep.GO
+    if since + alone.drain > now:
+        return LoneStep.WAIT
+    return LoneStep.CANCEL if alone.cancel else LoneStep.YIELD
 
 
 class ClaimAdmission:

@@ -47,7 +47,7 @@ class ParentInfo(msgspec.Struct, frozen=True):
     task: str
     state: State | None  # None: it was purged
     need: Need = Need.SUCCESS
-    standing: EdgeState = EdgeState.OPEN
+    edge: EdgeState = EdgeState.OPEN
     result: object = None
 
 

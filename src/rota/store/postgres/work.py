@@ -245,7 +245,7 @@ def _usage(one: Settlement) -> str | None:
 async def _settle(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]:
     ids, fences = _columns([Ref(one.job_id, one.fence) for one in settlements])
     await unit.rows("lock_jobs", ids=ids_only(ids), sees=None)
-    found = {place: rest for place, *rest in await unit.rows("standing", ids=ids, fences=fences)}
+    found = {place: rest for place, *rest in await unit.rows("attempt_states", ids=ids, fences=fences)}
     verdicts: list[Verdict] = []
     moves: dict[str, Move] = {}
     done: dict[str, Ending] = {}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from rota.model.admission import beside, is_alone
+from rota.model.admission import LOOK_AGAIN, YIELDED, LoneStep, beside, is_alone, lone_step
 from rota.model.gates import ClosedGate, Subject
-from rota.model.requirements import Alone, read_requirements, subject
-from rota.model.times import Duration, Instant
+from rota.model.requirements import read_requirements, subject
+from rota.model.times import Instant
 from rota.store.base import Topic
 from rota.store.sqlite import gates
 from rota.store.sqlite.database import Database
-
-# Between two looks at whether it is alone by now.
-PAUSE: Duration = 250_000
 
 
 def close(db: Database, gate: ClosedGate, now: Instant) -> None:
@@ -36,20 +33,17 @@ def sweep(db: Database) -> tuple[int, Instant | None]:
     others = running(db) if waiting else []
     for job, requirements, since in waiting:
         alone, gate = read_requirements(requirements).alone, closed.get(job)
-        if alone is None or gate is None or is_alone(gate, others):
-            moved += db.run("let_lone_go", id=job)
-            db.topics.add(Topic.READY)
-        elif since is not None and since + alone.drain <= now:
-            moved += _deadline(db, job, alone, gate, beside(gate, others), now)
-    return moved, now + PAUSE if len(waiting) > moved else None
-
-
-def _deadline(db: Database, job: str, alone: Alone, gate: ClosedGate, others: list[str], now: Instant) -> int:
-    if alone.cancel:
-        # Each is cancelled once: a wake-up for a job that is being cancelled already would wake admission again.
-        if sum(db.run("cancel_for", id=other, why=gate.reason) for other in others):
-            db.topics.add(Topic.CANCEL)
-        return 0
-    db.run("open_lone_gate", job=job, now=now)
-    db.topics |= {Topic.DUE, Topic.GATE}
-    return db.run("yield_lone", id=job, at=now + alone.drain)
+        free = gate is None or is_alone(gate, others)
+        match lone_step(alone, since, free, now):
+            case LoneStep.GO:
+                moved += db.run("let_lone_go", id=job)
+                db.topics.add(Topic.READY)
+            case LoneStep.CANCEL if gate is not None:
+                # Each is cancelled once: a wake-up for a job that is being cancelled would wake admission again.
+                if sum(db.run("cancel_for", id=other, why=gate.reason) for other in beside(gate, others)):
+                    db.topics.add(Topic.CANCEL)
+            case LoneStep.YIELD if alone is not None:
+                db.run("open_lone_gate", job=job, now=now)
+                moved += db.run("yield_lone", id=job, at=now + alone.drain, reason=YIELDED)
+                db.topics |= {Topic.DUE, Topic.GATE}
+    return moved, now + LOOK_AGAIN if len(waiting) > moved else None

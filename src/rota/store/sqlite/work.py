@@ -22,7 +22,7 @@ from rota.store.sqlite.claim_scan import ClaimScan
 from rota.store.sqlite.database import Database, encode
 
 _claimed = msgspec.json.Decoder(list[Claimed])
-_standing = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
+_attempt_states = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, apsw.TooBigError)
 _NOTHING: Sequence[Any] = (None, False, None, None)
 _PLAIN_SUCCESS = (State.SUCCEEDED, None, 0, 0, 0, None, True)
@@ -32,10 +32,10 @@ _MOVE = slice(5, 12)  # of a row: what becomes of the job
 def claim(
     db: Database, incarnation: str, wants: Mapping[str, int], kinds: Sequence[Kind], start: Mapping[str, int]
 ) -> list[Claimed]:
-    standing = db.rows("claimer", incarnation=incarnation)
-    if not standing or standing[0][0] not in ("live", "stopping"):
+    claimer = db.rows("claimer", incarnation=incarnation)
+    if not claimer or claimer[0][0] not in ("live", "stopping"):
         return []
-    _, gated, ruled = standing[0]
+    _, gated, ruled = claimer[0]
     now = db.now()
     paused = {name for (name,) in db.rows("paused_queues")} if ruled else set()
     rules = ranking.rules(db) if ruled else {}
@@ -135,7 +135,9 @@ def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:
 def finish(db: Database, settlements: Sequence[Settlement]) -> list[Verdict]:
     """Also carries out what the reaper decides: the same write, by another hand."""
     refs = encode([(s.job_id, s.fence) for s in settlements]).decode()
-    found: dict[int, Sequence[Any]] = {key: rest for key, *rest in _standing.decode(db.value("standing", refs=refs))}
+    found: dict[int, Sequence[Any]] = {
+        key: rest for key, *rest in _attempt_states.decode(db.value("attempt_states", refs=refs))
+    }
     verdicts: list[Verdict] = []
     rows: list[tuple[Any, ...]] = []
     done: dict[int, Ending] = {}  # a batch may name the same attempt twice

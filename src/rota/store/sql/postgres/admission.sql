@@ -31,8 +31,36 @@ WITH front AS MATERIALIZED (
 UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
 FROM full_ones f WHERE j.id = f.job AND f.policy = 'wait'
 
--- name: sweep_alone
-SELECT moved, cancelled, next_at FROM rota.sweep_alone(:now)
+-- name: any_lone
+SELECT EXISTS (SELECT FROM rota.jobs WHERE held_by >= 'a:' AND held_by < 'a;' AND state = 'held')
+
+-- name: lone_jobs
+-- Jobs that wait until they are alone, and the gates that they have closed for themselves.
+SELECT j.id::text, j.requirements, g.id::text AS gate, g.created_at AS since, g.claims = '{}' AS proved, rota.clock(:now) AS now
+FROM rota.jobs j LEFT JOIN rota.gates g ON g.job = j.id AND g.opened_at IS NULL
+WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' ORDER BY j.rank, j.id LIMIT 1000 FOR UPDATE OF j SKIP LOCKED
+
+-- name: note_claims
+-- The claims that have read the gates before these were committed, and have not ended. (Asked after the gates were seen.)
+UPDATE rota.gates g SET claims = ARRAY(SELECT unnest(coalesce(g.claims, u.claims)) INTERSECT SELECT unnest(u.claims))
+FROM (SELECT rota.claims_under_way() AS claims OFFSET 0) u WHERE g.id = ANY (:ids::uuid[])
+
+-- name: alone_of
+SELECT w.id::text, rota.is_alone(w.id) FROM unnest(:ids::uuid[]) AS w(id)
+
+-- name: let_lone_go
+UPDATE rota.jobs SET state = 'ready', held_by = NULL, reason = NULL WHERE id = ANY (:ids::uuid[])
+
+-- name: yield_lone
+WITH opened AS (
+    UPDATE rota.gates SET opened_at = :now::bigint WHERE job = :id::uuid AND opened_at IS NULL
+)
+UPDATE rota.jobs SET state = 'scheduled', held_by = NULL, run_at = :at::bigint, reason = :reason WHERE id = :id::uuid
+
+-- name: cancel_beside
+UPDATE rota.jobs j SET cancel = g.reason
+FROM rota.gates g WHERE g.id = :gate::uuid AND j.node IS NOT NULL AND j.cancel IS NULL AND j.id <> g.job
+  AND rota.fits(g, j.owner, j.task, j.queue, j.requirements)
 
 -- name: insert_gate
 INSERT INTO rota.gates (id, owner, task, task_like, queue, by_user, label, effect, reason, author, created_at, until)

@@ -150,7 +150,7 @@ WITH ended AS (
 )
 SELECT id::text, tied, special FROM ended
 
--- name: standing
+-- name: attempt_states
 -- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
 SELECT wanted.place - 1, j.id IS NOT NULL AND j.state = 'running' AND j.fence = wanted.fence, j.cancel, j.owner,
        coalesce((SELECT a.outcome FROM rota.attempts a WHERE a.job = wanted.id AND a.fence = wanted.fence LIMIT 1),

@@ -375,7 +375,7 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE held_by >= 'a:' AND held_by < 'a;' AND s
 UPDATE jobs SET state = 'ready', held_by = NULL, reason = NULL WHERE id = :id AND state = 'held'
 
 -- name: yield_lone
-UPDATE jobs SET state = 'scheduled', held_by = NULL, run_at = :at, reason = 'others were still running at its drain deadline'
+UPDATE jobs SET state = 'scheduled', held_by = NULL, run_at = :at, reason = :reason
 WHERE id = :id AND state = 'held'
 
 -- name: cancel_for

@@ -24,17 +24,26 @@ BEGIN
         SELECT array_agg(DISTINCT held_by) INTO lines FROM taken;
     END IF;
     WITH first AS MATERIALIZED (
-        SELECT wanted.line, head.id, head.owner
-        FROM unnest(lines) AS wanted(line)
-        CROSS JOIN LATERAL (SELECT j.id, j.owner FROM rota.jobs j WHERE j.held_by = wanted.line AND j.state = 'held'
-                            ORDER BY j.rank, j.id LIMIT 1) head
-    ), need AS MATERIALIZED (
-        SELECT * FROM rota.needs(ARRAY(SELECT f.id FROM first f), moment)
-    ), room AS MATERIALIZED (
         -- The first in line may have lost its key: then nothing bounds it.
-        SELECT f.line, f.owner, n.key, n.starts, n.span,
-               n.room - CASE WHEN every THEN 0 ELSE (SELECT count(*) FROM rota.jobs j WHERE j.held_by = f.line AND j.state = 'ready') END AS room
-        FROM first f LEFT JOIN need n ON n.job = f.id AND 'k:' || n.owner || ':' || n.key = f.line
+        SELECT wanted.line, head.id, head.owner, head.rank, k.*
+        FROM unnest(lines) AS wanted(line)
+        CROSS JOIN LATERAL (SELECT j.id, j.owner, j.requirements, j.rank FROM rota.jobs j WHERE j.held_by = wanted.line AND j.state = 'held'
+                            ORDER BY j.rank, j.id LIMIT 1) head
+        LEFT JOIN LATERAL rota.keys_of(head.owner, head.requirements) k ON 'k:' || head.owner || ':' || k.key = wanted.line
+    ), room AS MATERIALIZED (
+        -- As in `needs`, of one key only.
+        SELECT f.line, f.owner, f.key, f.starts, f.span,
+               least(f.concurrency - (SELECT count(*) FROM rota.slots s
+                                      WHERE f.concurrency IS NOT NULL AND s.owner = f.owner AND s.key = f.key),
+                     f.starts - (SELECT count(*) FROM rota.starts t
+                                 WHERE f.starts IS NOT NULL AND t.owner = f.owner AND t.key = f.key
+                                   AND t.at > moment - f.span - 2000000 AND t.at + t.late + f.span > moment))
+               - (SELECT count(*) FROM (
+                     SELECT FROM rota.wanted w WHERE w.owner = f.owner AND w.key = f.key AND w.latest < f.rank AND w.job <> f.id
+                       AND EXISTS (SELECT FROM rota.jobs h WHERE h.id = w.job AND h.state = 'held' AND h.held_by LIKE 'k:%' OFFSET 0)
+                     ORDER BY w.latest LIMIT 1) one)
+               - CASE WHEN every THEN 0 ELSE (SELECT count(*) FROM rota.jobs j WHERE j.held_by = f.line AND j.state = 'ready') END AS room
+        FROM first f
     ), next AS MATERIALIZED (
         SELECT n.id FROM room r
         CROSS JOIN LATERAL (SELECT j.id FROM rota.jobs j WHERE j.held_by = r.line AND j.state = 'held' ORDER BY j.rank, j.id
