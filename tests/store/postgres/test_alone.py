@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from rota.clock import ManualClock
 from rota.model.job import Claimed
 from rota.model.lifecycle import State
-from rota.store.postgres import PostgresStore, work
+from rota.store.postgres import PostgresStore, admission, work
 from tests.contracts.admission import admitted, finish_all, lone, names
 from tests.contracts.world import BOTH, Actor, World
 from tests.store.postgres.ranking import LIMIT, Place, until
@@ -94,7 +94,7 @@ async def test_a_claim_that_began_before_the_gate_sees_it_all_the_same(
         job = await world.one(queue="apart", requirements=lone("queue:default"))
         assert await actor.claim(queue="apart") == []
         async with store._database.unit(store._database.pools().work) as unit:  # nothing else moves jobs aside
-            await unit.row("sweep_alone", now=unit.now)
+            await admission.sweep_alone(unit)
         assert names(await actor.claim(queue="apart")) == [job]
         assert await world.state(within) is State.READY
         db.execute("ROLLBACK")
@@ -109,18 +109,3 @@ async def test_plain_claims_only_share_their_lock(world: World, store: PostgresS
         modes = "SELECT array_agg(DISTINCT mode) FROM pg_locks WHERE virtualtransaction = ANY (claims_under_way())"
         found = place.value(modes + " AND locktype = 'advisory'")
         assert found == ["ShareLock"]
-
-
-async def test_beside_a_node_of_the_version_before_it_waits_for_half_a_second_too(world: World, place: Place) -> None:
-    """Claims of such a node hold no lock."""
-    old, actor = await world.node(), await world.node()
-    with place.connect() as db:
-        db.execute("UPDATE nodes SET locks_claims = false WHERE incarnation = %s", (old.incarnation,))
-    job = await world.one(requirements=lone(drain=3_600_000_000))
-    assert await actor.claim() == []
-    world.clock.advance(0.1)
-    await admitted(world)
-    assert await world.state(job) is State.HELD
-    world.clock.advance(0.5)
-    await admitted(world)
-    assert names(await actor.claim()) == [job]

@@ -33,10 +33,10 @@ INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_
                   tries, tied, parents, waits)
 SELECT i, printf('j%06d', i), 'local', iif(i % 2, 'succeeded', 'blocked'), 'q', 'command', 't', 5, {NOW}, {NOW}, {NOW},
        iif(i % 2, {NOW}, NULL), 1, 1, i % 2, 1 - i % 2, 1 - i % 2 FROM n;
-INSERT INTO edges (child, parent, need, standing)
+INSERT INTO edges (child, parent, need, state)
 SELECT printf('j%06d', i), printf('j%06d', i - 1), 'success', iif(i % 4, 'open', 'met') FROM n
 WHERE i % 2 = 0 AND i > 1000;
-INSERT INTO edges (child, parent, need, standing)
+INSERT INTO edges (child, parent, need, state)
 SELECT printf('j%06d', i * 2), 'j000001', 'success', 'open' FROM n WHERE i <= {FAMILY};
 INSERT INTO workflows SELECT printf('w%06d', i), 'local', 'n' || (i % 100), {NOW} + i FROM n WHERE i <= 20000;
 INSERT INTO members SELECT printf('w%06d', (i - 1) / 10 + 1), printf('j%06d', i), i FROM n;
@@ -72,16 +72,16 @@ def test_no_query_reads_a_whole_table(large: apsw.Connection, name: str) -> None
 
 JOBS = json.dumps([f"j{n * 2:06}" for n in range(1, FAMILY + 1)])
 MARKS = json.dumps([(f"j{n * 2:06}", "j000001", "met") for n in range(1, FAMILY + 1)])
-COUNTS = json.dumps([(f"j{n * 2:06}", 1) for n in range(1, FAMILY + 1)])
+CHILDREN = json.dumps([(n * 2, "ready", 0, NOW, NOW) for n in range(1, FAMILY + 1)])
 SKIPS = json.dumps([(f"j{n * 2:06}", "why") for n in range(1, FAMILY + 1)])
 FEW = json.dumps(["j000001", "j150001"])
 # What is asked, and how many steps are enough.
 COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "what waits for these": ("open_edges", {"ids": FEW, "limit": 500}, 60 * FAMILY),
     "mark": ("mark_edges", {"rows": MARKS}, 200 * FAMILY),
-    "count down": ("count_down", {"rows": COUNTS, "now": NOW, "step": 1}, 300 * FAMILY),
+    "children": ("children", {"ids": JOBS}, 60 * FAMILY),
+    "children go on": ("move_children", {"rows": CHILDREN}, 300 * FAMILY),
     "skip": ("skip_jobs", {"rows": SKIPS, "now": NOW}, 300 * FAMILY),
-    "gone on": ("gone_on", {"ids": JOBS}, 60 * FAMILY),
     "tie": ("tie", {"ids": FEW}, 500),
     "count parents": ("count_parents", {"ids": JOBS}, 300 * FAMILY),
     "skipped below": ("skipped_below", {"ids": FEW}, 60 * FAMILY),

@@ -9,6 +9,7 @@ import msgspec
 
 from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
+from rota.model.keys import line, waits_for
 from rota.model.lifecycle import TERMINAL, JobEvent, State, sources
 from rota.model.principal import Principal
 from rota.model.rank import rank
@@ -16,7 +17,7 @@ from rota.model.requirements import NO_REQUIREMENTS, Requirements
 from rota.model.retry import Retry
 from rota.model.times import LATEST, Duration, Instant
 from rota.store.base import Answer, Cancelling, Topic
-from rota.store.sqlite import graph, limits
+from rota.store.sqlite import graph
 from rota.store.sqlite.database import Database, encode
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
@@ -139,7 +140,7 @@ def _with_requirements(row: tuple[Any, ...], requirements: Requirements) -> tupl
     if state is not _READY or not requirements.patient:
         return (*row, text, special, None, None)
     first = requirements.keys[0].name
-    return (seq, job, owner, _HELD, *rest, text, special, limits.line(owner, first), limits.waits_for(first))
+    return (seq, job, owner, _HELD, *rest, text, special, line(owner, first), waits_for(first))
 
 
 def _insert_special(db: Database, rows: Sequence[tuple[Any, ...]]) -> None:
