@@ -16,11 +16,15 @@ import rota
 from rota.clock import SystemClock
 from rota.errors import InvalidInput, NotFound
 from rota.logs.shipper import Sink
-from rota.model.job import Ref
+from rota.model.job import Claimed, Ref
 from rota.model.lifecycle import State
+from rota.model.outcome import Failed, Succeeded
 from rota.store.base import JobFilter, TaskInfo
-from rota.work.functions.in_node import ThreadHandlers
+from rota.work.attempt import Attempt, Stop
+from rota.work.functions.assignment import Assignment
+from rota.work.functions.in_node import InNodeThreads
 from tests.node.running import LONG, make_app, running
+from tests.work.books import shut_book
 
 
 async def test_a_sub_task_that_exits_does_not_end_the_other_functions(tmp_path: Path) -> None:
@@ -161,26 +165,32 @@ async def test_orders_by_name_are_checked_where_the_code_is_not(
 
 
 async def test_a_call_that_is_cancelled_before_it_begins_still_ends() -> None:
-    handlers = ThreadHandlers()
+    in_node = InNodeThreads(1_000)
+    app = rota.App("sqlite:///:memory:")
     ran = []
+    blocked, release = threading.Event(), threading.Event()
 
+    @app.task
     async def never() -> None:
         ran.append(1)
 
-    blocked, release = threading.Event(), threading.Event()
-
+    @app.task
     async def block() -> None:
         blocked.set()
         release.wait(LONG)
 
-    sink = Sink(Ref("job", 1), 100, SystemClock().now, lambda _: None)
-    first = handlers.call_async(block, sink)
+    first, second = (Assignment(_attempt(name), app.catalogue.get(name), (), LONG) for name in ("block", "never"))
+    in_node.add(first)
     assert await asyncio.to_thread(blocked.wait, LONG)
-    second = handlers.call_async(never, sink)
-    second.cancel()
+    in_node.add(second)
+    second.stop(Stop.CANCEL)
     release.set()
-    await first.future
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asyncio.shield(second.future), LONG)
-    handlers.close()
+    assert await first.future == Succeeded()
+    assert isinstance(await asyncio.wait_for(second.future, LONG), Failed)
+    in_node.close()
     assert ran == []
+
+
+def _attempt(task: str) -> Attempt:
+    claimed = Claimed("job", 1, "local", "default", "function", task, 5, 0, 1, 0, 0, "{}", "{}", "{}", None)
+    return Attempt(claimed, Sink(Ref("job", 1), 100, SystemClock().now, lambda _: None), shut_book(), SystemClock())

@@ -19,6 +19,8 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
+from rota.logs.capture import OutputWriter
+
 # As large as everyone may have: a job can go on writing while this thread waits for its turn.
 PIPE_SIZE = 1 << 20
 READ_SIZE = 64 << 10
@@ -29,11 +31,6 @@ REST = 0.008
 ONCE = select.EPOLLIN | select.EPOLLONESHOT
 # A thread that has nothing to read for this long ends; the next command starts another.
 IDLE = 10.0
-
-
-class Taker(Protocol):
-    def write(self, stream: str, body: bytes) -> None:
-        """From any thread; never waits."""
 
 
 class Counter(Protocol):
@@ -47,7 +44,7 @@ class Counter(Protocol):
 class Output:
     """The pipes of one command, or of one process for functions."""
 
-    def __init__(self, sink: Taker, drain: Drain, counter: Counter | None = None) -> None:
+    def __init__(self, sink: OutputWriter, drain: Drain, counter: Counter | None = None) -> None:
         self._sink, self._drain, self._counter = sink, drain, counter
         self._lock = threading.Lock()  # whoever reads holds it, so that what was read first is written first
         self._readers: dict[int, str] = {}

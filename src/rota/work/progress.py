@@ -171,10 +171,16 @@ class AttemptReporter:
     """For tasks that run in the node's own process."""
 
     def __init__(self, sink: Sink, book: ProgressBook) -> None:
-        self._sink, self.progress, self.save = sink, book.progress, book.save
+        self._sink, self._book = sink, book
 
     def log(self, line: str) -> None:
         self._sink.write("log", (line + "\n").encode("utf-8", "backslashreplace"))
+
+    def progress(self, fraction: float | None, text: str) -> None:
+        self._book.progress(fraction, text)
+
+    def save(self, body: str) -> Future[None]:
+        return self._book.save(body)
 
 
 def _weight(note: Note) -> int:
