@@ -1,4 +1,4 @@
-"""How rota starts programs of its own (keeper, nursery, the last write of a node) without showing them to others.
+"""How rota starts programs of its own (keeper, fork server, the last write of a node) without showing them to others.
 
 A process of rota hides itself (`keeper.kernel.hide`): other processes of its user can then read neither its memory nor
 its descriptors nor its environment in /proc. Exec undoes that, so a new program can be read until it has hidden itself

@@ -19,11 +19,11 @@ from rota.model.outcome import Interrupted, Outcome, Usage
 from rota.model.resources import BOUNDS, Resources, niceness
 from rota.model.times import SECOND
 from rota.work.attempt import TOO_LATE, Attempt, Stop
-from rota.work.executors.accounts import Account, account
-from rota.work.executors.exit_codes import not_started, outcome
+from rota.work.executors.command_accounts import Account, account
+from rota.work.executors.command_outcomes import not_started, outcome
+from rota.work.executors.command_progress import PROGRESS_FD, PROGRESS_NUMBER, ProgressPipe
 from rota.work.keeper.client import Child, Exit, KeeperClient, SpawnError, Unwanted
 from rota.work.output import Drain, Output
-from rota.work.progress_pipe import PROGRESS_FD, PROGRESS_NUMBER, ProgressPipe
 
 # The node's own environment holds secrets of the node; a command gets what programs need in order to run at all.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")

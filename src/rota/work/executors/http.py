@@ -23,7 +23,16 @@ from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Suc
 from rota.model.times import SECOND, Duration, Instant, short
 from rota.tasks.encoding import to_json
 from rota.work.attempt import Attempt, Stop
-from rota.work.http_connection import AddressDenied, BadResponse, Dialer, Exchange, Head, Resolve, Scarce, Unreachable
+from rota.work.executors.http_connection import (
+    AddressDenied,
+    BadResponse,
+    Dialer,
+    Exchange,
+    Head,
+    Resolve,
+    Scarce,
+    Unreachable,
+)
 
 TOLD = ("content-type", "etag", "location")  # headers of an answer that its result has
 # Others have decoders that take their time, and this is the node's own loop.

@@ -15,28 +15,12 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from rota.errors import InvalidInput, Stale
+from rota.work.functions import wire
 from rota.work.functions.assignment import Assignment
 from rota.work.functions.fork_server_client import ForkServerClient, Gone
 from rota.work.functions.pipes import Pipes
 from rota.work.functions.tally import Tally
-from rota.work.functions.wire import (
-    READ_SIZE,
-    SAVED,
-    STALE,
-    UNSAVED,
-    CallEnd,
-    Frames,
-    FromProcess,
-    Nonsense,
-    OutputChunk,
-    Pong,
-    SaveAnswer,
-    SaveRequest,
-    ToProcess,
-    arrived,
-    decode_report,
-    frame,
-)
+from rota.work.functions.wire import frame
 
 if TYPE_CHECKING:
     from rota.work.functions.pool import Pool
@@ -57,7 +41,7 @@ class FunctionProcess(ABC):
         self._why: str | None = None  # we killed it
         self._blameless = False  # for a reason that is not the fault of assignments which were not told to stop
         self._deaf = False  # nothing more is read: it is closed, or wrote nonsense
-        self._frames = Frames(pool.largest_frame, decode_report)
+        self._frames = wire.Frames(pool.largest_frame, wire.decode_report)
         self._out: list[bytes] = []
         self._unsent = b""
         with ExitStack() as undo:
@@ -88,22 +72,22 @@ class FunctionProcess(ABC):
     def _when_gone(self, gone: Gone) -> None: ...
 
     @abstractmethod
-    def _ended(self, end: CallEnd) -> None:
+    def _ended(self, end: wire.CallEnd) -> None:
         """Raises Nonsense if it is the end of nothing that runs there."""
 
-    def _output(self, assignment: Assignment | None, chunk: OutputChunk) -> None:
+    def _output(self, assignment: Assignment | None, chunk: wire.OutputChunk) -> None:
         """Something that a function has started may write on when its attempt is over."""
         if assignment is not None:
             stream = chunk.stream if chunk.stream in ("stdout", "stderr") else "log"
             assignment.attempt.sink.write(stream, chunk.body)
 
-    def _pong(self, pong: Pong) -> None:
-        raise Nonsense("an answer to no question")
+    def _pong(self, pong: wire.Pong) -> None:
+        raise wire.Nonsense("an answer to no question")
 
     # -- from it -----------------------------------------------------------------------------------------------------
     def _listen(self) -> None:
         """Reads all there is."""
-        while not self._deaf and (data := arrived(self._channel)) is not None:
+        while not self._deaf and (data := wire.arrived(self._channel)) is not None:
             if not data:
                 self._stop_listening()
                 self._loop.call_later(HUNG_UP, self.kill, "it closed its channel to rota")
@@ -111,11 +95,11 @@ class FunctionProcess(ABC):
             try:
                 for word in self._frames.feed(data):
                     self._understand(word)
-            except Nonsense as nonsense:
+            except wire.Nonsense as nonsense:
                 self._stop_listening()  # what comes after it can't be trusted either
                 self.kill(f"it wrote nonsense into its channel to rota ({nonsense})")
                 return
-            if len(data) < READ_SIZE:
+            if len(data) < wire.READ_SIZE:
                 return
 
     def _stop_listening(self) -> None:
@@ -123,36 +107,36 @@ class FunctionProcess(ABC):
         if self._channel.fileno() >= 0:
             self._loop.remove_reader(self._channel)
 
-    def _understand(self, word: FromProcess) -> None:
-        if isinstance(word, CallEnd):
+    def _understand(self, word: wire.FromProcess) -> None:
+        if isinstance(word, wire.CallEnd):
             self._ended(word)
             return
-        if isinstance(word, Pong):
+        if isinstance(word, wire.Pong):
             self._pong(word)
             return
         assignment = self.assignments.get(word.key)
-        if isinstance(word, OutputChunk):
+        if isinstance(word, wire.OutputChunk):
             self._output(assignment, word)
-        elif isinstance(word, SaveRequest):
+        elif isinstance(word, wire.SaveRequest):
             self._save(assignment, word)
         elif assignment is not None:
             with suppress(InvalidInput):  # it was checked where it was told
                 assignment.attempt.book.progress(word.fraction, word.text)
 
-    def _save(self, assignment: Assignment | None, request: SaveRequest) -> None:
+    def _save(self, assignment: Assignment | None, request: wire.SaveRequest) -> None:
         if assignment is None:
-            self.send(SaveAnswer(request.number, STALE))
+            self.send(wire.SaveAnswer(request.number, wire.STALE))
             return
 
         def answer(saving: Future[None]) -> None:
             error = saving.exception()
-            result = SAVED if error is None else STALE if isinstance(error, Stale) else UNSAVED
-            self._loop.call_soon_threadsafe(self.send, SaveAnswer(request.number, result))
+            result = wire.SAVED if error is None else wire.STALE if isinstance(error, Stale) else wire.UNSAVED
+            self._loop.call_soon_threadsafe(self.send, wire.SaveAnswer(request.number, result))
 
         assignment.attempt.book.save(request.body).add_done_callback(answer)
 
     # -- to it -------------------------------------------------------------------------------------------------------
-    def send(self, word: ToProcess) -> None:
+    def send(self, word: wire.ToProcess) -> None:
         self._send(frame(word))
 
     def _send(self, body: bytes) -> None:
@@ -165,7 +149,7 @@ class FunctionProcess(ABC):
         waiting = bool(self._unsent)
         data = self._unsent + b"".join(self._out)
         self._out.clear()
-        if self._channel.fileno() < 0:
+        if not data or self._channel.fileno() < 0:
             return
         try:
             sent = self._channel.send(data)

@@ -29,11 +29,10 @@ from rota.work.functions.process import Process
 from rota.work.functions.tally import Ear
 from rota.work.functions.wire import Briefing, FunctionPath
 from rota.work.keeper.kernel import PR_SET_CHILD_SUBREAPER, SignalPipe, attempt, now, prctl, set_name
-from rota.work.keeper.tree import cull, descend, hit
+from rota.work.keeper.tree import cull, descend, freeze, hit
 from rota.work.keeper.wire import receive
 from rota.work.own_programs import unpack
 
-FREEZE_ROUNDS = 16
 AGAIN = 0.02
 LONGEST_REASON = 2_000  # bytes
 
@@ -188,16 +187,9 @@ class ForkServer:
         self._control.close()
 
     def _kill(self, main: int) -> None:
-        """Kills a whole tree. It is stopped first, so that it can't fork faster than we look. Its root dies last: the
-        descendants of a dead root would have to be searched for among all processes."""
-        kin = {main}
+        """Kills a whole tree. Its root dies last: once that is dead, its descendants can't be told from others."""
         attempt(os.kill, main, signal.SIGSTOP)
-        for turn in range(FREEZE_ROUNDS):
-            known = len(kin)
-            for pid in descend(kin, order=-1 if turn % 2 else 1):
-                attempt(hit, pid, kin, signal.SIGSTOP)
-            if len(kin) == known and turn > 0:
-                break
+        kin = freeze(main, hit)
         for pid in kin - {main}:
             attempt(hit, pid, kin, signal.SIGKILL)
         attempt(os.kill, main, signal.SIGKILL)

@@ -21,27 +21,11 @@ from concurrent.futures import Future
 
 from rota.model.outcome import Outcome
 from rota.model.times import SECOND
+from rota.work.functions import wire
 from rota.work.functions.engine import Engine, run_loop
 from rota.work.functions.forked import ProcessConfig, resident
 from rota.work.functions.reporter import ChannelReporter, settle
-from rota.work.functions.wire import (
-    LARGEST_OUTPUT,
-    CallEnd,
-    Frames,
-    FromProcess,
-    Order,
-    OutputChunk,
-    Ping,
-    Pong,
-    ProgressReport,
-    SaveAnswer,
-    SaveRequest,
-    StopRequest,
-    ToProcess,
-    arrived,
-    decode_request,
-    frame,
-)
+from rota.work.functions.wire import frame
 
 # Words that may wait to be sent; a function that prints when there are more waits until there are half as many.
 MOST_HELD = 256
@@ -56,12 +40,12 @@ class Host:
         self._config, self._channel = config, channel
         self.loop = asyncio.new_event_loop()
         self._engine = Engine(config.max_result, self.loop, self._ended)
-        self._frames = Frames(1 << 40, decode_request)
-        self._out: deque[bytes | Callable[[], FromProcess]] = deque()
+        self._frames = wire.Frames(1 << 40, wire.decode_request)
+        self._out: deque[bytes | Callable[[], wire.FromProcess]] = deque()
         self._unsent = b""
         self._writing = self._rung = self._over = False
         self._thread = threading.get_ident()
-        self._newest: dict[int, ProgressReport] = {}  # progress that is on its way, by the key of its attempt
+        self._newest: dict[int, wire.ProgressReport] = {}  # progress that is on its way, by the key of its attempt
         self._progress = threading.Lock()
         self._saving: dict[int, Future[None]] = {}  # saves without an answer yet
         self._numbers = itertools.count(1)
@@ -83,7 +67,7 @@ class Host:
         self.loop.stop()
 
     def _listen(self) -> None:
-        if (data := arrived(self._channel)) is None:
+        if (data := wire.arrived(self._channel)) is None:
             return
         if not data:
             self._end()
@@ -91,30 +75,30 @@ class Host:
         for word in self._frames.feed(data):
             self._understand(word)
 
-    def _understand(self, word: ToProcess) -> None:
-        if isinstance(word, Order):
+    def _understand(self, word: wire.ToProcess) -> None:
+        if isinstance(word, wire.Order):
             reporter = ChannelReporter(self, word.key)
             self._engine.begin(self._config.tasks.get(word.task), word, reporter, reporter)
-        elif isinstance(word, StopRequest):
+        elif isinstance(word, wire.StopRequest):
             self._engine.stop(word.key, word.rude)
-        elif isinstance(word, SaveAnswer):
+        elif isinstance(word, wire.SaveAnswer):
             settle(self._saving.pop(word.number), word)
-        elif isinstance(word, Ping):
+        elif isinstance(word, wire.Ping):
             # First of all: it tells that the loop turns, however much is to be sent.
-            self._out.appendleft(frame(Pong(resident())))
+            self._out.appendleft(frame(wire.Pong(resident())))
             self._flush()
 
     # -- to the node, from any thread --------------------------------------------------------------------------------
     def _ended(self, key: int, outcome: Outcome, wall: float) -> None:
-        self._tell(frame(CallEnd(key, outcome, round(wall * SECOND))))
+        self._tell(frame(wire.CallEnd(key, outcome, round(wall * SECOND))))
 
     def save(self, key: int, body: str) -> Future[None]:
         number, done = next(self._numbers), Future[None]()
         self._saving[number] = done
-        self._tell(frame(SaveRequest(key, number, body)))
+        self._tell(frame(wire.SaveRequest(key, number, body)))
         return done
 
-    def progress(self, report: ProgressReport) -> None:
+    def progress(self, report: wire.ProgressReport) -> None:
         """Only the newest of an attempt is sent, when there is time for it."""
         with self._progress:
             under_way = report.key in self._newest
@@ -122,13 +106,13 @@ class Host:
         if not under_way:
             self._tell(lambda: self._take(report.key))
 
-    def _take(self, key: int) -> ProgressReport:
+    def _take(self, key: int) -> wire.ProgressReport:
         with self._progress:
             return self._newest.pop(key)
 
     def write(self, key: int, stream: str, body: bytes) -> None:
-        for start in range(0, len(body), LARGEST_OUTPUT):
-            self._tell(frame(OutputChunk(key, stream, body[start : start + LARGEST_OUTPUT])))
+        for start in range(0, len(body), wire.LARGEST_OUTPUT):
+            self._tell(frame(wire.OutputChunk(key, stream, body[start : start + wire.LARGEST_OUTPUT])))
             if len(self._out) > MOST_HELD:
                 self._wait()
 
@@ -141,7 +125,7 @@ class Host:
             else:
                 time.sleep(LOOK_AGAIN)
 
-    def _tell(self, word: bytes | Callable[[], FromProcess]) -> None:
+    def _tell(self, word: bytes | Callable[[], wire.FromProcess]) -> None:
         """A word that may change is made when it is sent."""
         self._out.append(word)
         if not self._rung:

@@ -25,30 +25,12 @@ from typing import Any
 from rota.logs.capture import Handler, listen_to_logs
 from rota.model.outcome import Outcome
 from rota.model.times import SECOND
+from rota.work.functions import wire
 from rota.work.functions.engine import FunctionCall, prepare
 from rota.work.functions.forked import ProcessConfig, resident
 from rota.work.functions.reporter import ChannelReporter, settle
 from rota.work.functions.tally import Ear
-from rota.work.functions.wire import (
-    HEAD,
-    LARGEST_MESSAGE,
-    LARGEST_OUTPUT,
-    OUTPUT_READ_SIZE,
-    SAVE_ANSWER_SIZE,
-    STALE,
-    CallEnd,
-    FromProcess,
-    Order,
-    OutputChunk,
-    OutputRead,
-    ProgressReport,
-    SaveAnswer,
-    SaveRequest,
-    ToProcess,
-    decode_order,
-    decode_request,
-    frame,
-)
+from rota.work.functions.wire import frame
 from rota.work.keeper.lean import signal as lean
 
 RESET_PEAK = b"5"  # to /proc/self/clear_refs: the peak counts from now on
@@ -107,36 +89,36 @@ class Process:
             if end.leaves:
                 return
             if end.printed:
-                if not isinstance(self._answer(OUTPUT_READ_SIZE), OutputRead):
+                if not isinstance(self._answer(wire.OUTPUT_READ_SIZE), wire.OutputRead):
                     return
                 for stream in self._streams:
                     stream.buffer.written = 0  # type: ignore[union-attr]
 
-    def _receive(self) -> Order | None:
+    def _receive(self) -> wire.Order | None:
         """None when the node has hung up. Orders may be waiting in the socket, and the node may take them back: only
         an order that was received is this process's."""
-        data = self._orders.recv(LARGEST_MESSAGE)
+        data = self._orders.recv(wire.LARGEST_MESSAGE)
         if not data:
             return None
-        needed = HEAD + int.from_bytes(data[:HEAD], "big")
+        needed = wire.HEAD + int.from_bytes(data[: wire.HEAD], "big")
         if len(data) < needed:
             parts, size = [data], len(data)
             while size < needed:
-                part = self._orders.recv(LARGEST_MESSAGE)
+                part = self._orders.recv(wire.LARGEST_MESSAGE)
                 if not part:
                     return None
                 parts.append(part)
                 size += len(part)
             data = b"".join(parts)
-        return decode_order(data[HEAD:])
+        return wire.decode_order(data[wire.HEAD :])
 
-    def _answer(self, size: int) -> ToProcess | None:
+    def _answer(self, size: int) -> wire.ToProcess | None:
         """The next word of the node; None when it has hung up."""
         data = self._channel.recv(size)
-        return decode_request(data[HEAD:]) if data else None
+        return wire.decode_request(data[wire.HEAD :]) if data else None
 
     # -- one job -----------------------------------------------------------------------------------------------------
-    def _attend(self, order: Order) -> CallEnd:
+    def _attend(self, order: wire.Order) -> wire.CallEnd:
         self._jobs += 1
         self._late = False
         lean.signal(lean.SIGTERM, self._when_told)
@@ -152,9 +134,9 @@ class Process:
             return self._end(order.key, outcome, before, began)
         except Exception as error:  # whatever it was, this process is not as it should be
             sys.excepthook(type(error), error, error.__traceback__)
-            return CallEnd(order.key, outcome, 0, 0, 0, leaves=True, litter=True, printed=True)
+            return wire.CallEnd(order.key, outcome, 0, 0, 0, leaves=True, litter=True, printed=True)
 
-    def _outcome(self, order: Order) -> Outcome:
+    def _outcome(self, order: wire.Order) -> Outcome:
         self._key = order.key
         reporter = ChannelReporter(self, order.key)
         call = prepare(self._config.tasks.get(order.task), order, reporter, self._config.max_result)
@@ -211,7 +193,7 @@ class Process:
             raise asyncio.CancelledError
 
     # -- what is left of it ------------------------------------------------------------------------------------------
-    def _end(self, key: int, outcome: Outcome, before: resource.struct_rusage, began: float) -> CallEnd:
+    def _end(self, key: int, outcome: Outcome, before: resource.struct_rusage, began: float) -> wire.CallEnd:
         wall = time.monotonic() - began
         with suppress(ValueError, OSError):
             sys.stdout.flush()
@@ -228,7 +210,7 @@ class Process:
         os.umask(self._umask)
         for timer in (lean.ITIMER_REAL, lean.ITIMER_VIRTUAL, lean.ITIMER_PROF):
             lean.setitimer(timer, 0)
-        return CallEnd(key, outcome, round(wall * SECOND), round(cpu * SECOND), memory, leaves, litter, printed)
+        return wire.CallEnd(key, outcome, round(wall * SECOND), round(cpu * SECOND), memory, leaves, litter, printed)
 
     def _changed(self) -> bool:
         """Whether the job has changed something that the next would stumble over."""
@@ -241,21 +223,21 @@ class Process:
             return True
         return resource.getrlimit(resource.RLIMIT_AS) != self._limits
 
-    # -- what it says, for the job that runs only: a thread that an earlier job has left behind is not heard -------------
+    # -- what it says, for the job that runs only: threads that an earlier job has left behind are not heard ---------
     def write(self, key: int, stream: str, body: bytes) -> None:
         with self._whole_words():
             if key != self._key:
                 return
             mine = os.getpid() == self._pid  # the prints of a child can't be counted from here
             out, err = (getattr(one.buffer, "written", 0) if mine else 0 for one in self._streams)
-            for start in range(0, len(body), LARGEST_OUTPUT):
-                self._send(OutputChunk(key, stream, body[start : start + LARGEST_OUTPUT], out, err))
+            for start in range(0, len(body), wire.LARGEST_OUTPUT):
+                self._send(wire.OutputChunk(key, stream, body[start : start + wire.LARGEST_OUTPUT], out, err))
 
     def _log(self, body: bytes) -> None:
         with self._whole_words():
             self.write(self._key, "log", body)
 
-    def progress(self, report: ProgressReport) -> None:
+    def progress(self, report: wire.ProgressReport) -> None:
         with self._whole_words():
             if report.key == self._key:
                 self._send(report)
@@ -263,15 +245,15 @@ class Process:
     def save(self, key: int, body: str) -> Future[None]:
         """Waits for the answer itself: nothing else happens here meanwhile."""
         done: Future[None] = Future()
-        answer: ToProcess | None = SaveAnswer(0, STALE)
+        answer: wire.ToProcess | None = wire.SaveAnswer(0, wire.STALE)
         with self._whole_words():
             if key == self._key:
-                self._send(SaveRequest(key, 0, body))
-                answer = self._answer(SAVE_ANSWER_SIZE)
-        settle(done, answer if isinstance(answer, SaveAnswer) else SaveAnswer(0, STALE))
+                self._send(wire.SaveRequest(key, 0, body))
+                answer = self._answer(wire.SAVE_ANSWER_SIZE)
+        settle(done, answer if isinstance(answer, wire.SaveAnswer) else wire.SaveAnswer(0, wire.STALE))
         return done
 
-    def _send(self, word: FromProcess) -> None:
+    def _send(self, word: wire.FromProcess) -> None:
         self._channel.sendall(frame(word))
 
     @contextmanager

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ALWAYS = ("session", "no_new_privs", "no-core")  # of every command, by what is set in the keeper
 
 
-class Place:
+class Workspace:
     """Where commands run: what the keeper has prepared for all of them."""
 
     def __init__(self, folder: bytes, cgroup: bytes) -> None:
@@ -51,15 +51,15 @@ class Failure(Exception):
 class Command:
     """One that is to run, then runs, then leaves a folder and a leaf behind."""
 
-    def __init__(self, request: CommandRequest, place: Place) -> None:
+    def __init__(self, request: CommandRequest, workspace: Workspace) -> None:
         self.request = request
-        self.folders = place.folders
+        self.folders = workspace.folders
         self.main = 0
         self.leaf: Leaf | None = None
         self.words = list(ALWAYS)
         try:
             nested = not request.cwd
-            self.folder, temporary = place.folders.make(nested, request.owner)
+            self.folder, temporary = workspace.folders.make(nested, request.owner)
         except OSError as error:
             raise Failure(error.errno or errno.EIO, "folder") from None
         self.cwd = request.cwd or self.folder
@@ -67,7 +67,7 @@ class Command:
         self.words.append("private-folder" if nested else "private-temp")
         try:
             memory, processes = request.number(b"memory"), request.number(b"processes")
-            self.leaf = place.groups.leaf(memory, processes, request.number(b"nice") or 0)
+            self.leaf = workspace.groups.leaf(memory, processes, request.number(b"nice") or 0)
         except OSError as error:
             self.clear()
             raise Failure(error.errno or errno.EIO, "group") from None
@@ -165,11 +165,11 @@ class Command:
         remove(self.folder)
 
 
-def launch(report: int, request: int, stdio: list[int], place: Place, take_limits: bool) -> Command | None:
+def launch(report: int, request: int, stdio: list[int], workspace: Workspace, take_limits: bool) -> Command | None:
     """Start the command and say so, or say why not."""
     command = None
     try:
-        command = Command(CommandRequest(request), place)
+        command = Command(CommandRequest(request), workspace)
         command.start(stdio, take_limits)
     except Failure as failure:
         if command is not None:

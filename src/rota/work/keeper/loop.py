@@ -6,7 +6,7 @@ import os
 import resource
 import select
 
-from .command import Place
+from .command import Workspace
 from .folders import candidates, inherit, remove
 from .kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
     hide()
     set_name(b"rota-keeper")
     os.chdir("/")
-    keeper = Keeper(control, controller, guards, Place(folder, cgroup))
+    keeper = Keeper(control, controller, guards, Workspace(folder, cgroup))
     gc.disable()
     gc.freeze()  # a collection would touch, and so copy, every page that wardens share
     keeper.run()
@@ -64,11 +64,11 @@ class Ward:
 
 
 class Keeper:
-    def __init__(self, control: int, controller: int, guards: list[int], place: Place) -> None:
+    def __init__(self, control: int, controller: int, guards: list[int], workspace: Workspace) -> None:
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
         self.controller = controller  # a pidfd: never a stranger who got the same pid
         self.guards = guards
-        self.place = place
+        self.workspace = workspace
         self.pid = os.getpid()
         self.wards: dict[int, Ward] = {}  # by pid
         self.busy: dict[bytes, Ward] = {}  # by name
@@ -95,11 +95,11 @@ class Keeper:
             self.press()
             self.sweep()
             self.judge()
-        self.place.close()
+        self.workspace.close()
 
     def tidy(self) -> None:
         """What a keeper that was killed has left may take long to remove, so a process of its own does."""
-        folders = self.place.folders
+        folders = self.workspace.folders
         others = [path for path in candidates(folders.parent) if path != folders.path]
         if others and os.fork() == 0:
             try:
@@ -156,7 +156,7 @@ class Keeper:
 
     def start(self, words: bytes, fds: list[int]) -> None:
         name, _, limits = words.partition(b" ")
-        if self.place.groups.unified is not None:
+        if self.workspace.groups.unified is not None:
             limits = b""  # every command is forked, into a leaf
         try:
             if not FDS_PER_START <= len(fds) <= MOST_FDS:
@@ -201,7 +201,7 @@ class Keeper:
         try:
             pid = os.fork()
             if pid == 0:
-                be_warden(self.pid, self.controller, theirs, self.guards, self.place)
+                be_warden(self.pid, self.controller, theirs, self.guards, self.workspace)
         except OSError:
             ours.close()
             raise

@@ -4,7 +4,7 @@ import os
 import select
 import sys
 
-from .command import Command, Place, launch
+from .command import Command, Workspace, launch
 from .kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, SignalPipe, attempt, close_all_but, now, prctl, set_name
 from .lean import signal, socket
 from .limits import SWEEP_LIMIT
@@ -17,18 +17,20 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def be_warden(keeper: int, controller: int, channel: "socket.socket", guards: list[int], place: Place) -> "NoReturn":
+def be_warden(
+    keeper: int, controller: int, channel: "socket.socket", guards: list[int], workspace: Workspace
+) -> "NoReturn":
     """What a fresh fork of the keeper does."""
     status = 1
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        close_all_but([controller, channel.fileno(), *guards, *place.locks])
+        close_all_but([controller, channel.fileno(), *guards, *workspace.locks])
         set_name(b"rota-warden")
-        warden = Warden(keeper, controller, channel, guards, place)
+        warden = Warden(keeper, controller, channel, guards, workspace)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         status = warden.run()
-        place.folders.leave()
+        workspace.folders.leave()
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -36,12 +38,14 @@ def be_warden(keeper: int, controller: int, channel: "socket.socket", guards: li
 
 
 class Warden:
-    def __init__(self, keeper: int, controller: int, channel: "socket.socket", guards: list[int], place: Place) -> None:
+    def __init__(
+        self, keeper: int, controller: int, channel: "socket.socket", guards: list[int], workspace: Workspace
+    ) -> None:
         self.keeper = keeper
         self.controller = controller  # a pidfd
         self.channel = channel
         self.guards = guards
-        self.place = place
+        self.workspace = workspace
         self.cpu_seconds = 0.0  # of the command's processes that have ended,
         self.memory = 0  # and the most that one of them had
         self.signals = SignalPipe()
@@ -76,7 +80,7 @@ class Warden:
         """Run a command to its end. False if that was the last: its tree can't be killed, nobody is left to serve, or
         there is a large folder to remove."""
         self.cpu_seconds, self.memory = 0.0, 0
-        command = launch(report, request, list(stdio), self.place, take_limits)
+        command = launch(report, request, list(stdio), self.workspace, take_limits)
         for fd in (request, *stdio):
             os.close(fd)  # or a reader of the command's output would never see its end
         os.chdir("/")  # or its file system would be busy
@@ -103,7 +107,7 @@ class Warden:
         self.guard([])
         command.clear_all()
         if self.orphaned():
-            self.place.folders.close()
+            self.workspace.folders.close()
 
     def used(self, command: Command) -> tuple[float, int, str]:
         """CPU seconds, peak of memory, and whether that was more than there was."""
