@@ -107,7 +107,7 @@ async def test_a_thread_that_can_not_be_started_fails_its_job_and_not_those_behi
         assert (await run(traps.in_a_thread.submit())).result == "done"
 
 
-async def test_a_nursery_that_was_stopped_goes_on(tmp_path: Path) -> None:
+async def test_a_fork_server_that_was_stopped_goes_on(tmp_path: Path) -> None:
     """It is what kills pool processes: without it nothing that hangs would ever end."""
     async with node(tmp_path, traps.app, warm_processes=1):
         info = await run(traps.stops_its_parent.submit(timeout="300ms"))
@@ -124,7 +124,7 @@ async def test_a_process_that_does_not_leave_is_ended(tmp_path: Path) -> None:
 async def test_functions_go_on_though_the_nodes_folder_was_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nursery died after that, and there never was another."""
+    """The fork server died after that, and there never was another."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
