@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,10 @@ from typing import Any
 import pytest
 
 import rota
-from rota.clock import SystemClock
 from rota.errors import InvalidInput, NotFound
-from rota.logs.shipper import Sink
-from rota.model.job import Claimed, Ref
 from rota.model.lifecycle import State
-from rota.model.outcome import Failed, Succeeded
 from rota.store.base import JobFilter, TaskInfo
-from rota.work.attempt import Attempt, Stop
-from rota.work.functions.assignment import Assignment
-from rota.work.functions.in_node import InNodeThreads
 from tests.node.running import LONG, make_app, running
-from tests.work.books import shut_book
 
 
 async def test_a_sub_task_that_exits_does_not_end_the_other_functions(tmp_path: Path) -> None:
@@ -162,35 +153,3 @@ async def test_orders_by_name_are_checked_where_the_code_is_not(
     job = await ordering.submit_named(info, {"name": "a", "times": 2, "tags": ["x"]})
     assert (await job.info()).args == {"name": "a", "times": 2, "tags": ["x"]}
     await ordering.close()
-
-
-async def test_a_call_that_is_cancelled_before_it_begins_still_ends() -> None:
-    in_node = InNodeThreads(1_000)
-    app = rota.App("sqlite:///:memory:")
-    ran = []
-    blocked, release = threading.Event(), threading.Event()
-
-    @app.task
-    async def never() -> None:
-        ran.append(1)
-
-    @app.task
-    async def block() -> None:
-        blocked.set()
-        release.wait(LONG)
-
-    first, second = (Assignment(_attempt(name), app.catalogue.get(name), (), LONG) for name in ("block", "never"))
-    in_node.add(first)
-    assert await asyncio.to_thread(blocked.wait, LONG)
-    in_node.add(second)
-    second.stop(Stop.CANCEL)
-    release.set()
-    assert await first.future == Succeeded()
-    assert isinstance(await asyncio.wait_for(second.future, LONG), Failed)
-    in_node.close()
-    assert ran == []
-
-
-def _attempt(task: str) -> Attempt:
-    claimed = Claimed("job", 1, "local", "default", "function", task, 5, 0, 1, 0, 0, "{}", "{}", "{}", None)
-    return Attempt(claimed, Sink(Ref("job", 1), 100, SystemClock().now, lambda _: None), shut_book(), SystemClock())
