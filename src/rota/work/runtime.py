@@ -72,7 +72,7 @@ class ProcessRuntime:
 
     async def start(self) -> None:
         """Raises RotaError: a node that is short of something now may try again."""
-        hide()  # commands may run as the same user, and this process holds what they must not know
+        hide()  # commands may run as the same user, and must not know the secrets of this process
         await asyncio.to_thread(self._commands.check)  # names may be looked up far away
         try:
             await self._keeper.start()

@@ -161,7 +161,7 @@ class HttpExecutor:
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """What is sent to one place."""
+    """One request to one server."""
 
     method: str
     url: str
@@ -229,7 +229,7 @@ def _failed(kind: str, text: str, *, fatal: bool = False, retry_in: Duration | N
     return Failed(Problem(f"rota.{kind}", text), (f"rota.{kind}",), fatal, retry_in)
 
 
-# -- what comes of it --------------------------------------------------------------------------------------------------
+# -- the result -------------------------------------------------------------------------------------------------------
 def _result(request: HttpRequest, head: Head, body: bytes | None, limit: int, redirected: bool) -> str:
     """As much of the answer as a result may have."""
     about: dict[str, object] = {"status": head.status}
@@ -243,7 +243,7 @@ def _result(request: HttpRequest, head: Head, body: bytes | None, limit: int, re
 
 
 def _contents(head: Head, body: bytes) -> list[dict[str, object]]:
-    """The body as JSON if it is that, else as text if it is that, else in base64: what fits best comes first."""
+    """The body as JSON if it is that, else as text if it is that, else in base64; the best fit comes first."""
     kind, _, parameters = head.headers.get("content-type", "").lower().partition(";")
     found: list[dict[str, object]] = []
     if head.headers.get("content-encoding", "identity").lower() == "identity":

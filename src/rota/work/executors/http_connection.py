@@ -48,7 +48,7 @@ class Scarce(Exception):
 
 
 class BadResponse(Exception):
-    """What came back is no HTTP, or ended too soon."""
+    """The answer is no HTTP, or ended too soon."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Exchange:
     """A request that was sent. First comes `head`, then `body`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turn: asyncio.Lock) -> None:
-        """`turn`: shared by all exchanges. Of those that have much to look at, only one does in a turn of the loop."""
+        """`turn` is shared by all exchanges: of those with long answers, only one reads in a turn of the loop."""
         self._reader, self._writer, self._turn = reader, writer, turn
         self._looked_at = 0
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)

@@ -42,7 +42,7 @@ class Assignment:
             self.key, claimed.job_id, claimed.fence, claimed.number, claimed.task, claimed.queue, claimed.priority,
             claimed.owner, claimed.args, tuple(parents), claimed.state, attempt.start_by,
         )  # fmt: skip
-        self.rank = claimed.rank, self.key  # among those that wait
+        self.rank = claimed.rank, self.key  # while it waits
         self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.runner: Runner | None = None
         self.over: asyncio.Event | None = None  # it did not stop; set when it ends
@@ -59,7 +59,7 @@ class Assignment:
             return
         runner, loop = self.runner, asyncio.get_running_loop()
         if runner is None:
-            self.end(Interrupted("stopped before it began"))  # the reason decides what becomes of it
+            self.end(Interrupted("stopped before it began"))  # the reason decides the outcome
             return
         loop.call_later(self.grace, self._press, runner.end_of_grace)
         if reason is Stop.LOST:

@@ -1,7 +1,7 @@
 """The node's side of one function process: its channel, its output, and the assignments in it.
 
 Pool processes (`process_client`) and hosts (`host_client`) differ in how many assignments they run at a time and in how
-these are stopped; what they say is understood here.
+these are stopped; their words are understood here.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class FunctionProcess(ABC):
                 for word in self._frames.feed(data):
                     self._understand(word)
             except wire.Nonsense as nonsense:
-                self._stop_listening()  # what comes after it can't be trusted either
+                self._stop_listening()  # its later words can't be trusted either
                 self.kill(f"it wrote nonsense into its channel to rota ({nonsense})")
                 return
             if len(data) < wire.READ_SIZE:

@@ -1,4 +1,4 @@
-"""What every fork of the fork server does first: a session and an output of its own, tied to the fork server's life."""
+"""The first steps of every function process: a session and an output of its own, tied to the fork server's life."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessConfig(NamedTuple):
-    """What every process of one fork server goes by."""
+    """The same for every process of one fork server."""
 
     tasks: Mapping[str, TaskDef]
     max_result: int

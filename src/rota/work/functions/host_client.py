@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PULSE = 1.0  # seconds between two questions whether it is there
 NO_PROCESS = "there is no process for it"
-HUNG = 30.0  # without an answer for so long it is killed, whoever blocks it
+HUNG = 30.0  # without an answer for so long it is killed
 
 
 class HostProcess(FunctionProcess):
@@ -82,7 +82,7 @@ class HostProcess(FunctionProcess):
             self._ask()
 
     def _spare(self) -> None:
-        """It gets no more; when none is left, or only those that don't stop, it ends."""
+        """It gets no more. When none is left, or only assignments that don't stop, it ends."""
         self._spared = True
         if all(one.over is not None for one in self.assignments.values()):
             self.kill("nothing is left in it that stops by itself", blameless=True)

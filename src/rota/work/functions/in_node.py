@@ -97,7 +97,7 @@ class InNode:
         self.stop(assignment, rude=True)
 
     def close(self) -> None:
-        """Ends what still runs on the loop."""
+        """Ends the calls that still run on the loop."""
 
 
 class InNodeThreads(InNode):

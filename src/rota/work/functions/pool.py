@@ -32,7 +32,7 @@ FORKS_AT_ONCE = 4
 FRAME_MARGIN = 1 << 20  # an error with its trace, or a piece of a log
 KEPT_IDLE = 30.0
 TIDY = 2.0
-UNHEARD = 5.0  # a process that has not taken its order by then was stopped, or is held up by what a job left in it
+UNHEARD = 5.0  # a process that has not taken its order by then was stopped, or a thread that a job has left holds it up
 # Orders that a process is given ahead, while functions take no longer than this on average.
 MOST_AHEAD = 8
 QUICK = 0.005
@@ -73,7 +73,7 @@ class Pool:
         self._pace = 0.0  # how long functions take, of late, in seconds
         self._looking: asyncio.TimerHandle | None = None
         self._closed = False
-        self._served = False  # some fork server was able to import what it was told to
+        self._served = False  # some fork server was able to import the modules
         self.unable: Mapping[str, str] = {}  # tasks that can't be run here, and why
         self.when_able: Callable[[], None] = lambda: None
         self._deaths, self._started = 0, 0.0
@@ -132,7 +132,7 @@ class Pool:
             self._look_soon()
 
     def put_back(self, assignments: list[Assignment]) -> None:
-        """Those that a process was given and has not begun wait again, where they stood before."""
+        """Assignments that a process has not begun wait again, where they stood before."""
         for assignment in assignments:
             if not assignment.future.done():
                 heapq.heappush(self._waiting, (assignment.rank, assignment))

@@ -34,7 +34,7 @@ from rota.work.functions.wire import frame
 from rota.work.keeper.lean import signal as lean
 
 RESET_PEAK = b"5"  # to /proc/self/clear_refs: the peak counts from now on
-NO_JOB = 0  # the key of what is logged between jobs
+NO_JOB = 0  # the key of log lines between jobs
 
 
 class _LogHandler(Handler):

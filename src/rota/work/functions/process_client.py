@@ -84,7 +84,7 @@ class PoolProcess(FunctionProcess):
         self._loop.remove_writer(self._orders)
 
     def recall(self) -> None:
-        """Takes back what it has not begun."""
+        """Takes back orders that it has not begun."""
         back = self._untouched() if len(self.assignments) > 1 else []
         if back and not self.assignments:
             self._turn_to(None)

@@ -59,7 +59,7 @@ class Processes:
                 raise InvalidInput(f"isolation of task {task!r}", "process", expected)
 
     def _tell(self, unable: Mapping[str, str]) -> None:
-        unable = {task: why for task, why in unable.items() if task not in self._explicit}  # whose jobs fail instead
+        unable = {task: why for task, why in unable.items() if task not in self._explicit}  # jobs of those fail instead
         for why in sorted(set(unable.values())):
             self._bus.emit(TasksInThreads(tuple(sorted(task for task in unable if unable[task] == why)), why))
 

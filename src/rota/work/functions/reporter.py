@@ -1,4 +1,4 @@
-"""What the context of an attempt speaks through when its function runs in another process than the node's."""
+"""Carries the words of a task's context to the node, from a function process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChannelReporter:
 
 def settle(saving: Future[None], answer: SaveAnswer) -> None:
     if not saving.set_running_or_notify_cancel():
-        return  # whoever asked was cancelled meanwhile
+        return  # the caller was cancelled meanwhile
     if (error := answer.error()) is None:
         saving.set_result(None)
     else:

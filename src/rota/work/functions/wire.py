@@ -1,4 +1,4 @@
-"""What the node and its function processes say to each other. Pool processes and hosts use the same words.
+"""The words between the node and its function processes. Pool processes and hosts use the same.
 
 Frames are 4 bytes of length and a MessagePack body. Never pickle: the frames of a process are written by other people's
 code, and must at worst be nonsense. Every word about an attempt carries the `key` of its order, so that nothing which
@@ -160,7 +160,7 @@ OUTPUT_READ_SIZE = len(frame(OutputRead()))
 
 
 def arrived(channel: socket.socket, most: int = READ_SIZE) -> bytes | None:
-    """What a non-blocking socket has: b"" if the other side has closed it, None if there is nothing just now."""
+    """Reads a non-blocking socket: b"" if the other side has closed it, None if there is nothing just now."""
     try:
         return channel.recv(most)
     except BlockingIOError:

@@ -34,7 +34,7 @@ def group_of(pid: int) -> int | None:
 
 
 def descend(kin: set[int], spare: "Collection[int]" = (), order: int = 1) -> "Iterator[int]":
-    """Look once at every process; those whose parent is in `kin` are added to it and yielded as found."""
+    """Look once at every process. Children of processes in `kin` are added to it, and yielded as found."""
     for name in os.listdir("/proc")[::order]:
         if name.isdigit() and (pid := int(name)) not in kin and pid not in spare and parent_of(pid) in kin:
             kin.add(pid)
@@ -64,7 +64,7 @@ def terminate(main: int) -> None:
     while any(list(descend(kin))):
         pass
     outside = [pid for pid in kin - {os.getpid()} if group_of(pid) != main]
-    for number in (signal.SIGTERM, signal.SIGCONT):  # who is stopped must run to hear it
+    for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process must run to hear it
         attempt(os.killpg, main, number)
         for pid in outside:
             attempt(hit, pid, kin, number)

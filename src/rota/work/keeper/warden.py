@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def be_warden(
     keeper: int, controller: int, channel: "socket.socket", guards: list[int], workspace: Workspace
 ) -> "NoReturn":
-    """What a fresh fork of the keeper does."""
+    """The life of a fresh fork of the keeper."""
     status = 1
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -77,8 +77,8 @@ class Warden:
         return os.getppid() != self.keeper
 
     def attend(self, name: bytes, take_limits: bool, report: int, request: int, *stdio: int) -> bool:
-        """Run a command to its end. False if that was the last: its tree can't be killed, nobody is left to serve, or
-        there is a large folder to remove."""
+        """Run a command to its end. False if that was the last: its tree can't be killed, the keeper is gone, or there
+        is a large folder to remove."""
         self.cpu_seconds, self.memory = 0.0, 0
         command = launch(report, request, list(stdio), self.workspace, take_limits)
         for fd in (request, *stdio):
@@ -91,7 +91,7 @@ class Warden:
         regular = self.watch(name, command.main)
         status = self.sweep(command)
         if status is None or not regular:
-            return False  # its folder is left to the next keeper: those who wait for our end must not wait for that
+            return False  # its folder is left to the next keeper: our end must not wait for that
         ending = self.used(command)
         cleared = command.clear()
         # First, so that the next command finds this warden free.
@@ -103,7 +103,7 @@ class Warden:
         return cleared
 
     def clear(self, command: Command) -> None:
-        """The last thing that a warden does, by itself: it may take long, and nobody is to wait for it."""
+        """The last thing that a warden does, by itself: it may take long, and nothing must wait for it."""
         self.guard([])
         command.clear_all()
         if self.orphaned():
@@ -120,7 +120,7 @@ class Warden:
     def watch(self, name: bytes, main: int) -> bool:
         """Return when the command must end, or has; it is left a zombie, which keeps its group ours.
 
-        False if it must end because the keeper is gone: then nobody wants to know how it did.
+        False if it must end because the keeper is gone: then its end is not reported.
         """
         while not self.orphaned():
             self.signals.silence()
@@ -150,7 +150,7 @@ class Warden:
         return pid
 
     def sweep(self, command: Command) -> int | None:
-        """Kill what is left of the tree. How the command ended, as soon as nothing is left."""
+        """Kill the rest of the tree. Returns how the command ended, as soon as no process is left."""
         began = now()
         pause = 0.005
         status = None
