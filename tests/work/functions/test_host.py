@@ -141,15 +141,15 @@ async def test_one_that_prints_without_end_waits_and_does_not_keep_the_host_from
 
     printing = threading.Thread(target=print_on, daemon=True)
     printing.start()
-    await until(lambda: bool(host._unsent) and len(host._out) > MOST_HELD // 2)  # nobody reads
+    await until(lambda: bool(host._outbox.unsent) and len(host._outbox.waiting) > MOST_HELD // 2)  # nobody reads
 
     def first() -> object:
-        assert isinstance(host._out[0], bytes)
-        return Frames(1 << 20, decode_report).feed(host._out[0])[0]
+        assert isinstance(host._outbox.waiting[0], bytes)
+        return Frames(1 << 20, decode_report).feed(host._outbox.waiting[0])[0]
 
     ours.sendall(frame(Ping()))
     await until(lambda: isinstance(first(), Pong))
-    assert len(host._out) <= MOST_HELD + 2
+    assert len(host._outbox.waiting) <= MOST_HELD + 2
     ours.close()
     await until(lambda: not printing.is_alive())
 

@@ -18,6 +18,7 @@ from rota.errors import InvalidInput, Stale
 from rota.work.functions import wire
 from rota.work.functions.assignment import Assignment
 from rota.work.functions.fork_server_client import ForkServerClient, Gone
+from rota.work.functions.outbox import Outbox
 from rota.work.functions.pipes import Pipes
 from rota.work.functions.tally import Tally
 from rota.work.functions.wire import frame
@@ -42,12 +43,11 @@ class FunctionProcess(ABC):
         self._blameless = False  # for a reason that is not the fault of assignments which were not told to stop
         self._deaf = False  # nothing more is read: it is closed, or wrote nonsense
         self._frames = wire.Frames(pool.largest_frame, wire.decode_report)
-        self._out: list[bytes] = []
-        self._unsent = b""
         with ExitStack() as undo:
             self._channel, theirs = socket.socketpair()
             undo.callback(self._channel.close)
             self._channel.setblocking(False)
+            self._outbox = Outbox(self._loop, self._channel, self._loop.call_soon)
             with theirs:
                 self._pipes = Pipes(pool.drain, pool.stray, self._listen, tally)
                 undo.callback(self._pipes.close)
@@ -135,33 +135,8 @@ class FunctionProcess(ABC):
 
         assignment.attempt.book.save(request.body).add_done_callback(answer)
 
-    # -- to it -------------------------------------------------------------------------------------------------------
     def send(self, word: wire.ToProcess) -> None:
-        self._send(frame(word))
-
-    def _send(self, body: bytes) -> None:
-        """With all else that is sent in this turn of the loop."""
-        if not self._out and not self._unsent:
-            self._loop.call_soon(self._flush)
-        self._out.append(body)
-
-    def _flush(self) -> None:
-        waiting = bool(self._unsent)
-        data = self._unsent + b"".join(self._out)
-        self._out.clear()
-        if not data or self._channel.fileno() < 0:
-            return
-        try:
-            sent = self._channel.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            sent = len(data)  # it has died; that is about to be told
-        self._unsent = data[sent:]
-        if self._unsent and not waiting:
-            self._loop.add_writer(self._channel, self._flush)
-        elif waiting and not self._unsent:
-            self._loop.remove_writer(self._channel)
+        self._outbox.put(frame(word))
 
     def _shut(self) -> None:
         self._stop_listening()

@@ -91,39 +91,31 @@ class ForkServerClient:
     ) -> ForkServerClient:
         """Raises SpawnError."""
         try:
-            return await cls._start(keeper, briefing, over)
+            with ExitStack() as undo:
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                undo.callback(ours.close)
+                with theirs:
+                    command, own = [sys.executable, "-c", PROGRAM], bare(os.environ)
+                    child = await keeper.spawn(command, cwd="/", env=own, stdin=theirs.fileno(), stdout=2, stderr=2)
+                server = cls(child, ours, over)
+                undo.pop_all()
+                undo.callback(server.kill_all)
+                server._brief(briefing)
+                undo.pop_all()
+            return server
         except OSError as error:  # no descriptors; or it has died already
             raise SpawnError(error.errno or errno.EIO, os.strerror(error.errno or errno.EIO)) from None
 
-    @classmethod
-    async def _start(
-        cls, keeper: KeeperClient, briefing: Briefing, over: Callable[[ForkServerClient], None]
-    ) -> ForkServerClient:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            with theirs:
-                command = [sys.executable, "-c", PROGRAM]
-                child = await keeper.spawn(
-                    command, cwd="/", env=bare(os.environ), stdin=theirs.fileno(), stdout=2, stderr=2
-                )
-            server = cls(child, ours, over)
-        except BaseException:
-            ours.close()
-            raise
-        try:
-            with ExitStack() as made:
-                # Functions run where the node does. A descriptor leads there even if the folder was removed meanwhile.
-                here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                made.callback(os.close, here)
-                body = os.memfd_create("rota-briefing")
-                made.callback(os.close, body)
-                os.write(body, msgspec.json.encode(briefing))
-                server._send("begin", [body, here])
-                server._watch_it()
-        except OSError:
-            server.kill_all()
-            raise
-        return server
+    def _brief(self, briefing: Briefing) -> None:
+        with ExitStack() as made:
+            # Functions run where the node does. A descriptor leads there even if the folder was removed meanwhile.
+            here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            made.callback(os.close, here)
+            body = os.memfd_create("rota-briefing")
+            made.callback(os.close, body)
+            os.write(body, msgspec.json.encode(briefing))
+            self._send("begin", [body, here])
+        self._watch_it()
 
     @property
     def pid(self) -> int:

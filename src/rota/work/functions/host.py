@@ -15,8 +15,6 @@ import select
 import socket
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
 from concurrent.futures import Future
 
 from rota.model.outcome import Outcome
@@ -24,12 +22,12 @@ from rota.model.times import SECOND
 from rota.work.functions import wire
 from rota.work.functions.engine import Engine, run_loop
 from rota.work.functions.forked import ProcessConfig, resident
+from rota.work.functions.outbox import Outbox
 from rota.work.functions.reporter import ChannelReporter, settle
 from rota.work.functions.wire import frame
 
 # Words that may wait to be sent; a function that prints when there are more waits until there are half as many.
 MOST_HELD = 256
-SEND_SIZE = 256 << 10
 # How often a thread looks whether there are; on the loop's own thread the kernel tells, and this is the longest wait.
 LOOK_AGAIN = 0.002
 LONGEST_LOOK = 0.1
@@ -41,9 +39,8 @@ class Host:
         self.loop = asyncio.new_event_loop()
         self._engine = Engine(config.max_result, self.loop, self._ended)
         self._frames = wire.Frames(1 << 40, wire.decode_request)
-        self._out: deque[bytes | Callable[[], wire.FromProcess]] = deque()
-        self._unsent = b""
-        self._writing = self._rung = self._over = False
+        self._outbox = Outbox(self.loop, channel, self.loop.call_soon_threadsafe)
+        self._over = False
         self._thread = threading.get_ident()
         self._newest: dict[int, wire.ProgressReport] = {}  # progress that is on its way, by the key of its attempt
         self._progress = threading.Lock()
@@ -85,17 +82,17 @@ class Host:
             settle(self._saving.pop(word.number), word)
         elif isinstance(word, wire.Ping):
             # First of all: it tells that the loop turns, however much is to be sent.
-            self._out.appendleft(frame(wire.Pong(resident())))
-            self._flush()
+            self._outbox.waiting.appendleft(frame(wire.Pong(resident())))
+            self._outbox.flush()
 
     # -- to the node, from any thread --------------------------------------------------------------------------------
     def _ended(self, key: int, outcome: Outcome, wall: float) -> None:
-        self._tell(frame(wire.CallEnd(key, outcome, round(wall * SECOND))))
+        self._outbox.put(frame(wire.CallEnd(key, outcome, round(wall * SECOND))))
 
     def save(self, key: int, body: str) -> Future[None]:
         number, done = next(self._numbers), Future[None]()
         self._saving[number] = done
-        self._tell(frame(wire.SaveRequest(key, number, body)))
+        self._outbox.put(frame(wire.SaveRequest(key, number, body)))
         return done
 
     def progress(self, report: wire.ProgressReport) -> None:
@@ -104,7 +101,7 @@ class Host:
             under_way = report.key in self._newest
             self._newest[report.key] = report
         if not under_way:
-            self._tell(lambda: self._take(report.key))
+            self._outbox.put(lambda: self._take(report.key))
 
     def _take(self, key: int) -> wire.ProgressReport:
         with self._progress:
@@ -112,48 +109,15 @@ class Host:
 
     def write(self, key: int, stream: str, body: bytes) -> None:
         for start in range(0, len(body), wire.LARGEST_OUTPUT):
-            self._tell(frame(wire.OutputChunk(key, stream, body[start : start + wire.LARGEST_OUTPUT])))
-            if len(self._out) > MOST_HELD:
+            self._outbox.put(frame(wire.OutputChunk(key, stream, body[start : start + wire.LARGEST_OUTPUT])))
+            if len(self._outbox.waiting) > MOST_HELD:
                 self._wait()
 
     def _wait(self) -> None:
         """Output may come without end."""
-        while len(self._out) > MOST_HELD // 2 and not self._over:
+        while len(self._outbox.waiting) > MOST_HELD // 2 and not self._over:
             if threading.get_ident() == self._thread:
                 select.select([], [self._channel], [], LONGEST_LOOK)
-                self._flush()
+                self._outbox.flush()
             else:
                 time.sleep(LOOK_AGAIN)
-
-    def _tell(self, word: bytes | Callable[[], wire.FromProcess]) -> None:
-        """A word that may change is made when it is sent."""
-        self._out.append(word)
-        if not self._rung:
-            self._rung = True
-            try:
-                self.loop.call_soon_threadsafe(self._flush)
-            except BaseException:  # of a stop, which may arrive in the middle of this: the next must ring again
-                self._rung = False
-                raise
-
-    def _flush(self) -> None:
-        self._rung = False
-        parts, size = [self._unsent], len(self._unsent)
-        while self._out and size < SEND_SIZE:
-            word = self._out.popleft()
-            parts.append(frame(word()) if callable(word) else word)
-            size += len(parts[-1])
-        data = b"".join(parts)
-        try:
-            sent = self._channel.send(data)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            sent = len(data)  # the node is gone, and this process soon
-        self._unsent = data[sent:]
-        if (self._unsent or self._out) and not self._writing:
-            self._writing = True
-            self.loop.add_writer(self._channel, self._flush)
-        elif self._writing and not (self._unsent or self._out):
-            self._writing = False
-            self.loop.remove_writer(self._channel)

@@ -44,7 +44,7 @@ class HostProcess(FunctionProcess):
     def add(self, assignment: Assignment) -> None:
         assignment.runner = self
         self.assignments[assignment.key] = assignment
-        self._send(assignment.body)
+        self._outbox.put(assignment.body)
 
     # -- stopping ----------------------------------------------------------------------------------------------------
     def single_out(self) -> None:

@@ -51,6 +51,7 @@ class _LogHandler(Handler):
 class Process:
     def __init__(self, config: ProcessConfig, orders: socket.socket, channel: socket.socket, ear: Ear) -> None:
         self._config, self._orders, self._channel, self._ear = config, orders, channel, ear
+        self._parts = wire.Frames(1 << 40, wire.decode_order)
         self._pid = os.getpid()
         self._key = NO_JOB  # of the job that runs
         self._call: FunctionCall | None = None
@@ -97,20 +98,10 @@ class Process:
     def _receive(self) -> wire.Order | None:
         """None when the node has hung up. Orders may be waiting in the socket, and the node may take them back: only
         an order that was received is this process's."""
-        data = self._orders.recv(wire.LARGEST_MESSAGE)
-        if not data:
-            return None
-        needed = wire.HEAD + int.from_bytes(data[: wire.HEAD], "big")
-        if len(data) < needed:
-            parts, size = [data], len(data)
-            while size < needed:
-                part = self._orders.recv(wire.LARGEST_MESSAGE)
-                if not part:
-                    return None
-                parts.append(part)
-                size += len(part)
-            data = b"".join(parts)
-        return wire.decode_order(data[wire.HEAD :])
+        while data := self._orders.recv(wire.LARGEST_MESSAGE):
+            for order in self._parts.feed(data):
+                return order
+        return None
 
     def _answer(self, size: int) -> wire.ToProcess | None:
         """The next word of the node; None when it has hung up."""

@@ -161,7 +161,7 @@ class PoolProcess(FunctionProcess):
             return
         if end.printed:
             self.send(OutputRead())
-            self._flush()  # it waits for this
+            self._outbox.flush()  # it waits for this
         self._pool.done(self, end.wall)
 
     # -- its life ----------------------------------------------------------------------------------------------------
