@@ -11,7 +11,6 @@ One host is in use. It is asked once a second whether its loop turns.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from rota.model.outcome import Crashed, Interrupted, Problem, Usage
@@ -24,15 +23,13 @@ if TYPE_CHECKING:
     from rota.work.functions.pool import Pool
 
 PULSE = 1.0  # seconds between two questions whether it is there
-NO_PROCESS = "there is no process for it"
 HUNG = 30.0  # without an answer for so long it is killed
 
 
 class HostProcess(FunctionProcess):
-    def __init__(self, pool: Pool, fork_server: ForkServerClient, hosts: Hosts) -> None:
+    def __init__(self, pool: Pool, fork_server: ForkServerClient) -> None:
         """Raises OSError."""
         super().__init__(pool, fork_server)
-        self._hosts = hosts
         self._spared = False
         self._asked: float | None = None  # when the question that is still open was put
         self._pulse = self._loop.call_later(PULSE, self._feel)
@@ -110,56 +107,3 @@ class HostProcess(FunctionProcess):
                 assignment.end(Interrupted(f"the process that it shared was killed: {self._why}"))
             else:
                 assignment.end(Crashed(Problem("rota.ExecutorCrashed", gone.epitaph(self._why))))
-        self._hosts.lost(self)
-
-
-class Hosts:
-    """The host that is in use, and assignments that wait for one."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-        self._fork_server: ForkServerClient | None = None
-        self._host: HostProcess | None = None
-        self._waiting: list[Assignment] = []
-
-    def add(self, assignment: Assignment) -> None:
-        if self._host is None or not self._host.usable:
-            self._open()
-        if self._host is not None and self._host.usable:
-            self._host.add(assignment)
-        else:
-            self._waiting.append(assignment)
-
-    def _open(self) -> None:
-        if self._fork_server is not None:
-            try:
-                self._host = HostProcess(self._pool, self._fork_server, self)
-            except OSError:  # no descriptors, or the fork server is busy or dead
-                asyncio.get_running_loop().call_later(PULSE, self._retry)
-
-    def _retry(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for assignment in waiting:
-            if not assignment.future.done():
-                self.add(assignment)
-
-    def lost(self, host: HostProcess) -> None:
-        if host is self._host:
-            self._host = None
-
-    def serve(self, fork_server: ForkServerClient) -> None:
-        """From now on there is a fork server."""
-        self._fork_server = fork_server
-        for assignment in self._waiting:
-            if assignment.task.name in fork_server.unable:
-                assignment.end(Interrupted(NO_PROCESS))  # the next attempt goes elsewhere
-        self._open()
-        self._retry()
-
-    def drop(self) -> None:
-        self._fork_server = None
-
-    def give_up(self, why: str) -> None:
-        waiting, self._waiting = self._waiting, []
-        for assignment in waiting:
-            assignment.end(Interrupted(why))

@@ -3,7 +3,8 @@
 Assignments wait in the order of their ranks; a process that becomes free takes the next. Quick functions never need
 more than the warm processes. Each process that is busy for longer than a moment is made up for by another, up to the
 slots of the node: so long functions run side by side, and short ones don't make hundreds of processes. Processes that
-were idle for a while are let go. Functions that share a process run in `Hosts`.
+were idle for a while are let go. Functions that share a process run in a host, one at a time; another takes its place
+when it is not usable any more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rota.telemetry.events import Bus, PoolFailed, PoolSaid
 from rota.work.attempt import TOO_LATE
 from rota.work.functions.assignment import Assignment
 from rota.work.functions.fork_server_client import ForkServerClient
-from rota.work.functions.host_client import NO_PROCESS, Hosts
+from rota.work.functions.host_client import HostProcess
 from rota.work.functions.process_client import PoolProcess
 from rota.work.functions.wire import Briefing
 from rota.work.keeper.client import KeeperClient, SpawnError
@@ -31,6 +32,7 @@ LOOK_AGAIN = 0.01
 FORKS_AT_ONCE = 4
 FRAME_MARGIN = 1 << 20  # an error with its trace, or a piece of a log
 KEPT_IDLE = 30.0
+NO_PROCESS = "there is no process for it"
 TIDY = 2.0
 UNHEARD = 5.0  # a process that has not taken its order by then was stopped, or a thread that a job has left holds it up
 # Orders that a process is given ahead, while functions take no longer than this on average.
@@ -63,7 +65,9 @@ class Pool:
         self._warm, self._most = min(warm, most) if alone else 0, most
         self.memory = settings.pool_memory
         self.largest_frame = settings.max_result + FRAME_MARGIN
-        self._hosts = Hosts(self) if shared else None
+        self._shared = shared
+        self._host: HostProcess | None = None
+        self._waiting_shared: list[Assignment] = []
         self._loop = asyncio.get_running_loop()
         self._fork_server: ForkServerClient | None = None
         self._processes: set[PoolProcess] = set()
@@ -101,8 +105,12 @@ class Pool:
             self._look_soon()
 
     def add_shared(self, assignment: Assignment) -> None:
-        assert self._hosts is not None
-        self._hosts.add(assignment)
+        self._waiting_shared.append(assignment)
+        self._fill_host()
+
+    @property
+    def _ready(self) -> ForkServerClient | None:
+        return self._fork_server if self._fork_server is not None and self._fork_server.prepared else None
 
     # -- its processes -----------------------------------------------------------------------------------------------
     def done(self, process: PoolProcess, wall: int) -> None:
@@ -165,9 +173,11 @@ class Pool:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        fork_server = self._fork_server
-        if self._closed or fork_server is None or not fork_server.prepared:
+        fork_server = self._ready
+        if self._closed or fork_server is None:
             return
+        if self._waiting_shared:
+            self._fill_host()
         now = self._loop.time()
         if now < self._not_before:
             self._looking = self._loop.call_at(self._not_before, self._look)
@@ -189,6 +199,22 @@ class Pool:
         ahead = any(len(one.assignments) > 1 for one in self._processes)
         if self._waiting or ahead or len(self._processes) < self._warm:
             self._look_soon()
+
+    def _fill_host(self) -> None:
+        """Gives the host all that wait for one. There is one even if nothing does: the first need not wait for it."""
+        host = self._host
+        if host is None or not host.usable:
+            if (fork_server := self._ready) is None:
+                return
+            try:
+                host = self._host = HostProcess(self, fork_server)
+            except OSError:  # no descriptors, or the fork server is busy or dead
+                self._look_soon()
+                return
+        waiting, self._waiting_shared = self._waiting_shared, []
+        for assignment in waiting:
+            if not assignment.future.done():
+                host.add(assignment)
 
     def _trim(self) -> None:
         now = self._loop.time()
@@ -225,15 +251,15 @@ class Pool:
         if server.prepared:
             self._served = True
             self._learn(server.unable)
-            if self._hosts is not None:
-                self._hosts.serve(server)
+            if self._shared:
+                self._fill_host()
             self._look()
             self.when_able()
 
     def _learn(self, unable: Mapping[str, str]) -> None:
         new = {task: why for task, why in unable.items() if task not in self.unable}
         self.unable = unable
-        for _, assignment in self._waiting:
+        for assignment in (*(one for _, one in self._waiting), *self._waiting_shared):
             if assignment.task.name in unable:
                 assignment.end(Interrupted(NO_PROCESS))  # the next attempt goes elsewhere
         self._tell(new)
@@ -242,8 +268,6 @@ class Pool:
         if self._closed or server is not self._fork_server:
             return
         self._fork_server = None
-        if self._hosts is not None:
-            self._hosts.drop()
         if not self._served:
             return
         now = self._loop.time()
@@ -263,11 +287,10 @@ class Pool:
 
     def _send_back(self, why: str) -> None:
         """Ends assignments that wait for a process."""
-        waiting, self._waiting = self._waiting, []
-        for _, assignment in waiting:
+        waiting = [*(one for _, one in self._waiting), *self._waiting_shared]
+        self._waiting, self._waiting_shared = [], []
+        for assignment in waiting:
             assignment.end(Interrupted(why))
-        if self._hosts is not None:
-            self._hosts.give_up(why)
 
     async def _restart(self, pause: float) -> None:
         await asyncio.sleep(pause)
