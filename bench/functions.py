@@ -40,7 +40,9 @@ def figure(name: str, rates: list[float]) -> Figure:
 
 def idle(folder: Path, size: Size) -> Iterator[Figure]:
     with processes.node(folder / "idle.db", app=APP, warm_processes=WARM) as pid:
-        processes.until(lambda: len(processes.family(pid)) >= 1 + 2 + 1 + WARM)  # node; keeper, warden; nursery; these
+        processes.until(
+            lambda: len(processes.family(pid)) >= 1 + 2 + 1 + WARM
+        )  # node; keeper, warden; fork server; these
         time.sleep(SETTLING)
         node, *others = (processes.pss_bytes(one) / 1e6 for one in processes.family(pid))
     parts = f"node {node:.1f}, others {sum(others):.1f}"

@@ -36,7 +36,7 @@ from rota.work.attempt import Executor, Pipeline, weight
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
 from rota.work.executors.http import HttpExecutor
-from rota.work.functions.in_node import InlineHandlers
+from rota.work.functions.in_node import InNode
 from rota.work.keeper.client import KeeperClient
 from rota.work.output import Drain
 from rota.work.worker import Worker
@@ -136,7 +136,7 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: KeeperClient) ->
     finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: store.finish(SYSTEM, batch), weigh=weight)
     grace = app.settings.kill_grace / SECOND
     executors: dict[str, Executor] = {
-        Kind.FUNCTION: FunctionExecutor(app.catalogue, InlineHandlers(), grace, app.settings.max_result),
+        Kind.FUNCTION: FunctionExecutor(app.catalogue, InNode(app.settings.max_result), grace),
         Kind.COMMAND: CommandExecutor(keeper, app.settings, config.variables(), Drain()),
         Kind.HTTP: HttpExecutor.of(app.settings),
     }

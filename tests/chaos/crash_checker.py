@@ -36,7 +36,7 @@ REACH = 15.0
 # What a tree that must go has for it.
 GOING = 1.0
 # Of faults that strike all that a node runs. Of the others only those processes are struck that they name.
-WHOLE = ("nursery", "keeper", "kill", "pause", "sleep")
+WHOLE = ("forkserver", "keeper", "kill", "pause", "sleep")
 STRIKES = (*WHOLE, "process", "host", "host stopped")
 
 
@@ -250,7 +250,7 @@ def recoveries(evidence: Evidence, chosen: Callable[[Run], bool] = lambda run: T
 
 
 def had_to_wait(evidence: Evidence, run: Run) -> bool:
-    """For a keeper or nursery that was new, and had to import everything first, or that was stopped."""
-    struck = evidence.of("nursery", "keeper", "nursery stopped", "keeper stopped")
+    """For a keeper or fork server that was new, and had to import everything first, or that was stopped."""
+    struck = evidence.of("forkserver", "keeper", "forkserver stopped", "keeper stopped")
     there = [fault for fault in struck if fault.node == run.lines[0].node]
     return any(fault.at <= run.start <= max(fault.at, fault.until) + REACH for fault in there)

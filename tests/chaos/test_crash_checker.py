@@ -120,12 +120,12 @@ def test_after_the_second_crash_it_must_wait() -> None:
         (Fault(1.45, "host stopped", "ann", until=33.0, pids=(77,)), False),
         (Fault(1.45, "nap", "ann", until=4.0, pids=(77,)), True),  # too short for anybody to give it up
         (Fault(1.45, "keeper stopped", "ann"), True),  # it is set going again
-        (Fault(1.45, "nursery stopped", "ann"), True),
-        (Fault(1.45, "nursery", "ann"), False),
+        (Fault(1.45, "forkserver stopped", "ann"), True),
+        (Fault(1.45, "forkserver", "ann"), False),
         (Fault(1.45, "keeper", "ann"), False),
         (Fault(1.45, "kill", "ann"), False),
-        (Fault(1.45, "nursery", "bob"), True),
-        (Fault(1.9, "nursery", "ann"), True),  # that was later
+        (Fault(1.45, "forkserver", "bob"), True),
+        (Fault(1.9, "forkserver", "ann"), True),  # that was later
     ],
 )
 def test_a_crash_needs_a_cause(fault: Fault, found: bool) -> None:
@@ -261,8 +261,8 @@ def test_recoveries_are_those_of_first_crashes() -> None:
     assert recoveries(once(), lambda run: run.lines[0].node == "bob") == []
     assert recoveries(poison()) == [pytest.approx(0.2)]
     evidence = once()
-    for fault, waits in ((Fault(1.4, "nursery", "ann"), True), (Fault(1.4, "keeper stopped", "ann"), True),
-                         (Fault(1.4, "nursery", "bob"), False), (Fault(1.4, "process", "ann"), False)):  # fmt: skip
+    for fault, waits in ((Fault(1.4, "forkserver", "ann"), True), (Fault(1.4, "keeper stopped", "ann"), True),
+                         (Fault(1.4, "forkserver", "bob"), False), (Fault(1.4, "process", "ann"), False)):  # fmt: skip
         evidence.faults = [fault]
         assert had_to_wait(evidence, crash_checker.runs_of(evidence)["job-1"][1]) == waits
     evidence = once()

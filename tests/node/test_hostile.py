@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,9 @@ from typing import Any
 import pytest
 
 import rota
-from rota.clock import SystemClock
 from rota.errors import InvalidInput, NotFound
-from rota.logs.shipper import Sink
-from rota.model.job import Ref
 from rota.model.lifecycle import State
 from rota.store.base import JobFilter, TaskInfo
-from rota.work.functions.in_node import ThreadHandlers
 from tests.node.running import LONG, make_app, running
 
 
@@ -158,29 +153,3 @@ async def test_orders_by_name_are_checked_where_the_code_is_not(
     job = await ordering.submit_named(info, {"name": "a", "times": 2, "tags": ["x"]})
     assert (await job.info()).args == {"name": "a", "times": 2, "tags": ["x"]}
     await ordering.close()
-
-
-async def test_a_call_that_is_cancelled_before_it_begins_still_ends() -> None:
-    handlers = ThreadHandlers()
-    ran = []
-
-    async def never() -> None:
-        ran.append(1)
-
-    blocked, release = threading.Event(), threading.Event()
-
-    async def block() -> None:
-        blocked.set()
-        release.wait(LONG)
-
-    sink = Sink(Ref("job", 1), 100, SystemClock().now, lambda _: None)
-    first = handlers.call_async(block, sink)
-    assert await asyncio.to_thread(blocked.wait, LONG)
-    second = handlers.call_async(never, sink)
-    second.cancel()
-    release.set()
-    await first.future
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(asyncio.shield(second.future), LONG)
-    handlers.close()
-    assert ran == []

@@ -181,7 +181,7 @@ async def test_a_command_of_the_same_user_does_not_find_them(stage: Stage) -> No
     assert {place for _, place, word in told["found"] if word == decoy.encode().hex()} >= {"environ", "mem"}
     # And of the rest, which is all there, nothing.
     assert {word for *_, word in told["found"]} == {decoy.encode().hex()}
-    assert {"rota-keeper", "rota-warden", "rota-nursery", "rota-function"} <= set(ours.values())
+    assert {"rota-keeper", "rota-warden", "rota-forkserver", "rota-function"} <= set(ours.values())
     for place in ("environ", "mem", "fd"):
         assert {*ours, str(follower.pid)} <= {pid for pid, denied in told["denied"] if denied == place}
 
@@ -189,7 +189,7 @@ async def test_a_command_of_the_same_user_does_not_find_them(stage: Stage) -> No
 async def test_what_is_executed_gets_an_environment_that_tells_nothing(stage: Stage) -> None:
     """Until it has hidden itself a new program can be read. Of what it was given, root sees what anybody could have."""
     await (await stage.nothing.submit()).wait(LONG)
-    ours = [pid for pid, name in stage.family().items() if name in ("rota-keeper", "rota-nursery")]
+    ours = [pid for pid, name in stage.family().items() if name in ("rota-keeper", "rota-forkserver")]
     assert len(ours) == 2
     for pid in ours:
         try:

@@ -1,24 +1,26 @@
 """The runtime of a simulated node: it plays jobs instead of running them, under a keeper that is true to the real one.
 
 Commands are processes of their own: they go on while their node is paused, can always be killed, and crash. Functions
-run in such processes too (`pool.py`), or in the node's: there they pause with it, and one that does not stop when told
-lives until that process ends. The keeper is a process too: it kills everything at the lease deadline or when the node
-is gone. It sleeps through its deadline only if the whole machine does.
+run in such processes too (`functions.py`), or in the node's: there they pause with it, and one that does not stop when
+it is told lives until that process ends. The keeper is a process too: it kills everything at the lease deadline or when
+the node is gone. It sleeps through its deadline only if the whole machine does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+import contextvars
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rota.logs.shipper import Sink
 from rota.model.job import Ref
 from rota.model.outcome import Crashed, Failed, Outcome, Problem, Succeeded
 from rota.work.attempt import Attempt, Executor, Stop
 from rota.work.executors.function import FunctionExecutor
-from rota.work.functions.in_node import Call
+from rota.work.functions.engine import Engine, FunctionCall, RunningCall
+from rota.work.functions.in_node import InNode
 from tests.sim.driver import SimStore
 from tests.sim.functions import SimPool
 from tests.sim.jobs import APART, CRASHED, Work, write_routine, write_script
@@ -46,7 +48,7 @@ class SimRuntime:
         self._alarm: asyncio.TimerHandle | None = None
         grace = float(world.plan.kill_grace)
         tasks = world.catalogue(life.machine.name)
-        functions = FunctionExecutor(tasks, SimHandlers(self), grace, MAX_RESULT, SimPool(self, grace))
+        functions = FunctionExecutor(tasks, SimInNode(self), grace, SimPool(self, grace))
         self.executors: dict[str, Executor] = {"command": SimCommands(self, grace), "function": functions}
         life.runtimes.append(self)
 
@@ -173,39 +175,47 @@ def _outcome(work: Work) -> Outcome:
     return Failed(Problem("rota.ExitCode", work.ending), fatal=work.ending == "fatal", exit_code=1)
 
 
-class SimHandlers:
-    """In the place of ThreadHandlers."""
+class SimCall(RunningCall):
+    """Plays a function inside of the node: async ones on a loop, sync ones in a thread."""
 
-    def __init__(self, runtime: SimRuntime) -> None:
-        self._runtime = runtime
+    _work: Work | None = None
 
-    def call_async(self, make: Callable[[], Coroutine[Any, Any, Any]], sink: Sink) -> Call:
-        return _SimCall(self._runtime, sink, "play", lambda work: make())
-
-    def call_sync(self, function: Callable[[], Any], sink: Sink) -> Call:
-        async def thread(work: Work) -> Any:
-            await work.perform()
-            return function()
-
-        return _SimCall(self._runtime, sink, "grind", thread)
-
-    def close(self) -> None:
-        """The runtime closes for all."""
-
-
-class _SimCall(Call):
-    def __init__(
-        self, runtime: SimRuntime, sink: Sink, kind: str, run: Callable[[Work], Coroutine[Any, Any, Any]]
-    ) -> None:
-        super().__init__(runtime.loop.create_future())
-        self._work: Work | None = None
+    def _start(self, call: FunctionCall, context: contextvars.Context) -> None:
+        assert isinstance(self._engine, SimEngine)
+        assert isinstance(self._output, Sink)
+        runtime, ref = self._engine.runtime, self._output.ref
+        kind = "play" if call.task.is_async else "grind"
         if runtime.closed and kind == "play":
             return  # its loop has stopped: the call never begins
-        self._work = runtime.begin(sink.ref, sink, kind)
-        runtime.world.stage.works[sink.ref.job_id, sink.ref.fence, kind] = self._work
-        task = runtime.loop.create_task(run(self._work), context=self._work.process.context)
-        task.add_done_callback(lambda done: self.arrive(done.result(), None))
+        work = self._work = runtime.begin(ref, self._output, kind)
+        runtime.world.stage.works[ref.job_id, ref.fence, kind] = work
+        task = runtime.loop.create_task(_perform(call, work), context=work.process.context)
+        task.add_done_callback(lambda done: self._end(done.result()))
 
-    def cancel(self) -> None:
-        if self._work:
+    def stop(self, rude: bool) -> None:
+        super().stop(rude)
+        if self._work and (rude or self._work.kind == "play"):
             self._work.tell()
+
+
+async def _perform(call: FunctionCall, work: Work) -> Outcome:
+    if call.task.is_async:
+        return await call.run_async()
+    await work.perform()
+    return call.run()
+
+
+class SimEngine(Engine):
+    call = SimCall
+    runtime: SimRuntime
+
+
+class SimInNode(InNode):
+    """In the place of InNodeThreads. The runtime closes for all."""
+
+    engine = SimEngine
+
+    def __init__(self, runtime: SimRuntime) -> None:
+        super().__init__(MAX_RESULT, runtime.loop)
+        assert isinstance(self._engine, SimEngine)
+        self._engine.runtime = runtime

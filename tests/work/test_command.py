@@ -23,7 +23,7 @@ from rota.model.resources import Resources
 from rota.model.times import SECOND
 from rota.work.attempt import Attempt
 from rota.work.executors.command import CommandExecutor
-from rota.work.executors.exit_codes import outcome as meaning
+from rota.work.executors.command_outcomes import outcome as meaning
 from rota.work.keeper.client import KeeperClient
 from rota.work.keeper.report import Exit
 from rota.work.output import Drain

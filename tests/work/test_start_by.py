@@ -18,7 +18,7 @@ from rota.model.outcome import Interrupted, Succeeded
 from rota.work.attempt import TOO_LATE, Attempt
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
-from rota.work.functions.in_node import ThreadHandlers
+from rota.work.functions.in_node import InNodeThreads
 from rota.work.keeper.client import KeeperClient
 from rota.work.keeper.connection import KeeperConnection
 from rota.work.output import Drain
@@ -39,10 +39,10 @@ def call_of(clock: ManualClock, task: str, start_by: float | None = 1.0) -> Atte
 
 
 @pytest.fixture
-async def handlers() -> AsyncIterator[ThreadHandlers]:
-    handlers = ThreadHandlers()
-    yield handlers
-    handlers.close()
+async def in_node() -> AsyncIterator[InNodeThreads]:
+    in_node = InNodeThreads(1_000)
+    yield in_node
+    in_node.close()
 
 
 class Neighbourhood:
@@ -75,10 +75,10 @@ class Neighbourhood:
 
 @pytest.mark.parametrize("late", [True, False])
 async def test_a_function_behind_a_neighbour_that_blocks_their_loop(
-    clock: ManualClock, handlers: ThreadHandlers, late: bool
+    clock: ManualClock, in_node: InNodeThreads, late: bool
 ) -> None:
     there = Neighbourhood()
-    executor = FunctionExecutor(there.app.catalogue, handlers, 1.0, 1_000)
+    executor = FunctionExecutor(there.app.catalogue, in_node, 1.0)
     async with asyncio.TaskGroup() as group:
         neighbour = group.create_task(executor.execute(call_of(clock, "blocker", None)))
         await there.blocks()
@@ -91,10 +91,10 @@ async def test_a_function_behind_a_neighbour_that_blocks_their_loop(
 
 
 @pytest.mark.parametrize("late", [True, False])
-async def test_a_function_in_a_thread_of_its_own(clock: ManualClock, handlers: ThreadHandlers, late: bool) -> None:
+async def test_a_function_in_a_thread_of_its_own(clock: ManualClock, in_node: InNodeThreads, late: bool) -> None:
     there = Neighbourhood()
     clock.advance(1.1 if late else 0.9)
-    outcome = await FunctionExecutor(there.app.catalogue, handlers, 1.0, 1_000).execute(call_of(clock, "call_sync"))
+    outcome = await FunctionExecutor(there.app.catalogue, in_node, 1.0).execute(call_of(clock, "call_sync"))
     assert (outcome, there.ran) == ((LATE, []) if late else (Succeeded(), ["call_sync"]))
 
 

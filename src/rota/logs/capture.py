@@ -12,11 +12,16 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Protocol, TextIO
 
-from rota.logs.shipper import Sink
 
-CURRENT: contextvars.ContextVar[Sink | None] = contextvars.ContextVar("rota_sink", default=None)
+class OutputWriter(Protocol):
+    """Takes the output of one attempt (`Sink`, or the way to it from another process)."""
+
+    def write(self, stream: str, body: bytes) -> None: ...
+
+
+CURRENT: contextvars.ContextVar[OutputWriter | None] = contextvars.ContextVar("rota_sink", default=None)
 
 
 class _Stream(io.TextIOBase):

@@ -1,1 +1,1 @@
-"""Does: claims jobs, runs attempts, reports what came of them. Never imports `control`; both meet in the store."""
+"""Claims jobs, runs attempts, reports their ends. Never imports `control`; both meet in the store."""

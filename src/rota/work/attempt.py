@@ -1,8 +1,7 @@
 """One attempt at one job: execute it, judge its end, keep its output, settle. One write ends it.
 
-An executor runs the work and returns an `Outcome`. Whoever wants the attempt to end early calls `stop`; the first
-reason counts, and from then on the reason decides the outcome: work that was told to stop may end in any way it
-likes.
+An executor runs the work and returns an `Outcome`. `stop` asks the attempt to end early. The first reason counts,
+and from then on the reason decides the outcome: work that was told to stop may end in any way it likes.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Attempt:
         self, claimed: Claimed, sink: Sink, book: ProgressBook, clock: Clock, ask_parents: AskParents | None = None
     ) -> None:
         self.claimed, self.sink, self.book, self._clock, self._ask_parents = claimed, sink, book, clock, ask_parents
-        self.usage: Usage | None = None  # what it used up, if its executor can tell
+        self.usage: Usage | None = None  # resources that it used, if its executor can tell
         self.stopped: Stop | None = None
         self.why = ""
         self.start_by: float | None = None  # in seconds of the node's clock: later its rate would not hold
@@ -73,7 +72,7 @@ class Attempt:
         self._on_stop: Callable[[Stop], None] | None = None
 
     def too_late(self) -> bool:
-        """To start. Asked where the work really begins, in whatever thread: what lies before may take its time."""
+        """Whether a start now would break its rate. Asked where the work really begins: the way there may take long."""
         return self.start_by is not None and self._clock.monotonic() > self.start_by
 
     def stop(self, reason: Stop, why: str = "") -> None:
@@ -102,7 +101,7 @@ class Attempt:
 
 
 class Pipeline:
-    """The steps of an attempt, with what they need."""
+    """The steps of an attempt, with the means for them."""
 
     def __init__(
         self,
@@ -178,8 +177,8 @@ class Pipeline:
             self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on))
 
     async def _finish(self, attempt: Attempt, settlement: Settlement) -> tuple[Verdict, Settlement]:
-        """Keeps trying while the lease lasts: what was done must not be forgotten, whatever is wrong with the store.
-        Returns what was written too: another end, if the store can't hold the values of this one."""
+        """Keeps trying while the lease lasts: the end must not be forgotten, whatever is wrong with the store. Returns
+        the settlement that was written, too: another one, if the store can't hold the values of this."""
         refusals = Refusals()
         while True:
             try:
@@ -224,7 +223,7 @@ def _judge(attempt: Attempt, result: Outcome | None) -> Outcome | None:
         case Stop.CANCEL:
             return model.Cancelled(attempt.why or "cancelled", code)
         case Stop.INTERRUPT:
-            # What still goes on ends with this process: the node's last write hands it back, and no sooner.
+            # Work that goes on ends with this process: the node's last write hands it back, and no sooner.
             return model.Interrupted("its node stopped", code) if result else None
         case Stop.TIMEOUT:
             text = f"timed out {attempt.why}"

@@ -1,9 +1,9 @@
 """Renews the node's lease about every second, and hears in the same breath which attempts should stop.
 
-Between two renewals it waits for nothing: what a renewal brings is passed on by calls that neither wait nor write.
+Between two renewals it waits for nothing: its news are passed on by calls that neither wait nor write.
 
 It runs on the node's own loop, where no handler runs. When a renewal has not succeeded for too long, the attempts are
-stopped while the lease still lasts; the keeper kills whatever is left at the deadline, be this process stopped or
+stopped while the lease still lasts; the keeper kills the rest at the deadline, also if this process is stopped or
 stuck.
 """
 

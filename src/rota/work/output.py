@@ -1,10 +1,10 @@
 """The pipes that jobs write to, and the thread that empties them.
 
-A job must never wait because nobody reads what it says. So the pipes are read by one thread for all commands and
+A job must never wait because nobody reads its output. So the pipes are read by one thread for all commands and
 function processes of the node: it goes on while the node's loop is busy, and a flood costs the loop little, since the
-interpreter is free while the kernel copies. What is read goes into the attempt's sink, which never waits.
+interpreter is free while the kernel copies. The bytes go into the attempt's sink, which never waits.
 
-The two streams of a command are two pipes, and nobody knows for sure in which order it wrote to them. The kernel lists
+The two streams of a command are two pipes, and the order between them can't be known for sure. The kernel lists
 pipes in the order in which they got something to read; they are read in that order, so lines come out as they were
 written if there was time to wake up in between.
 """
@@ -19,21 +19,18 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
+from rota.logs.capture import OutputWriter
+
 # As large as everyone may have: a job can go on writing while this thread waits for its turn.
 PIPE_SIZE = 1 << 20
 READ_SIZE = 64 << 10
 # A pipe that is being flooded is left alone for so long, unless it was nearly full: few large reads cost the others
 # less than many small ones. Above all, each time this thread needs the interpreter it takes it from the loop.
 REST = 0.008
-# News of a pipe is told once; after it was read, we ask for more. Who is asked for later is not in the way till then.
+# The kernel reports a pipe once; after it was read, we ask for the next report. A pipe that rests is not asked for.
 ONCE = select.EPOLLIN | select.EPOLLONESHOT
 # A thread that has nothing to read for this long ends; the next command starts another.
 IDLE = 10.0
-
-
-class Taker(Protocol):
-    def write(self, stream: str, body: bytes) -> None:
-        """From any thread; never waits."""
 
 
 class Counter(Protocol):
@@ -47,9 +44,11 @@ class Counter(Protocol):
 class Output:
     """The pipes of one command, or of one process for functions."""
 
-    def __init__(self, sink: Taker, drain: Drain, counter: Counter | None = None) -> None:
+    def __init__(self, sink: OutputWriter, drain: Drain, counter: Counter | None = None) -> None:
         self._sink, self._drain, self._counter = sink, drain, counter
-        self._lock = threading.Lock()  # whoever reads holds it, so that what was read first is written first
+        self._lock = (
+            threading.Lock()
+        )  # held while reading, so that bytes are written in the order in which they were read
         self._readers: dict[int, str] = {}
         self.writers: list[int] = []
         self.capacity = PIPE_SIZE
@@ -72,7 +71,7 @@ class Output:
         self._drain.add(self, list(self._readers))
 
     def read(self, reader: int, much: bool) -> int:
-        """What there is, by the thread: probably `much`. Returns how much it was; -1 if nothing can come any more."""
+        """Called by the thread: reads what there is, probably `much`. Returns the bytes; -1 if no more can come."""
         came = 0
         with self._lock, suppress(BlockingIOError):
             stream = self._readers.get(reader)
@@ -90,8 +89,8 @@ class Output:
         return came
 
     def read_all(self) -> None:
-        """What was written up to now, by whoever can't wait for the thread. No more than the pipes can hold: somebody
-        may be writing on and on."""
+        """Reads what was written up to now, for a caller that can't wait for the thread. No more than the pipes hold: a
+        writer may go on and on."""
         with self._lock:
             for reader, stream in self._readers.items():
                 left = self.capacity
@@ -147,7 +146,7 @@ class Drain:
             if self._poll is None:
                 poll = select.epoll()
                 threading.Thread(target=self._run, args=(poll,), name="rota-output", daemon=True).start()
-                self._poll = poll  # not before there is somebody who reads
+                self._poll = poll  # not before there is a thread that reads
             for reader in readers:
                 self._outputs[reader] = output
                 self._poll.register(reader, ONCE)
@@ -179,8 +178,8 @@ class Drain:
                         poll.modify(reader, ONCE)
 
     def _in_order(self, news: list[int], resting: dict[int, float]) -> list[int]:
-        """Whom to read now: those who have rested, and those with news; but before the news of one stream what the
-        other has written all the while."""
+        """The pipes to read now: those that have rested, and those with news. If one stream of a job has news, its
+        other stream is read first, also if that still rests: it was written before."""
         now = time.monotonic()
         speakers = {self._outputs.get(reader) for reader in news}
         first = [one for one, until in resting.items() if until <= now or self._outputs.get(one) in speakers]

@@ -1,4 +1,4 @@
-"""How rota starts programs of its own (keeper, nursery, the last write of a node) without showing them to others.
+"""How rota starts programs of its own (keeper, fork server, the last write of a node) without showing them to others.
 
 A process of rota hides itself (`keeper.kernel.hide`): other processes of its user can then read neither its memory nor
 its descriptors nor its environment in /proc. Exec undoes that, so a new program can be read until it has hidden itself
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from rota import config
 
-# What the loader, the C library and Python read before a program can be told anything.
+# Variables that the loader, the C library and Python read before a program can be told anything.
 NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TZ", "LANG", "LANGUAGE", "TMPDIR", "GLIBC_TUNABLES")
 PREFIXES = ("LC_", "LD_", "MALLOC_", "PYTHON")
 
@@ -25,7 +25,7 @@ def bare(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def packed(**more: str) -> bytes:
-    """All of this process's environment, with the place for what is temporary. Names and values may be any bytes."""
+    """All of this process's environment, with its folder for temporary files. Names and values may be any bytes."""
     variables = {"TMPDIR": tempfile.gettempdir(), **config.variables(), **more}
     return b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
 

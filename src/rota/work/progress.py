@@ -1,9 +1,9 @@
-"""Carries what attempts tell of themselves into the store: how far they are, and what they save for the next attempt.
+"""Carries the progress of attempts, and the states that they save for the next attempt, into the store.
 
-A task tells from any thread. Progress never waits and never fails: of what is told in a moment only the newest is
-written, and what the store goes on refusing is forgotten. A save is written at once, and done when it is durable; it
-waits for as long as the store is in trouble, and fails only if its own values can't be kept. Whatever is told while a
-write is under way rides in the next one.
+A task tells from any thread. Progress never waits and never fails: only the newest of a moment is written, and progress
+that the store goes on refusing is forgotten. A save is written at once, and done when it is durable; it waits for as
+long as the store is in trouble, and fails only if its own values can't be kept. News that come while a write is under
+way ride in the next one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GATHER = 0.2
 
 
 class ProgressBook:
-    """What one attempt tells."""
+    """The progress and the saves of one attempt."""
 
     def __init__(self, ref: Ref, notes: ProgressWriter) -> None:
         self.ref, self._notes = ref, notes
@@ -79,7 +79,7 @@ class ProgressBook:
             await asyncio.wait(under_way)
 
     def lose(self) -> None:
-        """The attempt is not ours any more: nothing is written, and whoever waits for a save waits no longer."""
+        """The attempt is not ours any more: nothing is written, and waiting saves end."""
         self._lost = True
         for task in (*self._saving, *([self._telling] if self._telling else ())):
             task.cancel()
@@ -142,7 +142,7 @@ class ProgressWriter:
         self.now = store.now
         self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         self._batcher: Batcher[Note, Verdict] = Batcher(lambda batch: store.note(SYSTEM, batch), weigh=_weight)
-        self._told: list[ProgressBook] = []  # those with progress to be written
+        self._told: list[ProgressBook] = []  # with progress to be written
         self.put = self._batcher.put
 
     def open(self, ref: Ref) -> ProgressBook:
@@ -171,10 +171,16 @@ class AttemptReporter:
     """For tasks that run in the node's own process."""
 
     def __init__(self, sink: Sink, book: ProgressBook) -> None:
-        self._sink, self.progress, self.save = sink, book.progress, book.save
+        self._sink, self._book = sink, book
 
     def log(self, line: str) -> None:
         self._sink.write("log", (line + "\n").encode("utf-8", "backslashreplace"))
+
+    def progress(self, fraction: float | None, text: str) -> None:
+        self._book.progress(fraction, text)
+
+    def save(self, body: str) -> Future[None]:
+        return self._book.save(body)
 
 
 def _weight(note: Note) -> int:
@@ -184,7 +190,7 @@ def _weight(note: Note) -> int:
 
 def _pass_on(ended: asyncio.Task[RotaError | None], done: Future[None]) -> None:
     if not done.set_running_or_notify_cancel():
-        return  # whoever asked was cancelled meanwhile
+        return  # the caller was cancelled meanwhile
     error = Stale() if ended.cancelled() else ended.result()
     if error is None:
         done.set_result(None)

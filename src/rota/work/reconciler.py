@@ -22,7 +22,7 @@ class Reconciler:
         self.wake: Callable[[], None] = lambda: None
 
     def heard(self, holds: Sequence[Ref]) -> None:
-        """A renewal has brought what the store believes. Only remembers it."""
+        """Remembers the attempts that the store believes to be here, from a renewal."""
         if self._worker.compare(holds):
             self.wake()
 

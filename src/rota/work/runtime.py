@@ -1,5 +1,4 @@
-"""Everything a node runs things with: the keeper for commands, processes and handlers for functions; HTTP calls are its
-own."""
+"""Everything a node runs jobs with: the keeper for commands, processes for functions; HTTP calls are its own."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from rota.telemetry.events import Bus
 from rota.work.attempt import Executor
 from rota.work.executors.command import CommandExecutor
 from rota.work.executors.function import FunctionExecutor
-from rota.work.functions.in_node import Handlers, ThreadHandlers
+from rota.work.functions.in_node import InNodeThreads
 from rota.work.functions.processes import Processes
 from rota.work.keeper.client import KeeperClient, SpawnError
 from rota.work.keeper.kernel import hide
@@ -30,19 +29,19 @@ class Runtime(Protocol):
     async def start(self) -> None: ...
 
     def able(self) -> Sequence[str]:
-        """Kinds of work that could begin now: others are left to other nodes."""
+        """Kinds of jobs that could begin now: others are left to other nodes."""
 
     def watch(self, more: Callable[[], None]) -> None:
-        """`more` is called when there are more of them."""
+        """`more` is called when there are more kinds."""
 
     def guard(self, guards: Sequence[int]) -> None:
-        """From now on these are held by every process of the runtime; nothing happens if they are already."""
+        """From now on every process of the runtime holds these descriptors; nothing happens if they do already."""
 
     def extend(self, deadline: float | None) -> None:
-        """Until then the node's lease lasts; None: there is nothing left that could outlive it."""
+        """Tells until when the node's lease lasts; None: there is nothing left that could outlive it."""
 
     async def close(self, stuck: bool = False) -> None:
-        """Kills what is left and waits until it is gone. With `stuck` the lease stays guarded: something in this
+        """Kills all processes and waits until they are gone. With `stuck` the lease stays guarded: a function in this
         process does not stop, and must not outlive it."""
 
 
@@ -58,24 +57,22 @@ class ProcessRuntime:
         self._keeper = KeeperClient(guards, cgroup=settings.command_cgroup)
         drain = Drain()
         self._processes: Processes | None = None
-        self._handlers: Handlers | None = None
+        self._in_node: InNodeThreads | None = None
         grace = settings.kill_grace / SECOND
         self._commands = CommandExecutor(self._keeper, settings, config.variables(), drain)
         self.executors: dict[str, Executor] = {
             "command": self._commands,
             "http": HttpExecutor.of(settings),
         }
-        # A node without functions doesn't claim any: whoever has them will.
+        # A node without functions doesn't claim any: nodes that have them will.
         if len(catalogue):
-            self._handlers = ThreadHandlers()
+            self._in_node = InNodeThreads(settings.max_result)
             self._processes = Processes(self._keeper, catalogue, settings, drain, bus or Bus())
-            self.executors["function"] = FunctionExecutor(
-                catalogue, self._handlers, grace, settings.max_result, self._processes
-            )
+            self.executors["function"] = FunctionExecutor(catalogue, self._in_node, grace, self._processes)
 
     async def start(self) -> None:
         """Raises RotaError: a node that is short of something now may try again."""
-        hide()  # commands may run as the same user, and this process holds what they must not know
+        hide()  # commands may run as the same user, and must not know the secrets of this process
         await asyncio.to_thread(self._commands.check)  # names may be looked up far away
         try:
             await self._keeper.start()
@@ -104,5 +101,5 @@ class ProcessRuntime:
             await self._keeper.kill_all()
             return  # the keeper goes when this process does
         await self._keeper.close()
-        if self._handlers:
-            self._handlers.close()
+        if self._in_node:
+            self._in_node.close()

@@ -1,7 +1,7 @@
 """Claims jobs for the free slots of its queues and runs them.
 
-Slots are shared between the queues: each has its own number of them, and what one does not need just now is lent to
-the others.
+Slots are shared between the queues: each has its own number of them, and free slots of one are lent to the
+others.
 
 A slot is taken from the claim until the attempt's last write is in the store: completions ride together in one commit,
 which frees their slots together, which makes the next claim a large one. When the last claim brought less of a queue
@@ -68,7 +68,7 @@ class Worker:
         self._kinds, self._prefetch = kinds, prefetch
         self._pipeline, self._shipper, self._bus, self._lend = pipeline, shipper, bus, lend
         self._notes = ProgressWriter(store)
-        self._slots, self._free = dict(queues), dict(queues)  # what is lent to a queue makes its free ones negative
+        self._slots, self._free = dict(queues), dict(queues)  # slots lent to a queue make its free ones negative
         self._ahead: dict[str, deque[tuple[float, Claimed]]] = {queue: deque() for queue in queues}
         self._attempts: dict[Ref, Attempt] = {}
         self._running: dict[Ref, asyncio.Task[None]] = {}
@@ -84,7 +84,7 @@ class Worker:
         # news. One that was found dry stays so while the worker wakes itself: two dry queues would otherwise have it
         # ask the one and the other in turn for ever.
         self._more = dict.fromkeys(queues, True)
-        self._again = False  # it asked for the next tick itself: what it knows of its queues still holds,
+        self._again = False  # it asked for the next tick itself: its view of the queues still holds,
         self._told = False  # unless there was news of work meanwhile
         self._found_at = float("-inf")  # when a claim last brought something
         self._streaming = False  # one more has, so soon after, and left slots free
@@ -182,7 +182,7 @@ class Worker:
 
     def _better_later(self, room: Mapping[str, int]) -> bool:
         """Ends are being written, which frees more slots in a moment: one claim for all of them is cheaper than one for
-        the few that are free. Whoever ends wakes us."""
+        the few that are free. An attempt that ends wakes us."""
         if not self._pipeline.ending or 2 * sum(room.values()) >= sum(self._slots.values()):
             return False
         now = self._clock.monotonic()
@@ -191,7 +191,7 @@ class Worker:
         return now - self._put_off < PUT_OFF
 
     def _room(self) -> dict[str, int]:
-        """How many more jobs of each queue there is room for: its own slots, and those that others don't need now."""
+        """How many more jobs of each queue there is room for: in its own free slots, and in those that others lend."""
         dry = [queue for queue, more in self._more.items() if not more]
         taken = {queue: self._slots[queue] - free for queue, free in self._free.items()}
         return shares.wants(self._slots, taken, dry, self._lend)
@@ -255,7 +255,7 @@ class Worker:
         self._bus.emit(ServiceFailed(f"attempt at {attempt.claimed.job_id}", f"{type(error).__name__}: {error}"))
 
     def _count(self, attempt: Attempt) -> None:
-        """What it has used of its slot since it was last counted, for its flow."""
+        """Charges its flow for the slot-time since it was last counted."""
         now = self._clock.monotonic()
         since, self._counted[attempt.sink.ref] = self._counted.get(attempt.sink.ref, now), now
         claimed = attempt.claimed
@@ -299,14 +299,14 @@ class Worker:
 
     # -- stopping ----------------------------------------------------------------------------------------------------
     async def close_door(self) -> None:
-        """No more claims; what was claimed ahead goes back. A claim that is under way is waited for: what it has
-        started is in the store as started, and runs."""
+        """No more claims; jobs that were claimed ahead go back. A claim that is under way is waited for: its jobs are
+        started in the store, and run."""
         self._accepting = False
         async with self._asking:
             await self._hand_back(older_than=-1.0)
 
     def drop_ahead(self) -> None:
-        """Forgets what was claimed ahead, and what a claim under way may still bring: it is not ours any more."""
+        """Forgets jobs that were claimed ahead, and those of a claim under way: they are not ours any more."""
         self._accepting = False
         self._dropped = True
         for waiting in self._ahead.values():

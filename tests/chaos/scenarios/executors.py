@@ -1,4 +1,4 @@
-"""Whatever runs the jobs is killed and stopped under load: processes of the pool, the nursery that they are forked
+"""Whatever runs the jobs is killed and stopped under load: processes of the pool, the fork server that they are forked
 from, the host that functions share, the keeper above all of them. Some jobs crash by themselves as well.
 
 The node itself is never touched: it must go on, and so must all jobs that are not to blame.
@@ -21,11 +21,11 @@ from tests.chaos.scenario import POSTGRES, SQLITE, Scenario
 FUNCTION, HOST, KEEPER = "rota-function", "rota-host", "rota-keeper"
 # A host that does not answer for 30 s is killed; one that sleeps for a moment loses nothing.
 HUNG, NAP = 36.0, 4.0
-# A keeper or nursery that is stopped is set going again after 1.5 s. A keeper that is stopped again and again is
+# A keeper or fork server that is stopped is set going again after 1.5 s. A keeper that is stopped again and again is
 # replaced after 5 s.
 REPLACED = 9.0
-WEIGHTS = {"process": 7, "host": 2, "nursery": 1, "keeper": 1, "keeper stopped": 1, "keeper held": 0.5, "nap": 1,
-           "nursery stopped": 1}  # fmt: skip
+WEIGHTS = {"process": 7, "host": 2, "forkserver": 1, "keeper": 1, "keeper stopped": 1, "keeper held": 0.5, "nap": 1,
+           "forkserver stopped": 1}  # fmt: skip
 
 
 async def run(cluster: Cluster, seconds: float) -> None:
@@ -47,9 +47,9 @@ async def _strike(cluster: Cluster, name: str, kind: str) -> None:
             _kill(cluster, name, kind, random.sample(found, min(len(found), random.randint(1, 3))))
         case "host":
             _kill(cluster, name, kind, cluster.processes(name, HOST))
-        case "nursery" | "keeper":
+        case "forkserver" | "keeper":
             _kill(cluster, name, kind, cluster.processes(name, f"rota-{kind}"))
-        case "keeper stopped" | "nursery stopped":
+        case "keeper stopped" | "forkserver stopped":
             cluster.fault(kind, time.monotonic(), name)
             cluster.signal(cluster.processes(name, f"rota-{kind.partition(' ')[0]}"), signal.SIGSTOP)
         case "keeper held":
@@ -93,7 +93,7 @@ def measure(evidence: Evidence) -> list[float]:
     )
     anew = recoveries(evidence, lambda run: had_to_wait(evidence, run))
     evidence.notes.append(
-        f"where nursery or keeper were new or stopped: {len(anew)}, p50 {percentile(anew, 0.5):.2f} s, "
+        f"where fork server or keeper were new or stopped: {len(anew)}, p50 {percentile(anew, 0.5):.2f} s, "
         f"p99 {percentile(anew, 0.99):.2f} s"
     )
     return recoveries(evidence, lambda run: not had_to_wait(evidence, run))

@@ -15,7 +15,7 @@ from rota.model.job import Claimed, Ref, Spec
 from rota.model.outcome import Failed, Outcome, Succeeded
 from rota.work.attempt import Attempt
 from rota.work.executors.http import HttpExecutor
-from rota.work.http_connection import Place
+from rota.work.executors.http_connection import Address
 from tests.work.books import shut_book
 
 LONG = 20.0
@@ -64,7 +64,7 @@ def resolving(*answers: Sequence[str]) -> Any:
     """A resolver that answers differently each time, as the master of a name can make it."""
     left = list(answers)
 
-    async def resolve(host: str, port: int) -> list[Place]:
+    async def resolve(host: str, port: int) -> list[Address]:
         found = left.pop(0) if len(left) > 1 else left[0]
         return [(socket.AF_INET6 if ":" in one else socket.AF_INET, (one, port)) for one in found]
 

@@ -288,7 +288,7 @@ async def test_http_to_a_port_that_speaks_tls(authority: trustme.CA) -> None:
 
 
 async def test_https_to_a_port_that_does_not(server: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.work.http_connection.CONNECT", 0.5)
+    monkeypatch.setattr("rota.work.executors.http_connection.CONNECT", 0.5)
     failed = await failure("GET", f"https://127.0.0.1:{server.port}/")
     assert (failed.fatal, failed.problem.type) == (False, "rota.Unreachable")
 

@@ -13,9 +13,9 @@ from rota.model.http import target
 from rota.model.job import Spec
 from rota.model.outcome import Cancelled, Failed, Snoozed, Succeeded, TimedOut
 from rota.model.times import SECOND
-from rota.work import http_connection
 from rota.work.attempt import Stop
-from rota.work.http_connection import Place
+from rota.work.executors import http_connection
+from rota.work.executors.http_connection import Address
 from tests.servers.ports import bound_socket, free_port
 from tests.servers.web import Asked, Web, in_turn, raw, reply
 from tests.work.executors.calling import attempt_at, call, executor, failure, output, perform, resolving, result
@@ -46,7 +46,7 @@ async def test_a_denied_address_is_named_with_its_rule(server: Web) -> None:
 
 
 async def test_a_denied_name_is_not_even_looked_up() -> None:
-    async def never(host: str, port: int) -> list[Place]:
+    async def never(host: str, port: int) -> list[Address]:
         raise AssertionError(host)
 
     failed = await failure("GET", "http://db.internal/", executor(never, http_deny="*.internal"))
@@ -98,7 +98,7 @@ async def test_nobody_there() -> None:
 
 
 async def test_names_that_nobody_has() -> None:
-    async def unknown(host: str, port: int) -> list[Place]:
+    async def unknown(host: str, port: int) -> list[Address]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     failed = await failure("GET", "http://nowhere.example/", executor(unknown))
@@ -109,7 +109,7 @@ async def test_names_that_nobody_has() -> None:
 
 
 async def test_a_lookup_that_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def never(host: str, port: int) -> list[Place]:
+    async def never(host: str, port: int) -> list[Address]:
         await asyncio.Event().wait()
         return []
 
@@ -269,7 +269,7 @@ async def test_a_node_without_descriptors_comes_back_later() -> None:
         raise OSError(24, "Too many open files")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rota.work.http_connection.socket.socket", none_left)
+        patch.setattr("rota.work.executors.http_connection.socket.socket", none_left)
         outcome = await call("GET", "http://127.0.0.1/")
     assert outcome == Snoozed(SECOND, "the node is short of something: Too many open files")
 

@@ -35,7 +35,7 @@ async def run(job: Awaitable[rota.Job]) -> JobInfo:
     return await (await job).wait(LONG)
 
 
-def nurseries() -> set[int]:
+def fork_servers() -> set[int]:
     """Below this process: a node of ours has one, or two for a moment."""
     parents: dict[int, int] = {}
     found: set[int] = set()

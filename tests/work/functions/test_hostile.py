@@ -18,7 +18,7 @@ from rota.telemetry.events import LeaseLost
 from rota.work.functions import fork_server_client
 from tests.node.running import LONG, Probe
 from tests.work.functions import app as tasks
-from tests.work.functions.nodes import children, gone, node, nurseries, run, until
+from tests.work.functions.nodes import children, fork_servers, gone, node, run, until
 
 pytestmark = pytest.mark.slow
 
@@ -93,11 +93,11 @@ async def test_stopping_what_it_was_forked_from_again_and_again(
 async def test_one_that_is_stopped_while_it_imports_goes_on(tmp_path: Path) -> None:
     async with node(tmp_path):
         first = (await run(tasks.where.submit())).result["parent"]
-        assert nurseries() == {first}
+        assert fork_servers() == {first}
         old = {first, *children(first)}  # for a moment these look like one, too
         os.kill(first, signal.SIGKILL)
-        await until(lambda: bool(nurseries() - old))
-        (second,) = nurseries() - old
+        await until(lambda: bool(fork_servers() - old))
+        (second,) = fork_servers() - old
         os.kill(second, signal.SIGSTOP)
         info = await run(tasks.where.submit())
         assert info.result["parent"] == second

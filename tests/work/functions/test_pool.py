@@ -136,12 +136,12 @@ async def test_processes_that_nobody_needs_are_let_go(tmp_path: Path, monkeypatc
         jobs = [await tasks.neighbour.submit(path=str(tmp_path / str(number))) for number in range(3)]
         for number in range(3):
             await until((tmp_path / f"{number}.up").exists)
-        nursery = (await run(tasks.where.submit())).result["parent"]
-        assert len(children(nursery)) >= 3
+        fork_server = (await run(tasks.where.submit())).result["parent"]
+        assert len(children(fork_server)) >= 3
         for number, job in enumerate(jobs):
             (tmp_path / str(number)).touch()
             assert (await job.wait(LONG)).result == "untouched"
-        await until(lambda: len(children(nursery)) == 2)  # a warm one, and the one for async functions
+        await until(lambda: len(children(fork_server)) == 2)  # a warm one, and the one for async functions
 
 
 async def test_a_function_knows_its_job_and_may_be_async(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ async def test_what_it_took_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert seen[0].isolation == ("process",)
 
 
-async def test_the_death_of_the_nursery_costs_its_jobs_one_crash(tmp_path: Path) -> None:
+async def test_the_death_of_the_fork_server_costs_its_jobs_one_crash(tmp_path: Path) -> None:
     async with node(tmp_path) as probe:
         place = (await run(tasks.where.submit())).result
         path = tmp_path / "end"
@@ -213,7 +213,9 @@ async def test_the_death_of_the_nursery_costs_its_jobs_one_crash(tmp_path: Path)
     assert (info.result, info.crashes, len(info.attempts)) == ("untouched", 1, 2)
 
 
-async def test_without_a_nursery_functions_are_left_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_fork_server_functions_are_left_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pool, "PAUSES", (3600.0,))
     async with node(tmp_path) as probe:
         place = (await run(tasks.where.submit())).result
@@ -225,7 +227,7 @@ async def test_without_a_nursery_functions_are_left_to_others(tmp_path: Path, mo
         assert (await function.info()).state is State.READY
 
 
-async def test_the_death_of_the_first_nursery_while_it_imports_is_made_up_for(
+async def test_the_death_of_the_first_fork_server_while_it_imports_is_made_up_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Functions ran inside of the node from then on."""

@@ -13,10 +13,9 @@ import pytest
 import rota
 from rota.errors import InvalidInput
 from rota.model.lifecycle import State
-from rota.model.outcome import Ending, Failed
+from rota.model.outcome import Ending
 from rota.tasks.catalogue import TaskDef
 from rota.telemetry.events import PoolFailed
-from rota.work.functions.ending import judge
 from tests.node.running import LONG
 from tests.work.functions import traps
 from tests.work.functions.nodes import gone, node, run, until
@@ -56,6 +55,12 @@ async def test_processes_that_a_function_forks_end_when_it_ends_them(tmp_path: P
             assert (said.count("WARNING below: logged\n"), said.count("printed")) == (20, 20)
 
 
+async def test_children_of_a_function_may_save_beside_it(tmp_path: Path) -> None:
+    """All wait at the same channel: none may take a part of another's answer."""
+    async with node(tmp_path, traps.app, queues="default:1", warm_processes=1):
+        assert (await run(traps.saves_from_children.submit(timeout="20s"))).result == [0, 0, 0]
+
+
 async def test_the_context_of_a_job_that_is_over_changes_nothing(tmp_path: Path) -> None:
     """What was said and saved with it became the next job's."""
     async with node(tmp_path, traps.app, queues="default:1", warm_processes=1):
@@ -72,20 +77,6 @@ async def test_an_exception_that_can_not_be_looked_at_is_a_failure(tmp_path: Pat
         info = await run(task.submit())
     assert info.error is not None
     assert (info.error.type, [one.outcome for one in info.attempts]) == ("rota.BadException", [Ending.FAILED])
-
-
-def test_exceptions_are_judged_whatever_they_are() -> None:
-    class Notes(Exception):
-        @property
-        def __notes__(self) -> list[str]:  # type: ignore[override]
-            raise RuntimeError
-
-    class Shy(rota.Cancel):
-        def __str__(self) -> str:
-            raise SystemExit
-
-    for error in (Notes(), Shy()):
-        assert isinstance(judge(error), Failed)
 
 
 def test_arguments_that_a_type_refuses_in_its_own_way_are_wrong_input() -> None:
@@ -107,7 +98,7 @@ async def test_a_thread_that_can_not_be_started_fails_its_job_and_not_those_behi
         assert (await run(traps.in_a_thread.submit())).result == "done"
 
 
-async def test_a_nursery_that_was_stopped_goes_on(tmp_path: Path) -> None:
+async def test_a_fork_server_that_was_stopped_goes_on(tmp_path: Path) -> None:
     """It is what kills pool processes: without it nothing that hangs would ever end."""
     async with node(tmp_path, traps.app, warm_processes=1):
         info = await run(traps.stops_its_parent.submit(timeout="300ms"))
@@ -124,7 +115,7 @@ async def test_a_process_that_does_not_leave_is_ended(tmp_path: Path) -> None:
 async def test_functions_go_on_though_the_nodes_folder_was_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nursery died after that, and there never was another."""
+    """The fork server died after that, and there never was another."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

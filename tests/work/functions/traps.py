@@ -67,6 +67,23 @@ def has_a_pool(ctx: rota.Context) -> int:
         return sum(pool.map(square, range(20)))
 
 
+def save_often(ctx: rota.Context, number: int) -> None:
+    for step in range(20):
+        ctx.save([number, step])
+
+
+@app.task(retry=ONCE)
+def saves_from_children(ctx: rota.Context) -> list[int | None]:
+    fork = multiprocessing.get_context("fork")
+    children = [fork.Process(target=save_often, args=(ctx, number)) for number in range(3)]
+    for child in children:
+        child.start()
+    save_often(ctx, 3)
+    for child in children:
+        child.join()
+    return [child.exitcode for child in children]
+
+
 old: rota.Context | None = None
 
 

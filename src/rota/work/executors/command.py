@@ -19,13 +19,13 @@ from rota.model.outcome import Interrupted, Outcome, Usage
 from rota.model.resources import BOUNDS, Resources, niceness
 from rota.model.times import SECOND
 from rota.work.attempt import TOO_LATE, Attempt, Stop
-from rota.work.executors.accounts import Account, account
-from rota.work.executors.exit_codes import not_started, outcome
+from rota.work.executors.command_accounts import Account, account
+from rota.work.executors.command_outcomes import not_started, outcome
+from rota.work.executors.command_progress import PROGRESS_FD, PROGRESS_NUMBER, ProgressPipe
 from rota.work.keeper.client import Child, Exit, KeeperClient, SpawnError, Unwanted
 from rota.work.output import Drain, Output
-from rota.work.progress_pipe import PROGRESS_FD, PROGRESS_NUMBER, ProgressPipe
 
-# The node's own environment holds secrets of the node; a command gets what programs need in order to run at all.
+# The node's own environment holds secrets of the node; a command gets the variables that programs can't do without.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 _spec = msgspec.json.Decoder(CommandSpec)
 
@@ -115,7 +115,7 @@ class CommandExecutor:
             os.close(stdin)
 
     async def _owner(self, spec: CommandSpec) -> Account | None:
-        """Whose the command is, if not the node's. If the node says whose, an order can't say otherwise."""
+        """The account that the command runs as, if not the node's own. An order can't override the node's setting."""
         fixed, user, group = self._settings.command_user, spec.user, spec.group
         if fixed and ((user is not None and str(user) != fixed) or group is not None):
             wanted = f"{user if user is not None else fixed}:{group}" if group is not None else user
@@ -148,7 +148,7 @@ def _read(claimed: Claimed) -> CommandSpec:
 
 
 def _words(bounds: Resources, priority: int) -> dict[str, int | str]:
-    """What the keeper is told of them. CPU time is counted in whole seconds by the kernel."""
+    """The bounds as the keeper takes them. The kernel counts CPU time in whole seconds."""
     given = {name: getattr(bounds, name) for name in BOUNDS}
     if bounds.cpu is not None:
         given["cpu"] = math.ceil(bounds.cpu / SECOND)
@@ -157,7 +157,7 @@ def _words(bounds: Resources, priority: int) -> dict[str, int | str]:
 
 
 def _source(text: str) -> int:
-    """A descriptor to read the text from. A file in memory holds all of it at once: nobody needs to feed it."""
+    """A descriptor to read the text from. A file in memory holds all of it at once, and needs no writer."""
     if not text:
         return os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     body = text.encode()

@@ -23,7 +23,16 @@ from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Suc
 from rota.model.times import SECOND, Duration, Instant, short
 from rota.tasks.encoding import to_json
 from rota.work.attempt import Attempt, Stop
-from rota.work.http_connection import AddressDenied, BadResponse, Dialer, Exchange, Head, Resolve, Scarce, Unreachable
+from rota.work.executors.http_connection import (
+    AddressDenied,
+    BadResponse,
+    Dialer,
+    Exchange,
+    Head,
+    Resolve,
+    Scarce,
+    Unreachable,
+)
 
 TOLD = ("content-type", "etag", "location")  # headers of an answer that its result has
 # Others have decoders that take their time, and this is the node's own loop.
@@ -152,7 +161,7 @@ class HttpExecutor:
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """What is sent to one place."""
+    """One request to one server."""
 
     method: str
     url: str
@@ -220,7 +229,7 @@ def _failed(kind: str, text: str, *, fatal: bool = False, retry_in: Duration | N
     return Failed(Problem(f"rota.{kind}", text), (f"rota.{kind}",), fatal, retry_in)
 
 
-# -- what comes of it --------------------------------------------------------------------------------------------------
+# -- the result -------------------------------------------------------------------------------------------------------
 def _result(request: HttpRequest, head: Head, body: bytes | None, limit: int, redirected: bool) -> str:
     """As much of the answer as a result may have."""
     about: dict[str, object] = {"status": head.status}
@@ -234,7 +243,7 @@ def _result(request: HttpRequest, head: Head, body: bytes | None, limit: int, re
 
 
 def _contents(head: Head, body: bytes) -> list[dict[str, object]]:
-    """The body as JSON if it is that, else as text if it is that, else in base64: what fits best comes first."""
+    """The body as JSON if it is that, else as text if it is that, else in base64; the best fit comes first."""
     kind, _, parameters = head.headers.get("content-type", "").lower().partition(";")
     found: list[dict[str, object]] = []
     if head.headers.get("content-encoding", "identity").lower() == "identity":

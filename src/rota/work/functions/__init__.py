@@ -1,34 +1,39 @@
 """Functions in processes of their own: warm ones, so that a short function costs no start.
 
-    controller (rota node) --- keeper --- warden --- nursery ---fork---> pool process ---> whatever its function starts
-              <------------------- channel and output pipes, one set per process -------------'
+    node --- keeper --- warden --- fork server ---fork---> function process ---> processes that its function starts
+      <------------------- channel and output pipes, one set per process -------------'
 
-The *nursery* is a program of its own that imports the modules with the app's tasks, once, and then does nothing but
-fork: a *pool process* is a copy of it, so it starts within milliseconds and shares its memory. To the keeper the
-nursery is one command among others. So everything that holds for commands holds for functions: they die with the node,
-with its lease, and with the keeper.
+The *fork server* is a program of its own that imports the modules with the app's tasks, once, and then does nothing but
+fork: a *function process* is a copy of it, so it starts within milliseconds and shares its memory. To the keeper the
+fork server is one command among others. So everything that holds for commands holds for functions: they die with the
+node, with its lease, and with the keeper.
 
-A pool process runs one job at a time. While functions are quick it is given a few orders ahead, so that it need not
-wait for the controller between them; they lie in a socket of which the controller holds a copy of the far end, and can
-be taken back at any time: each belongs to whoever has received it. Whatever becomes of a process (a segfault,
-`os._exit`, a loop that never lets go) is the matter of that one job: the controller hears `gone` from the nursery, and
-forks another.
+There are two kinds of function process, with one engine and one vocabulary (`wire`):
 
-Who says what:
-  controller to nursery   `begin` with a memory file (`Briefing`), `fork NAME` with [orders, channel, stdout,
-                          stderr], `terminate NAME`, `kill NAME`, `ping`
-  nursery to controller   `unable TASK WHY` for each that it lacks, `ready`; `born NAME` or `failed NAME`;
-                          `gone NAME STATUS` when nothing of its tree is left (words joined by NUL); `pong`
-  orders, channel         frames (`wire`): `Order` there; `Said`, `Told`, `Save` and `Done` back, some of them answered
-                          with a byte
+- A *pool process* has room for one job, which runs on its main thread, where a signal can interrupt it. While functions
+  are quick it is given a few orders ahead, so that it need not wait for the node between them; they lie in a socket of
+  their own, of which the node holds a copy of the far end, and can be taken back at any time: an order belongs to the
+  side that has received it. The death of a process (a segfault, `os._exit`, a loop that never lets go) is the matter of
+  its one job: the node hears `gone` from the fork server, and has another forked.
+- A *host* has room for many: async functions on its loop, sync ones in a thread each.
 
-A *host* (`host NAME` with [channel, stdout, stderr]) is another fork of the nursery, for functions that share a
-process: async ones on its loop, threads. Both ways it has frames, each with the key of an attempt.
+Functions that no other process could import run in the node, by the engine of hosts (`in_node`).
 
-  far side     controller's side
-  `nursery`    `template`         one life of the nursery
-  `process`    `member`           a pool process; `pipes` is its output
-  `host`       `hosting`          a host
-               `pool`             which attempt runs where, and how many processes there are
-               `processes`        which tasks run here at all
+Messages:
+  node to fork server   `begin` with a memory file (`Briefing`); `fork NAME` with [channel, stdout, stderr] for a host,
+                        and [..., orders, tally] for a pool process; `terminate NAME`, `kill NAME`, `ping`
+  fork server to node   `unable TASK WHY` for each task that it lacks, `ready`; `born NAME` or `failed NAME`;
+                        `gone NAME STATUS` when nothing of its tree is left (words joined by NUL); `pong`
+  channel, orders       frames of `wire`, each with the key of an order
+
+  far side        node's side
+  `fork_server`   `fork_server_client`   one life of the fork server
+  `process`       `process_client`       a pool process; `tally` tells it whether its output was read
+  `host`          `host_client`          a host
+  `forked`        `client`, `pipes`      what both kinds share: first steps, channel, output
+  `reporter`                             what the context of a task speaks through
+  `engine`        `in_node`              runs functions; also in the node's own process
+                  `assignment`           one attempt: where it runs, how it is stopped
+                  `pool`                 which attempt runs where, and how many processes there are
+                  `processes`            which tasks run in other processes at all
 """

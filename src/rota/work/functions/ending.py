@@ -1,6 +1,6 @@
-"""What a function's end means: from what it returned, or raised, to an outcome.
+"""From the end of a function, a result or an exception, to an outcome.
 
-Used where the function ran, in whatever process: encoding a large result must not hold up the node's loop.
+Used in the process where the function ran: encoding a large result must not hold up the node's loop.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def succeeded(value: Any, max_result: int) -> Outcome:
 
 
 def judge(error: BaseException) -> Outcome:
-    """What an exception out of a task means. It may be of any class: one that can't even be looked at must not keep
-    the attempt from ending."""
+    """The outcome of an attempt that raised. The exception may be of any class: even one that raises when it is looked
+    at must not keep the attempt from ending."""
     try:
         return _judge(error)
     except BaseException as worse:
@@ -67,7 +67,7 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def _own(error: BaseException) -> Any:
-    """The traceback from the task's own code on: what called it is no concern of whoever must mend it."""
+    """The traceback from the task's own code on, without rota's frames above it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_CALLERS):
         trace = trace.tb_next

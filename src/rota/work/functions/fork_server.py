@@ -1,8 +1,8 @@
-"""The nursery: a process that imports the app's modules once, and from then on only forks.
+"""The fork server: a process that imports the app's modules once, and from then on only forks.
 
-It has one thread and no loop of asyncio: a fork of a process that does anything else may inherit a lock that nobody
-will ever open. It answers for its children to the last of their descendants, as a warden does for a command: it is
-their subreaper, so what a dead pool process leaves behind becomes the nursery's child, and is killed before `gone` is
+It has one thread and no event loop: a fork of a process that does anything else may inherit a lock that nobody will
+ever release. It answers for its children to the last of their descendants, as a warden does for a command: it is their
+subreaper, so the processes that a dead child leaves behind become its own children, and are killed before `gone` is
 said.
 """
 
@@ -17,19 +17,22 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
+from typing import NoReturn
 
 import msgspec
 
+from rota.logs.capture import captured
 from rota.tasks.catalogue import CATALOGUES, TaskDef
-from rota.work.functions.host import be_host
-from rota.work.functions.process import Rules, be_process
-from rota.work.functions.wire import Briefing, Place
+from rota.work.functions.forked import ProcessConfig, settle_in
+from rota.work.functions.host import Host
+from rota.work.functions.process import Process
+from rota.work.functions.tally import Ear
+from rota.work.functions.wire import Briefing, FunctionPath
 from rota.work.keeper.kernel import PR_SET_CHILD_SUBREAPER, SignalPipe, attempt, now, prctl, set_name
-from rota.work.keeper.tree import cull, descend, hit
+from rota.work.keeper.tree import cull, descend, freeze, hit
 from rota.work.keeper.wire import receive
 from rota.work.own_programs import unpack
 
-FREEZE_ROUNDS = 16
 AGAIN = 0.02
 LONGEST_REASON = 2_000  # bytes
 
@@ -37,7 +40,7 @@ LONGEST_REASON = 2_000  # bytes
 def main() -> None:
     control = _away_from_stdin()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    set_name(b"rota-nursery")
+    set_name(b"rota-forkserver")
     verb, _, fds = receive(control)
     if verb != b"begin":
         return
@@ -47,10 +50,10 @@ def main() -> None:
     unpack(briefing.environment)
     tasks = prepare(briefing, control)
     settings = briefing.settings
-    rules = Rules(tasks, settings.max_result, settings.pool_jobs, settings.pool_memory)
+    config = ProcessConfig(tasks, settings.max_result, settings.pool_jobs, settings.pool_memory)
     gc.collect()
-    gc.freeze()  # a collection would touch, and so copy, every page that pool processes share
-    ForkServer(control, rules).run()
+    gc.freeze()  # a collection would touch, and so copy, every page that its forks share
+    ForkServer(control, config).run()
 
 
 def _away_from_stdin() -> socket.socket:
@@ -69,7 +72,7 @@ def _read(fd: int) -> Briefing:
 
 
 def prepare(briefing: Briefing, control: socket.socket) -> dict[str, TaskDef]:
-    """Imports, looks which of the tasks are there now, and says which are not."""
+    """Imports the modules, finds the tasks in them, and says which are missing."""
     sys.path[:] = briefing.path
     broken: dict[str, str] = {}
     for module in briefing.modules:
@@ -80,45 +83,45 @@ def prepare(briefing: Briefing, control: socket.socket) -> dict[str, TaskDef]:
                 traceback.print_exc()
             broken[module] = f"{module} can't be imported: {type(error).__name__}: {error}"
     tasks: dict[str, TaskDef] = {}
-    for place in briefing.places:
-        found = [(one, each) for each in CATALOGUES for one in each if _fits(one, place)]
+    for path in briefing.functions:
+        found = [(one, each) for each in CATALOGUES for one in each if _fits(one, path)]
         if found:
-            tasks[place.task], catalogue = found[0]
+            tasks[path.task], catalogue = found[0]
             catalogue.configure(briefing.settings)
         else:
-            why = broken.get(place.module) or f"{place.module}.{place.name} is no task after its module is imported"
-            control.send(f"unable\0{place.task}\0{why}".encode("utf-8", "backslashreplace")[:LONGEST_REASON])
+            why = broken.get(path.module) or f"{path.module}.{path.name} is no task after its module is imported"
+            control.send(f"unable\0{path.task}\0{why}".encode("utf-8", "backslashreplace")[:LONGEST_REASON])
     control.send(b"ready")
     return tasks
 
 
-def _fits(task: TaskDef, place: Place) -> bool:
+def _fits(task: TaskDef, path: FunctionPath) -> bool:
     found = task.function
     return (
-        task.name == place.task
-        and getattr(found, "__module__", None) == place.module
-        and getattr(found, "__qualname__", None) == place.name
+        task.name == path.task
+        and getattr(found, "__module__", None) == path.module
+        and getattr(found, "__qualname__", None) == path.name
     )
 
 
 class ForkServer:
-    def __init__(self, control: socket.socket, rules: Rules) -> None:
-        self._control, self._rules = control, rules
+    def __init__(self, control: socket.socket, config: ProcessConfig) -> None:
+        self._control, self._config = control, config
         self._pid = os.getpid()
         self._alive: dict[int, str] = {}
         self._pids: dict[str, int] = {}
-        self._family = set(descend({self._pid}))  # what modules have started while they were imported
-        self._bereaved: list[str] = []  # what to say of dead ones when nothing of their trees is left
-        self._bell = SignalPipe()
+        self._family = set(descend({self._pid}))  # started by modules while they were imported
+        self._unsaid: list[str] = []  # `gone` of dead children, said when nothing of their trees is left
+        self._signals = SignalPipe()
         self._poll = select.poll()
-        self._poll.register(self._bell.fd, select.POLLIN)
+        self._poll.register(self._signals.fd, select.POLLIN)
         self._poll.register(control.fileno(), select.POLLIN)
 
     def run(self) -> None:
         while True:
-            for fd, _ in self._poll.poll(AGAIN * 1000 if self._bereaved else None):
-                if fd == self._bell.fd:
-                    self._bell.silence()
+            for fd, _ in self._poll.poll(AGAIN * 1000 if self._unsaid else None):
+                if fd == self._signals.fd:
+                    self._signals.silence()
                 elif not self._hear():
                     return self._end()
             self._reap()
@@ -127,8 +130,8 @@ class ForkServer:
     def _hear(self) -> bool:
         verb, value, fds = receive(self._control)
         name = value.decode()
-        if verb in (b"fork", b"host"):
-            self._fork(name, fds, verb == b"host")
+        if verb == b"fork":
+            self._fork(name, fds)
         elif verb == b"terminate" and name in self._pids:
             attempt(os.kill, self._pids[name], signal.SIGTERM)
         elif verb == b"kill" and name in self._pids:
@@ -137,42 +140,56 @@ class ForkServer:
             self._say("pong")
         return bool(verb)
 
-    def _fork(self, name: str, fds: list[int], host: bool) -> None:
+    def _fork(self, name: str, fds: list[int]) -> None:
         try:
             pid = os.fork()
         except OSError:
             self._say(f"failed\0{name}")
         else:
             if pid == 0:
-                self._become(fds, host)
+                self._become(*fds)
             self._alive[pid], self._pids[name] = name, pid
             self._say(f"born\0{name}")
         for fd in fds:
             os.close(fd)
 
-    def _become(self, fds: list[int], host: bool) -> None:
-        """In the fork: nothing of the nursery's is left open."""
+    def _become(
+        self, channel: int, out: int, err: int, orders: int | None = None, tally: int | None = None
+    ) -> NoReturn:
+        """In the fork. One with a socket for orders runs them one by one; one without is a host."""
+        status = 1
+        try:
+            self._let_go()
+            settle_in(self._pid, out, err, b"rota-host" if orders is None else b"rota-function")
+            if orders is None or tally is None:
+                with captured():
+                    Host(self._config, socket.socket(fileno=channel)).run()
+            else:
+                ends = socket.socket(fileno=orders), socket.socket(fileno=channel)
+                Process(self._config, *ends, Ear(tally)).run()
+            status = 0
+        except BaseException:
+            with suppress(BaseException):
+                sys.excepthook(*sys.exc_info())
+        finally:
+            with suppress(BaseException):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def _let_go(self) -> None:
+        """Nothing of the fork server's stays open."""
         writer = signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        for fd in (self._bell.fd, writer):
+        for fd in (self._signals.fd, writer):
             os.close(fd)
         self._control.close()
-        if host:
-            be_host(self._pid, self._rules, *fds)
-        be_process(self._pid, self._rules, *fds)
 
     def _kill(self, main: int) -> None:
-        """The whole tree, stopped first, so that it can't fork faster than we look; its root last, since the rest would
-        otherwise have to be looked for among everything."""
-        kin = {main}
+        """Kills a whole tree. Its root dies last: once that is dead, its descendants can't be told from others."""
         attempt(os.kill, main, signal.SIGSTOP)
-        for turn in range(FREEZE_ROUNDS):
-            known = len(kin)
-            for pid in descend(kin, order=-1 if turn % 2 else 1):
-                attempt(hit, pid, kin, signal.SIGSTOP)
-            if len(kin) == known and turn > 0:
-                break
+        kin = freeze(main, hit)
         for pid in kin - {main}:
             attempt(hit, pid, kin, signal.SIGKILL)
         attempt(os.kill, main, signal.SIGKILL)
@@ -187,30 +204,30 @@ class ForkServer:
                 return
             if (name := self._alive.pop(pid, None)) is not None:
                 del self._pids[name]
-                self._bereaved.append(f"gone\0{name}\0{status}")
+                self._unsaid.append(f"gone\0{name}\0{status}")
 
     def _sweep(self) -> None:
-        """Whose orphans are whose can't be told, so all wait for all. One look can miss a process that forks and exits
-        meanwhile."""
+        """Orphans can't be attributed, so exits are reported once none remain. One look can miss a process that forks
+        and exits meanwhile."""
         spare = self._alive.keys() | self._family
-        if self._bereaved and not cull(spare) and not cull(spare):
-            for words in self._bereaved:
+        if self._unsaid and not cull(spare) and not cull(spare):
+            for words in self._unsaid:
                 self._say(words)
-            self._bereaved.clear()
+            self._unsaid.clear()
 
     def _say(self, words: str) -> None:
-        with suppress(OSError):  # the controller is gone: the next look finds the end of the socket
+        with suppress(OSError):  # the node is gone: the next look finds the end of the socket
             self._control.send(words.encode())
 
     def _end(self) -> None:
-        """The controller has hung up. Whatever is left after this, the warden above kills."""
+        """The node has hung up. The warden above kills what is left after this."""
         began = now()
         while now() < began + 5.0:
             cull()
             with suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-                self._bell.await_ring(AGAIN)
+                self._signals.await_ring(AGAIN)
                 continue
             return
 

@@ -1,4 +1,4 @@
-"""The controller's side of the nursery: starts it, hears which tasks it lacks, asks it for processes."""
+"""The node's side of the fork server: starts it, hears which tasks it lacks, asks it for processes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from rota.work.keeper.kernel import hide; hide()
 from rota.work.functions.fork_server import main; main()
 """
 WORDS_SIZE = 65_536
-# A nursery that is asked for something and doesn't answer was perhaps stopped, by a function of the same user: it is
-# set going again. One that still doesn't is killed, and all functions with it: a busy machine is not reason enough.
+# A fork server that does not answer was perhaps stopped, by a function of the same user: it is set going again. If it
+# still does not answer it is killed, and all functions with it: a busy machine is not reason enough.
 SILENCE_LIMIT = 0.5
 PAUSE = 1.0
 NUDGES = 30
@@ -39,7 +39,7 @@ NUDGES = 30
 
 @dataclass(frozen=True)
 class Gone:
-    """How a pool process ended. `lost`: the nursery died, and nobody knows."""
+    """How a function process ended. `lost`: the fork server died, and nobody knows."""
 
     status: int
     lost: bool = False
@@ -68,7 +68,7 @@ LOST = Gone(0, lost=True)
 
 
 class ForkServerClient:
-    """One life of a nursery. `over` is called when nothing of it is left."""
+    """One life of a fork server. `over` is called when nothing of it is left."""
 
     def __init__(self, child: Child, control: socket.socket, over: Callable[[ForkServerClient], None]) -> None:
         self._child, self._control = child, control
@@ -91,51 +91,41 @@ class ForkServerClient:
     ) -> ForkServerClient:
         """Raises SpawnError."""
         try:
-            return await cls._start(keeper, briefing, over)
+            with ExitStack() as undo:
+                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                undo.callback(ours.close)
+                with theirs:
+                    command, own = [sys.executable, "-c", PROGRAM], bare(os.environ)
+                    child = await keeper.spawn(command, cwd="/", env=own, stdin=theirs.fileno(), stdout=2, stderr=2)
+                server = cls(child, ours, over)
+                undo.pop_all()
+                undo.callback(server.kill_all)
+                server._brief(briefing)
+                undo.pop_all()
+            return server
         except OSError as error:  # no descriptors; or it has died already
             raise SpawnError(error.errno or errno.EIO, os.strerror(error.errno or errno.EIO)) from None
 
-    @classmethod
-    async def _start(
-        cls, keeper: KeeperClient, briefing: Briefing, over: Callable[[ForkServerClient], None]
-    ) -> ForkServerClient:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            with theirs:
-                command = [sys.executable, "-c", PROGRAM]
-                child = await keeper.spawn(
-                    command, cwd="/", env=bare(os.environ), stdin=theirs.fileno(), stdout=2, stderr=2
-                )
-            template = cls(child, ours, over)
-        except BaseException:
-            ours.close()
-            raise
-        try:
-            with ExitStack() as made:
-                # Functions run where the node does. A descriptor leads there even if the folder was removed meanwhile.
-                here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                made.callback(os.close, here)
-                body = os.memfd_create("rota-briefing")
-                made.callback(os.close, body)
-                os.write(body, msgspec.json.encode(briefing))
-                template._send("begin", [body, here])
-                template._watch_it()
-        except OSError:
-            template.kill_all()
-            raise
-        return template
+    def _brief(self, briefing: Briefing) -> None:
+        with ExitStack() as made:
+            # Functions run where the node does. A descriptor leads there even if the folder was removed meanwhile.
+            here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            made.callback(os.close, here)
+            body = os.memfd_create("rota-briefing")
+            made.callback(os.close, body)
+            os.write(body, msgspec.json.encode(briefing))
+            self._send("begin", [body, here])
+        self._watch_it()
 
     @property
     def pid(self) -> int:
         return self._child.pid
 
-    def fork(
-        self, fds: Sequence[int], born: Callable[[], None], gone: Callable[[Gone], None], verb: str = "fork"
-    ) -> str:
-        """Asks for a process with these descriptors (orders, channel, stdout, stderr); they stay the caller's to
-        close. Raises OSError."""
+    def fork(self, fds: Sequence[int], born: Callable[[], None], gone: Callable[[Gone], None]) -> str:
+        """Asks for a process with these descriptors (channel, stdout, stderr, and for a pool process orders and tally);
+        they stay the caller's to close. Raises OSError."""
         name = str(next(self._names))
-        self._send(f"{verb} {name}", fds)
+        self._send(f"fork {name}", fds)
         self._watchers[name] = born, gone
         self._expect()
         return name

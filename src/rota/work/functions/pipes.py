@@ -1,9 +1,9 @@
-"""What a pool process writes to its stdout and stderr, and the log lines that belong in between.
+"""The stdout and stderr of a function process, and the log lines that belong in between.
 
 The pipes are read by the thread that reads those of commands (`work/output.py`): a function never waits because the
-node's loop is busy. Log lines come by the channel, which the loop reads; each knows how much had been printed before.
-So what the thread has read is held here until the loop has listened to the channel: every log line that was said before
-it has arrived by then. Only of a flood that the loop doesn't keep up with the order is given up.
+node's loop is busy. Log lines come by the channel, which the loop reads; each says how much was printed before it.
+So bytes that the thread has read are held here until the loop has read the channel: every log line that was written
+before them has arrived by then. If a flood outruns the loop, the order between prints and log lines is given up.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from contextlib import suppress
 
 from rota.logs.shipper import Sink
 from rota.work.functions.tally import Tally
-from rota.work.functions.wire import Said
+from rota.work.functions.wire import OutputChunk
 from rota.work.output import Drain, Output
 
 MOST_HELD = 4 << 20
 
 
 class Pipes:
-    """They belong to the attempt that runs in the process; `stray` gets what comes while there is none."""
+    """Output goes to the sink of the attempt that runs in the process, and to `stray` while there is none."""
 
     def __init__(
         self, drain: Drain, stray: Callable[[bytes], None], listen: Callable[[], None], tally: Tally | None = None
     ) -> None:
-        """`listen` brings what the channel has, to `said` among others. Raises OSError."""
+        """`listen` reads the channel, and calls `log` among others. Raises OSError."""
         self._stray, self._listen = stray, listen
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._sink: Sink | None = None
         self._held: deque[tuple[str, bytes]] = deque()
-        self._size = 0  # of what is held
+        self._size = 0  # bytes held
         self._came = self._went = 0  # bytes, since the process has lived
-        self._printed = {"stdout": 0, "stderr": 0}  # bytes that came, of this job
-        self._passed = {"stdout": 0, "stderr": 0}  # bytes of these that went on
+        self._printed = {"stdout": 0, "stderr": 0}  # bytes of this job that came
+        self._passed = {"stdout": 0, "stderr": 0}  # and that went on
         self._rung = False
         self._output = Output(self, drain, tally)
 
@@ -53,12 +53,11 @@ class Pipes:
         with self._lock:
             self._sink = sink
 
-    # -- what is printed ---------------------------------------------------------------------------------------------
     def write(self, stream: str, body: bytes) -> None:
-        """By whoever reads the pipes, which is the thread unless the loop is in a hurry."""
+        """Takes prints, from the thread that reads the pipes, or from the loop when that is in a hurry."""
         with self._lock:
             if self._size > MOST_HELD and self._sink is None:
-                return  # nobody's
+                return  # no attempt's
             self._held.append((stream, body))
             self._size += len(body)
             self._came += len(body)
@@ -92,18 +91,17 @@ class Pipes:
         else:
             self._sink.write(stream, body)
 
-    # -- what is logged ----------------------------------------------------------------------------------------------
-    def said(self, word: Said) -> None:
-        """A log line: after what was printed before it."""
-        marks = {"stdout": word.out, "stderr": word.err}
+    def log(self, chunk: OutputChunk) -> None:
+        """Takes a log line, and puts it after what was printed before it."""
+        marks = {"stdout": chunk.out, "stderr": chunk.err}
         if any(self._printed[stream] < mark for stream, mark in marks.items()):
             self._output.read_all()
         with self._lock:
             self._pass_on_to(marks)
             if self._sink is None:
-                self._stray(word.body)
+                self._stray(chunk.body)
             else:
-                self._sink.write("log", word.body)
+                self._sink.write("log", chunk.body)
 
     def _pass_on_to(self, marks: dict[str, int]) -> None:
         held, self._held = self._held, deque()
@@ -115,7 +113,7 @@ class Pipes:
                 self._held.append((stream, body[cut:]))
 
     def drain(self) -> None:
-        """The job has ended: all that it printed goes where it belongs."""
+        """The job has ended: all that it printed goes to its sink."""
         self._output.read_all()
         with self._lock:
             self._pass_on(self._came)

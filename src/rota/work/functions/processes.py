@@ -12,8 +12,9 @@ from rota.model.times import SECOND
 from rota.tasks.catalogue import Catalogue, Isolation, TaskDef
 from rota.telemetry.events import Bus, TasksInThreads
 from rota.work.attempt import Attempt
+from rota.work.functions.assignment import assign
 from rota.work.functions.pool import Pool
-from rota.work.functions.wire import Briefing, Order, Place
+from rota.work.functions.wire import Briefing, FunctionPath
 from rota.work.keeper.client import KeeperClient
 from rota.work.output import Drain
 from rota.work.own_programs import packed
@@ -58,7 +59,7 @@ class Processes:
                 raise InvalidInput(f"isolation of task {task!r}", "process", expected)
 
     def _tell(self, unable: Mapping[str, str]) -> None:
-        unable = {task: why for task, why in unable.items() if task not in self._explicit}  # whose jobs fail instead
+        unable = {task: why for task, why in unable.items() if task not in self._explicit}  # jobs of those fail instead
         for why in sorted(set(unable.values())):
             self._bus.emit(TasksInThreads(tuple(sorted(task for task in unable if unable[task] == why)), why))
 
@@ -71,16 +72,10 @@ class Processes:
         assert self._pool is not None
         if why := self._pool.unable.get(task.name):
             return Failed(Problem("rota.NotImportable", why))
-        claimed = attempt.claimed
-        parents = await attempt.parents() if task.context is not None and claimed.parents else ()
-        order = Order(
-            claimed.job_id, claimed.fence, claimed.number, claimed.task, claimed.queue, claimed.priority, claimed.owner,
-            claimed.args, tuple(parents), claimed.state, attempt.start_by,
-        )  # fmt: skip
-        # What has crashed before may have been a neighbour's victim, or the culprit: alone, that shows.
-        if task.name in self._alone or claimed.crashes:
-            return await self._pool.run(attempt, order)
-        return await self._pool.run_shared(attempt, order)
+        # A job that has crashed before may have been a neighbour's victim, or the culprit: alone, that shows.
+        alone = task.name in self._alone or attempt.claimed.crashes
+        grace = self._settings.kill_grace / SECOND
+        return await assign(attempt, task, grace, self._pool.add if alone else self._pool.add_shared)
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -92,7 +87,7 @@ def _alone(task: TaskDef) -> bool:
 
 
 def _hidden(task: TaskDef) -> str | None:
-    """Why another process would look for it in vain."""
+    """Why another process can't import it, if it can't."""
     module, name = getattr(task.function, "__module__", None), getattr(task.function, "__qualname__", None)
     if module is None or name is None:
         return "they are no plain functions"
@@ -105,5 +100,5 @@ def _hidden(task: TaskDef) -> str | None:
 
 def _briefing(tasks: list[TaskDef], settings: Settings) -> Briefing:
     modules = dict.fromkeys(name for task in tasks for name in (task.function.__module__, task.code.origin) if name)
-    places = tuple(Place(task.name, task.function.__module__, task.function.__qualname__) for task in tasks)
-    return Briefing(tuple(sys.path), tuple(modules), places, settings, packed())
+    functions = tuple(FunctionPath(one.name, one.function.__module__, one.function.__qualname__) for one in tasks)
+    return Briefing(tuple(sys.path), tuple(modules), functions, settings, packed())

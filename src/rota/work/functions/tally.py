@@ -1,9 +1,9 @@
-"""Whether anything was written to the output pipes of a pool process, as the process itself can tell.
+"""How a pool process knows whether anything was written to its output pipes.
 
-What was written is still in the pipe, which the kernel says (FIONREAD), or the node has read it; the node counts its
+Written bytes are still in the pipe, which the kernel says (FIONREAD), or the node has read them. The node counts its
 reads in a page of memory that it shares with the process. While it reads, the count is odd: the pipe may be empty by
-then, and the end of the read is yet to be counted. (The kernel counts writes too, in /proc/self/io; but a process that
-has hidden itself can't open that, unless it is root's.)
+then, and the end of the read is not counted yet. (The kernel counts writes too, in /proc/self/io; but a hidden process
+can't open that, unless it is root's.)
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import os
 import termios
 from typing import Final
 
-COUNT: Final = "Q"  # one word, so that nobody sees half of it
+COUNT: Final = "Q"  # one machine word, so that no reader sees half of it
 
 
 class Tally:
-    """The node's side. Only one thread at a time reads. The process can't mislead it: it is never read back."""
+    """The node's side. One thread at a time reads. It never reads the page back: the process can't mislead it."""
 
     def __init__(self) -> None:
         """Raises OSError."""
@@ -50,7 +50,7 @@ class Tally:
 
 
 class Ear:
-    """The side of the process."""
+    """The process's side."""
 
     def __init__(self, fd: int) -> None:
         self._word = memoryview(mmap.mmap(fd, mmap.PAGESIZE, prot=mmap.PROT_READ)).cast(COUNT)
@@ -62,8 +62,8 @@ class Ear:
         self._before = self._word[0]
 
     def heard(self) -> bool:
-        """Whether something may have been written since then. Raises OSError if the pipes were closed."""
-        for fd in (1, 2):  # first: what is not there any more has been read, or is being read, by now
+        """Whether something may have been written since `begin`. Raises OSError if the pipes were closed."""
+        for fd in (1, 2):  # first: bytes that are not there any more have been read, or are being read, by now
             fcntl.ioctl(fd, termios.FIONREAD, self._waiting)
             if self._waiting[0]:
                 return True

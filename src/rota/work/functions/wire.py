@@ -1,14 +1,14 @@
-"""What the controller and its pool processes say to each other.
+"""The words between the node and its function processes. Pool processes and hosts use the same.
 
-Frames are 4 bytes of length and a MessagePack body. Never pickle: what comes back was written by a process that runs
-other people's code, and must at worst be nonsense.
+Frames are 4 bytes of length and a MessagePack body. Never pickle: the frames of a process are written by other people's
+code, and must at worst be nonsense. Every word about an attempt carries the `key` of its order, so that nothing which
+an earlier attempt has left behind can speak for a later one.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 import msgspec
@@ -20,19 +20,17 @@ from rota.model.graph import ParentInfo
 from rota.model.outcome import Outcome
 
 HEAD = 4
-LARGEST_SAYING = 256 << 10
+LARGEST_OUTPUT = 256 << 10  # of output, in one word
 READ_SIZE = 256 << 10
-# An order travels in messages of at most this size: one, nearly always.
+# An order to a pool process travels in messages of at most this size: one, nearly always.
 LARGEST_MESSAGE = 64 << 10
-# The controller's answers to a pool process, a byte each: its output was read; what became of a `Save`.
-READ = b"r"
-SAVED, STALE, UNSAVED = b"k", b"s", b"u"
+SAVED, STALE, UNSAVED = range(3)  # answers to a `SaveRequest`
 
 Word = TypeVar("Word")
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where the function of a task is found: what was imported, and what it is called there."""
+class FunctionPath(msgspec.Struct, frozen=True):
+    """Where the function of a task is found: the module to import, and the qualified name in it."""
 
     task: str
     module: str
@@ -40,18 +38,20 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Briefing(msgspec.Struct, frozen=True):
-    """All that the nursery is told. Settings and environment may hold passwords: they travel in memory only."""
+    """All that the fork server is told. Settings and environment may hold passwords: they travel in memory only."""
 
     path: tuple[str, ...]
     modules: tuple[str, ...]
-    places: tuple[Place, ...]
+    functions: tuple[FunctionPath, ...]
     settings: Settings
     environment: bytes  # packed (`work/own_programs.py`)
 
 
-class Order(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """One attempt."""
+# -- from the node ---------------------------------------------------------------------------------------------------
+class Order(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Run one attempt of a function."""
 
+    key: int
     job: str
     fence: int
     number: int
@@ -61,125 +61,92 @@ class Order(msgspec.Struct, frozen=True, array_like=True, tag=True):
     owner: str
     args: str
     parents: tuple[ParentInfo, ...] = ()
-    state: str | None = None  # what an earlier attempt has saved
-    start_by: float | None = None  # by the clock that all processes of the machine share: later its rate would not hold
+    state: str | None = None  # saved by an earlier attempt
+    start_by: float | None = None  # on the monotonic clock that all processes of the machine share
 
     def too_late(self) -> bool:
-        """To start. Asked right before the function is called."""
+        """Whether a start now would break its rate. Asked right before the function is called."""
         return self.start_by is not None and SystemClock().monotonic() > self.start_by
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A log line, and how much had been printed to stdout and stderr before it."""
-
-    body: bytes
-    out: int
-    err: int
-
-
-class Told(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """How far it is."""
-
-    fraction: float | None
-    text: str
-
-
-class Save(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """To be kept for the next attempt. It waits for the answer: one of SAVED, STALE and UNSAVED."""
-
-    body: str
-
-
-class Done(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The end of an attempt, and what the process is like after it."""
-
-    outcome: Outcome
-    wall: int  # microseconds
-    cpu: int
-    memory: int  # the most it had at once, in bytes
-    leaves: bool  # it takes no other job: it ends itself
-    litter: bool  # it has processes below it
-    spoke: bool  # something may be in its pipes: it does nothing before it hears that they were read (`READ`)
-
-
-def answer_to(saving: Future[None]) -> bytes:
-    error = saving.exception()
-    return SAVED if error is None else STALE if isinstance(error, Stale) else UNSAVED
-
-
-def saved(answer: bytes) -> RotaError | None:
-    """What the answer means to whoever saved."""
-    if answer == SAVED:
-        return None
-    return RotaError("it could not be saved") if answer == UNSAVED else Stale()
-
-
-# -- with a host, which has many attempts at once: each has a key ----------------------------------------------------
-class Given(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """To be run."""
-
-    key: int
-    order: Order
-
-
-class Halt(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """It should stop."""
+class StopRequest(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Stop an attempt in a host. (A pool process gets SIGTERM instead: its only thread is in the function.)"""
 
     key: int
     rude: bool  # by an exception, also if its function could look at `ctx.cancelled`
 
 
-class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Does its loop still turn?"""
+class SaveAnswer(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    number: int
+    answer: int
+
+    def error(self) -> RotaError | None:
+        if self.answer == SAVED:
+            return None
+        return RotaError("it could not be saved") if self.answer == UNSAVED else Stale()
 
 
-class Pong(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """It does."""
-
-    memory: int  # that it has now, in bytes
+class OutputRead(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The pipes of a pool process are empty: it may take the next order."""
 
 
-class Uttered(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Output, or log lines."""
+class Ping(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Does the loop of the host still turn?"""
+
+
+# -- from a process --------------------------------------------------------------------------------------------------
+class OutputChunk(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Output that does not come through the pipes: log lines, and in a host all that Python prints."""
 
     key: int
     stream: str
     body: bytes
+    out: int = 0  # bytes that the process had written to its stdout before
+    err: int = 0
 
 
-class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class ProgressReport(msgspec.Struct, frozen=True, array_like=True, tag=2):
     key: int
-    told: Told
+    fraction: float | None
+    text: str
 
 
-class Keep(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """To be kept for the next attempt; `Kept` with the same number is the answer."""
+class SaveRequest(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Keep this for the next attempt. `SaveAnswer` with the same number is the answer."""
 
     key: int
     number: int
     body: str
 
 
-class Kept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    number: int
-    answer: bytes  # one of SAVED, STALE and UNSAVED
+class CallEnd(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The end of an attempt. The rest describes a pool process after it."""
 
-
-class Ended(msgspec.Struct, frozen=True, array_like=True, tag=True):
     key: int
     outcome: Outcome
     wall: int  # microseconds
+    cpu: int = 0
+    memory: int = 0  # peak, in bytes
+    leaves: bool = False  # it takes no other order: it ends itself
+    litter: bool = False  # it has processes below it
+    printed: bool = False  # its pipes may hold something: it waits for `OutputRead`
+
+
+class Pong(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    memory: int  # resident now, in bytes
 
 
 class Nonsense(Exception):
-    """Something else than a frame came."""
+    """Something other than a frame came."""
 
+
+ToProcess = Order | StopRequest | SaveAnswer | OutputRead | Ping
+FromProcess = OutputChunk | ProgressReport | SaveRequest | CallEnd | Pong
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode
-decode_word = msgspec.msgpack.Decoder(Said | Told | Save | Done).decode
-decode_given = msgspec.msgpack.Decoder(Given | Halt | Kept | Ping).decode
-decode_guest = msgspec.msgpack.Decoder(Uttered | Progressed | Keep | Ended | Pong).decode
+decode_request: Callable[[bytes], ToProcess] = msgspec.msgpack.Decoder(ToProcess).decode
+decode_report: Callable[[bytes], FromProcess] = msgspec.msgpack.Decoder(FromProcess).decode
 
 
 def frame(word: msgspec.Struct) -> bytes:
@@ -187,8 +154,13 @@ def frame(word: msgspec.Struct) -> bytes:
     return len(body).to_bytes(HEAD, "big") + body
 
 
+# A pool process reads its answers by their size, each at once: children of its function may wait for answers beside it.
+SAVE_ANSWER_SIZE = len(frame(SaveAnswer(0, SAVED)))
+OUTPUT_READ_SIZE = len(frame(OutputRead()))
+
+
 def arrived(channel: socket.socket, most: int = READ_SIZE) -> bytes | None:
-    """What a socket that never waits has; nothing (`b""`) if the other side is gone, None if there is none just now."""
+    """Reads a non-blocking socket: b"" if the other side has closed it, None if there is nothing just now."""
     try:
         return channel.recv(most)
     except BlockingIOError:
@@ -198,7 +170,7 @@ def arrived(channel: socket.socket, most: int = READ_SIZE) -> bytes | None:
 
 
 class Frames(Generic[Word]):
-    """Puts frames together from what arrives; a larger one than that is nonsense."""
+    """Puts frames together from pieces of a stream. A frame above `largest` bytes is nonsense."""
 
     def __init__(self, largest: int, decode: Callable[[bytes], Word]) -> None:
         self._largest, self._decode = largest, decode

@@ -1,5 +1,5 @@
 """The bounds of a command that the kernel keeps for each process: set by the process itself, just before it becomes
-the command, or by the warden for itself, whose children are born with them; so nothing that a command starts can be
+the command, or by the warden for itself, and then its children inherit them; so nothing that a command starts can be
 without them."""
 
 import os
@@ -12,7 +12,7 @@ GIVE_UP = 5  # seconds of CPU after the signal that tells of its end; then SIGKI
 
 
 class Bounds:
-    """What is to be set, worked out beforehand: with little memory left, little can be worked out."""
+    """The limits to set, worked out beforehand: with little memory left, little can be worked out."""
 
     def __init__(self, request: CommandRequest, bounded: "set[str]") -> None:
         self.nice = request.number(b"nice") or 0
@@ -39,7 +39,7 @@ class Bounds:
             self.limits.append((kind, (soft, hard)))
 
     def _bound_user(self, processes: int, uid: int) -> None:
-        """The kernel counts all processes of the user, so those that are there are added. It does not count root's."""
+        """The kernel counts all processes of the user, so the number of these is added. It does not count root's."""
         if uid == 0:
             self.words.append("processes-unlimited")
         else:

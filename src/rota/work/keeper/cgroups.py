@@ -1,8 +1,8 @@
 """Control groups: bounds and ends for a whole tree of processes, where the system lets us make them.
 
-On version 2 a command gets a leaf of its own with what the parent hands down: memory, pids, cpu. On a machine whose
-pids controller is still on version 1 only the number of processes is bounded so. What works is tried once, when the
-keeper starts. The keeper's group, above the leaves, is claimed and left behind like its folder.
+On version 2 a command gets a leaf of its own with the controllers that the parent hands down: memory, pids, cpu. Where
+the pids controller is still on version 1 only the number of processes is bounded so. All of this is tried once, when
+the keeper starts. The keeper's group, above the leaves, is claimed and left behind like its folder.
 """
 
 import os
@@ -112,7 +112,7 @@ class Groups:
         return None
 
     def _offers(self, parent: bytes) -> bool:
-        """A group without controllers is of use only to who has named it: for its way to kill."""
+        """A group without controllers is used only if a person has named it: for its way to kill."""
         if self.named:
             for name in WANTED:
                 attempt(write, parent + b"/cgroup.subtree_control", b"+" + name)
@@ -163,7 +163,7 @@ class Groups:
 
 
 def dissolve(path: bytes) -> None:
-    """A group and those in it. What has processes stays, for the next to try."""
+    """Removes a group and its subgroups. Groups with processes stay, for the next keeper to try."""
     for name in os.listdir(path):
         if os.path.isdir(os.path.join(path, name)):
             attempt(os.rmdir, os.path.join(path, name))

@@ -1,7 +1,7 @@
 """The controller's side of the keeper: start a command, signal it, wait for its end.
 
-The folder `keeper` says what the keeper is for. Here is asyncio only: one socket to the keeper (`link`), one
-pipe per running command (`report`), no threads. The promise that matters: when `Child.wait()` returns, no
+The package's docstring says what the keeper is for. Here is asyncio only: one socket to the keeper (`connection`),
+one pipe per running command (`report`), no threads. The promise that matters: when `Child.wait()` returns, no
 process of the command's tree is left. If that can't be known any more the exit is `lost`, after all that could
 be done about it was done.
 """
@@ -42,7 +42,7 @@ class SpawnError(Exception):
 
 
 class Unwanted(Exception):
-    """The command was not started: whoever asked for it did not want it any more when its turn came."""
+    """The command was not started: it was not wanted any more when its turn came."""
 
 
 class Child:
@@ -61,7 +61,7 @@ class Child:
 
     @property
     def isolation(self) -> tuple[str, ...]:
-        """What was done to keep it apart, in words."""
+        """The isolation that it got, in words."""
         return self._report.isolation
 
     def terminate(self) -> None:
@@ -80,7 +80,7 @@ class Child:
         self._report.exit.add_done_callback(lambda _: tell(self))
 
     async def _started(self) -> tuple[int, str] | None:
-        """How the start failed (errno and what), if it did. Who stops waiting for that gives up the command."""
+        """How the start failed (errno and step), if it did. Cancelling this gives up the command."""
         try:
             return await self._report.started
         except asyncio.CancelledError:
@@ -109,7 +109,7 @@ class KeeperClient:
         self._names = itertools.count(1)
         self._gate = asyncio.Semaphore(STARTS_IN_FLIGHT)
         self._children: set[Child] = set()
-        self._links: list[KeeperConnection] = []  # the last is in use; those before it are dead, their children not yet
+        self._links: list[KeeperConnection] = []  # the last is in use; the others are dead, their children not yet
         self._closed = False
 
     @property
@@ -162,8 +162,8 @@ class KeeperClient:
                 self._open()
 
     def guard(self, guards: Sequence[int]) -> None:
-        """Have these held instead of those of before. Once this returns they are, even if this process dies: what is on
-        its way in a socket is open."""
+        """Replaces the guards. Once this returns the new ones are held, even if this process dies: a descriptor on its
+        way in a socket is open."""
         if self._closed or list(map(_file, guards)) == list(map(_file, self._guards)):
             return
         before, self._guards = self._guards, tuple(map(os.dup, guards))
@@ -180,7 +180,7 @@ class KeeperClient:
         await asyncio.gather(*(child.wait() for child in children))
 
     async def close(self) -> None:
-        """Kill what is left, and wait until it and the keeper are gone."""
+        """Kill all commands, and wait until they and the keeper are gone."""
         self._closed = True
         await asyncio.gather(*(link.close() for link in self._links))
         guards, self._guards = self._guards, ()
@@ -224,7 +224,7 @@ class KeeperClient:
 
 
 def _file(descriptor: int) -> tuple[int, int]:
-    """What it is open on: the number alone may belong to something else by now."""
+    """The file that it is open on: the number alone may belong to something else by now."""
     found = os.fstat(descriptor)
     return found.st_dev, found.st_ino
 

@@ -23,11 +23,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-ALWAYS = ("session", "no_new_privs", "no-core")  # of every command, by what is set in the keeper
+ALWAYS = ("session", "no_new_privs", "no-core")  # of every command: set in the keeper
 
 
-class Place:
-    """Where commands run: what the keeper has prepared for all of them."""
+class Workspace:
+    """The folders and control groups of commands, as the keeper has prepared them for all."""
 
     def __init__(self, folder: bytes, cgroup: bytes) -> None:
         self.folders = Folders(folder)
@@ -51,15 +51,15 @@ class Failure(Exception):
 class Command:
     """One that is to run, then runs, then leaves a folder and a leaf behind."""
 
-    def __init__(self, request: CommandRequest, place: Place) -> None:
+    def __init__(self, request: CommandRequest, workspace: Workspace) -> None:
         self.request = request
-        self.folders = place.folders
+        self.folders = workspace.folders
         self.main = 0
         self.leaf: Leaf | None = None
         self.words = list(ALWAYS)
         try:
             nested = not request.cwd
-            self.folder, temporary = place.folders.make(nested, request.owner)
+            self.folder, temporary = workspace.folders.make(nested, request.owner)
         except OSError as error:
             raise Failure(error.errno or errno.EIO, "folder") from None
         self.cwd = request.cwd or self.folder
@@ -67,7 +67,7 @@ class Command:
         self.words.append("private-folder" if nested else "private-temp")
         try:
             memory, processes = request.number(b"memory"), request.number(b"processes")
-            self.leaf = place.groups.leaf(memory, processes, request.number(b"nice") or 0)
+            self.leaf = workspace.groups.leaf(memory, processes, request.number(b"nice") or 0)
         except OSError as error:
             self.clear()
             raise Failure(error.errno or errno.EIO, "group") from None
@@ -99,7 +99,7 @@ class Command:
             raise Failure(error.errno or errno.EIO, _closer(what, error)) from None
 
     def _fork(self, stdio: list[int]) -> None:
-        """The child tells through a pipe what went wrong; that it became the command, by closing it."""
+        """The child writes a failure into a pipe; by closing it, it tells that it has become the command."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -156,7 +156,7 @@ class Command:
         os.setresuid(uid, uid, uid)
 
     def clear(self) -> bool:
-        """Remove what it had to itself. False if there is so much that it takes a while."""
+        """Remove its leaf and its folder. False if there is so much in it that it takes a while."""
         if self.leaf is not None:
             self.leaf.remove()
         return self.folders.clear(self.folder)
@@ -165,11 +165,11 @@ class Command:
         remove(self.folder)
 
 
-def launch(report: int, request: int, stdio: list[int], place: Place, take_limits: bool) -> Command | None:
+def launch(report: int, request: int, stdio: list[int], workspace: Workspace, take_limits: bool) -> Command | None:
     """Start the command and say so, or say why not."""
     command = None
     try:
-        command = Command(CommandRequest(request), place)
+        command = Command(CommandRequest(request), workspace)
         command.start(stdio, take_limits)
     except Failure as failure:
         if command is not None:
@@ -193,7 +193,7 @@ def locate(program: bytes, env: dict[bytes, bytes]) -> bytes:
 
 def _closer(what: str, error: OSError) -> str:
     if error.errno == errno.ENOENT and what == "program" and os.path.exists(error.filename):
-        return "interpreter"  # the program is there; what its first line names isn't
+        return "interpreter"  # the program is there; the interpreter that its first line names isn't
     return what
 
 
@@ -202,6 +202,6 @@ def _array(strings: list[bytes]) -> "ctypes.Array[ctypes.c_char_p]":
 
 
 def _bounded(leaf: Leaf | None) -> "set[str]":
-    """What a leaf bounds, so that nothing else need."""
+    """The kinds of bounds that a leaf keeps, so that rlimits need not."""
     kinds = [word.partition(":")[2].split("+") for word in leaf.words] if leaf is not None else []
     return {kind for some in kinds for kind in some}

@@ -1,7 +1,7 @@
 """The way to the keeper: its process, and the socket through which that gets messages.
 
-Messages leave in the order they were posted. What the socket doesn't take at once waits in an outbox, with its
-file descriptors.
+Messages leave in the order they were posted. Messages that the socket doesn't take at once wait in an outbox,
+with their file descriptors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEAFNESS_COUNT = 4  # so many times it must have been told something: we may hav
 class Message:
     data: bytes
     fds: tuple[int, ...] = ()
-    owned: tuple[int, ...] = ()  # those of the fds to be closed when the message is sent, or never will be
+    owned: tuple[int, ...] = ()  # descriptors to close when the message is sent, or never will be
 
     def close(self) -> None:
         for fd in self.owned:
@@ -86,7 +86,7 @@ class KeeperConnection:
     def extend(self, words: str) -> None:
         """Tell a deadline. The keeper answers each; so it shows that it is awake."""
         while self._hear():
-            pass  # perhaps it has answered, and it is we who were not awake
+            pass  # perhaps it has answered, and this process was not awake
         now = self.loop.time()
         if not self._unanswered:
             self._asked = now
@@ -98,7 +98,7 @@ class KeeperConnection:
         self.send(words)
 
     def guard(self, guards: tuple[int, ...]) -> None:
-        """Have it hold these instead of those of before."""
+        """Replaces the guards that it holds."""
         copies = tuple(map(os.dup, guards))
         with contextlib.suppress(OSError):
             self._post(Message(b"guard", copies, owned=copies))

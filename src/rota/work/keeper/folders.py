@@ -1,10 +1,10 @@
 """Private folders: made for one command, gone with it.
 
-To make and remove them takes longer than most of what else is done for a command. So one that was left exactly as it
-was made, empty and not marked in any way, gets a new name instead, and is for the warden's next command.
+To make and remove them takes longer than most other steps of a command. So a folder that was left exactly as it was
+made, empty and not marked in any way, gets a new name instead, and is for the warden's next command.
 
-They stand in a folder of the keeper's, which keeper and wardens hold locked while they live. One whose lock is free
-was left by a keeper that was killed, and is removed by the next.
+They stand in a folder of the keeper's, which keeper and wardens hold locked while they live. A folder whose lock is
+free was left by a keeper that was killed, and is removed by the next.
 """
 
 import errno
@@ -31,7 +31,7 @@ def claim(parent: bytes, mode: int) -> tuple[bytes, int]:
         try:
             os.mkdir(path, mode)
         except FileExistsError:
-            continue  # left by one who had the same pid
+            continue  # left by a keeper with the same pid
         lock = lock_up(path)
         if lock is not None:
             os.fchmod(lock, mode)
@@ -58,7 +58,7 @@ def lock_up(path: bytes) -> int | None:
 
 
 def candidates(parent: bytes) -> list[bytes]:
-    """Folders with names as keepers give them. Those that nobody has locked were left by keepers that were killed."""
+    """Folders with names as keepers give them. If they are not locked, their keepers were killed."""
     names = [name for name in os.listdir(parent) if name.startswith(PREFIX)]
     return [os.path.join(parent, name) for name in names if name[len(PREFIX) :].replace(b"-", b"").isdigit()]
 
@@ -81,7 +81,7 @@ class Folders:
         self.looks: list[object] = []  # and how it was made
 
     def make(self, nested: bool, owner: tuple[int, int] | None) -> tuple[bytes, bytes]:
-        """A folder for one command, and one for what is temporary: inside it, or the same."""
+        """A folder for one command, and one for temporary files: inside it, or the same."""
         usual = nested and owner is None
         if usual and self.usual:
             if self.is_new():
@@ -111,7 +111,7 @@ class Folders:
         return bool(self.looks) and looks(self.usual) == self.looks
 
     def clear(self, path: bytes) -> bool:
-        """Remove what a command had, or keep it for the next. False if there is so much that it takes a while."""
+        """Remove a command's folder, or keep it for the next. False if there is so much in it that it takes a while."""
         if path == self.usual:
             self.usual = self.renamed(path) if self.is_new() else b""
             if self.usual:
@@ -170,7 +170,7 @@ def _attributes(fd: int) -> list[tuple[str, bytes]]:
 
 
 def remove_empty(path: bytes) -> bool:
-    """What most commands leave: nothing. False if it takes longer."""
+    """Remove a folder that the command has left empty, as most do. False if it takes longer."""
     try:
         try:
             os.rmdir(path + TEMPORARY)
@@ -197,7 +197,7 @@ def remove(path: bytes, most: float = float("inf")) -> bool:
     try:
         folders = [b"."]
         seen = 0
-        names = b".rota-" + os.urandom(8).hex().encode()  # of what is moved: an earlier try may have left some
+        names = b".rota-" + os.urandom(8).hex().encode()  # of moved folders: an earlier try may have left some
         while folders and seen < most:
             inner, count = _empty(top, folders.pop(), names + b"-%d" % seen, most - seen)
             seen += count
@@ -209,8 +209,8 @@ def remove(path: bytes, most: float = float("inf")) -> bool:
 
 
 def _empty(top: int, name: bytes, names: bytes, most: float) -> tuple[list[bytes], int]:
-    """Delete the files of a folder in `top`, and the folder; those in it move up, under new names. Returns these, and
-    how much there was."""
+    """Delete the files of a folder in `top`, and the folder; its subfolders move up, under new names. Returns
+    these, and how many entries there were."""
     moved: list[bytes] = []
     fd = _opened_up(lambda: os.open(name, DIRECTORY, dir_fd=top), name, top)
     if fd is None:
@@ -250,7 +250,7 @@ def _rename(name: bytes, fd: int, new: bytes, top: int) -> int:
 
 
 def _opened_up(act: "Callable[[], int]", name: bytes, fd: int) -> int | None:
-    """A folder without permissions gets those of its owner. Root never needs that: it would follow a link."""
+    """Gives a folder its owner's permissions if it has none. Root never needs that: it would follow a link."""
     for _ in range(2):
         try:
             return act()

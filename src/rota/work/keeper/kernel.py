@@ -1,4 +1,4 @@
-"""What keeper and wardens both ask of the kernel."""
+"""System calls that keeper, wardens and function processes use."""
 
 import ctypes
 import os
@@ -35,7 +35,7 @@ def set_name(name: bytes) -> None:
 
 
 def hide() -> None:
-    """Our memory and descriptors in /proc are nobody's business: commands may run as the same user."""
+    """Hides our memory and descriptors in /proc: commands may run as the same user."""
     prctl(PR_SET_DUMPABLE, 0)
 
 
@@ -49,7 +49,7 @@ def close_all_but(keep: list[int]) -> None:
 
 
 def attempt(call: "Callable[..., object]", *arguments: object) -> None:
-    """For signals and farewells, whose addressee may just have gone: what counts is looked at again later."""
+    """For signals and farewells: the receiver may just have gone. Callers look again later at what counts."""
     try:
         call(*arguments)
     except OSError:

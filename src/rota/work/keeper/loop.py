@@ -6,7 +6,7 @@ import os
 import resource
 import select
 
-from .command import Place
+from .command import Workspace
 from .folders import candidates, inherit, remove
 from .kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -26,7 +26,9 @@ from .warden import be_warden
 from .wire import FDS_PER_START, MOST_FDS, receive, say, send
 
 IDLE_WARDENS = 8  # kept for the next commands; each takes about 1 MB,
-BUSY_WARDENS = 64  # and so many while commands come: those of a batch end together, and the next one follows
+BUSY_WARDENS = (
+    64  # and so many while commands come: the wardens of a batch are free together, and the next batch follows
+)
 
 
 def main(arguments: list[str]) -> None:
@@ -34,25 +36,25 @@ def main(arguments: list[str]) -> None:
     control, controller, *guards = map(int, arguments[2:])
     for fd in (control, controller, *guards):
         os.set_inheritable(fd, False)
-    # Block what others may send, and ignore nothing, so that commands inherit only default dispositions.
+    # Block signals of others, and ignore none, so that commands inherit only default dispositions.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGCHLD})
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    # Both pass to all that comes after us: programs with set-uid give nothing, nobody leaves a core behind.
+    # Both pass to all processes below us: programs with set-uid give nothing, and no core is left behind.
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hide()
     set_name(b"rota-keeper")
     os.chdir("/")
-    keeper = Keeper(control, controller, guards, Place(folder, cgroup))
+    keeper = Keeper(control, controller, guards, Workspace(folder, cgroup))
     gc.disable()
     gc.freeze()  # a collection would touch, and so copy, every page that wardens share
     keeper.run()
 
 
 class Ward:
-    """What the keeper knows of one warden."""
+    """One warden, as the keeper knows it."""
 
     def __init__(self, pid: int, channel: "socket.socket") -> None:
         self.pid = pid
@@ -64,11 +66,11 @@ class Ward:
 
 
 class Keeper:
-    def __init__(self, control: int, controller: int, guards: list[int], place: Place) -> None:
+    def __init__(self, control: int, controller: int, guards: list[int], workspace: Workspace) -> None:
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
-        self.controller = controller  # a pidfd: never a stranger who got the same pid
+        self.controller = controller  # a pidfd: never a stranger with the same pid
         self.guards = guards
-        self.place = place
+        self.workspace = workspace
         self.pid = os.getpid()
         self.wards: dict[int, Ward] = {}  # by pid
         self.busy: dict[bytes, Ward] = {}  # by name
@@ -95,11 +97,11 @@ class Keeper:
             self.press()
             self.sweep()
             self.judge()
-        self.place.close()
+        self.workspace.close()
 
     def tidy(self) -> None:
-        """What a keeper that was killed has left may take long to remove, so a process of its own does."""
-        folders = self.place.folders
+        """Removes folders of keepers that were killed. That may take long, so a process of its own does it."""
+        folders = self.workspace.folders
         others = [path for path in candidates(folders.parent) if path != folders.path]
         if others and os.fork() == 0:
             try:
@@ -147,7 +149,7 @@ class Keeper:
         self.part()
 
     def guard(self, fds: list[int]) -> None:
-        """Hold these instead of those of before, and so the wardens."""
+        """Replaces the guards, here and in the wardens."""
         for ward in self.wards.values():
             attempt(send, ward.channel, b"guard", fds)
         for fd in self.guards:
@@ -156,7 +158,7 @@ class Keeper:
 
     def start(self, words: bytes, fds: list[int]) -> None:
         name, _, limits = words.partition(b" ")
-        if self.place.groups.unified is not None:
+        if self.workspace.groups.unified is not None:
             limits = b""  # every command is forked, into a leaf
         try:
             if not FDS_PER_START <= len(fds) <= MOST_FDS:
@@ -201,7 +203,7 @@ class Keeper:
         try:
             pid = os.fork()
             if pid == 0:
-                be_warden(self.pid, self.controller, theirs, self.guards, self.place)
+                be_warden(self.pid, self.controller, theirs, self.guards, self.workspace)
         except OSError:
             ours.close()
             raise
@@ -223,13 +225,13 @@ class Keeper:
             ward.name = ward.kill_by = None
             self.idle.append(ward)
         if verb == b"spent":
-            del self.wards[ward.pid]  # it has something left to do that nobody waits for
+            del self.wards[ward.pid]  # it has a folder to remove, for which nobody waits
             self.dismiss(ward)
         if not verb or self.end_by is not None or len(self.idle) > BUSY_WARDENS:
             self.dismiss(ward)
 
     def thin_out(self) -> None:
-        """Deadlines come about once a second: what nobody has needed since the last is too much."""
+        """Called with each deadline, about once a second: wardens that were idle since the last are too many."""
         spare = len(self.idle) - IDLE_WARDENS
         for ward in self.idle[: max(0, min(spare, self.least_idle))]:
             self.dismiss(ward)
@@ -293,7 +295,7 @@ class Keeper:
                 os.kill(ward.pid, signal.SIGKILL)
 
     def sweep(self) -> None:
-        """Do the work of wardens that failed. Whose orphans are whose can't be told, so all wait for all."""
+        """Do the work of wardens that failed. Orphans can't be attributed, so ends are reported once none remain."""
         if self.bereaved:
             # One look can miss a process that forks and exits meanwhile.
             clear = not cull(self.wards) and not cull(self.wards)

@@ -1,11 +1,11 @@
-"""What becomes of one command, as the process above it reports through a pipe.
+"""The fate of one command, as the process above it reports through a pipe.
 
 Every process that answers for the command holds the pipe's other end. So its closing without a word of how the
-command ended is a report too: nobody is left who could know, the command is lost.
+command ended is a report too: no process is left that could know, the command is lost.
 
-A command may find that end (its parent's descriptors are in /proc) and write what it likes. So nothing counts before
-the pipe is closed, and a report that is not exactly one start and one end is no report. Who forges one has the
-command killed, and lost.
+A command may find that end (its parent's descriptors are in /proc) and write anything. So nothing counts before the
+pipe is closed, and a report that is not exactly one start and one end is no report. A command that forges one is
+killed, and lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LONGEST = 4096  # bytes of a whole report
-# Between the word of the end and the end of the pipe lies what the keeper needs to close its copy.
+# Between the word of the end and the end of the pipe: the keeper must close its copy.
 CLOSING_LIMIT = 5.0
 
 _STARTED = re.compile(rb"started (\d{1,10}) ([a-z0-9_:+,-]{1,500})")
@@ -58,13 +58,15 @@ class Report:
         self._wrong = False
         self._limit: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self.started: asyncio.Future[tuple[int, str] | None] = self._loop.create_future()  # errno and what failed
+        self.started: asyncio.Future[tuple[int, str] | None] = (
+            self._loop.create_future()
+        )  # errno, and the step that failed
         self.exit: asyncio.Future[Exit] = self._loop.create_future()
         unfinished.add(self)
         self._loop.add_reader(pipe, self._read)
 
     def lose(self) -> None:
-        """Wait no longer for what is still to be said."""
+        """Wait no longer for the rest of the report."""
         self._finish(LOST)
 
     def lose_after(self, seconds: float) -> None:
@@ -111,7 +113,7 @@ class Report:
         return True
 
     def _doubt(self) -> None:
-        """It is not the end before the pipe ends; whoever answers for the command is asked to see to that."""
+        """The command is killed, and its end is that of the pipe."""
         if not self._wrong:
             self._wrong = True
             if self._limit is not None:

@@ -7,7 +7,7 @@ from .lean import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 FREEZE_ROUNDS = 16  # looks for new processes to stop, before the killing starts anyway
 
@@ -34,7 +34,7 @@ def group_of(pid: int) -> int | None:
 
 
 def descend(kin: set[int], spare: "Collection[int]" = (), order: int = 1) -> "Iterator[int]":
-    """Look once at every process; those whose parent is in `kin` are added to it and yielded as found."""
+    """Look once at every process. Children of processes in `kin` are added to it, and yielded as found."""
     for name in os.listdir("/proc")[::order]:
         if name.isdigit() and (pid := int(name)) not in kin and pid not in spare and parent_of(pid) in kin:
             kin.add(pid)
@@ -64,7 +64,7 @@ def terminate(main: int) -> None:
     while any(list(descend(kin))):
         pass
     outside = [pid for pid in kin - {os.getpid()} if group_of(pid) != main]
-    for number in (signal.SIGTERM, signal.SIGCONT):  # who is stopped must run to hear it
+    for number in (signal.SIGTERM, signal.SIGCONT):  # a stopped process must run to hear it
         attempt(os.killpg, main, number)
         for pid in outside:
             attempt(hit, pid, kin, number)
@@ -73,14 +73,20 @@ def terminate(main: int) -> None:
 def cull(spare: "Collection[int]" = ()) -> int:
     """Stop, then kill, all there is below this process. Returns how many processes that were."""
     me = os.getpid()
-    kin = {me}
+    kin = freeze(me, strike, spare)
+    for pid in kin - {me}:
+        strike(pid, kin, signal.SIGKILL)
+    return len(kin) - 1
+
+
+def freeze(root: int, stop: "Callable[[int, Collection[int], int], None]", spare: "Collection[int]" = ()) -> "set[int]":
+    """Stop all there is below a process, so that it can't fork faster than we look. Returns them, and the root."""
+    kin = {root}
     for turn in range(FREEZE_ROUNDS):
         known = len(kin)
         # From the oldest down, one look finds a whole tree; from the newest up, one that never stands still.
         for pid in descend(kin, spare, order=-1 if turn % 2 else 1):
-            strike(pid, kin, signal.SIGSTOP)  # at once: one less that forks and runs while we look on
+            attempt(stop, pid, kin, signal.SIGSTOP)  # at once: one less that forks and runs while we look on
         if len(kin) == known and turn > 0:
             break
-    for pid in kin - {me}:
-        strike(pid, kin, signal.SIGKILL)
-    return len(kin) - 1
+    return kin

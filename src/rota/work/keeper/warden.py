@@ -4,7 +4,7 @@ import os
 import select
 import sys
 
-from .command import Command, Place, launch
+from .command import Command, Workspace, launch
 from .kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, SignalPipe, attempt, close_all_but, now, prctl, set_name
 from .lean import signal, socket
 from .limits import SWEEP_LIMIT
@@ -17,18 +17,20 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def be_warden(keeper: int, controller: int, channel: "socket.socket", guards: list[int], place: Place) -> "NoReturn":
-    """What a fresh fork of the keeper does."""
+def be_warden(
+    keeper: int, controller: int, channel: "socket.socket", guards: list[int], workspace: Workspace
+) -> "NoReturn":
+    """The life of a fresh fork of the keeper."""
     status = 1
     try:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        close_all_but([controller, channel.fileno(), *guards, *place.locks])
+        close_all_but([controller, channel.fileno(), *guards, *workspace.locks])
         set_name(b"rota-warden")
-        warden = Warden(keeper, controller, channel, guards, place)
+        warden = Warden(keeper, controller, channel, guards, workspace)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         status = warden.run()
-        place.folders.leave()
+        workspace.folders.leave()
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -36,12 +38,14 @@ def be_warden(keeper: int, controller: int, channel: "socket.socket", guards: li
 
 
 class Warden:
-    def __init__(self, keeper: int, controller: int, channel: "socket.socket", guards: list[int], place: Place) -> None:
+    def __init__(
+        self, keeper: int, controller: int, channel: "socket.socket", guards: list[int], workspace: Workspace
+    ) -> None:
         self.keeper = keeper
         self.controller = controller  # a pidfd
         self.channel = channel
         self.guards = guards
-        self.place = place
+        self.workspace = workspace
         self.cpu_seconds = 0.0  # of the command's processes that have ended,
         self.memory = 0  # and the most that one of them had
         self.signals = SignalPipe()
@@ -73,10 +77,10 @@ class Warden:
         return os.getppid() != self.keeper
 
     def attend(self, name: bytes, take_limits: bool, report: int, request: int, *stdio: int) -> bool:
-        """Run a command to its end. False if that was the last: its tree can't be killed, nobody is left to serve, or
-        there is a large folder to remove."""
+        """Run a command to its end. False if that was the last: its tree can't be killed, the keeper is gone, or there
+        is a large folder to remove."""
         self.cpu_seconds, self.memory = 0.0, 0
-        command = launch(report, request, list(stdio), self.place, take_limits)
+        command = launch(report, request, list(stdio), self.workspace, take_limits)
         for fd in (request, *stdio):
             os.close(fd)  # or a reader of the command's output would never see its end
         os.chdir("/")  # or its file system would be busy
@@ -87,7 +91,7 @@ class Warden:
         regular = self.watch(name, command.main)
         status = self.sweep(command)
         if status is None or not regular:
-            return False  # its folder is left to the next keeper: those who wait for our end must not wait for that
+            return False  # its folder is left to the next keeper: our end must not wait for that
         ending = self.used(command)
         cleared = command.clear()
         # First, so that the next command finds this warden free.
@@ -99,11 +103,11 @@ class Warden:
         return cleared
 
     def clear(self, command: Command) -> None:
-        """The last thing that a warden does, by itself: it may take long, and nobody is to wait for it."""
+        """The last thing that a warden does, by itself: it may take long, and nothing must wait for it."""
         self.guard([])
         command.clear_all()
         if self.orphaned():
-            self.place.folders.close()
+            self.workspace.folders.close()
 
     def used(self, command: Command) -> tuple[float, int, str]:
         """CPU seconds, peak of memory, and whether that was more than there was."""
@@ -116,7 +120,7 @@ class Warden:
     def watch(self, name: bytes, main: int) -> bool:
         """Return when the command must end, or has; it is left a zombie, which keeps its group ours.
 
-        False if it must end because the keeper is gone: then nobody wants to know how it did.
+        False if it must end because the keeper is gone: then its end is not reported.
         """
         while not self.orphaned():
             self.signals.silence()
@@ -146,7 +150,7 @@ class Warden:
         return pid
 
     def sweep(self, command: Command) -> int | None:
-        """Kill what is left of the tree. How the command ended, as soon as nothing is left."""
+        """Kill the rest of the tree. Returns how the command ended, as soon as no process is left."""
         began = now()
         pause = 0.005
         status = None

@@ -34,7 +34,7 @@ def receive(channel: "socket.socket", flags: int = 0) -> tuple[bytes, bytes, lis
 
 
 class CommandRequest:
-    """What to run, and how."""
+    """A command to run, and its bounds."""
 
     def __init__(self, fd: int) -> None:
         bounds, cwd, count, *strings = os.pread(fd, os.fstat(fd).st_size, 0).split(b"\0")

@@ -19,7 +19,7 @@ class Account:
 
     @property
     def words(self) -> dict[str, int | str]:
-        """As the keeper is told. Who is not root runs commands as itself only: there is nothing to change."""
+        """For the keeper. A node that is not root runs commands as itself only: there is nothing to change."""
         if os.geteuid() != 0:
             return {}
         return {"uid": self.uid, "gid": self.gid, "groups": ",".join(map(str, self.groups))}

@@ -1,7 +1,7 @@
 """The pipe by which a command tells how far it is: lines such as `0.4 loading`, of which the newest counts.
 
-A command may write what it likes. What makes no sense is ignored, and a flood is read a little at a time: it fills the
-pipe and slows down nobody but itself.
+A command may write anything. Nonsense is ignored, and a flood is read a little at a time: it fills the pipe and slows
+down only its own command.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ProgressPipe:
     def __init__(self, book: ProgressBook) -> None:
         self._book = book
         self._reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        os.set_blocking(self.writer, True)  # what it writes must not fail because it writes much
+        os.set_blocking(self.writer, True)  # a write must not fail because the pipe is full
         self._loop = asyncio.get_running_loop()
         self._rest = b""
 
@@ -42,7 +42,7 @@ class ProgressPipe:
             self._loop.call_later(PAUSE, self._listen)
 
     def _hear(self) -> bool:
-        """Takes what there is; False if there will be no more."""
+        """Reads what there is; False if there will be no more."""
         try:
             body = os.read(self._reader, READ_SIZE)
         except BlockingIOError:

@@ -31,8 +31,8 @@ AT_ONCE = 32
 MOST_WORDS_BEFORE = 20  # "100 Continue" and the like, before the answer
 SCARCITY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-Place = tuple[int, Any]  # a family, and an address as sockets know it
-Resolve = Callable[[str, int], Awaitable[Sequence[Place]]]
+Address = tuple[int, Any]  # a family, and an address as sockets know it
+Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 
 class AddressDenied(Exception):
@@ -48,7 +48,7 @@ class Scarce(Exception):
 
 
 class BadResponse(Exception):
-    """What came back is no HTTP, or ended too soon."""
+    """The answer is no HTTP, or ended too soon."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Exchange:
     """A request that was sent. First comes `head`, then `body`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turn: asyncio.Lock) -> None:
-        """`turn`: shared by all exchanges. Of those that have much to look at, only one does in a turn of the loop."""
+        """`turn` is shared by all exchanges: of those with long answers, only one reads in a turn of the loop."""
         self._reader, self._writer, self._turn = reader, writer, turn
         self._looked_at = 0
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
@@ -130,37 +130,39 @@ class Dialer:
             writer.transport.abort()
 
     async def _connect(self, target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        places = await self._places(target)
+        addresses = await self._addresses(target)
         deadline = asyncio.get_running_loop().time() + CONNECT
         problem = ""
-        for number, (family, place) in enumerate(places):
+        for number, (family, address) in enumerate(addresses):
             # Each gets its share of the time that is left, so that one that does not answer leaves some to the others.
-            share = (deadline - asyncio.get_running_loop().time()) / (len(places) - number)
+            share = (deadline - asyncio.get_running_loop().time()) / (len(addresses) - number)
             try:
                 async with asyncio.timeout(share):
-                    return await self._open(target, family, place)
+                    return await self._open(target, family, address)
             except (OSError, ssl.SSLError) as error:  # TimeoutError too
-                problem = f"{place[0]}: {_why(error)}"
+                problem = f"{address[0]}: {_why(error)}"
         raise Unreachable(f"{target.authority}: {problem}")
 
-    async def _places(self, target: Target) -> list[Place]:
-        """Where the host is, but for places that calls must not go to."""
+    async def _addresses(self, target: Target) -> list[Address]:
+        """The addresses of the host, without those that calls must not go to."""
         if objection := self._rules.objection(target.host):
             raise AddressDenied(f"{target.host}: {objection}")
         try:
             found = await self._resolve(target.host, target.port)
         except (OSError, UnicodeError) as error:
             raise Unreachable(f"{target.host}: its address can't be found ({_why(error)})") from None
-        objections = {place[0]: self._rules.objection(target.host, _number(place[0])) for _, place in found}
+        objections = {address[0]: self._rules.objection(target.host, _number(address[0])) for _, address in found}
         if all(objections.values()):
             address, objection = next(iter(objections.items()), ("", None))
             if objection is None:
                 raise Unreachable(f"{target.host}: it has no address")
             shown = address if address == target.host else f"{target.host} is {address}"
             raise AddressDenied(f"{shown}: {objection}")
-        return [(family, place) for family, place in found if objections[place[0]] is None]
+        return [(family, address) for family, address in found if objections[address[0]] is None]
 
-    async def _open(self, target: Target, family: int, place: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open(
+        self, target: Target, family: int, address: Any
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
@@ -169,7 +171,7 @@ class Dialer:
             raise
         try:
             sock.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(sock, place)
+            await asyncio.get_running_loop().sock_connect(sock, address)
             secure: dict[str, Any] = {}
             if target.scheme == "https":
                 secure = {"ssl": self._secure(), "server_hostname": target.host}
@@ -186,13 +188,13 @@ class Dialer:
         return self._context
 
 
-async def look_up(host: str, port: int) -> list[Place]:
+async def look_up(host: str, port: int) -> list[Address]:
     """Asks the system, in a thread of its own: a lookup can't be stopped, and must hold up neither others nor the end
     of this process."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[Place]] = loop.create_future()
+    answer: asyncio.Future[list[Address]] = loop.create_future()
 
-    def settle(found: list[Place], error: Exception | None) -> None:
+    def settle(found: list[Address], error: Exception | None) -> None:
         if answer.done():
             return
         if error is None:
@@ -201,11 +203,11 @@ async def look_up(host: str, port: int) -> list[Place]:
             answer.set_exception(error)
 
     def ask() -> None:
-        found: list[Place] = []
+        found: list[Address] = []
         problem: Exception | None = None
         try:
-            for family, _, _, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                found.append((family, place))
+            for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                found.append((family, address))
         except Exception as error:
             problem = error
         with suppress(RuntimeError):  # the loop has closed: nobody waits for it any more

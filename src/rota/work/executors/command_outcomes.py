@@ -1,4 +1,4 @@
-"""What the end of a command means."""
+"""From the end of a command to an outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.work.keeper.client import Exit, SpawnError
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
-BY_SIGNAL = 128  # and its number: what shells say of a command that a signal has ended
+BY_SIGNAL = 128  # plus its number: the exit code that shells give to a command which a signal has ended
 SCARCITY = (
     errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESHUTDOWN, errno.ENOSPC, errno.EDQUOT,
 )  # fmt: skip
@@ -61,5 +61,5 @@ def _bound(exit: Exit, code: int, bounds: Resources) -> tuple[str, str] | None:
 
 
 def _out_of_time(exit: Exit, code: int, most: Duration) -> bool:
-    """Who ignores the signal is killed a little later."""
+    """A command that ignores the signal is killed a little later."""
     return code == BY_SIGNAL + signal.SIGXCPU or (exit.signal == signal.SIGKILL and exit.cpu_seconds >= most / SECOND)

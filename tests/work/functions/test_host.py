@@ -18,9 +18,10 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Ending
 from rota.telemetry.events import AttemptStuck, LeaseLost
 from rota.work.functions import host_client
-from rota.work.functions.host import MOST_HELD, Guest, Host
-from rota.work.functions.process import Rules
-from rota.work.functions.wire import Frames, Order, Ping, Pong, Progressed, Told, Uttered, decode_guest, frame
+from rota.work.functions.forked import ProcessConfig
+from rota.work.functions.host import MOST_HELD, Host
+from rota.work.functions.reporter import ChannelReporter
+from rota.work.functions.wire import Frames, Ping, Pong, ProgressReport, decode_report, frame
 from tests.node.running import LONG, Probe
 from tests.work.functions import app as tasks
 from tests.work.functions.nodes import gone, node, run, until
@@ -131,37 +132,37 @@ async def test_a_sub_task_that_exits_fails_nobody_else(tmp_path: Path) -> None:
 async def test_one_that_prints_without_end_waits_and_does_not_keep_the_host_from_answering() -> None:
     """What nobody has read filled its memory, and its answer stood at the end of all that: it was taken for dead."""
     ours, theirs = socket.socketpair()
-    host = Host(Rules({}, 1 << 20, 1, 1 << 30), theirs)
+    host = Host(ProcessConfig({}, 1 << 20, 1, 1 << 30), theirs)
     threading.Thread(target=host.run, daemon=True).start()
 
     def print_on() -> None:
         for _ in range(100_000):
-            host.utter(Uttered(1, "stdout", b"x" * 1000))
+            host.write(1, "stdout", b"x" * 1000)
 
     printing = threading.Thread(target=print_on, daemon=True)
     printing.start()
-    await until(lambda: bool(host._unsent) and len(host._out) > MOST_HELD // 2)  # nobody reads
+    await until(lambda: bool(host._outbox.unsent) and len(host._outbox.waiting) > MOST_HELD // 2)  # nobody reads
 
     def first() -> object:
-        assert isinstance(host._out[0], bytes)
-        return Frames(1 << 20, decode_guest).feed(host._out[0])[0]
+        assert isinstance(host._outbox.waiting[0], bytes)
+        return Frames(1 << 20, decode_report).feed(host._outbox.waiting[0])[0]
 
     ours.sendall(frame(Ping()))
     await until(lambda: isinstance(first(), Pong))
-    assert len(host._out) <= MOST_HELD + 2
+    assert len(host._outbox.waiting) <= MOST_HELD + 2
     ours.close()
     await until(lambda: not printing.is_alive())
 
 
 async def test_of_progress_only_the_newest_is_sent() -> None:
     ours, theirs = socket.socketpair()
-    host = Host(Rules({}, 1 << 20, 1, 1 << 30), theirs)
-    guest = Guest(host, 3, Order("job", 1, 1, "task", "default", 5, "local", "{}"))
+    host = Host(ProcessConfig({}, 1 << 20, 1, 1 << 30), theirs)
+    reporter = ChannelReporter(host, 3)
     for number in range(1000):
-        guest.progress(number / 1000, "")
+        reporter.progress(number / 1000, "")
     threading.Thread(target=host.run, daemon=True).start()
-    words = Frames(1 << 20, decode_guest).feed(await asyncio.to_thread(ours.recv, 1 << 20))
-    assert words == [Progressed(3, Told(0.999, ""))]
+    words = Frames(1 << 20, decode_report).feed(await asyncio.to_thread(ours.recv, 1 << 20))
+    assert words == [ProgressReport(3, 0.999, "")]
     ours.close()
 
 

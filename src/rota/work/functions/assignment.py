@@ -1,0 +1,93 @@
+"""One attempt of a function on the node's side: where it runs, or that it waits; how it is told to stop; its end."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Protocol
+
+from rota.model.graph import ParentInfo
+from rota.model.outcome import Interrupted, Outcome
+from rota.tasks.catalogue import TaskDef
+from rota.work.attempt import Attempt, Stop, Stuck
+from rota.work.functions.wire import Order, frame
+
+_keys = itertools.count(1)
+
+
+class Runner(Protocol):
+    """Runs assignments: a pool process, a host, or the node's own process."""
+
+    def single_out(self) -> None:
+        """Takes back assignments that have not begun."""
+
+    def stop(self, assignment: Assignment, rude: bool) -> None:
+        """Asks it to stop: by `ctx.cancelled` if its function can see that, `rude` by an exception."""
+
+    def end_of_grace(self, assignment: Assignment) -> None:
+        """It was asked, and still runs."""
+
+    def lose(self, assignment: Assignment) -> None:
+        """The node has lost its lease: there is no time to ask."""
+
+
+class Assignment:
+    def __init__(self, attempt: Attempt, task: TaskDef, parents: Sequence[ParentInfo], grace: float) -> None:
+        claimed = attempt.claimed
+        self.key = next(_keys)
+        self.attempt, self.task, self.grace = attempt, task, grace
+        self.order = Order(
+            self.key, claimed.job_id, claimed.fence, claimed.number, claimed.task, claimed.queue, claimed.priority,
+            claimed.owner, claimed.args, tuple(parents), claimed.state, attempt.start_by,
+        )  # fmt: skip
+        self.rank = claimed.rank, self.key  # while it waits
+        self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self.runner: Runner | None = None
+        self.over: asyncio.Event | None = None  # it did not stop; set when it ends
+
+    @cached_property
+    def body(self) -> bytes:
+        return frame(self.order)
+
+    def stop(self, reason: Stop) -> None:
+        """By a word, by an exception, by force; each after half of the grace."""
+        if self.runner is not None:
+            self.runner.single_out()
+        if self.future.done():
+            return
+        runner, loop = self.runner, asyncio.get_running_loop()
+        if runner is None:
+            self.end(Interrupted("stopped before it began"))  # the reason decides the outcome
+            return
+        loop.call_later(self.grace, self._press, runner.end_of_grace)
+        if reason is Stop.LOST:
+            runner.lose(self)
+        else:
+            runner.stop(self, False)
+            loop.call_later(self.grace / 2, self._press, lambda one: runner.stop(one, True))
+
+    def _press(self, act: Callable[[Assignment], None]) -> None:
+        if not self.future.done():
+            act(self)
+
+    def give_up(self) -> None:
+        """No more waiting: the attempt is told that its function is stuck."""
+        self.over = asyncio.Event()
+        self.future.set_exception(Stuck(self.over))
+
+    def end(self, outcome: Outcome) -> None:
+        if self.over is not None:
+            self.over.set()
+        if not self.future.done():
+            self.future.set_result(outcome)
+
+
+async def assign(attempt: Attempt, task: TaskDef, grace: float, add: Callable[[Assignment], None]) -> Outcome:
+    """Runs an attempt to its end at the place that `add` chooses. Raises Stuck."""
+    parents = await attempt.parents() if task.context is not None and attempt.claimed.parents else ()
+    assignment = Assignment(attempt, task, parents, grace)
+    add(assignment)
+    attempt.on_stop(assignment.stop)
+    return await assignment.future

@@ -1,0 +1,46 @@
+"""Carries the words of a task's context to the node, from a function process."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Protocol
+
+from rota.model.progress import Progress
+from rota.work.functions.wire import ProgressReport, SaveAnswer
+
+
+class Speaker(Protocol):
+    """The channel of a process to the node. All methods may be called from any thread."""
+
+    def write(self, key: int, stream: str, body: bytes) -> None: ...
+
+    def progress(self, report: ProgressReport) -> None: ...
+
+    def save(self, key: int, body: str) -> Future[None]: ...
+
+
+class ChannelReporter:
+    def __init__(self, speaker: Speaker, key: int) -> None:
+        self._speaker, self._key = speaker, key
+
+    def write(self, stream: str, body: bytes) -> None:
+        self._speaker.write(self._key, stream, body)
+
+    def log(self, line: str) -> None:
+        self.write("log", (line + "\n").encode("utf-8", "backslashreplace"))
+
+    def progress(self, fraction: float | None, text: str) -> None:
+        told = Progress.told(fraction, text, 0)
+        self._speaker.progress(ProgressReport(self._key, told.fraction, told.text))
+
+    def save(self, body: str) -> Future[None]:
+        return self._speaker.save(self._key, body)
+
+
+def settle(saving: Future[None], answer: SaveAnswer) -> None:
+    if not saving.set_running_or_notify_cancel():
+        return  # the caller was cancelled meanwhile
+    if (error := answer.error()) is None:
+        saving.set_result(None)
+    else:
+        saving.set_exception(error)
