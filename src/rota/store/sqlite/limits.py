@@ -219,7 +219,7 @@ def _first_waiters(db: Database) -> dict[Name, Key]:
     return {(owner, key.name): key for owner, key in wanted}
 
 
-def limits(db: Database, who: Principal, keys: Sequence[str] | None) -> list[LimitInfo]:
+def limits(db: Database, who: Principal, keys: Sequence[str] | None = None) -> list[LimitInfo]:
     waiters = _first_waiters(db)
     rows = db.rows(
         "limit_rows", now=db.now(), sees=who.sees, lines=encode(list(waiters)).decode(),
