@@ -128,14 +128,11 @@ def carried_out(carrier: Callable[..., Any], access: Access) -> Callable[..., An
     """A method that calls `_read` or `_write` of its store with the function that carries the verb out. The function
     gets the principal if its second parameter is `who`. Each store types this as `reads` and `writes`."""
     run = attrgetter(f"_{access.value}")
-    if list(signature(carrier).parameters)[1:2] == ["who"]:
+    takes_principal = list(signature(carrier).parameters)[1:2] == ["who"]
 
-        def method(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
-            return run(store)(carrier, who, *args, **named)
-    else:
-
-        def method(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
-            return run(store)(carrier, *args, **named)
+    def method(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
+        given = (who, *args) if takes_principal else args
+        return run(store)(carrier, *given, **named)
 
     method.carrier, method.access = carrier, access  # type: ignore[attr-defined]
     return method

@@ -16,7 +16,8 @@ from rota import forking
 from rota.clock import Chance, Clock
 from rota.errors import StoreUnavailable
 from rota.model.principal import Principal
-from rota.model.times import Duration, Instant
+from rota.model.rank import AGEING_STEP
+from rota.model.times import DAY, Duration, Instant
 from rota.store import base
 from rota.store.listeners import Listeners
 from rota.store.sqlite import graph, limits
@@ -26,6 +27,7 @@ from rota.store.sqlite.node_locks import NodeLocks
 from rota.store.sqlite.threads import Threads
 from rota.store.sqlite.wakeups import Wakeups
 from rota.store.verbs import READ, WRITE, carried_out
+from rota.store.walks import Walk
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -70,12 +72,14 @@ class Calls(base.Store):
         path: str,
         clock: Clock,
         chance: Chance,
-        ageing_step: Duration,
-        inline: bool,
+        *,
+        inline: bool = False,
+        ageing_step: Duration = AGEING_STEP,
+        key_life: Duration = 7 * DAY,
     ) -> None:
         # Absolute, and links followed: the process may change its folder, and all must meet in one folder of locks.
         self.path = path = path if path == MEMORY else os.path.realpath(path)
-        self._clock, self._ageing_step = clock, ageing_step
+        self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
         folder = beside(path)
         self._bell = None if path == MEMORY else Wakeups(folder, chance.token())
         self.locks = None if path == MEMORY else NodeLocks(folder)
@@ -85,6 +89,7 @@ class Calls(base.Store):
         self._closed = False
         self._writer: Database | None = None
         self._reader: Database | None = None
+        self._old_workflows = Walk(clock, ("",))
         self._fork = Fork()
         forking.watch(self)
 

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rota.clock import Chance, Clock
 from rota.model.job import NewJob
 from rota.model.node import NewNode, NodeInfo
 from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
-from rota.model.rank import AGEING_STEP
-from rota.model.times import DAY, Duration
 from rota.store import base
 from rota.store.graph import Settled
 
@@ -28,24 +25,9 @@ from rota.store.sqlite import queues as queues_
 from rota.store.sqlite import reads as reads_
 from rota.store.sqlite import schedules as schedules_
 from rota.store.sqlite.calls import Calls, looks_first, reads, writes
-from rota.store.walks import Walk
 
 
 class SqliteStore(Calls):
-    def __init__(
-        self,
-        path: str,
-        clock: Clock,
-        chance: Chance,
-        *,
-        inline: bool = False,
-        ageing_step: Duration = AGEING_STEP,
-        key_life: Duration = 7 * DAY,
-    ) -> None:
-        super().__init__(path, clock, chance, ageing_step, inline)
-        self._key_life = key_life
-        self._old_workflows = Walk(clock, ("",))
-
     # -- life of the store -------------------------------------------------------------------------------------------
     async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
         """Tells nothing: a process that holds the write lock for long is an error, not a wait."""
