@@ -42,18 +42,18 @@ from rota.store.verbs import NODE, READ, WRITE, verb
 
 
 class Topic(StrEnum):
-    """What a wake-up is about. A wake-up carries no data: whoever is woken looks at the store."""
+    """The subject of a wake-up. A wake-up carries no data: the listener looks at the store."""
 
     READY = "r"  # there is work to claim
     DUE = "d"  # a due time or expiry appeared that may be earlier than the known ones
     CANCEL = "c"  # a running attempt should stop
-    NEWS = "n"  # something that people watch has changed: a job ended, output arrived
-    SCHEDULE = "s"  # a schedule was changed, or is due; or a fire waits for those before it
+    NEWS = "n"  # a job ended, or output arrived: people may be watching
+    SCHEDULE = "s"  # a schedule was changed, or is due; or a fire waits for earlier fires
     TIES = "t"  # a job waits for others, or one has ended that others wait for
     GATE = "g"  # a gate was closed or opened, a limit changed, a key became free
 
 
-# What orders may be about.
+# The topics that new orders may touch.
 OF_ORDERS = frozenset({Topic.READY, Topic.DUE, Topic.TIES, Topic.GATE})
 
 
@@ -77,7 +77,7 @@ class Cancelling(StrEnum):
 
     @classmethod
     def of(cls, state: State | None) -> Cancelling:
-        """What becomes of a wish to cancel a job that stands there; None: there is none that the principal may see."""
+        """The answer for a job in this state; None: there is no such job that the principal may see."""
         if state is None:
             return cls.UNKNOWN
         if state in TERMINAL:
@@ -85,14 +85,14 @@ class Cancelling(StrEnum):
         return cls.REQUESTED if state is State.RUNNING else cls.CANCELLED
 
 
-# The stream of the marks that stand where output was left out.
+# The stream of marks that replace output which was cut out.
 CUT = "cut"
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
     """A piece of an attempt's output. Numbers count up from 0 in each attempt; a repeat of a number changes nothing.
 
-    One with `since` takes the place of all chunks of its attempt from that number up to its own."""
+    A chunk with `since` replaces all chunks of its attempt from that number up to its own."""
 
     job_id: str
     fence: int
@@ -111,8 +111,8 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """Something an attempt tells of itself. Numbers rise in each attempt: what it told later stays, whatever arrives
-    later."""
+    """Progress or state that an attempt reports. Numbers rise in each attempt: the highest number wins, in whatever
+    order notes arrive."""
 
     job_id: str
     fence: int

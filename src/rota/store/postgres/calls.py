@@ -13,7 +13,7 @@ from rota.clock import Chance
 from rota.errors import StoreError
 from rota.model.principal import Principal
 from rota.model.times import Duration, Instant
-from rota.store import base
+from rota.store.base import OF_ORDERS, Store, Topic
 from rota.store.listeners import Listeners
 from rota.store.postgres.database import Database, Unit
 from rota.store.postgres.notifier import Notifier
@@ -45,7 +45,7 @@ def reads(carrier: Callable[..., Any]) -> Callable[..., Any]:
     return carried_out(carrier, READ)
 
 
-class Calls(base.Store):
+class Calls(Store):
     def __init__(self, database: Database, chance: Chance, notify: bool) -> None:
         self._database, self._chance, self._notify = database, chance, notify
         self._session = LockSession(database, chance.token(), self._wake)
@@ -94,15 +94,15 @@ class Calls(base.Store):
         return answer
 
     # -- wake-ups ----------------------------------------------------------------------------------------------------
-    def listen(self, topics: frozenset[base.Topic], wake: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
         stop = self._listeners.add(topics, wake)
         self._session.move_in()
         return stop
 
     async def tell(self) -> None:
-        self._announce(set(base.OF_ORDERS))
+        self._announce(set(OF_ORDERS))
 
-    def _announce(self, topics: set[base.Topic]) -> None:
+    def _announce(self, topics: set[Topic]) -> None:
         self._wake(topics)
         if self._notify:
             loop = asyncio.get_running_loop()
@@ -110,7 +110,7 @@ class Calls(base.Store):
                 self._bells[loop] = Notifier(self._ring)
             self._bells[loop].ring(topics)
 
-    def _wake(self, topics: set[base.Topic]) -> None:
+    def _wake(self, topics: set[Topic]) -> None:
         """The listeners of this process only."""
         self._listeners.wake(topics)
 

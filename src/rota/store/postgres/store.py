@@ -18,7 +18,7 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.times import DAY, SECOND, Duration, Instant
-from rota.store import base
+from rota.store.base import Answer, Finding, Retention, TaskInfo, Topic, tell_nobody
 
 # An underscore tells a module from the verb of the same name.
 from rota.store.postgres import admission, doctor, graph, migrate, offers, partitions, work
@@ -62,7 +62,7 @@ class PostgresStore(Calls):
         self._walks = {query: Walk(clock, beginning) for query, beginning in nodes_.WALKS.items()}
 
     # -- life of the store -------------------------------------------------------------------------------------------
-    async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
+    async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:
         return await migrate.migrate(self._database, self._steps, self._database.now(), self._chance, tell)
 
     async def open(self) -> None:
@@ -70,7 +70,7 @@ class PostgresStore(Calls):
         with translated(self._database.place):
             await self._session.open()
 
-    async def examine(self) -> list[base.Finding]:
+    async def examine(self) -> list[Finding]:
         with suppress(StoreError), translated(self._database.place):
             await self._session.open()
         return await self._read(doctor.examine, self._session, self._clock)
@@ -81,7 +81,7 @@ class PostgresStore(Calls):
     hurry = writes(orders_.hurry)
     reprioritise = writes(admission.reprioritise)
 
-    async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[base.Answer]:
+    async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
         return await self._write(orders_.submit, who, orders, self._key_life)
 
     async def purge(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
@@ -113,7 +113,7 @@ class PostgresStore(Calls):
     rescue = writes(nodes_.rescue)
 
     async def register(
-        self, who: Principal, /, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+        self, who: Principal, /, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
         with translated(self._database.place):
             await self._session.hold(node.incarnation)
@@ -128,7 +128,7 @@ class PostgresStore(Calls):
             await self._session.drop(incarnation)
 
     async def _join(
-        self, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str], server: str | None
+        self, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str], server: str | None
     ) -> None:
         """An id whose owner was killed a moment ago is free when its grace is over. So a restart that comes too soon
         waits for that instead of being refused."""
@@ -155,7 +155,7 @@ class PostgresStore(Calls):
         self._wake(topics)
         return news
 
-    async def _renew(self, incarnation: str, stopping: bool, server: str | None) -> tuple[News, set[base.Topic]]:
+    async def _renew(self, incarnation: str, stopping: bool, server: str | None) -> tuple[News, set[Topic]]:
         async with self._database.unit(self._database.pools().vital, RENEWAL_LIMIT) as unit:
             return await nodes_.renew(unit, incarnation, stopping, server, self._claims, self._due), unit.topics
 
@@ -183,7 +183,7 @@ class PostgresStore(Calls):
     async def promote(self, who: Principal, /, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
         return await self._write(nodes_.promote, limit, late, self._due)
 
-    async def prune(self, who: Principal, /, retention: base.Retention, limit: int) -> int:
+    async def prune(self, who: Principal, /, retention: Retention, limit: int) -> int:
         now = self._database.now()
         lacking, gone = await self._read(partitions.needs, now, retention.ended)
         if lacking:

@@ -18,7 +18,7 @@ from rota.errors import StoreUnavailable
 from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.times import DAY, Duration, Instant
-from rota.store import base
+from rota.store.base import OF_ORDERS, Store, Topic
 from rota.store.listeners import Listeners
 from rota.store.sqlite import graph, limits
 from rota.store.sqlite.database import MEMORY, Database, beside
@@ -66,7 +66,7 @@ def looks_first(
     return method
 
 
-class Calls(base.Store):
+class Calls(Store):
     def __init__(
         self,
         path: str,
@@ -139,7 +139,7 @@ class Calls(base.Store):
             self._bell = Wakeups(beside(self.path), self._chance.token())
 
     # -- wake-ups ----------------------------------------------------------------------------------------------------
-    def listen(self, topics: frozenset[base.Topic], wake: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
         remove = self._listeners.add(topics, wake)
         end: Callable[[], None] | None = None
         if self._bell:
@@ -155,8 +155,8 @@ class Calls(base.Store):
 
     async def tell(self) -> None:
         if self._bell:
-            self._bell.ring(base.OF_ORDERS)
-        self._listeners.wake(base.OF_ORDERS)
+            self._bell.ring(OF_ORDERS)
+        self._listeners.wake(OF_ORDERS)
 
     # -- how calls run -----------------------------------------------------------------------------------------------
     def _write(
@@ -171,7 +171,7 @@ class Calls(base.Store):
             self._listeners.wake(topics)
         return answer
 
-    def _write_and_ring(self, work: Callable[[Database], T]) -> tuple[T, set[base.Topic]]:
+    def _write_and_ring(self, work: Callable[[Database], T]) -> tuple[T, set[Topic]]:
         db = self._write_side()
         answer = db.write(work)
         if self._bell and db.topics:

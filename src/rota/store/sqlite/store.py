@@ -12,7 +12,7 @@ from rota.model.job import NewJob
 from rota.model.node import NewNode, NodeInfo
 from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
-from rota.store import base
+from rota.store.base import Answer, Finding, Retention, TaskInfo, tell_nobody
 from rota.store.graph import Settled
 
 # An underscore tells a module from the verb of the same name.
@@ -29,14 +29,14 @@ from rota.store.sqlite.calls import Calls, looks_first, reads, writes
 
 class SqliteStore(Calls):
     # -- life of the store -------------------------------------------------------------------------------------------
-    async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
+    async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:
         """Tells nothing: a process that holds the write lock for long is an error, not a wait."""
         return await self._run(True, lambda: migrate.migrate(self._write_side()))
 
     async def open(self) -> None:
         await self._run(True, lambda: migrate.check(self._write_side()))
 
-    async def examine(self) -> list[base.Finding]:
+    async def examine(self) -> list[Finding]:
         return await self._run(False, lambda: doctor.examine(self._read_side()))
 
     # -- orders ------------------------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ class SqliteStore(Calls):
     hurry = writes(orders_.hurry)
     reprioritise = writes(queues_.reprioritise)
 
-    async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[base.Answer]:
+    async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
         return await self._write(orders_.submit, who, orders, self._key_life)
 
     async def purge(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
@@ -66,7 +66,7 @@ class SqliteStore(Calls):
     rescue = writes(nodes_.rescue)
 
     async def register(
-        self, who: Principal, /, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+        self, who: Principal, /, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
         if self.locks:
             self.locks.hold(node.incarnation)
@@ -107,7 +107,7 @@ class SqliteStore(Calls):
     # -- shelves -----------------------------------------------------------------------------------------------------
     promote = looks_first(nodes_.nothing_due, nodes_.promote)
 
-    async def prune(self, who: Principal, /, retention: base.Retention, limit: int) -> int:
+    async def prune(self, who: Principal, /, retention: Retention, limit: int) -> int:
         if self._bell and self.locks:
             self._bell.sweep()
             self.locks.sweep({node.incarnation for node in await self.nodes(who)})
@@ -123,7 +123,7 @@ class SqliteStore(Calls):
     unoffered = reads(offers.unoffered)
     set_aside_task = writes(offers.set_aside)
 
-    async def make_known(self, who: Principal, /, tasks: Sequence[base.TaskInfo]) -> None:
+    async def make_known(self, who: Principal, /, tasks: Sequence[TaskInfo]) -> None:
         if new := await self._read(offers.unknown, tasks):  # mostly none: then no write lock is needed
             await self._write(offers.make_known, new)
 
