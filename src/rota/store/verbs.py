@@ -59,12 +59,6 @@ class Verb:
     owner: Parameter | None
     nothing: Callable[[], object]
 
-    def concerns_nothing(self, who: Principal, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-        """The batch is empty, or the rows are of an owner whose rows the principal may not see."""
-        if self.batch is not None and not self.batch.of(args, named):
-            return True
-        return self.owner is not None and who.sees not in (None, self.owner.of(args, named))
-
 
 def verb(
     access: Access,
@@ -109,13 +103,15 @@ class Verbs(ABC):  # noqa: B024
 def _checked(contract: Any, method: Callable[..., Any]) -> Callable[..., Any]:
     declared: Verb = contract.verb
     allowed = {ANYONE: None, OPERATOR: attrgetter("operates"), NODE: attrgetter("system")}[declared.by]
-    may_concern_nothing = declared.batch is not None or declared.owner is not None
+    batch, owner = declared.batch, declared.owner
 
     @wraps(contract)
     async def call(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
         if allowed is not None and not allowed(who):
             raise NotAllowed(who.user, declared.refusal)
-        if may_concern_nothing and declared.concerns_nothing(who, args, named):
+        if batch is not None and not batch.of(args, named):
+            return declared.nothing()
+        if owner is not None and who.sees not in (None, owner.of(args, named)):
             return declared.nothing()
         return await method(store, who, *args, **named)
 
@@ -131,8 +127,7 @@ def carried_out(carrier: Callable[..., Any], access: Access) -> Callable[..., An
     takes_principal = list(signature(carrier).parameters)[1:2] == ["who"]
 
     def method(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
-        given = (who, *args) if takes_principal else args
-        return run(store)(carrier, *given, **named)
+        return run(store)(carrier, who, *args, **named) if takes_principal else run(store)(carrier, *args, **named)
 
     method.carrier, method.access = carrier, access  # type: ignore[attr-defined]
     return method
