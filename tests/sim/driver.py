@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from rota.clock import Chance
+from rota.model.principal import SYSTEM
 from rota.store.base import Topic
 from rota.store.postgres import PostgresStore
 from rota.store.postgres.database import CONNECT_LIMIT, Database, Unit
 from tests.sim.loop import Process, SimClock
 from tests.sim.network import Port
-from tests.sim.server import Answer, Server, named
+from tests.sim.server import Answer, Server, shape
 from tests.sim.witness import SENT, cause
 
 if TYPE_CHECKING:
@@ -199,7 +200,8 @@ class SimDatabase(Database):
                 del given[3]  # the number of its lock: the played server works it out itself
             if work.__name__ == "tasks":
                 return [], set()
-            answer = await statement(unit, work.__name__, given)
+            verb, takes_principal, count = shape(work)
+            answer = await statement(unit, verb, (given if takes_principal else [SYSTEM, *given])[:count])
             return answer.value, answer.topics
 
 
@@ -210,7 +212,7 @@ async def statement(unit: Unit, verb: str, args: Sequence[Any]) -> Answer:
     server = database.world.server
     assert server is not None
     work = partial(server.carry_out, database.port.name, verb, args, cause(asked))
-    answer: Answer = await line.ask(named(verb), work)
+    answer: Answer = await line.ask(verb, work)
     if verb in ("renew", "promote") or (verb == "advance" and None in answer.value):
         database.server_clock.heard(answer.now, asked)
     return answer
@@ -218,7 +220,7 @@ async def statement(unit: Unit, verb: str, args: Sequence[Any]) -> Answer:
 
 async def renew(unit: Unit, incarnation: str, stopping: bool, server: str | None, *_: object) -> Any:
     """In the place of rota.store.postgres.nodes.renew."""
-    answer = await statement(unit, "renew", (incarnation, stopping, server))
+    answer = await statement(unit, "renew", (SYSTEM, incarnation, stopping, server))
     unit.topics |= answer.topics
     return answer.value
 

@@ -7,16 +7,18 @@ that, who holds which lock and what the rows of nodes say about it, is kept here
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from rota.model.node import NodeInfo
-from rota.model.principal import SYSTEM
-from rota.store.base import Topic
+from rota.store.base import Store, Topic
+from rota.store.postgres import PostgresStore, nodes
 from rota.store.postgres.session import GRACE, lock_number
 from rota.store.sqlite import SqliteStore
+from rota.store.verbs import verbs
 from tests.sim.mutants import GRACE_IGNORED, IDENTITY_IGNORED
 from tests.sim.network import Link
 from tests.sim.wire import finish
@@ -26,44 +28,9 @@ if TYPE_CHECKING:
     from tests.sim.driver import Line
     from tests.sim.world import World
 
-# Deeds of PostgresStore that name the user themselves; and how many arguments the others have, without their notebooks.
-OF_USERS = {
-    "submit": 2,
-    "cancel": 3,
-    "replay": 3,
-    "hurry": 2,
-    "purge": 2,
-    "get": 2,
-    "find": 2,
-    "output": 4,
-    "counts": 1,
-    "parents": 2,
-    "workflows": 2,
-    "workflow": 2,
-    "close_gate": 2,
-    "open_gate": 2,
-    "gates": 1,
-    "set_limit": 2,
-    "remove_limit": 2,
-    "pause_queue": 3,
-    "resume_queue": 2,
-    "set_step": 3,
-    "set_feedback": 3,
-    "reprioritise": 3,
-}
-OF_NODES = {"claim": 4, "start": 1, "hand_back": 1, "finish": 1, "append_output": 1, "note": 1, "leave": 1,
-            "take_over": 3, "rescue": 1, "promote": 2, "prune": 2, "admit": 1, "charge": 1}  # fmt: skip
-# Deeds about schedules have shorter names than the verbs of the store; those of rota's own services name no user.
-OF_SCHEDULES = {
-    "put": "put_schedule", "pause": "pause_schedule", "resume": "resume_schedule", "remove": "remove_schedule",
-    "make_fires": "make_fires", "advance": "advance", "schedules": "schedules", "fires": "fires",
-}  # fmt: skip
-OF_SCHEDULERS = {"coming": "coming_schedules", "set_aside": "set_aside_schedule", "release": "release",
-                 "calendars": "calendars"}  # fmt: skip
-# A deed that takes what it finds; the verb of the same name is about certain jobs.
-SETTLE = "settle_any"
+# Verbs of which this server knows more than the tables.
+PLAYED = ("register", "renew", "nodes")
 # Of schemas and partitions there are none. Other parts of a prune, and of a purge, than these the verb itself does.
-PRUNE = "old_jobs"
 NOTHING: dict[str, Any] = {
     "check": None, "needs": (False, []), "old_rows": 0, "sweep": (0, 0, []), "settle_piece": False,
 }  # fmt: skip
@@ -75,9 +42,22 @@ class Answer(NamedTuple):
     now: int
 
 
-def named(deed: str) -> str:
-    """The verb of the store that this deed belongs to."""
-    return OF_SCHEDULES.get(deed) or OF_SCHEDULERS.get(deed) or {SETTLE: "settle", PRUNE: "prune"}.get(deed, deed)
+@cache
+def verbs_by_deed() -> dict[Callable[..., Any], str]:
+    """The verb that a function of the PostgreSQL store carries out, or is a part of."""
+    methods = {name: getattr(PostgresStore, name).method for name in verbs(PostgresStore)}
+    return {nodes.old_jobs: "prune"} | {
+        method.carrier: name for name, method in methods.items() if hasattr(method, "carrier")
+    }
+
+
+@cache
+def shape(deed: Callable[..., Any]) -> tuple[str, bool, int | None]:
+    """The verb, whether the function is given its principal, and how many arguments the verb has: those that follow are
+    notebooks of the store."""
+    verb = verbs_by_deed().get(deed, deed.__name__)
+    count = None if verb in PLAYED or verb in NOTHING else len(signature(getattr(Store, verb)).parameters) - 1
+    return verb, "who" in signature(deed).parameters, count
 
 
 class Server:
@@ -174,27 +154,14 @@ class Server:
         self._topics.clear()
         if verb in NOTHING:
             return Answer(NOTHING[verb], set(), self._store.now())
-        call, given = self._call(verb, args)
+        call = getattr(self, f"_{verb}") if verb in PLAYED else getattr(self._store, verb)
         try:
-            value = finish(call(*given))
+            value = finish(call(*args))
         except Exception:
             self._world.witness.rolled_back()
             raise
-        self._world.witness.applied(who, named(verb), given, value, cause)
+        self._world.witness.applied(who, verb, args, value, cause)
         return Answer(value, set(self._topics), self._store.now())
-
-    def _call(self, verb: str, args: Sequence[Any]) -> tuple[Callable[..., Any], Sequence[Any]]:
-        if verb in ("register", "renew", "nodes"):
-            return getattr(self, f"_{verb}"), (SYSTEM, *args)
-        if verb in OF_USERS:
-            return getattr(self._store, verb), args[: OF_USERS[verb]]
-        if verb in OF_SCHEDULES:
-            return getattr(self._store, OF_SCHEDULES[verb]), args
-        if verb in OF_SCHEDULERS:
-            return getattr(self._store, OF_SCHEDULERS[verb]), (SYSTEM, *args)
-        if verb == SETTLE:
-            return self._store.settle, (SYSTEM, *args)
-        return getattr(self._store, named(verb)), (SYSTEM, *args[: OF_NODES[named(verb)]])
 
     async def _register(self, who: Any, node: Any, tasks: Any, replaces: Any, server: str | None) -> None:
         self._joining = True

@@ -1,1 +1,1 @@
-"""Truth: the contract of a store (`base`) and its implementations."""
+"""Truth: the contract of a store (`base`, with its parts) and its implementations."""

@@ -1,22 +1,22 @@
-"""The part of the contract of a store that is about who may run: gates, limits, queues; see `store.base` for what verbs
-share.
+"""The contract of a store, part admission: gates, limits, queues; see `store.base` for what all verbs share.
 
-A job that may not run now is *held*, and so out of the way of claims; `held_by` names what holds it. Jobs become ready
-as ever; a claim looks at the best of them, and those that a gate or a full key stands in the way of are moved aside
-instead of started. So a gate bites at once however many jobs it concerns, and a key can't be taken twice. `admit` does
-the rest in pieces: it moves aside what no claim has met yet, and lets go what was held by a gate that has opened, or by
-a key that has room again.
+A job that may not run now is *held*, and so out of the way of claims; `held_by` names the gate or key that holds it.
+A job becomes ready without a look at gates and keys. A claim looks at the best ready jobs, and moves those aside that
+a gate or a full key stops. So a gate takes effect at once however many jobs it concerns, and a slot of a key can't be
+taken twice. `admit` does the rest in pieces: it holds jobs that no claim has met yet, and releases jobs whose gate has
+opened or whose key has room again.
 
-- A job that needs keys holds a *slot* of each from its claim until its attempt ends, whatever ends it. Slots are
-  numbered rows: two jobs can't have the same one. All keys of a job are taken together or none.
+- A job that needs keys holds a *slot* of each from its claim until its attempt ends in any way. Slots are numbered
+  rows: two jobs can't have the same one. All keys of a job are taken together or none.
 - A rate counts starts: each takes a token that comes back one window (and a little slack) later.
-- What a person has set for a key wins over what jobs bring along.
+- Bounds that a person has set for a key win over the bounds that jobs bring along.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from rota.model.gates import Effect, Gate, Match
 from rota.model.limits import Limit, Rate, rate_text
 from rota.model.principal import Principal
 from rota.model.times import Duration, Instant, iso
+from rota.store.verbs import NODE, OPERATOR, READ, WRITE, Verbs, verb
 
 
 class NewGate(msgspec.Struct, frozen=True):
@@ -117,71 +118,87 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     now: Instant = 0
 
 
-class Admission(ABC):
+class Admission(Verbs):
     # -- what people do ----------------------------------------------------------------------------------------------
+    @verb(WRITE)
     @abstractmethod
-    async def close_gate(self, who: Principal, gate: NewGate) -> Gate:
-        """From now on jobs that fit are not started: they are held, or dropped. Those of the principal only, unless it
-        sees everyone's."""
+    async def close_gate(self, who: Principal, /, new: NewGate) -> Gate:
+        """Holds or drops jobs that fit, from now on. Only the principal's own jobs, unless it sees everyone's."""
 
+    @verb(WRITE)
     @abstractmethod
-    async def open_gate(self, who: Principal, gate_id: str) -> bool:
-        """What it held goes on, lowest rank first. False if there is no such gate."""
+    async def open_gate(self, who: Principal, /, gate_id: str) -> bool:
+        """Releases the jobs that the gate held, lowest rank first. False if there is no such gate."""
 
+    @verb(READ)
     @abstractmethod
-    async def gates(self, who: Principal) -> list[Gate]:
-        """Those that are closed, oldest first, with what they hold and have dropped."""
+    async def gates(self, who: Principal, /) -> list[Gate]:
+        """The closed gates, oldest first, with how many jobs they hold and have dropped."""
 
+    @verb(WRITE)
     @abstractmethod
-    async def set_limit(self, who: Principal, limit: Limit) -> None:
-        """Also while it is held: fewer holders come about as attempts end; more are let in at once."""
+    async def set_limit(self, who: Principal, /, limit: Limit) -> None:
+        """Sets the bounds of a key, also while it is held. Lower ones are reached as attempts end; with higher ones
+        more jobs are let in at once."""
 
+    @verb(WRITE)
     @abstractmethod
-    async def remove_limit(self, who: Principal, key: str) -> bool:
-        """Jobs have the bounds again that they bring along."""
+    async def remove_limit(self, who: Principal, /, key: str) -> bool:
+        """Removes the bounds that a person has set: those that jobs bring along count again."""
 
+    @verb(READ)
     @abstractmethod
-    async def limits(self, who: Principal, keys: Sequence[str] | None = None) -> list[LimitInfo]:
-        """Keys that were set, or are held, or waited for; with their holders."""
+    async def limits(self, who: Principal, /, keys: Sequence[str] | None = None) -> list[LimitInfo]:
+        """Keys that have bounds set, are held or are waited for; with their holders."""
 
+    @verb(WRITE, OPERATOR, "pause a queue")
     @abstractmethod
-    async def pause_queue(self, who: Principal, name: str, note: str) -> None:
-        """Nothing of it is claimed until it is resumed, whoever ordered it. This and the next three are for
-        operators."""
+    async def pause_queue(self, who: Principal, /, name: str, note: str) -> None:
+        """Stops claims of all users' jobs in the queue until it is resumed."""
 
+    @verb(WRITE, OPERATOR, "resume a queue")
     @abstractmethod
-    async def resume_queue(self, who: Principal, name: str) -> bool: ...
+    async def resume_queue(self, who: Principal, /, name: str) -> bool:
+        """Ends the pause. False if the queue was not paused."""
 
+    @verb(WRITE, OPERATOR, "change the ageing of a queue")
     @abstractmethod
-    async def set_step(self, who: Principal, name: str, step: Duration | None) -> None:
+    async def set_step(self, who: Principal, /, name: str, step: Duration | None) -> None:
         """Gives a queue an ageing step of its own; jobs that wait are ranked anew."""
 
+    @verb(WRITE, OPERATOR, "change the feedback of a queue")
     @abstractmethod
-    async def set_feedback(self, who: Principal, name: str, rule: Feedback | None) -> None:
+    async def set_feedback(self, who: Principal, /, name: str, rule: Feedback | None) -> None:
         """Switches the feedback levels of a queue on or off."""
 
+    @verb(READ)
     @abstractmethod
-    async def flows(self, who: Principal, limit: int) -> list[FlowInfo]:
-        """Those that have used slots of queues with feedback, the lowest ones first."""
+    async def flows(self, who: Principal, /, limit: int) -> list[FlowInfo]:
+        """The flows that have used slots of queues with feedback, by queue; the most demoted first."""
 
+    @verb(READ)
     @abstractmethod
-    async def queues(self, who: Principal) -> list[QueueInfo]:
-        """All that have live jobs, are served, or were paused."""
+    async def queues(self, who: Principal, /) -> list[QueueInfo]:
+        """The queues that have live jobs, are served, or were paused."""
 
+    @verb(WRITE, batch="ids")
     @abstractmethod
-    async def reprioritise(self, who: Principal, ids: Sequence[str], priority: int) -> list[bool]:
+    async def reprioritise(self, who: Principal, /, ids: Sequence[str], priority: int) -> list[bool]:
         """Gives waiting jobs another priority, and the rank that goes with it. False where a job is not waiting."""
 
+    @verb(READ)
     @abstractmethod
-    async def waiting(self, who: Principal, job_id: str) -> Waiting | None:
+    async def waiting(self, who: Principal, /, job_id: str) -> Waiting | None:
         """Why the job is where it is."""
 
     # -- what nodes do -----------------------------------------------------------------------------------------------
+    @verb(WRITE, NODE, batch="used", nothing=NoneType)
     @abstractmethod
-    async def charge(self, who: Principal, used: Used) -> None:
+    async def charge(self, who: Principal, /, used: Used) -> None:
         """Counts slot-time that flows have used, for queues with feedback."""
 
+    @verb(WRITE, NODE)
     @abstractmethod
-    async def admit(self, who: Principal, limit: int) -> Admitted:
-        """Holds, drops and lets go what gates and keys concern, at most about `limit` jobs; lifts flows when it is
-        time."""
+    async def admit(self, who: Principal, /, limit: int) -> Admitted:
+        """Holds, drops and releases jobs that gates and keys concern, at most about `limit` of them; lifts flows when
+        it is time."""

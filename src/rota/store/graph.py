@@ -1,14 +1,14 @@
-"""The part of the contract of a store that is about jobs that wait for others; see `store.base` for what verbs share.
+"""The contract of a store, part dependencies: jobs that wait for others; see `store.base` for what all verbs share.
 
-A job that others wait for is *tied*. Whatever ends it, by whatever verb, puts it on a list in the same transaction, and
-whoever works on that list lets its children go on or skips them. Most verbs do so before they commit. What they leave
-(a fan-out too large for one write, a child that someone else holds) `settle` finds on the list: nothing is forgotten,
-and no two of them see each other half done, because each edge is marked once and each child counts down under a lock.
+A job that others wait for is *tied*. Any verb that ends it puts it on a list in the same transaction. Settling an entry
+of the list releases or skips the children. Most verbs settle before they commit. The rest (a fan-out too large for one
+write, a child that another transaction holds) stays on the list for `settle`, so nothing is forgotten. Each edge is
+marked once and each child counts down under a lock, so no transaction sees another's work half done.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import msgspec
@@ -17,6 +17,7 @@ from rota.model.graph import Edge, ParentInfo
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
 from rota.model.times import Instant
+from rota.store.verbs import NODE, READ, WRITE, Verbs, verb
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -51,22 +52,28 @@ class WorkflowFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class Graph(ABC):
+class Graph(Verbs):
+    @verb(WRITE, NODE)
     @abstractmethod
-    async def settle(self, who: Principal, limit: int) -> Settled:
-        """Looks after jobs that ended or that someone has begun to wait for, at most about `limit` edges."""
+    async def settle(self, who: Principal, /, limit: int) -> Settled:
+        """Settles jobs that ended, and edges to jobs that had ended before; at most about `limit` edges."""
 
+    @verb(READ)
     @abstractmethod
-    async def parents(self, who: Principal, job_id: str) -> list[ParentInfo]:
-        """What the job was ordered after, with the results."""
+    async def parents(self, who: Principal, /, job_id: str) -> list[ParentInfo]:
+        """The parents of the job, with their results."""
 
+    @verb(READ)
     @abstractmethod
-    async def workflows(self, who: Principal, query: WorkflowFilter) -> list[WorkflowInfo]: ...
+    async def workflows(self, who: Principal, /, query: WorkflowFilter) -> list[WorkflowInfo]:
+        """The workflows that fit, newest first, with the number of their jobs in each state."""
 
+    @verb(READ)
     @abstractmethod
-    async def workflow(self, who: Principal, workflow_id: str) -> Sequence[WorkflowJob]:
+    async def workflow(self, who: Principal, /, workflow_id: str) -> Sequence[WorkflowJob]:
         """The jobs of a workflow in the order in which they were ordered; none if it is not there."""
 
+    @verb(READ)
     @abstractmethod
-    async def resolve_workflow(self, who: Principal, part: str) -> list[str]:
+    async def resolve_workflow(self, who: Principal, /, part: str) -> list[str]:
         """Ids of workflows that begin or end with this text, or have it as their name; at most three, latest first."""

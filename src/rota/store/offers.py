@@ -1,4 +1,4 @@
-"""The part of the contract of a store that is about which functions nodes offer; see `store.base` for what verbs share.
+"""The contract of a store, part offers: the functions that nodes offer; see `store.base` for what all verbs share.
 
 A node offers the functions of its app, and claims no others. A job whose task no node offers now stays ready. If some
 node has offered that task before, it waits for as long as it takes: its app is away. If none ever has, the client is
@@ -7,14 +7,17 @@ ahead of a deploy, or the name is wrong: such a job waits for a grace and is the
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from rota.model.principal import Principal
 from rota.model.times import Duration, Instant, short
+from rota.store.verbs import NODE, READ, WRITE, Verbs, verb
 
 if TYPE_CHECKING:
     from rota.store.base import TaskInfo
@@ -32,16 +35,29 @@ def why_set_aside(task: str, grace: Duration) -> str:
     return f"no node has offered task {task!r} within {short(grace)}"
 
 
-class Offers(ABC):
+class Offers(Verbs):
+    @verb(WRITE, batch="tasks", nothing=NoneType)
     @abstractmethod
-    async def make_known(self, who: Principal, tasks: Sequence[TaskInfo]) -> None:
+    async def make_known(self, who: Principal, /, tasks: Sequence[TaskInfo]) -> None:
         """Describes tasks that no node has offered yet, so that others can order them; known ones stay as they are."""
 
+    @verb(READ, NODE, "list")
     @abstractmethod
-    async def unoffered(self, who: Principal) -> list[Unoffered]:
-        """Costs a look into an index for each task that has ready jobs, however many those are."""
+    async def unoffered(self, who: Principal, /) -> list[Unoffered]:
+        """The tasks that ready jobs wait for and that no node has ever offered. Costs one look into an index for each
+        task that has ready jobs, not for each job."""
 
-    @abstractmethod
-    async def set_aside_unoffered(self, who: Principal, grace: Duration, limit: int) -> dict[str, int]:
+    @verb(WRITE, NODE, "set aside")
+    async def set_aside_unoffered(self, who: Principal, /, grace: Duration, limit: int) -> dict[str, int]:
         """Ends jobs of unoffered tasks that have been due for the grace, about `limit` of them: they go to the dead
-        letters. Returns how many of each task."""
+        letters. Returns how many of each task. A task is one write."""
+        ended: Counter[str] = Counter()
+        for one in await self.unoffered(who):
+            if ended.total() < limit:
+                ended[one.task] += await self.set_aside_task(who, one, grace, limit)
+        return dict(+ended)
+
+    @verb(WRITE, NODE, "set aside")
+    @abstractmethod
+    async def set_aside_task(self, who: Principal, /, one: Unoffered, grace: Duration, limit: int) -> int:
+        """The same for one task, unless a node has come to offer it; returns how many jobs ended."""

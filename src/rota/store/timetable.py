@@ -1,9 +1,9 @@
-"""The part of the contract of a store that is about schedules; see `store.base` for what all verbs share.
+"""The contract of a store, part schedules; see `store.base` for what all verbs share.
 
 A schedule has two kinds of writers. People change it: every change raises its `revision`. Schedulers (any number of
-them, on any node) move it on: they work out an `Advance` from what they have read, and the store carries it out only
-if revision and cursor are still the same. So a fire is made once whoever does it, an edit or a pause is either before
-a fire or after it, and nobody needs a lock while thinking.
+them, on any node) move it on: they work out an `Advance` from the rows they have read, and the store carries it out
+only if revision and cursor are still the same. So several schedulers make a fire once, an edit or a pause comes either
+before a fire or after it, and no scheduler needs a lock while it computes.
 
 Three things keep a fire from happening twice, each enough by itself: the cursor, which never moves back; the row per
 (owner, schedule, fire time); and the id of its job, which is made of the same three.
@@ -11,7 +11,7 @@ Three things keep a fire from happening twice, each enough by itself: the cursor
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from rota.model.principal import Principal
@@ -28,93 +28,111 @@ from rota.model.trigger.records import (
     ScheduleInfo,
 )
 from rota.model.trigger.skipped import Skipped
+from rota.store.verbs import NODE, READ, WRITE, Verbs, verb
 
 
-class Timetable(ABC):
+class Timetable(Verbs):
     # -- what people do ----------------------------------------------------------------------------------------------
+    @verb(WRITE)
     @abstractmethod
-    async def put_schedule(self, who: Principal, new: NewSchedule, revision: int | None) -> bool:
-        """Keeps a schedule: a new one (`revision` None), or one in the place of what stands there under that revision,
-        which clears what was broken and leaves a pause as it is. False, and nothing is changed, if the name is taken,
-        or if something else stands there by now, or has been due since before `new.since` and not been handled. A name
-        that the principal's calendars don't have raises InvalidInput."""
+    async def put_schedule(self, who: Principal, /, new: NewSchedule, revision: int | None) -> bool:
+        """Adds a schedule (`revision` None), or replaces the schedule if its revision still matches; that clears the
+        mark of a broken one and keeps a pause. False, and nothing is changed, if the name is taken, if the revision
+        differs, or if a fire has been due since before `new.since` and was not handled. A calendar that the principal
+        does not have raises InvalidInput."""
 
+    @verb(WRITE)
     @abstractmethod
-    async def pause_schedule(self, who: Principal, name: str, note: str) -> bool:
-        """From here on its fires are skipped, also those that were due and not made yet. Again: another note."""
+    async def pause_schedule(self, who: Principal, /, name: str, note: str) -> bool:
+        """Skips the schedule's fires from now on, also those that were due and not made yet. A paused schedule gets the
+        new note."""
 
+    @verb(WRITE)
     @abstractmethod
-    async def resume_schedule(self, who: Principal, name: str, revision: int, since: Instant) -> bool:
-        """Ends the pause; or gives one that was set aside another chance, and leaves a pause as it is. False, and
-        nothing is changed, if something else stands there by now, or has been due since before `since` and not been
-        handled."""
+    async def resume_schedule(self, who: Principal, /, name: str, revision: int, since: Instant) -> bool:
+        """Ends the pause; or puts a schedule that was set aside back to work, and keeps its pause. False, and nothing
+        is changed, if the revision differs, or if a fire has been due since before `since` and was not handled."""
 
+    @verb(WRITE)
     @abstractmethod
     async def remove_schedule(
         self,
         who: Principal,
+        /,
         name: str,
         revision: int,
         before: Instant,
         skips: Sequence[Skipped],
         app: str | None = None,
     ) -> bool:
-        """Takes it away; its jobs and the history of its fires stay. False, and nothing is changed, if revision and
-        cursor are not those. `app`: not a person but the code of this app wants it; recorded in the outbox."""
+        """Removes the schedule; its jobs and the history of its fires stay. False, and nothing is changed, if revision
+        or cursor (`before`) differ. `app`: the code of this app asked for it, not a person; recorded in the outbox."""
 
+    @verb(WRITE, batch="read")
     @abstractmethod
-    async def undeclare_schedules(self, who: Principal, app: str, read: Sequence[tuple[str, int]]) -> list[str]:
-        """A node of the app does not declare these (name, revision), and can't tell that they are gone: they go on, and
-        `undeclared_at` says since when. The next `put_schedule` clears that. Returns the names for which it is new; one
-        that does not belong to the app, or is not as it was read, stays as it is."""
+    async def undeclare_schedules(self, who: Principal, /, app: str, read: Sequence[tuple[str, int]]) -> list[str]:
+        """Marks schedules (name, revision) that a node of the app does not declare, though they may not be gone: they
+        go on, and `undeclared_at` says since when. The next `put_schedule` clears the mark. Returns the names that were
+        not marked before; a schedule of another app, or of another revision, stays as it is."""
 
+    @verb(WRITE)
     @abstractmethod
     async def make_fires(
-        self, who: Principal, name: str, kind: FireKind, fires: Sequence[NewFire]
+        self, who: Principal, /, name: str, kind: FireKind, fires: Sequence[NewFire]
     ) -> list[Fate] | None:
-        """Makes fires that a person wants, in the order given, whatever the cursor says; the schedule's overlap policy
-        counts. A fire that was made before stays as it was. None: there is no such schedule."""
+        """Makes fires that a person asks for, in the order given and regardless of the cursor; the schedule's overlap
+        policy counts. A fire that was made before stays as it was. None: there is no such schedule."""
 
     # -- what schedulers do ------------------------------------------------------------------------------------------
+    @verb(READ, NODE, "look after")
     @abstractmethod
     async def coming_schedules(
-        self, who: Principal, until: Instant, limit: int
+        self, who: Principal, /, until: Instant, limit: int
     ) -> tuple[list[ScheduleInfo], Instant | None]:
-        """Those to be looked at until then, earliest first; and the instant of the first that is left out."""
+        """The schedules to be looked at until then, earliest first; and the instant of the first that is left out."""
 
+    @verb(WRITE, batch="steps")
     @abstractmethod
-    async def advance(self, who: Principal, steps: Sequence[Advance]) -> list[list[Fate] | None]:
-        """Carries out steps of schedules, each on its own, in one commit: makes the jobs, records what was skipped and
-        moves the cursor. None where the schedule no longer stands as the step takes for granted, where its time has
-        not come by the store's clock, or where someone else is at it."""
+    async def advance(self, who: Principal, /, steps: Sequence[Advance]) -> list[list[Fate] | None]:
+        """Carries out steps of schedules, each on its own, in one commit: makes the jobs, records the skipped fires and
+        moves the cursor. None where revision or cursor differ from the step's, where its time has not come by the
+        store's clock, or where another scheduler is at it."""
 
+    @verb(WRITE, owner="owner", nothing=bool)
     @abstractmethod
-    async def set_aside_schedule(self, who: Principal, owner: str, name: str, revision: int, why: str) -> bool:
-        """Never looks at it again until it is changed or resumed; recorded in the outbox. Its owner may say so too."""
+    async def set_aside_schedule(self, who: Principal, /, owner: str, name: str, revision: int, why: str) -> bool:
+        """Ignores a broken schedule until it is changed or resumed; recorded in the outbox. For nodes and its owner."""
 
+    @verb(WRITE, NODE)
     @abstractmethod
-    async def release(self, who: Principal, limit: int) -> tuple[int, int]:
-        """Lets fires run that waited for earlier ones of their schedule, one of each schedule; returns how many it let
-        go, and how many schedules have fires that go on waiting."""
+    async def release(self, who: Principal, /, limit: int) -> tuple[int, int]:
+        """Releases fires that waited for earlier ones of their schedule, one of each schedule; returns how many it
+        released, and how many schedules have fires that go on waiting."""
 
     # -- calendars ---------------------------------------------------------------------------------------------------
+    @verb(WRITE)
     @abstractmethod
-    async def put_calendar(self, who: Principal, calendar: Calendar) -> None:
-        """Keeps a calendar, in the place of one of the same name. All schedules that name it are looked at anew."""
+    async def put_calendar(self, who: Principal, /, calendar: Calendar) -> None:
+        """Adds a calendar or replaces the one of that name. All schedules that name it are looked at anew."""
 
+    @verb(WRITE)
     @abstractmethod
-    async def remove_calendar(self, who: Principal, name: str) -> list[str] | None:
-        """None: there is none. Else the names of the schedules (some of them) that need it: if there are any, it
-        stays."""
+    async def remove_calendar(self, who: Principal, /, name: str) -> list[str] | None:
+        """Removes a calendar unless schedules need it, and returns their names (some of them). None: no such
+        calendar."""
 
+    @verb(READ, owner="owner")
     @abstractmethod
-    async def calendars(self, who: Principal, owner: str, names: Sequence[str] | None = None) -> list[Calendar]:
-        """Those of one owner, in the order of their names. One that can't be read is left out."""
+    async def calendars(self, who: Principal, /, owner: str, names: Sequence[str] | None = None) -> list[Calendar]:
+        """The calendars of one owner, in the order of their names. One that can't be read is left out."""
 
     # -- reads -------------------------------------------------------------------------------------------------------
+    @verb(READ)
     @abstractmethod
-    async def schedules(self, who: Principal, query: ScheduleFilter) -> list[ScheduleInfo]: ...
+    async def schedules(self, who: Principal, /, query: ScheduleFilter) -> list[ScheduleInfo]:
+        """The schedules that fit, by owner and name."""
 
+    @verb(READ, owner="owner")
     @abstractmethod
-    async def fires(self, who: Principal, owner: str, name: str, before: Instant, limit: int) -> list[FireInfo]:
-        """What became of its fires from before an instant, latest first."""
+    async def fires(self, who: Principal, /, owner: str, name: str, before: Instant, limit: int) -> list[FireInfo]:
+        """Made and skipped fires of a schedule from before an instant, latest first."""

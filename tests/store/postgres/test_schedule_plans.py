@@ -219,7 +219,7 @@ async def renew(unit: Unit) -> None:
 
 
 async def history(unit: Unit) -> None:
-    assert len(await schedules.fires(unit, SYSTEM, "u7", "s7", NOW + DAY, 100)) == 100
+    assert len(await schedules.fires(unit, "u7", "s7", NOW + DAY, 100)) == 100
 
 
 async def get(unit: Unit) -> None:

@@ -187,7 +187,7 @@ async def _look_at_key(unit: Unit, who: Principal, key: str) -> None:
     unit.topics.add(Topic.GATE)
 
 
-async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None) -> list[LimitInfo]:
+async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None = None) -> list[LimitInfo]:
     wanted = None if keys is None else list(keys)
     rows = await unit.rows("limit_rows", now=unit.now, sees=who.sees, keys=wanted)
     found = await _infos(unit, [(*row[:3], *(row[3:5] if row[3] else _brought(*row))) for row in rows])

@@ -118,7 +118,7 @@ async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) ->
     return [Cancelling.of(states.get(job)) for job in ids]
 
 
-async def replay(unit: Unit, who: Principal, ids: Sequence[str], again: bool) -> list[bool]:
+async def replay(unit: Unit, who: Principal, ids: Sequence[str], again: bool = False) -> list[bool]:
     await unit.begin()
     found = await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)
     takes = sources(JobEvent.RERUN if again else JobEvent.REPLAY)

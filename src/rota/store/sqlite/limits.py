@@ -153,7 +153,7 @@ def _first_waiters(db: Database) -> dict[KeyId, Key]:
     return {(one.owner, key.name): key for one, key in wanted}
 
 
-def limits(db: Database, who: Principal, keys: Sequence[str] | None) -> list[LimitInfo]:
+def limits(db: Database, who: Principal, keys: Sequence[str] | None = None) -> list[LimitInfo]:
     waiters = _first_waiters(db)
     rows = db.rows(
         "limit_rows", now=db.now(), sees=who.sees, lines=encode(list(waiters)).decode(),

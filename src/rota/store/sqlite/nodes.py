@@ -40,7 +40,7 @@ def register(db: Database, node: NewNode, tasks: Sequence[TaskInfo], replaces: S
     db.emit("node.joined", "rota", node.id, {"incarnation": node.incarnation})
 
 
-def renew(db: Database, incarnation: str, stopping: bool) -> News:
+def renew(db: Database, incarnation: str, stopping: bool = False) -> News:
     if not db.run("renew_node", incarnation=incarnation, now=db.now(), stopping=stopping):
         return News(known=False)
     rows = db.rows("holds_of", incarnation=incarnation)
@@ -107,7 +107,13 @@ def _info(values: tuple[Any, ...], gone: Gone) -> NodeInfo:
     return node_info(row, gone=row.state in ("live", "stopping") and gone(row.incarnation))
 
 
-def promote(db: Database, limit: int, late: Duration) -> tuple[int, Instant | None]:
+def nothing_due(db: Database, limit: int, late: Duration = 0) -> tuple[int, Instant | None] | None:
+    """The answer of `promote` if there is nothing to move now."""
+    upcoming = _next_instant(db, late)
+    return (0, upcoming) if upcoming is None or upcoming > db.now() else None
+
+
+def promote(db: Database, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
     now = db.now() - late
     expired = [seq for (seq,) in db.rows("expired", now=now, limit=limit)]
     if expired:
@@ -117,10 +123,10 @@ def promote(db: Database, limit: int, late: Duration) -> tuple[int, Instant | No
     if due:
         db.run("promote_jobs", seqs=encode(due).decode())
         db.topics.add(Topic.READY)
-    return len(expired) + len(due), next_instant(db, late)
+    return len(expired) + len(due), _next_instant(db, late)
 
 
-def next_instant(db: Database, late: Duration) -> Instant | None:
+def _next_instant(db: Database, late: Duration) -> Instant | None:
     at: Instant | None = db.value("next_instant")
     return None if at is None else at + late
 

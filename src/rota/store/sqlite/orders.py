@@ -176,7 +176,7 @@ def cancel(db: Database, who: Principal, ids: Sequence[str], reason: str) -> lis
     return [Cancelling.of(states.get(job)) for job in ids]
 
 
-def replay(db: Database, who: Principal, ids: Sequence[str], again: bool) -> list[bool]:
+def replay(db: Database, who: Principal, ids: Sequence[str], again: bool = False) -> list[bool]:
     chosen = _in_states(db, who, ids, sources(JobEvent.RERUN if again else JobEvent.REPLAY))
     if chosen:
         graph.reopen(db, chosen)

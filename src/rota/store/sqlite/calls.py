@@ -1,0 +1,217 @@
+"""How calls of the SQLite store run: threads, connections, forks and wake-ups.
+
+Calls run on two threads, one per connection: writes in turn on the one, reads on the other, so that a long read never
+keeps a renewal waiting. With `inline=True` there are no threads, for tests and simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from rota import forking
+from rota.clock import Chance, Clock
+from rota.errors import StoreUnavailable
+from rota.model.principal import Principal
+from rota.model.rank import AGEING_STEP
+from rota.model.times import DAY, Duration, Instant
+from rota.store.base import OF_ORDERS, Store, Topic
+from rota.store.listeners import Listeners
+from rota.store.sqlite import graph, limits
+from rota.store.sqlite.database import MEMORY, Database, beside
+from rota.store.sqlite.fork import TORN, Fork
+from rota.store.sqlite.node_locks import NodeLocks
+from rota.store.sqlite.threads import Threads
+from rota.store.sqlite.wakeups import Wakeups
+from rota.store.verbs import READ, WRITE, carried_out
+from rota.store.walks import Walk
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Carried = Callable[Concatenate["Calls", Principal, P], Coroutine[Any, Any, T]]
+
+
+@overload
+def writes(carrier: Callable[Concatenate[Database, Principal, P], T]) -> Carried[P, T]: ...
+@overload
+def writes(carrier: Callable[Concatenate[Database, P], T]) -> Carried[P, T]: ...
+def writes(carrier: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb that the function carries out in one write."""
+    return carried_out(carrier, WRITE)
+
+
+@overload
+def reads(carrier: Callable[Concatenate[Database, Principal, P], T]) -> Carried[P, T]: ...
+@overload
+def reads(carrier: Callable[Concatenate[Database, P], T]) -> Carried[P, T]: ...
+def reads(carrier: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb that the function carries out in one read."""
+    return carried_out(carrier, READ)
+
+
+def looks_first(
+    look: Callable[Concatenate[Database, P], T | None], carrier: Callable[Concatenate[Database, P], T]
+) -> Carried[P, T]:
+    """A verb that is written only if `look` has no answer. A look costs no write lock and no sync to disk, and most
+    looks find nothing to do."""
+
+    async def method(store: Calls, who: Principal, /, *args: P.args, **named: P.kwargs) -> T:
+        answer = await store._read(look, *args, **named)
+        return answer if answer is not None else await store._write(carrier, *args, **named)
+
+    method.carrier, method.access = carrier, WRITE  # type: ignore[attr-defined]
+    return method
+
+
+class Calls(Store):
+    def __init__(
+        self,
+        path: str,
+        clock: Clock,
+        chance: Chance,
+        *,
+        inline: bool = False,
+        ageing_step: Duration = AGEING_STEP,
+        key_life: Duration = 7 * DAY,
+    ) -> None:
+        # Absolute, and links followed: the process may change its folder, and all must meet in one folder of locks.
+        self.path = path = path if path == MEMORY else os.path.realpath(path)
+        self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
+        folder = beside(path)
+        self._bell = None if path == MEMORY else Wakeups(folder, chance.token())
+        self.locks = None if path == MEMORY else NodeLocks(folder)
+        self._listeners = Listeners()
+        self._inline, self._chance = inline, chance
+        self._threads = None if inline else Threads(shared=path == MEMORY)
+        self._closed = False
+        self._writer: Database | None = None
+        self._reader: Database | None = None
+        self._old_workflows = Walk(clock, ("",))
+        self._fork = Fork()
+        forking.watch(self)
+
+    def now(self) -> Instant:
+        return self._clock.now()
+
+    # -- closing and forks -------------------------------------------------------------------------------------------
+    async def close(self) -> None:
+        self._closed = True
+        self._listeners.clear()
+        for presence in (self._bell, self.locks):
+            if presence:
+                presence.close()
+        for writes, side in ((True, self._writer), (False, self._reader)):
+            if side is not None:
+                await self._carry_out(writes, side.close)
+        self._writer = self._reader = None
+        if self._threads:
+            self._threads.stop()
+
+    def let_go(self) -> None:
+        self._closed = True
+        self._listeners.clear()
+        writer, reader, self._writer, self._reader = self._writer, self._reader, None, None
+        if self._threads:
+            self._threads.end([(writes, side.close) for writes, side in ((True, writer), (False, reader)) if side])
+
+    def before_fork(self) -> None:
+        """SQLite's connections must not be there when a process forks: see `Fork`."""
+        if self.path != MEMORY and self._fork.wait():
+            for side in (self._writer, self._reader):
+                if side is not None:
+                    side.close()
+            self._writer = self._reader = None
+
+    def after_fork_in_parent(self) -> None:
+        self._fork.over()
+
+    def after_fork_in_child(self) -> None:
+        self._fork = Fork(torn=self.path != MEMORY and not (self._writer is None is self._reader))
+        forking.keep_for_ever(self._writer, self._reader, self._threads, self._listeners)
+        self._writer, self._reader, self._listeners = None, None, Listeners()
+        self._threads = None if self._inline else Threads(shared=self.path == MEMORY)
+        if self._bell and self.locks:
+            self.locks.disown()
+            self._bell.forget()
+            self._bell = Wakeups(beside(self.path), self._chance.token())
+
+    # -- wake-ups ----------------------------------------------------------------------------------------------------
+    def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
+        remove = self._listeners.add(topics, wake)
+        end: Callable[[], None] | None = None
+        if self._bell:
+            with suppress(OSError):  # deaf to other processes, then; the poll remains
+                end = self._bell.hear(topics, wake)
+
+        def stop() -> None:
+            remove()
+            if end:
+                end()
+
+        return stop
+
+    async def tell(self) -> None:
+        if self._bell:
+            self._bell.ring(OF_ORDERS)
+        self._listeners.wake(OF_ORDERS)
+
+    # -- how calls run -----------------------------------------------------------------------------------------------
+    def _write(
+        self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs
+    ) -> Coroutine[Any, Any, T]:
+        return self._commit(lambda db: _settled(db, work(db, *args, **named)))
+
+    async def _commit(self, work: Callable[[Database], T]) -> T:
+        """A write that does not settle the jobs it ended."""
+        answer, topics = await self._run(True, lambda: self._write_and_ring(work))
+        if topics:
+            self._listeners.wake(topics)
+        return answer
+
+    def _write_and_ring(self, work: Callable[[Database], T]) -> tuple[T, set[Topic]]:
+        db = self._write_side()
+        answer = db.write(work)
+        if self._bell and db.topics:
+            self._bell.ring(db.topics)
+        return answer, db.topics
+
+    async def _read(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
+        return await self._run(False, lambda: self._read_side().read(lambda db: work(db, *args, **named)))
+
+    async def _run(self, writes: bool, call: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreUnavailable(f"the store {self.path} was closed")
+        if self._fork.torn:
+            raise StoreUnavailable(TORN.format(self.path))
+        return await self._carry_out(writes, self._fork.guarded(writes, call))
+
+    async def _carry_out(self, writes: bool, call: Callable[[], T]) -> T:
+        if self._threads is None:
+            return call()
+        return await asyncio.get_running_loop().run_in_executor(self._threads.of(writes), call)
+
+    def _write_side(self) -> Database:
+        if self._writer is None:
+            self._writer = Database(self.path, self._clock, self._ageing_step)
+        return self._writer
+
+    def _read_side(self) -> Database:
+        if self.path == MEMORY:
+            return self._write_side()
+        if self._reader is None:
+            self._reader = Database(self.path, self._clock, self._ageing_step, writable=False)
+        return self._reader
+
+
+def _settled(db: Database, answer: T) -> T:
+    """Before any write commits: settles the jobs that it ended and that others wait for, and hands on the keys that it
+    freed."""
+    settling, freed = db.rows("left_over")[0]
+    if settling:
+        graph.settle(db)
+    if freed:
+        limits.hand_on(db)
+    return answer
