@@ -22,15 +22,17 @@ from rota.handles.schedule import Schedule
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
-from rota.model.job import ABOUT_COMMANDS, Kind, Spec
+from rota.model.job import Kind, Spec, shared
+from rota.model.option_table import CALL_NAMES, COMMAND_NAMES, COMMANDS, TASK_NAMES, names
+from rota.model.options import Options, about_command, new_jobs, read_options, task_name
 from rota.model.principal import Principal
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.trigger.records import ScheduleInfo
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
-from rota.options import FOR_COMMANDS, TASK_NAMES, Drained, Options, about_command, new_jobs, read_options, task_name
 from rota.orders import HttpCall
-from rota.store.base import Store, TaskInfo
+from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
 from rota.tasks.catalogue import Catalogue, Code, TaskDef
 from rota.tasks.context import Context
@@ -108,15 +110,15 @@ class App:
         /,
         *,
         name: str | None = None,
-        queue: str | None = None,
         priority: int | None = None,
+        queue: str | None = None,
         retry: Retry | int | None = None,
         timeout: str | float | timedelta | None = None,
-        labels: Sequence[str] | None = None,
         exclusive: str | None = None,
         rate: str | None = None,
         limits: Mapping[str, int | str | None] | None = None,
         full: str | None = None,
+        labels: Sequence[str] | None = None,
         alone: str | None = None,
         drain: str | float | timedelta | None = None,
         drained: str | None = None,
@@ -139,10 +141,10 @@ class App:
         defaults = read_options(Options(), options, allowed=TASK_NAMES, beside=("name", "isolation"))
 
         def info(**signature: Any) -> TaskInfo:
-            return TaskInfo(**{name: getattr(defaults, name) for name in TASK_NAMES}, **signature)
+            return TaskInfo(**shared(defaults, TaskInfo), **signature)
 
         definition = TaskDef(function, info, chosen, code)
-        orders.check_templates(definition.info, defaults)
+        orders.check_templates(definition.info)
         self.catalogue.add(definition)
         return Task(self, definition, defaults)
 
@@ -163,7 +165,7 @@ class App:
         connection, as `Task.within` does."""
         about, rest = about_command({"cwd": cwd, "env": env, "stdin": stdin, "name": name, **options})
         spec, task = self.command(argv, **about)
-        chosen = read_options(Options(), rest, beside=FOR_COMMANDS)
+        chosen = read_options(Options(), rest, beside=COMMAND_NAMES)
         if within is not None:
             return (await self.submit_within(within, spec, task, ["{}"], chosen))[0]
         return (await self.submit_orders(spec, task, ["{}"], chosen))[0]
@@ -173,7 +175,7 @@ class App:
             return self.sync(self.submit_command(argv, **options))
         about, rest = about_command(options)
         spec, task = self.command(argv, **about)
-        chosen = read_options(Options(), rest, beside=FOR_COMMANDS)
+        chosen = read_options(Options(), rest, beside=COMMAND_NAMES)
         return self.submit_within_sync(within, spec, task, ["{}"], chosen)[0]
 
     def command(self, argv: Sequence[str], *, name: str | None = None, **about: Any) -> tuple[Spec, str]:
@@ -194,9 +196,9 @@ class App:
         return self.submit_within_sync(within, call.spec, call.task, ["{}"], chosen)[0]
 
     def _call(self, method: str, url: str, options: Mapping[str, Any]) -> tuple[HttpCall, Options]:
-        about = {name: value for name, value in options.items() if name in orders.HTTP}
-        rest = {name: value for name, value in options.items() if name not in orders.HTTP}
-        return self.http(method, url, **about), read_options(Options(), rest, beside=orders.HTTP)
+        about = {name: value for name, value in options.items() if name in CALL_NAMES}
+        rest = {name: value for name, value in options.items() if name not in CALL_NAMES}
+        return self.http(method, url, **about), read_options(Options(), rest, beside=CALL_NAMES)
 
     def http(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None,
@@ -218,8 +220,7 @@ class App:
         """Arguments as JSON, held against the description of a function, and the options that it has by itself."""
         body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
         orders.check_arguments(info, arguments)
-        defaults = {name: getattr(info, name) for name in TASK_NAMES}
-        return body, Options(**{**defaults, "drained": Drained(info.drained)})
+        return body, Options(**shared(info, Options))
 
     async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
         if self._opened.client is None:  # what is refused makes no store
@@ -347,9 +348,9 @@ class App:
             raise InvalidInput("args", args, "none: a command has its arguments in its list, a call in its body")
         if isinstance(task, HttpCall):
             return schedule_builder.of_spec(self.who.user, name, task.spec, task.task, options, self.clock.now())
-        about, _ = about_command({part: options.get(part) for part in ABOUT_COMMANDS})
-        spec, program = self.command(task, **about)
-        return schedule_builder.of_spec(self.who.user, name, spec, program, options, self.clock.now(), ABOUT_COMMANDS)
+        also = names(COMMANDS)
+        spec, program = self.command(task, **{part: options[part] for part in also if options.get(part) is not None})
+        return schedule_builder.of_spec(self.who.user, name, spec, program, options, self.clock.now(), also)
 
     async def planning(self) -> SchedulesClient:
         """What people do with schedules, with the store open."""

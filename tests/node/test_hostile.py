@@ -18,7 +18,8 @@ from rota.errors import InvalidInput, NotFound
 from rota.logs.shipper import Sink
 from rota.model.job import Ref
 from rota.model.lifecycle import State
-from rota.store.base import JobFilter, TaskInfo
+from rota.model.task import TaskInfo
+from rota.store.base import JobFilter
 from rota.work.functions.in_node import ThreadHandlers
 from tests.node.running import LONG, make_app, running
 

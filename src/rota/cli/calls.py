@@ -15,8 +15,6 @@ from rota.app import App
 from rota.errors import InvalidInput
 from rota.orders import HttpCall
 
-FOR_CALLS = ("header", "header_env", "header_file", "body", "json_body", "expect", "redirects")
-
 
 def call_of(app: App, args: argparse.Namespace) -> HttpCall:
     method, url = args.http

@@ -16,8 +16,10 @@ from rota.cli.submit import about_command, check_form, find_task, order_options,
 from rota.cli.waiting import hinting
 from rota.clients.schedules import BackfillProgress, Saved, SchedulesClient
 from rota.errors import InvalidInput, NotFound
-from rota.handles.schedule_builder import JOB_OPTIONS, order
+from rota.handles.schedule_builder import order
 from rota.model.job import Spec
+from rota.model.option_table import SCHEDULE_NAMES
+from rota.model.options import Options, read_options
 from rota.model.retry import Retry
 from rota.model.times import Instant, instant
 from rota.model.trigger.arguments import fill
@@ -26,7 +28,6 @@ from rota.model.trigger.plan import named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule
 from rota.model.trigger.records import Fate, ScheduleInfo
 from rota.model.trigger.template import Template
-from rota.options import Options, read_options
 
 
 # -- add -------------------------------------------------------------------------------------------------------------
@@ -62,10 +63,10 @@ def how(saved: Saved) -> str:
 async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
     if args.command is not None:
         spec, task = app.command(args.command, **about_command(args))
-        return order(spec, task, "{}", read_options(Options(), order_options(args, Retry()), JOB_OPTIONS))
+        return order(spec, task, "{}", read_options(Options(), order_options(args, Retry()), SCHEDULE_NAMES))
     if args.http is not None:
         call = call_of(app, args)
-        options = read_options(Options(), order_options(args, Retry()), JOB_OPTIONS)
+        options = read_options(Options(), order_options(args, Retry()), SCHEDULE_NAMES)
         return order(call.spec, call.task, "{}", options)
     info = await find_task(app, args)
     arguments = read_arguments(args.json_arguments)
@@ -73,7 +74,7 @@ async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
         now = app.clock.now()
         app.catalogue.get(info.name).encode((), fill(arguments, where, now, now), app.settings.max_args)
     body, defaults = app.named(info, arguments)
-    options = read_options(defaults, order_options(args, info.retry), JOB_OPTIONS)
+    options = read_options(defaults, order_options(args, info.retry), SCHEDULE_NAMES)
     return order(Spec.function(info.name), info.name, body, options)
 
 

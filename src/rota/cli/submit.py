@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rota.app import App
-from rota.cli.calls import FOR_CALLS, call_of, content_of
+from rota.cli.calls import call_of, content_of
 from rota.cli.session import check_exists, make_app, store_exists, utf8
 from rota.cli.show import complain, document
 from rota.cli.waiting import hinting
@@ -20,16 +20,13 @@ from rota.handles.job import Job
 from rota.model.graph import Need, need
 from rota.model.job import JobInfo, variable
 from rota.model.limits import Key, concurrency, rate
+from rota.model.option_table import CALLS, COMMANDS, JOBS, NAME, flags
+from rota.model.options import Options, read_options, requirements
 from rota.model.resources import READERS, Resources
 from rota.model.retry import Retry
-from rota.options import Options, read_options, requirements
-from rota.store.base import TaskInfo
+from rota.model.task import TaskInfo
 
-RESOURCES = ("cpu", "memory", "files", "processes", "file_size", "nice")
-FOR_COMMANDS = ("cwd", "env", "env_from", "name", "fatal_exit_codes", "stdin", "user", "group", *RESOURCES)
-ORDER = (
-    "priority", "queue", "timeout", "expires", "labels", "exclusive", "rate", "full", "alone", "drain", "drained",
-)  # fmt: skip
+FOR_COMMANDS, FOR_CALLS = flags((NAME, *COMMANDS)), flags(CALLS)
 LONGEST_NUMBER = 20
 _EXPECTED_JSON = """a JSON object such as '{"name": "you"}'"""
 
@@ -56,7 +53,7 @@ async def submit_(args: argparse.Namespace) -> int:
 
 
 def check_form(args: argparse.Namespace) -> None:
-    """A job is one thing, and what is said of another kind of thing was not meant."""
+    """A job is a task, a command or a call; options of the other kinds were not meant."""
     given = [form for form in ("task", "http", "command") if getattr(args, form) is not None]
     if not given:
         args.parser.error("give a TASK, --http METHOD URL, or a command after `--`")
@@ -110,7 +107,7 @@ def about_command(args: argparse.Namespace) -> dict[str, Any]:
 
 def _resources(args: argparse.Namespace) -> Resources:
     """Read here, for what is wrong should be told by the option's name."""
-    given = {name: getattr(args, name) for name in RESOURCES if getattr(args, name) is not None}
+    given = {name: getattr(args, name) for name in READERS if getattr(args, name) is not None}
     return Resources(**{name: READERS[name](value, f"--{name.replace('_', '-')}") for name, value in given.items()})
 
 
@@ -149,8 +146,7 @@ def _codes(given: str | None) -> list[int]:
 
 
 async def _options(app: App, args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
-    given = order_options(args, retry) | {name: getattr(args, name) for name in ("at", "delay", "key")}
-    return given | {"after": await _parents(app, args)}
+    return order_options(args, retry) | {"after": await _parents(app, args)}
 
 
 async def _parents(app: App, args: argparse.Namespace) -> list[tuple[str, Need]] | None:
@@ -176,15 +172,17 @@ def _edge(text: str, otherwise: Need) -> tuple[str, Need]:
 
 
 def order_options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
-    """How the job is to run; `retry` is what was not said of its retries."""
+    """The options of the job as `read_options` takes them, but for its parents. `retry`: for what was not given."""
     changes = {name: getattr(args, name) for name in ("retries", "backoff") if getattr(args, name) is not None}
-    given = {name: getattr(args, name) for name in ORDER}
-    return given | {"retry": Retry(**(retry.parts() | changes)), "limits": _limits(args)}
+    given = {one.name: getattr(args, one.name) for one in JOBS if one.metavar and args.place in one.places}
+    rest = {name: value for name, value in given.items() if name not in ("retries", "backoff", "after", "on")}
+    return rest | {"retry": Retry(**(retry.parts() | changes)), "limits": _limits(args)}
 
 
 def _limits(args: argparse.Namespace) -> list[Key] | None:
     """`db=5`, `api=60/1m`, or a key alone, whose bounds are set at run time."""
-    return None if args.limits is None else [_limit(text, args.limit_option) for text in args.limits]
+    flag = next(one for one in JOBS if one.name == "limits").flag_at(args.place)
+    return None if args.limits is None else [_limit(text, flag) for text in args.limits]
 
 
 def _limit(text: str, option: str) -> Key:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.clock import Chance
-from rota.config import queue_name
 from rota.errors import InvalidInput, NotFound
 from rota.model.feedback import read_feedback
 from rota.model.gates import Effect, Gate, Match, match
+from rota.model.job import queue_name
 from rota.model.limits import Limit, concurrency, key_name, rate
 from rota.model.principal import Principal
 from rota.model.rank import ageing_step

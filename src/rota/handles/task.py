@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import InvalidInput
 from rota.handles.job import Job
 from rota.model.job import Spec
-from rota.options import NAMES, Options, read_options
+from rota.model.option_table import ORDER_NAMES
+from rota.model.options import Options, read_options
 from rota.tasks.catalogue import TaskDef
 from rota.tasks.encoding import to_json
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Task:
-    """What `@app.task` makes of a function. Options of an order (`at`, `delay`, `priority`, `queue`, `key`, `retry`,
-    `timeout`, `expires`, `after`, `on`) are given beside the function's own arguments; where a parameter has the same
-    name as an option, the function gets it, and the option is given with `.options(...)`."""
+    """A function that `@app.task` has made a task. Options of an order (docs/options.md) are given beside the
+    function's own arguments. Where a parameter has the same name as an option, the function gets it, and the option is
+    given with `.options(...)`."""
 
     def __init__(self, app: App, definition: TaskDef, options: Options, within: Any = None) -> None:
         self._app, self._definition, self._options, self._within = app, definition, options, within
-        self._option_names = frozenset(NAMES) - set(definition.info.parameters)
+        self._option_names = frozenset(ORDER_NAMES) - set(definition.info.parameters)
         functools.update_wrapper(self, definition.function)
 
     @property

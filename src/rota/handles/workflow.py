@@ -11,8 +11,8 @@ from rota.handles.job import Job
 from rota.model.drawing import Vertex, graphviz, mermaid, tree
 from rota.model.graph import below
 from rota.model.lifecycle import LIVE, TERMINAL, State
+from rota.model.options import check_reason
 from rota.model.times import SECOND, Span, duration, short
-from rota.options import check_reason
 from rota.store.base import Cancelling
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
 

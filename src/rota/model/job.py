@@ -13,7 +13,7 @@ from rota.errors import InvalidInput
 from rota.model import http
 from rota.model.graph import Edge
 from rota.model.lifecycle import TERMINAL, State
-from rota.model.limits import Key
+from rota.model.limits import Key, word
 from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
 from rota.model.rank import DEFAULT_PRIORITY
@@ -27,8 +27,6 @@ DEFAULT_QUEUE = "default"
 NO_RETRY = Retry(0)
 HIGHEST_ID = 2**32 - 1  # of users and groups; the last one means "none" to the system
 LONGEST_VARIABLE = 1_000
-# What may be said of a command beside its words; the arguments of `Spec.command`.
-ABOUT_COMMANDS = ("cwd", "env", "fatal_exit_codes", "stdin", "resources", "user", "group", "inherit")
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
@@ -189,19 +187,33 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     new: bool = True
 
 
-class NewJob(msgspec.Struct, frozen=True, gc=False):
+def queue_name(given: object) -> str:
+    return word(given, "queue")
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that reach the job as they were given: the base of options, orders and templates of orders."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    retry: Retry = Retry()
+    timeout: Duration | None = None  # of each attempt
+
+
+def shared(source: msgspec.Struct, target: type[msgspec.Struct]) -> dict[str, Any]:
+    """The fields of a value that a struct of another type has as well, to make one of it."""
+    return {name: getattr(source, name) for name in target.__struct_fields__ if name in source.__struct_fields__}
+
+
+class NewJob(Terms, frozen=True, gc=False):
     """One order, checked and ready to be written. `at` is absolute, `delay` counts from the store's clock."""
 
     id: str
     task: str
     spec: Spec
     args: str = "{}"  # JSON
-    queue: str = DEFAULT_QUEUE
-    priority: int = DEFAULT_PRIORITY
     at: Instant | None = None
     delay: Duration = 0
-    retry: Retry = Retry()
-    timeout: Duration | None = None
     expires: Duration | None = None  # counted from the moment it is due
     key: str | None = None
     after: tuple[Edge, ...] = ()

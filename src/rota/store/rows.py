@@ -19,9 +19,9 @@ from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
 from rota.model.requirements import read_requirements
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.trigger.records import FireInfo, FireKind, ScheduledFire, ScheduleInfo
 from rota.model.trigger.skipped import SkipReason
-from rota.store.base import TaskInfo
 from rota.store.graph import WorkflowInfo, WorkflowJob
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ def test_all_options_reach_the_job() -> None:
     retry = Retry(5, "1s..1m", 0.2)
     template = function(queue="mail", priority=2, retry=retry, timeout=HOUR, expires=2 * HOUR)
     assert job(template, LATER) == NewJob(
-        "id", "t", Spec.function("t"), "{}", "mail", 2, LATER, 0, retry, HOUR, 2 * HOUR, None
+        "id", "t", Spec.function("t"), at=LATER, queue="mail", priority=2, retry=retry, timeout=HOUR, expires=2 * HOUR
     )
 
 

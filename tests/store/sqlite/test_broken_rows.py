@@ -13,9 +13,9 @@ from rota.model.job import JobInfo, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule, Outcome
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import DAY
-from rota.store.base import Cancelling, Chunk, JobFilter, Position, Retention, TaskInfo, Topic
+from rota.store.base import Cancelling, Chunk, JobFilter, Position, Retention, Topic
 from rota.store.sqlite import SqliteStore
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
 from tests.store.sqlite.backends import SqliteMemory
@@ -310,7 +310,7 @@ async def test_a_node_that_makes_no_sense_does_not_hide_the_others(
 async def test_a_task_that_makes_no_sense_does_not_hide_the_others(
     world: World, db: apsw.Connection, change: str
 ) -> None:
-    tasks = [TaskInfo(name, "default", 5, Retry(), None, (), ()) for name in ("a", "b", "c")]
+    tasks = [TaskInfo(name) for name in ("a", "b", "c")]
     await world.node(tasks=tasks)
     spoil_by(db, f"UPDATE tasks SET {change} WHERE name = 'b'")
     assert [task.name for task in await world.store.tasks(LOCAL) if task.name != "b"] == ["a", "c"]

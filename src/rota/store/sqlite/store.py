@@ -22,6 +22,7 @@ from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
+from rota.model.task import TaskInfo
 from rota.model.times import DAY, Duration, Instant
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.records import (
@@ -206,7 +207,7 @@ class SqliteStore(Admitting, base.Store):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     async def register(
-        self, who: Principal, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+        self, who: Principal, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
         base.require_system(who, "register")
         if self.locks:
@@ -374,7 +375,7 @@ class SqliteStore(Admitting, base.Store):
         return await self._read(reads.output, who, job_id, after, limit)
 
     @base.stale_ok
-    async def tasks(self, who: Principal) -> list[base.TaskInfo]:
+    async def tasks(self, who: Principal) -> list[TaskInfo]:
         return await self._read(reads.tasks)
 
     @base.stale_ok
