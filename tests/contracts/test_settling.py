@@ -211,7 +211,7 @@ def _connection(backend: Any) -> Any:
 def edge_row(world: World, child: str, parent: str, standing: str = "open") -> str:
     at, value = (", at", ", 0") if hasattr(world.backend, "connection") else ("", "")
     return (
-        f"INSERT INTO edges (child, parent, need, standing{at}) "
+        f"INSERT INTO edges (child, parent, need, state{at}) "
         f"VALUES ('{child}', '{parent}', 'success', '{standing}'{value})"
     )
 

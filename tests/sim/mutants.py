@@ -81,7 +81,7 @@ _OF_ADMISSION: dict[str, list[tuple[str, str, str]]] = {
     ],
     "needs-ignored": [("mark_edges", "r.value ->> 2", "'met'"), ("skip_jobs", "state = 'skipped'", "state = 'ready'"),
                       ("skip_jobs", "finished_at = :now", "finished_at = NULL")],
-    "reopen-forgets": [("reopen_edges", "SET standing = 'open'", "SET standing = standing")],
+    "reopen-forgets": [("reopen_edges", "SET state = 'open'", "SET state = state")],
     "slots-unrecorded": [("insert_slot", "VALUES (?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ? WHERE false")],
     "tokens-unrecorded": [("insert_start", "VALUES (?, ?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ?, ? WHERE false")],
     "open-forgets": [

@@ -33,6 +33,13 @@ def numbered(text: str) -> tuple[str, tuple[str, ...]]:
     return numbered, tuple(names)
 
 
+def functions(dialect: str) -> str:
+    """All functions of a dialect (the files below store/sql/<dialect>/functions), as one text."""
+    folder = resources.files("rota.store") / "sql" / dialect / "functions"
+    texts = {e.name: e.read_text("utf-8") for e in folder.iterdir() if e.name.endswith(".sql")}
+    return "\n".join(texts[name] for name in sorted(texts))
+
+
 def migrations(dialect: str) -> list[tuple[int, str]]:
     """All migrations of a dialect as (version, text), in order."""
     folder = resources.files("rota.store") / "migrations" / dialect

@@ -104,7 +104,7 @@ CROWD = [
         FROM generate_series(1, {KEYS}) AS i""",
     f"INSERT INTO rota.slots VALUES ('local', 'long', 1, '{uid(LONG, 1)}', 1, {NOW})",
     f"""INSERT INTO rota.starts SELECT 'local', 'rate' || i % {KEYS}, {sql_id(ENDED)}, 1, {NOW} - {DAY} + i,
-               {NOW} - {DAY} + i FROM generate_series(1, {HELD}) AS i""",
+               500000, {NOW} - {DAY} + i FROM generate_series(1, {HELD}) AS i""",
     f"INSERT INTO rota.limits SELECT 'local', 'set' || i, 1 FROM generate_series(1, {KEYS}) AS i",
     f"""INSERT INTO rota.queues (name, feedback, boosted_at, step)
         VALUES ('fed', true, {NOW}, NULL), ('stepped', false, {NOW}, {2 * AGEING_STEP})""",

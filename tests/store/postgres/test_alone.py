@@ -109,18 +109,3 @@ async def test_plain_claims_only_share_their_lock(world: World, store: PostgresS
         modes = "SELECT array_agg(DISTINCT mode) FROM pg_locks WHERE virtualtransaction = ANY (claims_under_way())"
         found = place.value(modes + " AND locktype = 'advisory'")
         assert found == ["ShareLock"]
-
-
-async def test_beside_a_node_of_the_version_before_it_waits_for_half_a_second_too(world: World, place: Place) -> None:
-    """Claims of such a node hold no lock."""
-    old, actor = await world.node(), await world.node()
-    with place.connect() as db:
-        db.execute("UPDATE nodes SET locks_claims = false WHERE incarnation = %s", (old.incarnation,))
-    job = await world.one(requirements=lone(drain=3_600_000_000))
-    assert await actor.claim() == []
-    world.clock.advance(0.1)
-    await admitted(world)
-    assert await world.state(job) is State.HELD
-    world.clock.advance(0.5)
-    await admitted(world)
-    assert names(await actor.claim()) == [job]

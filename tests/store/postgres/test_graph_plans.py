@@ -63,7 +63,7 @@ FROM generate_series(1, {last}) AS i"""
 
 def tied(child: int, parent: str, standing: str, last: int) -> str:
     return f"""
-INSERT INTO rota.edges (child, parent, need, standing, at)
+INSERT INTO rota.edges (child, parent, need, state, at)
 SELECT {sql_id(child)}, p.id, 'success', '{standing}', {NOW} + i
 FROM generate_series(1, {last}) AS i, LATERAL (SELECT {parent} AS id) AS p"""
 

@@ -55,8 +55,8 @@ INSERT INTO gates (id, task, effect, reason, author, created_at, swept)
 VALUES ('gate', 'gated', 'pause', 'why', 'local', {NOW}, 99999999);
 INSERT INTO slots SELECT 'local', 'key' || (i % {KEYS}), 1, 'j' || ({RUNS} + i), 1, {NOW} FROM n WHERE i <= {KEYS};
 INSERT INTO slots VALUES ('local', 'long', 1, 'j1', 1, {NOW});
-INSERT INTO starts (owner, key, until, job, fence, at)
-SELECT 'local', 'rate' || (i % {KEYS}), {NOW} + i, 'j', i, {NOW} FROM n WHERE i <= {HELD};
+INSERT INTO starts (owner, key, until, job, fence, at, late)
+SELECT 'local', 'rate' || (i % {KEYS}), {NOW} + i, 'j', i, {NOW}, 500000 FROM n WHERE i <= {HELD};
 INSERT INTO wanted
 SELECT 'local', 'several' || (i % {KEYS}), 'j' || ({WAITS} + i), {NOW} + i FROM n WHERE i <= {HELD // 2};
 INSERT INTO limits (owner, key, concurrency) SELECT 'local', 'set' || i, 1 FROM n WHERE i <= {KEYS};

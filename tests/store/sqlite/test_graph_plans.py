@@ -33,10 +33,10 @@ INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_
                   tries, tied, parents, waits)
 SELECT i, printf('j%06d', i), 'local', iif(i % 2, 'succeeded', 'blocked'), 'q', 'command', 't', 5, {NOW}, {NOW}, {NOW},
        iif(i % 2, {NOW}, NULL), 1, 1, i % 2, 1 - i % 2, 1 - i % 2 FROM n;
-INSERT INTO edges (child, parent, need, standing)
+INSERT INTO edges (child, parent, need, state)
 SELECT printf('j%06d', i), printf('j%06d', i - 1), 'success', iif(i % 4, 'open', 'met') FROM n
 WHERE i % 2 = 0 AND i > 1000;
-INSERT INTO edges (child, parent, need, standing)
+INSERT INTO edges (child, parent, need, state)
 SELECT printf('j%06d', i * 2), 'j000001', 'success', 'open' FROM n WHERE i <= {FAMILY};
 INSERT INTO workflows SELECT printf('w%06d', i), 'local', 'n' || (i % 100), {NOW} + i FROM n WHERE i <= 20000;
 INSERT INTO members SELECT printf('w%06d', (i - 1) / 10 + 1), printf('j%06d', i), i FROM n;

@@ -22,11 +22,12 @@ SKEW = SECOND
 OLDEST = 150_000
 
 
-async def examine(unit: Unit, session: LockSession, clock: Clock) -> list[Finding]:
-    findings = [await _server(unit), await _schema(unit)]
+async def examine(unit: Unit, known: migrate.KnownSchema, session: LockSession, clock: Clock) -> list[Finding]:
+    findings = [await _server(unit), await _schema(unit, known)]
     if findings[-1].ok:
         findings += [
-            await _drift(unit),
+            await _functions(unit, known),
+            await _drift(unit, known),
             await _partitions(unit),
             await _strays(unit),
             await _kinds(unit),
@@ -47,21 +48,33 @@ async def _server(unit: Unit) -> Finding:
     return Finding("server", good, f"PostgreSQL {text}{hint}")
 
 
-async def _schema(unit: Unit) -> Finding:
+async def _schema(unit: Unit, known: migrate.KnownSchema) -> Finding:
     try:
-        await migrate.check(unit)
+        await migrate.check(unit, known)
     except errors.StoreError as error:
         return Finding("schema", False, str(error))
-    found, _ = await migrate.versions(unit)
-    return Finding("schema", True, f"version {found} in {unit.database.schema}")
+    found = await migrate.find(unit)
+    return Finding("schema", True, f"version {found.version} in {unit.database.schema}")
 
 
-async def _drift(unit: Unit) -> Finding:
-    changes = await drift.changes(unit)
+async def _functions(unit: Unit, known: migrate.KnownSchema) -> Finding:
+    found = await migrate.find(unit)
+    if found.functions == known.digest:
+        return Finding("functions", True, "those of this rota")
+    text = f"those of another rota ({found.code or 'unknown'})"
+    if found.lacks(known):
+        return Finding("functions", False, f"{text}; run `rota migrate`")
+    return Finding("functions", True, f"{text}, which is newer")
+
+
+async def _drift(unit: Unit, known: migrate.KnownSchema) -> Finding:
+    if (await migrate.find(unit)).version > known.newest:
+        return Finding("schema drift", True, "can't be looked at by this rota: a newer one made the schema")
+    changes = await drift.changes(unit, known)
     if changes is None:
         return Finding("schema drift", True, "can't be looked at without the right to create schemas")
     text = "; ".join(changes[:5]) + (f" and {len(changes) - 5} more" if len(changes) > 5 else "")
-    return Finding("schema drift", not changes, text or "tables, columns and indexes are as they were made")
+    return Finding("schema drift", not changes, text or "tables, indexes, triggers and functions are as they were made")
 
 
 async def _partitions(unit: Unit) -> Finding:

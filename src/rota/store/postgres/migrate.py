@@ -1,76 +1,148 @@
-"""Bringing a database to the schema this code knows, while others work on it.
+"""Brings a database to the schema that this code knows, while nodes work on it.
 
-Versions and the oldest code that can work with each stand in a table of the schema. A migration says in its first
-line with which code it works (`-- works with: 1`); without such a line, with its own version and newer. So nodes of
-the version before go on working beside new ones as long as a migration only adds: that is what makes a rolling
-upgrade possible.
+Steps make the tables, one file each. The table `schema_versions` has a row for each step that was applied, with the
+oldest code that can work with it. A step says that in its first line (`-- works with: 1`); without such a line, only
+code of its own version and newer can. So nodes of the previous version keep working beside new ones as long as a step
+only adds: that makes a rolling upgrade possible. docs/contributing.md has the rules for a change (expand, contract).
 
-A change to a table needs a lock on all of it, and whoever waits for such a lock has everyone else wait behind: a single
-long read would stop the renewals of all nodes. So the lock is waited for but a moment, then all is rolled back and
-tried again a little later, and whoever migrates is told for whom it waits.
+A step has two parts, divided by a line `-- after functions`: tables first, then the functions of this code are
+installed (functions.py), then the second part can use them, for triggers and for changes of rows. Functions are also
+installed when their text changed and no step is missing.
+
+A change of a table needs an exclusive lock on it, and every other transaction queues behind a request for one: a single
+long read would stop the renewals of all nodes. So the migration waits for a lock only for a moment, then rolls
+everything back and tries again a little later. It reports the transaction it waits for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+from hashlib import sha256
+from typing import NamedTuple
 
-from rota import errors
+from rota import __version__, errors
 from rota.clock import Chance
 from rota.errors import StoreUnavailable
 from rota.model.times import Instant
 from rota.store import sql_files
-from rota.store.postgres import partitions
+from rota.store.postgres import functions, partitions
 from rota.store.postgres.database import Blocked, Database, LockedUp, Unit, in_schema
 from rota.store.postgres.locks import Onlooker, Tell
 from rota.store.postgres.session import lock_number
 
 # For each lock on a table: renewals wait behind it, and have 3 s.
 LOCK_LIMIT = "250ms"
-# Between two tries others have all the time they need; and one that has waited this long needs someone to look at it.
+# Between two tries other transactions have all the time they need. After the longest wait a person must look at it.
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 LONGEST_WAIT = 300.0
-_WORKS_WITH = re.compile(r"^-- works with: (\d+)$", re.MULTILINE)
-Migrations = list[tuple[int, str]]
+_WORKS_WITH = re.compile(r"-- works with: (\d+)\s")
+_VERSIONS = """
+CREATE TABLE IF NOT EXISTS {schema}.schema_versions (
+    version integer PRIMARY KEY, works_with integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(),
+    functions text NOT NULL DEFAULT '', code text NOT NULL DEFAULT '')
+"""
+_AFTER_FUNCTIONS = "\n-- after functions\n"
 
 
-def known() -> Migrations:
-    return sql_files.migrations("postgres")
+@dataclass(frozen=True)
+class KnownSchema:
+    """The schema that some version of the code knows."""
+
+    steps: tuple[tuple[int, str], ...]
+    functions: str
+    code: str = __version__
+
+    @property
+    def newest(self) -> int:
+        return self.steps[-1][0]
+
+    @property
+    def works_with(self) -> int:
+        """The oldest code that can work with it."""
+        return max(works_with(number, text) for number, text in self.steps)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the functions."""
+        return sha256(self.functions.encode()).hexdigest()
 
 
-async def versions(unit: Unit) -> tuple[int, int]:
-    """The version of the schema, and the oldest code that works with it; (0, 0) if there is none."""
+def works_with(number: int, text: str) -> int:
+    declared = _WORKS_WITH.match(text)
+    return int(declared[1]) if declared else number
+
+
+class FoundSchema(NamedTuple):
+    """The schema of a database; version 0: there is none."""
+
+    version: int = 0
+    works_with: int = 0  # the oldest code that can work with it
+    functions: str = ""  # the digest of its functions,
+    code: str = ""  # and the version of rota that installed them
+
+    def fits(self, known: KnownSchema) -> bool:
+        """Whether the known schema can be reached from here, or is older and still supported."""
+        return self.version <= known.newest or self.works_with <= known.newest
+
+    def lacks(self, known: KnownSchema) -> bool:
+        """Whether there is something to migrate. Functions of a newer schema or a newer rota are left alone: an old
+        node that starts again must not take a correction back."""
+        if self.version != known.newest:
+            return self.version < known.newest
+        return self.functions != known.digest and _release(self.code) <= _release(known.code)
+
+    def shared(self, known: KnownSchema) -> bool:
+        """Whether nodes of an older schema, or of another release of this one, may run beside the known code."""
+        return (0 < self.version < known.newest and known.works_with < known.newest) or (
+            self.version == known.newest and self.code != known.code
+        )
+
+
+def _release(code: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", code)[:3])
+
+
+@cache
+def known() -> KnownSchema:
+    return KnownSchema(tuple(sql_files.migrations("postgres")), sql_files.functions("postgres"))
+
+
+async def find(unit: Unit) -> FoundSchema:
     schema = unit.database.schema
     # Asked first: behind a pooler everything is a transaction, and a statement that fails would end it.
     if await unit.connection.fetchval("SELECT to_regclass($1) IS NULL", f"{schema}.schema_versions"):
-        return 0, 0
+        return FoundSchema()
     row = await unit.connection.fetchrow(
-        f"SELECT coalesce(max(version), 0), coalesce(max(works_with), 0) FROM {schema}.schema_versions"  # noqa: S608
+        f"SELECT version, max(works_with) OVER (), functions, code FROM {schema}.schema_versions "  # noqa: S608
+        "ORDER BY version DESC LIMIT 1"
     )
-    return row[0], row[1]
+    return FoundSchema(*row) if row else FoundSchema()
 
 
-async def check(unit: Unit) -> None:
-    found, works_with = await versions(unit)
-    newest = known()[-1][0]
-    if found > newest and works_with > newest:
-        raise errors.SchemaTooNew(found, newest)
-    if found < newest:
-        raise errors.SchemaMissing(found, newest)
+async def check(unit: Unit, known: KnownSchema) -> None:
+    """Functions are not checked here: those of one schema version have the same meaning, whoever installed them."""
+    found = await find(unit)
+    if not found.fits(known):
+        raise errors.SchemaTooNew(found.version, known.newest)
+    if found.version < known.newest:
+        raise errors.SchemaMissing(found.version, known.newest)
 
 
-async def migrate(database: Database, steps: Migrations, now: Instant, chance: Chance, tell: Tell) -> tuple[int, int]:
-    """Applies what is missing, all or nothing; whoever comes second waits, and finds nothing left to do."""
+async def migrate(database: Database, known: KnownSchema, now: Instant, chance: Chance, tell: Tell) -> tuple[int, int]:
+    """Applies missing steps and functions, all or nothing. A second migrator waits and finds nothing left to do."""
     onlooker = Onlooker(database, tell)
     end, pause = database.clock.monotonic() + LONGEST_WAIT, FIRST_PAUSE
     while True:
         try:
             async with database.unhurried() as unit:
-                if (answer := await _nothing_to_do(unit, steps)) is not None:
-                    return answer
-                process = await unit.connection.fetchval("SELECT pg_backend_pid()")
-                async with onlooker.watching(process):
-                    return await _migrate(unit, steps, now)
+                if (found := await _reachable(unit, known)).lacks(known):
+                    process = await unit.connection.fetchval("SELECT pg_backend_pid()")
+                    async with onlooker.watching(process):
+                        return await _migrate(unit, known, now)
+                return found.version, found.version
         except (Blocked, LockedUp):
             if database.clock.monotonic() + pause > end:
                 raise StoreUnavailable(
@@ -81,48 +153,56 @@ async def migrate(database: Database, steps: Migrations, now: Instant, chance: C
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-async def _nothing_to_do(unit: Unit, steps: Migrations) -> tuple[int, int] | None:
-    found, works_with = await versions(unit)
-    newest = steps[-1][0]
-    if found > newest and works_with > newest:
-        raise errors.SchemaTooNew(found, newest)
-    return (found, found) if found >= newest else None
+async def _reachable(unit: Unit, known: KnownSchema) -> FoundSchema:
+    found = await find(unit)
+    if not found.fits(known):
+        raise errors.SchemaTooNew(found.version, known.newest)
+    return found
 
 
-async def _migrate(unit: Unit, steps: Migrations, now: Instant) -> tuple[int, int]:
-    # Two who migrate wait for each other, and nobody behind them: so that may take its time.
+async def _migrate(unit: Unit, known: KnownSchema, now: Instant) -> tuple[int, int]:
+    # Migrators wait for each other, and no other transaction waits behind them: so that may take its time.
     await unit.connection.execute(f"SET LOCAL lock_timeout = '{LONGEST_WAIT:.0f}s'")
     await unit.connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(unit.database.schema, "migrate"))
     await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
-    newest = steps[-1][0]
-    before, works_with = await versions_in_transaction(unit)
-    if before > newest and works_with > newest:
-        raise errors.SchemaTooNew(before, newest)
-    for number, text in steps:
-        if number > before:
-            await _apply(unit, number, text)
+    await _prepare(unit)
+    found = await _reachable(unit, known)
+    if found.lacks(known):
+        await apply(unit, unit.database.schema, known, found)
+        await _record(unit, known, found.version)
     await partitions.make(unit, now)
-    return before, max(before, newest)
+    return found.version, max(found.version, known.newest)
 
 
-async def versions_in_transaction(unit: Unit) -> tuple[int, int]:
-    """A failing statement would end the transaction, so the table is made first."""
+async def _prepare(unit: Unit) -> None:
+    """The schema and its table of versions: a statement that fails for want of them would end the transaction."""
     schema = unit.database.schema
     exists = await unit.connection.fetchval("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema)
     if not exists:  # asked first: IF NOT EXISTS too needs the right to create schemas
         await unit.connection.execute(f"CREATE SCHEMA {schema}")
-    await unit.connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {schema}.schema_versions "
-        "(version integer PRIMARY KEY, works_with integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-    )
-    return await versions(unit)
+    await unit.connection.execute(_VERSIONS.format(schema=schema))
 
 
-async def _apply(unit: Unit, number: int, text: str) -> None:
-    works_with = _WORKS_WITH.search(text)
-    await unit.connection.execute(in_schema(text, unit.database.schema))
-    await unit.connection.execute(
-        f"INSERT INTO {unit.database.schema}.schema_versions (version, works_with) VALUES ($1, $2)",  # noqa: S608
-        number,
-        int(works_with[1]) if works_with else number,
+async def apply(unit: Unit, schema: str, known: KnownSchema, found: FoundSchema) -> None:
+    """Makes the tables of missing steps, the functions, and the rest of these steps."""
+    parts = [text.partition(_AFTER_FUNCTIONS) for number, text in known.steps if number > found.version]
+    for tables, _, _ in parts:
+        await _run(unit, in_schema(tables, schema))
+    await functions.install(unit, schema, known.functions, shared=found.shared(known))
+    for _, _, rest in parts:
+        await _run(unit, in_schema(rest, schema))
+
+
+async def _run(unit: Unit, text: str) -> None:
+    """The driver can't execute a text without statements, and a part of a step may be nothing but comments."""
+    await unit.connection.execute(f"SELECT;\n{text}")
+
+
+async def _record(unit: Unit, known: KnownSchema, after: int) -> None:
+    table = f"{unit.database.schema}.schema_versions"
+    await unit.connection.executemany(
+        f"INSERT INTO {table} (version, works_with) VALUES ($1, $2)",  # noqa: S608
+        [(number, works_with(number, text)) for number, text in known.steps if number > after],
     )
+    update = f"UPDATE {table} SET functions = $1, code = $2 WHERE version = $3"  # noqa: S608
+    await unit.connection.execute(update, known.digest, known.code, known.newest)

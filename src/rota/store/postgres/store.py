@@ -67,11 +67,11 @@ class PostgresStore(Admitting, base.Store):
         key_life: Duration = 7 * DAY,
         notify: bool = True,
         server_time: bool = True,
-        steps: migrate.Migrations | None = None,
+        known: migrate.KnownSchema | None = None,
     ) -> None:
         self._database = Database(address(url), clock, ageing_step, server_time=server_time, chance=chance)
         self._clock, self._chance, self._key_life, self._notify = clock, chance, key_life, notify
-        self._steps = steps or migrate.known()
+        self._known = known or migrate.known()
         self._session = LockSession(self._database, chance.token(), self._wake)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
         self._bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Notifier] = weakref.WeakKeyDictionary()
@@ -81,10 +81,10 @@ class PostgresStore(Admitting, base.Store):
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self, tell: Callable[[str], None] = base.tell_nobody) -> tuple[int, int]:
-        return await migrate.migrate(self._database, self._steps, self._database.now(), self._chance, tell)
+        return await migrate.migrate(self._database, self._known, self._database.now(), self._chance, tell)
 
     async def open(self) -> None:
-        await self._read(migrate.check)
+        await self._read(migrate.check, self._known)
         with translated(self._database.place):
             await self._session.open()
 
@@ -113,7 +113,7 @@ class PostgresStore(Admitting, base.Store):
     async def examine(self) -> list[base.Finding]:
         with suppress(StoreError), translated(self._database.place):
             await self._session.open()
-        return await self._read(doctor.examine, self._session, self._clock)
+        return await self._read(doctor.examine, self._known, self._session, self._clock)
 
     def now(self) -> Instant:
         return self._database.now()

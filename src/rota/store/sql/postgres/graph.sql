@@ -5,10 +5,10 @@ SELECT ready, later, skipped, unsettled FROM rota.settle(:only::uuid[], :now, :s
 SELECT DISTINCT job::text FROM rota.settling WHERE job = ANY (:ids::uuid[])
 
 -- name: open_edges_of
-SELECT count(*) FROM (SELECT FROM rota.edges WHERE parent = ANY (:ids::uuid[]) AND standing = 'open' LIMIT :most::integer) one
+SELECT count(*) FROM (SELECT FROM rota.edges WHERE parent = ANY (:ids::uuid[]) AND state = 'open' LIMIT :most::integer) one
 
 -- name: anyone_waits
-SELECT EXISTS (SELECT FROM rota.edges WHERE standing = 'open')
+SELECT EXISTS (SELECT FROM rota.edges WHERE state = 'open')
 
 -- name: skipped_below
 -- What was skipped because of these, however indirectly.
@@ -16,10 +16,10 @@ WITH RECURSIVE below(id) AS (
     -- (OFFSET 0: from the parents down, whatever the server believes about the tables.)
     SELECT e.child FROM rota.edges e
     CROSS JOIN LATERAL (SELECT FROM rota.history h WHERE h.id = e.child AND h.state = 'skipped' OFFSET 0) AS skipped
-    WHERE e.parent = ANY (:ids::uuid[]) AND e.standing = 'broken'
+    WHERE e.parent = ANY (:ids::uuid[]) AND e.state = 'broken'
     UNION
     SELECT e.child FROM below
-    CROSS JOIN LATERAL (SELECT child FROM rota.edges WHERE parent = below.id AND standing = 'broken' OFFSET 0) AS e
+    CROSS JOIN LATERAL (SELECT child FROM rota.edges WHERE parent = below.id AND state = 'broken' OFFSET 0) AS e
     CROSS JOIN LATERAL (SELECT FROM rota.history h WHERE h.id = e.child AND h.state = 'skipped' OFFSET 0) AS skipped
 )
 SELECT id::text FROM below
@@ -36,11 +36,11 @@ WITH back AS (
     FROM back WHERE outcome IS NOT NULL AND started_at IS NOT NULL
 ), again AS MATERIALIZED (
     -- What was met by a parent that was purged since stays met: a dead letter is kept for longer than what it came from.
-    SELECT e.child, e.parent, e.standing <> 'met' OR EXISTS (SELECT FROM rota.jobs j WHERE j.id = e.parent)
+    SELECT e.child, e.parent, e.state <> 'met' OR EXISTS (SELECT FROM rota.jobs j WHERE j.id = e.parent)
                               OR EXISTS (SELECT FROM rota.history h WHERE h.id = e.parent) AS open
     FROM rota.edges e WHERE e.child = ANY (:ids::uuid[])
 ), opened AS (
-    UPDATE rota.edges e SET standing = 'open' FROM again
+    UPDATE rota.edges e SET state = 'open' FROM again
     WHERE e.child = again.child AND e.parent = again.parent AND again.open
 ), looked_at AS (
     INSERT INTO rota.settling (job)
@@ -56,7 +56,7 @@ SELECT id, owner, CASE WHEN above.open > 0 THEN 'blocked' ELSE 'scheduled' END, 
 FROM back CROSS JOIN LATERAL (SELECT count(*) AS every, count(*) FILTER (WHERE again.open) AS open FROM again WHERE again.child = back.id) AS above
 
 -- name: parent_rows
-SELECT e.parent::text, coalesce(j.task, h.task), coalesce(j.state, h.state), e.need, e.standing,
+SELECT e.parent::text, coalesce(j.task, h.task), coalesce(j.state, h.state), e.need, e.state,
        CASE WHEN h.state = 'succeeded' THEN h.result END
 FROM rota.edges e
 LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = e.parent OFFSET 0) AS j ON true

@@ -3,9 +3,9 @@ SELECT rota.clock(NULL)
 
 -- name: insert_node
 -- Again, if the answer to the first time got lost; it has not held anything since.
-INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock, server, locks_claims)
+INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock, server)
 VALUES (:incarnation, :id, :roles, :queues, :tasks::text[], :version, 'live', rota.clock(:now), rota.clock(:now), :lease,
-        :lock, :server, true)
+        :lock, :server)
 ON CONFLICT (incarnation) DO UPDATE SET state = 'live', started_at = rota.clock(:now), seen_at = rota.clock(:now),
                                         server = excluded.server
 

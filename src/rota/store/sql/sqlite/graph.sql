@@ -17,7 +17,7 @@ INSERT OR IGNORE INTO members (workflow, job, place) VALUES (?, ?, ?)
 -- name: count_parents
 -- All of them are to be waited for.
 UPDATE jobs SET parents = (SELECT count(*) FROM edges e WHERE e.child = jobs.id), 
-                waits = (SELECT count(*) FROM edges e WHERE e.child = jobs.id AND e.standing = 'open')
+                waits = (SELECT count(*) FROM edges e WHERE e.child = jobs.id AND e.state = 'open')
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: tie
@@ -40,10 +40,10 @@ DELETE FROM settling WHERE job IN (SELECT value FROM json_each(:ids))
 
 -- name: open_edges
 SELECT e.child, e.parent, e.need FROM json_each(:ids) ended JOIN edges e ON e.parent = ended.value
-WHERE e.standing = 'open' LIMIT :limit
+WHERE e.state = 'open' LIMIT :limit
 
 -- name: mark_edges
-UPDATE edges SET standing = r.value ->> 2 FROM json_each(:rows) r WHERE edges.child = r.value ->> 0 AND edges.parent = r.value ->> 1
+UPDATE edges SET state = r.value ->> 2 FROM json_each(:rows) r WHERE edges.child = r.value ->> 0 AND edges.parent = r.value ->> 1
 
 -- name: count_down
 -- Rows: child, parents that have ended as needed. The rank counts from the first instant at which it is due with its parents done.
@@ -66,37 +66,37 @@ FROM json_each(:rows) r WHERE jobs.id = r.value ->> 0 AND state = 'blocked'
 SELECT j.id, j.task, j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
 
 -- name: anyone_waits
-SELECT EXISTS (SELECT 1 FROM edges WHERE standing = 'open')
+SELECT EXISTS (SELECT 1 FROM edges WHERE state = 'open')
 
 -- name: skipped_below
 -- What was skipped because of these, however indirectly.
 WITH RECURSIVE below(id) AS (
     SELECT j.id FROM json_each(:ids) ended JOIN edges e ON e.parent = ended.value JOIN jobs j ON j.id = e.child
-    WHERE e.standing = 'broken' AND j.state = 'skipped'
+    WHERE e.state = 'broken' AND j.state = 'skipped'
     UNION
     SELECT j.id FROM below JOIN edges e ON e.parent = below.id JOIN jobs j ON j.id = e.child
-    WHERE e.standing = 'broken' AND j.state = 'skipped'
+    WHERE e.state = 'broken' AND j.state = 'skipped'
 )
 SELECT id FROM below
 
 -- name: reopen_edges
 -- What was met by a parent that was purged since stays met: a dead letter is kept for longer than what it came from.
-UPDATE edges SET standing = 'open' WHERE child IN (SELECT value FROM json_each(:ids))
-  AND (standing <> 'met' OR EXISTS (SELECT 1 FROM jobs j WHERE j.id = edges.parent))
+UPDATE edges SET state = 'open' WHERE child IN (SELECT value FROM json_each(:ids))
+  AND (state <> 'met' OR EXISTS (SELECT 1 FROM jobs j WHERE j.id = edges.parent))
 
 -- name: parents_of
 SELECT DISTINCT e.parent FROM json_each(:ids) wanted JOIN edges e ON e.child = wanted.value
 
 -- name: reopen_jobs
 -- The budget of attempts starts again; fence and tries go on, so that nothing old can pass for new.
-UPDATE jobs SET state = iif(EXISTS (SELECT 1 FROM edges e WHERE e.child = jobs.id AND e.standing = 'open'), 'blocked', 'scheduled'),
+UPDATE jobs SET state = iif(EXISTS (SELECT 1 FROM edges e WHERE e.child = jobs.id AND e.state = 'open'), 'blocked', 'scheduled'),
                 run_at = :now, rank = :now + priority * :step, finished_at = NULL, expires_at = NULL,
                 failures = 0, crashes = 0, interruptions = 0, reason = NULL, held_by = NULL, level = 0, own_step = NULL,
                 replays = replays + (id IN (SELECT value FROM json_each(:replayed)))
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: parent_rows
-SELECT e.parent, j.task, j.state, e.need, e.standing,
+SELECT e.parent, j.task, j.state, e.need, e.state,
        (SELECT a.result FROM attempts a WHERE a.job = j.seq AND j.state = 'succeeded' ORDER BY a.fence DESC LIMIT 1)
 FROM edges e LEFT JOIN jobs j ON j.id = e.parent WHERE e.child = :id ORDER BY e.parent
 
