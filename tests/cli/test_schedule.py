@@ -60,7 +60,7 @@ def test_every_option_of_a_schedule_arrives(rota: Rota) -> None:
         "task": "other", "kind": "command", "args": {}, "queue": "q", "priority": 1, "timeout": "1m", "expires": "1h",
         "retry": {"retries": 2, "backoff": "5s", "jitter": 0.1, "rules": {}},
         "spec": {"argv": ["ls", "-l"], "cwd": "/", "env": {"A": "b"}, "fatal_exit_codes": [3]},
-        "labels": ["l"], "keys": ["db", "task:other", "x"],
+        "labels": ["l"], "keys": ["db", "task:other", "x"], "alone": None,
     }  # fmt: skip
     shown = rota.ok("schedule", "show", "n")
     for line in ("catch-up       all, not older than 1d, at most 5", "note           not yet", "environment    A\n"):

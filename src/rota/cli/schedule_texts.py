@@ -130,7 +130,7 @@ def _work(template: Template) -> dict[str, Any]:
         "task": template.task, "kind": template.spec.kind, "spec": template.spec.shown,
         "args": msgspec.json.decode(template.args), "queue": template.queue, "priority": template.priority,
         "retry": template.retry.parts(), "timeout": _short(template.timeout), "expires": _short(template.expires),
-        "labels": template.requirements.labels, "keys": [key.name for key in template.requirements.keys],
+        **template.requirements.as_json(),
     }  # fmt: skip
 
 

@@ -111,7 +111,7 @@ class LimitsClient:
     async def set_feedback(
         self, name: str, on: bool = True, *, quantum: object = None, levels: object = None, boost: object = None
     ) -> None:
-        """Feedback levels: flows (a user's jobs of one task) that use many slots fall behind those that use few."""
+        """Feedback levels: flows (mostly a user's jobs of a task) that use many slots fall behind the others."""
         if on not in (True, False):
             raise InvalidInput("on", on, "True or False")
         given = {"quantum": quantum, "levels": levels, "boost": boost}

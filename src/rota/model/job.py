@@ -280,6 +280,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     parents: int = 0  # how many it was ordered after
     slack: Duration | None = None  # it must start within this time of its claim, or its rate would not hold
     crashes: int = 0  # so often its node, or what it ran in, has died under it
+    flow: str = ""  # the name of its flow, within those of its owner
     state: str | None = None  # what an earlier attempt has saved, as JSON
 
     @property
@@ -339,9 +340,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None = None  # the schedule that made it,
     fire_time: Instant | None = None  # and for which time
     workflow: str | None = None
-    labels: tuple[str, ...] = ()
-    keys: tuple[Key, ...] = ()  # of limits
-    alone: Alone | None = None  # what must not run beside it
+    requirements: Requirements = NO_REQUIREMENTS
     progress: Progress | None = None  # what it told last
     attempts: list[AttemptInfo] = []
     result: Any = None
@@ -351,14 +350,27 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     def ended(self) -> bool:
         return self.state in TERMINAL
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.requirements.labels
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of limits that it needs."""
+        return self.requirements.keys
+
+    @property
+    def alone(self) -> Alone | None:
+        """The jobs that must not run beside it."""
+        return self.requirements.alone
+
     def as_json(self) -> dict[str, Any]:
         """The job as the command line's `--json` and the HTTP interface show it: instants as ISO 8601."""
         wire: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         wire |= {name: _iso(wire[name]) for name in wire if name.endswith(("_at", "_time"))}
         wire["timeout"] = None if self.timeout is None else short(self.timeout)
         wire["retry"] = self.retry.parts()
-        wire["alone"] = self.alone.as_json() if self.alone else None
-        wire["labels"], wire["keys"] = list(self.labels), [key.name for key in self.keys]
+        wire |= wire.pop("requirements").as_json()
         wire["progress"] = self.progress.as_json() if self.progress else None
         wire["error"] = msgspec.to_builtins(self.error) if self.error else None
         wire["attempts"] = [attempt.as_json() for attempt in self.attempts]

@@ -8,9 +8,7 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model import http
-from rota.model.gates import labels
 from rota.model.job import CommandSpec, Kind, NewJob, Spec, Terms, shared
-from rota.model.limits import keys
 from rota.model.rank import priority
 from rota.model.requirements import NO_REQUIREMENTS, Requirements
 from rota.model.times import LONGEST, Duration, Instant
@@ -95,8 +93,7 @@ def _check(template: Template) -> None:
     if template.spec.kind is Kind.HTTP:
         http.check(msgspec.json.decode(template.spec.body, type=http.HttpSpec))
     priority(template.priority)
-    labels(template.requirements.labels)
-    keys(template.requirements.keys)
+    template.requirements.check()
     for what in ("task", "queue"):
         name = getattr(template, what)
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():

@@ -69,9 +69,8 @@ class SqliteStore(Admitting, base.Store):
         self._bell = None if path == MEMORY else Wakeups(folder, chance.token())
         self.locks = None if path == MEMORY else NodeLocks(folder)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
-        self._inline, self._chance = inline, chance
+        self._inline, self._chance, self._closed = inline, chance, False
         self._threads = None if inline else Threads(shared=path == MEMORY)
-        self._closed = False
         self._writer: Database | None = None
         self._reader: Database | None = None
         self._flows = Walk(clock, ("",))  # through all workflows, for old ones

@@ -86,6 +86,7 @@ CREATE INDEX jobs_expiring ON rota.jobs (expires_at)            WHERE expires_at
 CREATE INDEX jobs_running  ON rota.jobs (node, claimed_at)      WHERE node IS NOT NULL;
 CREATE INDEX jobs_held     ON rota.jobs (held_by, rank, id)     WHERE held_by IS NOT NULL;
 CREATE INDEX jobs_let_go   ON rota.jobs (held_by)               WHERE state = 'ready' AND held_by IS NOT NULL;
+-- By flow, as rota.flow_of says it.
 CREATE INDEX jobs_put_back ON rota.jobs (queue, owner, task, level) WHERE level > 0;
 CREATE INDEX jobs_own_step ON rota.jobs (queue, own_step)       WHERE own_step IS NOT NULL;
 

@@ -36,7 +36,8 @@ CREATE TABLE jobs (
     special       INTEGER NOT NULL DEFAULT 0,   -- it needs keys
     held_by       TEXT,                         -- the gate (g:gate), key (k:owner:key) or wish to be alone (a:job) that holds it; on a ready job, the key that let it go
     level         INTEGER NOT NULL DEFAULT 0,   -- the feedback level in its rank
-    own_step      INTEGER                       -- the ageing step in its rank; NULL: the global one
+    own_step      INTEGER,                      -- the ageing step in its rank; NULL: the global one
+    flow          TEXT AS (task) VIRTUAL        -- the flow that is charged for its slots, within those of its owner
 ) STRICT;
 
 -- The index that claims read holds ready jobs only. Kind comes before rank: a node without functions must not read
