@@ -11,16 +11,13 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from types import NoneType
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from rota.model.principal import Principal
+from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant, short
 from rota.store.verbs import NODE, READ, WRITE, Verbs, verb
-
-if TYPE_CHECKING:
-    from rota.store.base import TaskInfo
 
 
 class Unoffered(msgspec.Struct, frozen=True):

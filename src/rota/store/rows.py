@@ -19,9 +19,9 @@ from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
 from rota.model.requirements import read_requirements
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.trigger.records import FireInfo, FireKind, ScheduledFire, ScheduleInfo
 from rota.model.trigger.skipped import SkipReason
-from rota.store.base import TaskInfo
 from rota.store.graph import WorkflowInfo, WorkflowJob
 
 T = TypeVar("T")
@@ -86,7 +86,6 @@ def job_info(
     row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, workflow: str | None = None
 ) -> JobInfo:
     state = State(row.state)
-    requirements = read_requirements(row.requirements)
     attempts = [_attempt(one) for one in past]
     if state is State.RUNNING and row.started_at is not None:
         attempts.append(AttemptInfo(row.tries, row.fence, row.node or "", row.started_at))
@@ -105,9 +104,7 @@ def job_info(
         schedule=fire.schedule if fire else None,
         fire_time=fire.fire if fire else None,
         workflow=workflow,
-        labels=requirements.labels,
-        alone=requirements.alone,
-        keys=requirements.keys,
+        requirements=read_requirements(row.requirements),
     )
 
 

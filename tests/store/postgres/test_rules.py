@@ -117,7 +117,7 @@ def test_claims_are_admitted_as_the_model_says(db: Connection, seed: int) -> Non
     put_cases(db, found)
     ids = [job.id for case in found for job in case.candidates]
     answer = db.execute("SELECT id, slack FROM admit_claim(%s::uuid[], 'i', %s, false, %s)", (ids, NOW, STEP))
-    slacks = dict(answer.fetchall())
+    slacks: dict[str, Any] = dict(answer.fetchall())
     rows = db.execute(
         "SELECT id::text, state, held_by, reason, cancel FROM jobs"
         " UNION ALL SELECT id::text, state, NULL, reason, NULL FROM history"
@@ -333,8 +333,8 @@ def test_edges_are_settled_as_the_model_says(db: Connection, place: Place, seed:
         db.execute("SELECT * FROM settle(NULL, %s, %s, 100000)", (NOW, STEP))
     rows = db.execute("SELECT id::text, state, waits, run_at, priority, rank FROM jobs").fetchall()
     live = {job: Child(State(state), *rest) for job, state, *rest in rows}
-    ended = dict(db.execute("SELECT id::text, (state, reason)::text FROM history").fetchall())
-    skipped = dict(db.execute("SELECT id::text, reason FROM history WHERE state = 'skipped'").fetchall())
+    ended: dict[str, Any] = dict(db.execute("SELECT id::text, (state, reason)::text FROM history").fetchall())
+    skipped: dict[str, Any] = dict(db.execute("SELECT id::text, reason FROM history WHERE state = 'skipped'").fetchall())
     marks = {(c, p): state for c, p, state in db.execute("SELECT child::text, parent::text, state FROM edges")}
     tasks = {job: task for job, task, _ in parents}
     for child, before, family in children:

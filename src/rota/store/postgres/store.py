@@ -17,8 +17,9 @@ from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
+from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND, Duration, Instant
-from rota.store.base import Answer, Finding, Retention, TaskInfo, Topic, tell_nobody
+from rota.store.base import Answer, Finding, Retention, Topic, tell_nobody
 
 # An underscore tells a module from the verb of the same name.
 from rota.store.postgres import admission, doctor, graph, migrate, offers, partitions, work

@@ -12,7 +12,8 @@ from rota.model.job import NewJob
 from rota.model.node import NewNode, NodeInfo
 from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
-from rota.store.base import Answer, Finding, Retention, TaskInfo, tell_nobody
+from rota.model.task import TaskInfo
+from rota.store.base import Answer, Finding, Retention, tell_nobody
 from rota.store.graph import Settled
 
 # An underscore tells a module from the verb of the same name.

@@ -46,7 +46,7 @@ WITH me AS MATERIALIZED (
     SELECT head.*, head.special
            OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, head.queue, head.requirements)) AS stopped,
            head.own_step IS DISTINCT FROM head.step
-           OR head.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = head.queue AND f.flow = head.owner || '/' || head.task
+           OR head.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = head.queue AND f.flow = head.owner || '/' || rota.flow_of(head.task, head.requirements)
                                         AND f.level > head.level) AS fallen
     FROM (SELECT * FROM near UNION ALL SELECT * FROM far) AS head
 ), chosen AS MATERIALIZED (
@@ -63,19 +63,19 @@ SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, re
 FROM chosen, moment WHERE j.ctid = chosen.place AND NOT chosen.stopped AND NOT chosen.fallen
 RETURNING j.id::text, j.fence, j.owner, j.queue, j.kind, j.task, j.priority, j.rank,
           j.tries + (NOT starts)::integer, j.failures, j.started_at, j.spec, j.args, j.retry, j.timeout, j.parents, NULL::bigint,
-          j.crashes
+          j.crashes, rota.flow_of(j.task, j.requirements)
 )
 -- A first attempt finds nothing saved, and need not look.
 SELECT *, CASE WHEN fence > 1 THEN rota.saved_state(id::uuid) END FROM claimed
 UNION ALL   -- (a fence of 0: it stands in the wrong place)
-SELECT id::text, CASE WHEN fallen THEN 0 END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT id::text, CASE WHEN fallen THEN 0 END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM chosen WHERE fallen OR stopped AND starts
 UNION ALL   -- how many microseconds of the server's time that took
-SELECT NULL, (extract(epoch FROM clock_timestamp() - began) * 1000000)::bigint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT NULL, (extract(epoch FROM clock_timestamp() - began) * 1000000)::bigint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM moment
 
 -- name: admit_claim
-SELECT p.*, j.crashes, CASE WHEN p.fence > 1 THEN rota.saved_state(j.id) END
+SELECT p.*, j.crashes, rota.flow_of(j.task, j.requirements), CASE WHEN p.fence > 1 THEN rota.saved_state(j.id) END
 FROM rota.admit_claim(:ids::uuid[], :incarnation, :now, :only_gates, :step) p JOIN rota.jobs j ON j.id = p.id::uuid
 
 -- name: start_states

@@ -43,7 +43,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 -- name: taken
 -- All that was taken, as one JSON text that decodes straight into values.
 SELECT json_group_array(json_array(id, fence, owner, queue, kind, task, priority, rank, number, failures, started_at,
-                                   spec, args, retry, timeout, parents, NULL, crashes, saved) ORDER BY rank, seq)
+                                   spec, args, retry, timeout, parents, NULL, crashes, flow, saved) ORDER BY rank, seq)
 FROM (SELECT j.*, tries + (started_at IS NULL) AS number, p.spec, p.args, p.retry, p.timeout,
              -- A first attempt finds nothing saved, and need not look.
              iif(j.fence > 1, (SELECT c.state FROM checkpoints c WHERE c.job = j.seq), NULL) AS saved
