@@ -5,22 +5,20 @@ Everything found is a `Finding`. Those of a kind in BAD fail the run; the others
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from tests.chaos.evidence import Evidence, Row
 from tests.chaos.told import HUNG, OK
 from tests.chaos.witness import END, START, STOPPED, Line
+from tests.checks.at_once import meetings
+from tests.checks.attempts import Attempts, final, proven
+from tests.checks.breach import DOUBLE, EARLY, FAILED, LOST, MADE_UP, OVERLAP, UNPROVEN, Breach
+from tests.checks.crashes import quarantined
+from tests.checks.orders import answered, early, over, single
 
-LOST = "lost"  # accepted, and not there at the end, or not ended
-DOUBLE = "doubly effective"  # one order or one attempt that counts twice
-OVERLAP = "overlap"  # two attempts of one job at the same time
 EXCUSED = "excused overlap"  # the machine of the older one slept past its lease: only fences help there
-UNPROVEN = "unproven"  # succeeded according to rota, and the job itself has no such attempt at its end
-MADE_UP = "made up"  # there, although it was refused or never asked for
-FAILED = "failed"  # ended otherwise than by success, without so many crashes that this is right
-EARLY = "early"  # started before it was due
 STUCK = "hung call"
 EXIT = "exit"  # of a process that nobody told to
 LEFTOVER = "leftover"
@@ -28,7 +26,6 @@ RESOLVED_THERE, RESOLVED_NOT = "unknown: there", "unknown: not there"
 POISON = "quarantined"  # as often there as its node died as the limit says
 
 BAD = (LOST, DOUBLE, OVERLAP, UNPROVEN, MADE_UP, FAILED, EARLY, STUCK, EXIT, LEFTOVER)
-CRASH_LIMIT = 3
 # The words with which an attempt takes its leave.
 OVER = (END, STOPPED)
 # Two processes look at the same clock one after the other.
@@ -40,6 +37,13 @@ class Finding:
     kind: str
     number: int
     text: str
+
+
+def findings(number: int, *breaches: Breach | None, about: str = "") -> Iterator[Finding]:
+    """Of the rules that the simulation is held against too: see `tests/checks`."""
+    for breach in breaches:
+        if breach is not None:
+            yield Finding(breach.kind, number, f"{about}{breach.text}")
 
 
 @dataclass(frozen=True)
@@ -89,63 +93,51 @@ def orders(evidence: Evidence, rows: dict[int, list[Row]]) -> Iterator[Finding]:
         there = rows.get(number, [])
         for _ in range(order.answers.count(HUNG)):
             yield Finding(STUCK, number, order.why)
-        match order.verdict:
-            case "ok" if not there:
-                yield Finding(LOST, number, f"accepted as {', '.join(order.ids)}, and not there")
-            case "ok" if not {row.job for row in there} & order.ids:
-                yield Finding(LOST, number, f"accepted as {', '.join(order.ids)}, there as {there[0].job}")
-            case "refused" if there:
-                yield Finding(MADE_UP, number, f"refused ({order.why}), and there as {there[0].job}")
-            case "unknown":
-                yield Finding(RESOLVED_THERE if there else RESOLVED_NOT, number, order.why)
-        if len(order.ids) > 1:
-            yield Finding(DOUBLE, number, f"one key, answered with {', '.join(sorted(order.ids))}")
+        if order.verdict == "unknown":
+            yield Finding(RESOLVED_THERE if there else RESOLVED_NOT, number, order.why)
+        yield from findings(number, *answered(order.verdict, order.ids, {row.job for row in there}, order.why))
 
 
 def _numbers(evidence: Evidence, rows: dict[int, list[Row]]) -> Iterator[Finding]:
+    yield from numbers(evidence.told.keys(), rows)
+    for number, there in rows.items():
+        for row in there:
+            if row.ended and row.state != "succeeded":
+                text = f"{row.job} {row.state} with {row.crashes} crashes, last {row.outcome}"
+                yield Finding(ending(row.crashes), number, text)
+
+
+def numbers(asked_for: Set[int], rows: Mapping[int, list[Row]]) -> Iterator[Finding]:
     """Each order is at most one job, and that has ended."""
     for number, there in rows.items():
-        if number not in evidence.told:
+        if number not in asked_for:
             yield Finding(MADE_UP, number, f"never asked for, and there as {there[0].job}")
-        if len(there) > 1:
-            yield Finding(DOUBLE, number, f"there {len(there)} times: {', '.join(f'{r.job} {r.state}' for r in there)}")
-        for row in there:
-            if not row.ended:
-                yield Finding(LOST, number, f"{row.job} never ended: {row.state}, fence {row.fence}")
-            elif row.state != "succeeded":
-                kind = POISON if row.crashes >= CRASH_LIMIT else FAILED
-                yield Finding(kind, number, f"{row.job} {row.state} with {row.crashes} crashes, last {row.outcome}")
+        yield from findings(number, single([f"{row.job} {row.state}" for row in there]))
+        yield from findings(number, *(over(row.job, row.state, row.ended) for row in there))
+
+
+def ending(crashes: int) -> str:
+    """Of a job that ended otherwise than it should have: a finding, unless it crashed as often as the limit says."""
+    return FAILED if quarantined(crashes, dead=True) else POISON
 
 
 def _completions(evidence: Evidence, lines: dict[str, list[Line]]) -> Iterator[Finding]:
     """One completion per job, by its last fence, of an attempt that did reach its end."""
-    succeeded = Counter(row.job for row in evidence.rows if row.outcome == "succeeded")
-    succeeded.update(one.job for one in evidence.tries if one.outcome == "succeeded")
-    ends = Counter((one.job, one.fence) for one in evidence.tries)
-    ends.update((row.job, row.fence) for row in evidence.rows if row.ended and row.outcome is not None)
-    latest: dict[str, int] = {}
+    known, attempts = {row.job: row.number for row in evidence.rows}, Attempts()
+    latest = {job: max(line.fence for line in some) for job, some in lines.items() if some}
     for one in evidence.tries:
         latest[one.job] = max(latest.get(one.job, 0), one.fence)
-    numbers = {row.job: row.number for row in evidence.rows}
-    for job, count in succeeded.items():
-        if count > 1:
-            yield Finding(DOUBLE, numbers.get(job, 0), f"{job} succeeded {count} times")
-    for (job, fence), count in ends.items():
-        if count > 1:
-            yield Finding(DOUBLE, numbers.get(job, 0), f"{job}: attempt {fence} ended {count} times")
+    ends = [(one.job, one.fence, one.outcome) for one in evidence.tries]
+    ends += [(row.job, row.fence, row.outcome) for row in evidence.rows if row.ended and row.outcome is not None]
+    for job, fence, outcome in ends:
+        success = attempts.succeed(job) if outcome == "succeeded" else None
+        yield from findings(known.get(job, 0), attempts.end((job, fence)), success)
     for row in evidence.rows:
-        if row.ended and latest.get(row.job, 0) > row.fence:
-            yield Finding(
-                DOUBLE, row.number, f"{row.job} ended by fence {row.fence}, after {latest[row.job]} was given"
-            )
-        if row.ended and any(line.fence > row.fence for line in lines[row.job]):
-            yield Finding(DOUBLE, row.number, f"{row.job} ran again after it had ended by fence {row.fence}")
-        if row.outcome == "succeeded" and not any(
-            line.fence == row.fence and line.word == END for line in lines[row.job]
-        ):
-            yield Finding(
-                UNPROVEN, row.number, f"{row.job} succeeded by fence {row.fence}, which never reached its end"
-            )
+        if row.ended:
+            yield from findings(row.number, final(row.job, row.fence, latest.get(row.job, 0)))
+        if row.outcome == "succeeded":
+            reached = any(line.fence == row.fence and line.word == END for line in lines[row.job])
+            yield from findings(row.number, proven((row.job, row.fence), reached))
 
 
 def spans(lines: list[Line]) -> list[Span]:
@@ -160,26 +152,20 @@ def spans(lines: list[Line]) -> list[Span]:
 
 def _overlaps(lines: dict[str, list[Line]], excused: Callable[[Span, Span], bool]) -> Iterator[Finding]:
     for job, all_lines in lines.items():
-        starts = Counter(line.fence for line in all_lines if line.word == START)
-        for fence, count in starts.items():
-            if count > 1:
-                yield Finding(DOUBLE, all_lines[0].number, f"{job}: attempt {fence} started {count} times")
-        attempts = spans(all_lines)
-        for index, new in enumerate(attempts):
-            for old in attempts[:index]:
-                if old.last > new.start:
-                    text = (
-                        f"{job}: attempt {old.fence} on {old.node} ran {old.last - new.start:.3f} s into "
-                        f"attempt {new.fence} on {new.node}"
-                    )
-                    yield Finding(EXCUSED if excused(old, new) else OVERLAP, all_lines[0].number, text)
+        number, begun = all_lines[0].number, Attempts()
+        yield from findings(number, *(begun.begin((job, line.fence)) for line in all_lines if line.word == START))
+        for new, beside in meetings(spans(all_lines)):
+            for old in beside:
+                late = f"ran {old.last - new.start:.3f} s into attempt {new.fence} on {new.node}"
+                text = f"{job}: attempt {old.fence} on {old.node} {late}"
+                yield Finding(EXCUSED if excused(old, new) else OVERLAP, number, text)
 
 
 def _starts(evidence: Evidence) -> Iterator[Finding]:
     for line in evidence.lines:
         order = evidence.told.get(line.number)
-        if line.word == START and order and order.due and line.wall < order.due - BLINK:
-            yield Finding(EARLY, line.number, f"{line.job} started {order.due - line.wall:.3f} s before it was due")
+        if line.word == START and order and order.due:
+            yield from findings(line.number, early(line.wall, order.due, BLINK), about=f"{line.job} started ")
 
 
 def accepted(evidence: Evidence) -> int:

@@ -12,24 +12,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.chaos import checker
-from tests.chaos.checker import BLINK, CRASH_LIMIT, Finding, Span
+from tests.chaos.checker import BLINK, Finding, Span, findings
 from tests.chaos.evidence import Evidence, Fault, Row
 from tests.chaos.figures import NEVER
-from tests.chaos.saves import REFUSED, SAVED, SAVING, SAW, Save
+from tests.chaos.saves import NOTHING, REFUSED, SAVED, SAVING, SAW, Save
 from tests.chaos.witness import CRASH, SHADOW, Line
+from tests.checks import checkpoints, crashes
+from tests.checks.breach import BACK, HASTY, MISCOUNTED, SPARED
 
-MISCOUNTED = "miscounted"  # crashes and failures are not what the attempts say
 CAUSELESS = "crash without cause"
-SPARED = "not quarantined"  # it crashes whenever it runs, and ended otherwise
 VICTIM = "victim twice"  # of those that shared its process: after the first time it must have one of its own
-HASTY = "tried again too soon"  # after its second crash
-BACK = "state went back"  # an attempt found less than was kept, or what nobody had saved
 STALE = "stale attempt heard"
 OUTLIVED = "outlived its controller"
 BAD = (MISCOUNTED, CAUSELESS, SPARED, VICTIM, HASTY, BACK, STALE, OUTLIVED)
 
 POISON = "poison"  # the kind of orders that always crash
-BACK_OFF = 5.0
 LEASE = 10.0
 # From a strike to the word in the database that something crashed by it: nodes that are stopped are the slowest.
 REACH = 15.0
@@ -109,12 +106,8 @@ def crashed(runs: list[Run]) -> list[Run]:
 def _counts(evidence: Evidence, jobs: dict[str, list[Run]]) -> Iterator[Finding]:
     for row in evidence.rows:
         runs = jobs.get(row.job, [])
-        crashes, failures = len(crashed(runs)), sum(run.outcome in ("failed", "timed_out") for run in runs)
-        if (row.crashes, row.failures) != (crashes, failures):
-            text = f"{row.crashes} crashes and {row.failures} failures; attempts: {crashes} and {failures}"
-            yield Finding(MISCOUNTED, row.number, f"{row.job} has {text}")
-        if row.crashes > CRASH_LIMIT:
-            yield Finding(MISCOUNTED, row.number, f"{row.job} has crashed {row.crashes} times")
+        counted = crashes.counted(row.crashes, row.failures, [run.outcome for run in runs])
+        yield from findings(row.number, counted, crashes.bounded(row.crashes), about=f"{row.job}: ")
 
 
 def _poison(evidence: Evidence) -> Iterator[Finding]:
@@ -126,19 +119,18 @@ def _poison(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _quarantined(row: Row) -> bool:
-    return (row.state, row.outcome, row.crashes) == ("failed", "crashed", CRASH_LIMIT)
+    return (row.state, row.outcome, row.crashes) == ("failed", "crashed", crashes.LIMIT)
 
 
 def _waits(evidence: Evidence, jobs: dict[str, list[Run]]) -> Iterator[Finding]:
     numbers = _numbers(evidence)
     for job, runs in jobs.items():
-        crashes = 0
+        count = 0
         for run, following in itertools.pairwise(runs):
-            crashes += run.outcome == "crashed"
-            if run.outcome == "crashed" and crashes > 1 and run.lines and following.lines:
-                waited = following.start - run.last
-                if waited < BACK_OFF - BLINK:
-                    yield Finding(HASTY, numbers.get(job, 0), f"{job} came back {waited:.3f} s after crash {crashes}")
+            count += run.outcome == "crashed"
+            if run.outcome == "crashed" and run.lines and following.lines:
+                breach = crashes.paused(count, following.start - run.last, slack=BLINK)
+                yield from findings(numbers.get(job, 0), breach, about=f"{job}: ")
 
 
 # -- why it crashed ---------------------------------------------------------------------------------------------------
@@ -187,13 +179,8 @@ def _states(evidence: Evidence) -> Iterator[Finding]:
             before = [one for one in saves if one.fence < saw.fence and one.at < saw.at]
             asked = {one.state for one in before if one.word == SAVING}
             kept = {one.state for one in before if one.word == SAVED}
-            if saw.state[0] and saw.state not in asked:
-                text = f"found {saw.state}, which no attempt before it had saved"
-            elif kept and saw.state < max(kept):
-                text = f"found {saw.state}, though {max(kept)} was kept"
-            else:
-                continue
-            yield Finding(BACK, numbers.get(job, 0), f"{job}: attempt {saw.fence} {text}")
+            breach = checkpoints.found(None if saw.state == NOTHING else saw.state, saw.fence, asked, kept)
+            yield from findings(numbers.get(job, 0), breach, about=f"{job}: attempt {saw.fence}: ")
 
 
 def _stale(evidence: Evidence, jobs: dict[str, list[Run]]) -> Iterator[Finding]:

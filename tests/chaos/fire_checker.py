@@ -7,24 +7,22 @@ doubt, and may have fired or not.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.chaos import checker
-from tests.chaos.checker import CRASH_LIMIT, DOUBLE, EARLY, FAILED, LOST, POISON, UNPROVEN, Finding, Span
+from tests.chaos.checker import Finding, Span, ending, findings
 from tests.chaos.evidence import Evidence
 from tests.chaos.fires import PAUSE, SAVE, Deed, Fire, FireJob, Fires, Skip
-from tests.chaos.rules import Rule
+from tests.chaos.rules import SECOND, Rule
+from tests.checks import fires as checks
+from tests.checks.breach import DOUBLE, DOUBLED, LOST, MISCOUNTED_SKIPS, MISSED, STRAY, UNPROVEN, WHILE_PAUSED
+from tests.checks.orders import early, over
 
-MISSED = "missed fire"  # due, and neither made nor (where that is right) recorded as skipped
-DOUBLED = "doubled fire"  # two rows, two jobs, or a job and a skip for one fire
-STRAY = "stray fire"  # a row or a job for what no rule says
-WHILE_PAUSED = "fired while paused"
 SKIPPED = "skipped fire"  # of a schedule whose every fire must be made, or for a reason that it has not
-MISCOUNTED = "miscounted skips"  # a run of skips that says another number than there were
 
-BAD = (MISSED, DOUBLED, STRAY, WHILE_PAUSED, SKIPPED, MISCOUNTED)
+BAD = (MISSED, DOUBLED, STRAY, WHILE_PAUSED, SKIPPED, MISCOUNTED_SKIPS)
 # Two processes look at the same clock one after the other, and a node knows the server's only so well.
 BLINK = 3_000
 
@@ -98,41 +96,30 @@ def _schedules(fires: Fires) -> Iterator[Finding]:
         sure = all(deed.sure for deed in deeds)
         yield from _made(name, deeds, wanted, made)
         yield from _skipped(name, wanted, runs, sure)
-        yield from _accounted(name, wanted, {row.fire for row in made}, runs, sure)
+        instants, skipped = {row.fire for row in made}, [_run_of(skip) for skip in runs]
+        yield from findings(0, *checks.missed(name, wanted.must, instants, skipped, all_made=sure))
+        yield from findings(0, *checks.both(name, wanted.must, instants, skipped))
     for name in {*rows, *skips}:
         yield Finding(STRAY, 0, f"{name}: there is no such schedule, and it has fires or skips")
 
 
 def _made(name: str, deeds: Sequence[Deed], wanted: Expected, rows: Sequence[Fire]) -> Iterator[Finding]:
-    for fire, count in Counter(row.fire for row in rows).items():
-        if count > 1:
-            yield Finding(DOUBLED, 0, f"{name} at {fire}: {count} rows")
+    once = checks.Made()
     for row in rows:
-        if row.fire not in wanted.may or row.kind != "rule":
-            yield Finding(STRAY, 0, f"{name} at {row.fire}: made by {row.kind}, and nobody wanted that")
-        if row.at < row.fire:
-            yield Finding(EARLY, 0, f"{name} at {row.fire}: made {row.fire - row.at} us before")
-        if surely_paused(deeds, row.at) or surely_paused(deeds, row.fire):
-            yield Finding(WHILE_PAUSED, 0, f"{name} at {row.fire}: made at {row.at}")
+        named = row.fire in wanted.may and row.kind == "rule"
+        paused = surely_paused(deeds, row.at) or surely_paused(deeds, row.fire)
+        yield from findings(0, once.make(name, row.fire), *checks.fired(name, row.fire, row.at, named, paused))
+
+
+def _run_of(skip: Skip) -> checks.Skipped:
+    return checks.Skipped(skip.first, skip.last, skip.count)
 
 
 def _skipped(name: str, wanted: Expected, runs: Sequence[Skip], sure: bool) -> Iterator[Finding]:
     for skip in runs:
         if sure or skip.reason != "paused":
             yield Finding(SKIPPED, 0, f"{name}: {skip.count} from {skip.first} on: {skip.reason}")
-        least, most = (sum(skip.first <= one <= skip.last for one in some) for some in (wanted.must, wanted.may))
-        if skip.count is None or not least <= skip.count <= most:
-            yield Finding(MISCOUNTED, 0, f"{name}: {skip.count} from {skip.first} to {skip.last}, not {least}..{most}")
-
-
-def _accounted(name: str, wanted: Expected, made: set[int], runs: Sequence[Skip], sure: bool) -> Iterator[Finding]:
-    """Each fire is made or skipped, and not both."""
-    for fire in sorted(wanted.must):
-        skips = sum(skip.first <= fire <= skip.last for skip in runs)
-        if fire not in made and (sure or not skips):
-            yield Finding(MISSED, 0, f"{name} at {fire}")
-        if skips + (fire in made) > 1:
-            yield Finding(DOUBLED, 0, f"{name} at {fire}: made {fire in made}, skipped {skips} times")
+        yield from findings(0, checks.counted(name, _run_of(skip), wanted.must, wanted.may))
 
 
 def _jobs(fires: Fires) -> Iterator[Finding]:
@@ -155,13 +142,12 @@ def _jobs(fires: Fires) -> Iterator[Finding]:
 
 
 def _run(job: FireJob) -> Iterator[Finding]:
-    if not job.ended:
-        yield Finding(LOST, 0, f"{job.job} of {job.name} at {job.fire} never ended: {job.state}")
-    elif job.state != "succeeded":
-        kind = POISON if job.crashes >= CRASH_LIMIT else FAILED
-        yield Finding(kind, 0, f"{job.job} of {job.name} at {job.fire} {job.state} with {job.crashes} crashes")
-    if job.started is not None and job.started < job.fire:
-        yield Finding(EARLY, 0, f"{job.job} of {job.name} at {job.fire} started {job.fire - job.started} us before")
+    about = f"{job.job} of {job.name} at {job.fire} "
+    yield from findings(0, over(job.job, job.state, job.ended), about=about)
+    if job.ended and job.state != "succeeded":
+        yield Finding(ending(job.crashes), 0, f"{about}{job.state} with {job.crashes} crashes")
+    if job.started is not None:
+        yield from findings(0, early(job.started, job.fire, unit=SECOND), about=f"{about}started ")
 
 
 def _notes(fires: Fires) -> Iterator[Finding]:

@@ -12,15 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 from tests.chaos import checker
-from tests.chaos.checker import CRASH_LIMIT, DOUBLE, FAILED, LOST, MADE_UP, POISON, Finding, Span
+from tests.chaos.checker import Finding, Span, ending, findings
 from tests.chaos.evidence import Evidence, Row
-from tests.chaos.graphs import Step, fits
+from tests.chaos.graphs import Step
 from tests.chaos.witness import START, Line
+from tests.checks.breach import FAILED, NOT_SKIPPED, TOO_SOON, WRONGLY_SKIPPED
+from tests.checks.graphs import Parents
 
-TOO_SOON = "before its parents"
 RELEASED_TWICE = "released twice"  # an attempt that the database knows nothing of
-WRONGLY_SKIPPED = "wrongly skipped"
-NOT_SKIPPED = "not skipped"  # although a parent ended otherwise than needed
 
 BAD = (TOO_SOON, RELEASED_TWICE, WRONGLY_SKIPPED, NOT_SKIPPED)
 
@@ -29,24 +28,12 @@ def check(evidence: Evidence, excused: Callable[[Span, Span], bool]) -> list[Fin
     rows = checker.by_number(evidence)
     return [
         *checker.orders(evidence, rows),
-        *_numbers(evidence, rows),
+        *checker.numbers(evidence.graph.keys() & evidence.told.keys(), rows),
         *checker.attempts(evidence, excused),
         *_accounts(evidence),
         *_states(evidence, rows),
         *_starts(evidence, rows),
     ]
-
-
-def _numbers(evidence: Evidence, rows: Mapping[int, list[Row]]) -> Iterator[Finding]:
-    """Each job of the plan at most once; and it has ended, once."""
-    for number, there in rows.items():
-        if number not in evidence.graph or number not in evidence.told:
-            yield Finding(MADE_UP, number, f"never asked for, and there as {there[0].job}")
-        if len(there) > 1:
-            yield Finding(DOUBLE, number, f"there {len(there)} times: {', '.join(f'{r.job} {r.state}' for r in there)}")
-        for row in there:
-            if not row.ended:
-                yield Finding(LOST, number, f"{row.job} never ended: {row.state}, fence {row.fence}")
 
 
 def _accounts(evidence: Evidence) -> Iterator[Finding]:
@@ -63,26 +50,19 @@ def _states(evidence: Evidence, rows: Mapping[int, list[Row]]) -> Iterator[Findi
     for number, step in evidence.graph.items():
         for row in rows.get(number, []):
             if row.ended:
-                yield from _state(step, row, _stands_in_the_way(step, rows), number in ran)
+                yield from _state(step, row, _parents(step, rows), number in ran)
 
 
-def _stands_in_the_way(step: Step, rows: Mapping[int, list[Row]]) -> str | None:
-    """The first parent that ended otherwise than needed."""
-    for parent, need in step.parents:
-        for row in rows.get(parent, []):
-            if row.ended and not fits(need, row.state):
-                return f"its parent {row.job} (order {parent}) {row.state}, and it needs {need}"
-    return None
+def _parents(step: Step, rows: Mapping[int, list[Row]]) -> Parents[int]:
+    ended = {parent: {row.state for row in rows.get(parent, []) if row.ended} for parent, _ in step.parents}
+    return Parents(step.parents, ended)
 
 
-def _state(step: Step, row: Row, obstacle: str | None, ran: bool) -> Iterator[Finding]:
-    if obstacle is not None:
-        if row.state != "skipped" or ran:
-            yield Finding(NOT_SKIPPED, step.number, f"{row.job} {row.state}{' and ran' * ran}: {obstacle}")
-    elif row.state == "skipped":
-        yield Finding(WRONGLY_SKIPPED, step.number, f"{row.job}, and no parent of it stands in the way")
-    elif row.state != ("failed" if step.fails else "succeeded"):
-        kind = POISON if row.state == "failed" and row.crashes >= CRASH_LIMIT else FAILED
+def _state(step: Step, row: Row, parents: Parents[int], ran: bool) -> Iterator[Finding]:
+    if breach := parents.ends(row.state, ran):
+        yield from findings(step.number, breach, about=f"{row.job}: ")
+    elif row.state not in ("skipped", "failed" if step.fails else "succeeded"):
+        kind = ending(row.crashes) if row.state == "failed" else FAILED
         yield Finding(kind, step.number, f"{row.job} {row.state} with {row.crashes} crashes, last {row.outcome}")
 
 
@@ -113,13 +93,9 @@ def ends(evidence: Evidence, rows: Mapping[int, list[Row]]) -> dict[int, float]:
             continue
         found[number] = last[number]
         if there[0].state == "skipped":
-            broken = [p for p, need in evidence.graph[number].parents if _is_broken(rows.get(p, []), need)]
-            found[number] = min((found.get(parent, math.inf) for parent in broken), default=-math.inf)
+            broken = _parents(evidence.graph[number], rows).broken()
+            found[number] = min((found.get(parent, math.inf) for parent, _ in broken), default=-math.inf)
     return found
-
-
-def _is_broken(there: list[Row], need: str) -> bool:
-    return any(row.ended and not fits(need, row.state) for row in there)
 
 
 def delays(evidence: Evidence, chosen: Callable[[float], bool]) -> list[float]:

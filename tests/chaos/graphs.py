@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.checks.graphs import FAILURE, FINISH, SUCCESS
+
 PLAN = "plan"
-SUCCESS, FINISH, FAILURE = "success", "finish", "failure"
 # Mostly short, so that parents end in the same moment on two nodes; some long enough to be hit.
 DURATIONS = (0.0, 0.0, 0.05, 0.1, 0.1, 0.3, 0.8)
 FAILING = 0.12
@@ -80,13 +81,3 @@ def read(lines: Iterable[str]) -> dict[int, Step]:
 def read_file(folder: Path) -> dict[int, Step]:
     path = folder / PLAN
     return read(path.read_text().splitlines()) if path.exists() else {}
-
-
-def fits(need: str, state: str) -> bool:
-    """Written once more, on purpose: rota's own table is what is checked."""
-    rules: dict[str, Callable[[str], bool]] = {
-        SUCCESS: lambda state: state == "succeeded",
-        FAILURE: lambda state: state == "failed",
-        FINISH: lambda state: True,
-    }
-    return rules[need](state)

@@ -9,20 +9,20 @@ An attempt holds its keys from its first line to its last. Two things are added 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tests.chaos import checker
-from tests.chaos.checker import Finding, Span
+from tests.chaos.checker import Finding, Span, findings
 from tests.chaos.evidence import Evidence, Fault
 from tests.chaos.figures import by_job
 from tests.chaos.keys import AT_ONCE, STARTS
 from tests.chaos.witness import START
+from tests.checks.at_once import meetings
+from tests.checks.breach import CROWDED, TOO_FAST
+from tests.checks.rates import bursts
 
-CROWDED = "above the limit"
-TOO_FAST = "above the rate"
 STRANGER = "without its keys"  # an attempt that noted none: nothing can be said about it
 
 BAD = (CROWDED, TOO_FAST, STRANGER)
@@ -41,6 +41,14 @@ class Hold:
     number: int
     span: Span
 
+    @property
+    def start(self) -> float:
+        return self.span.start
+
+    @property
+    def last(self) -> float:
+        return self.span.last
+
 
 def check(evidence: Evidence, excused: Callable[[Span, Span], bool]) -> list[Finding]:
     return [*checker.check(evidence, excused), *_strangers(evidence), *_crowds(evidence), *_rates(evidence)]
@@ -55,14 +63,14 @@ def _strangers(evidence: Evidence) -> Iterator[Finding]:
 # -- at once ----------------------------------------------------------------------------------------------------------
 def _crowds(evidence: Evidence) -> Iterator[Finding]:
     for key in AT_ONCE:
-        held = holds(evidence, key)
-        for one in held:
-            at = one.span.start
-            beside = [other for other in held if other.span.start <= at < other.span.last or other is one]
-            allowed = evidence.keys.at_once(key, at - REACH, at)
-            if len(beside) > allowed:
-                who = ", ".join(f"{each.job} by {each.span.fence} on {each.span.node}" for each in beside)
-                yield Finding(CROWDED, one.number, f"{key}: {len(beside)} instead of {allowed} at {at:.3f}: {who}")
+
+        def most(one: Hold, key: str = key) -> int:
+            return evidence.keys.at_once(key, one.start - REACH, one.start)
+
+        for one, beside in meetings(holds(evidence, key), most):
+            who = ", ".join(f"{each.job} by {each.span.fence} on {each.span.node}" for each in (*beside, one))
+            text = f"{key}: {len(beside) + 1} instead of {most(one)} at {one.start:.3f}: {who}"
+            yield Finding(CROWDED, one.number, text)
 
 
 def holds(evidence: Evidence, key: str) -> list[Hold]:
@@ -98,13 +106,7 @@ def _lasting(evidence: Evidence, span: Span, stale: bool, over: bool) -> Span | 
 # -- rates ------------------------------------------------------------------------------------------------------------
 def _rates(evidence: Evidence) -> Iterator[Finding]:
     for key, (allowed, window) in STARTS.items():
-        times = starts(evidence, key)
-        for place, at in enumerate(times):
-            count = bisect_left(times, at + window) - place
-            if count > allowed:
-                yield Finding(
-                    TOO_FAST, 0, f"{key}: {count} starts instead of {allowed} within {window:g} s at {at:.3f}"
-                )
+        yield from findings(0, *bursts(starts(evidence, key), allowed, window, key))
 
 
 def starts(evidence: Evidence, key: str) -> list[float]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.chaos import checker, crash_checker, fire_checker, graph_checker, key_checker
-from tests.chaos.checker import DOUBLE, EXCUSED, LOST, OVERLAP, Finding, accepted, ended
+from tests.chaos.checker import EXCUSED, Finding, accepted, ended
 from tests.chaos.evidence import Evidence
 from tests.chaos.figures import percentile
 from tests.chaos.scenario import POSTGRES, Scenario
+from tests.checks.breach import DOUBLE, DOUBLED, LOST, MISSED, OVERLAP
 
 COLUMNS = ("scenario", "accepted", "ended", "lost", "double", "overlaps", "n", "p50", "p99", "max", "goal", "verdict")
 BAD = checker.BAD + fire_checker.BAD + key_checker.BAD + graph_checker.BAD + crash_checker.BAD
@@ -53,7 +54,7 @@ class Report:
         goal = f"{self.scenario.goal} <= {self.scenario.limit:g} s"
         return [
             self.name, str(_wanted(self.evidence)), str(ended(self.evidence)),
-            str(counts[LOST] + counts[fire_checker.MISSED]), str(counts[DOUBLE] + counts[fire_checker.DOUBLED]),
+            str(counts[LOST] + counts[MISSED]), str(counts[DOUBLE] + counts[DOUBLED]),
             overlaps, str(len(figures)), _seconds(percentile(figures, 0.5)),
             _seconds(percentile(figures, 0.99)), _seconds(percentile(figures, 1.0)), goal,
             "ok" if not self.faults else "FAILED",

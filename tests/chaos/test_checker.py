@@ -15,6 +15,7 @@ from tests.chaos.scenario import Scenario
 from tests.chaos.scenarios import pause
 from tests.chaos.told import HUNG, OK, REFUSED, UNKNOWN, Order
 from tests.chaos.witness import ALIVE, END, START, Line, parse, slices
+from tests.checks import breach
 
 
 def line(at: float, word: str, fence: int = 1, node: str = "ann", number: int = 1) -> Line:
@@ -50,32 +51,32 @@ def test_a_job_that_was_run_again_after_its_node_died_is_in_order() -> None:
 def test_lost_if_it_is_not_there() -> None:
     evidence = good()
     evidence.rows, evidence.lines = [], []
-    assert kinds(evidence) == [checker.LOST]
+    assert kinds(evidence) == [breach.LOST]
 
 
 def test_lost_if_it_never_ended() -> None:
     evidence = good()
     evidence.rows = [Row("job-1", 1, "running", 1, 0)]
-    assert kinds(evidence) == [checker.LOST]
+    assert kinds(evidence) == [breach.LOST]
 
 
 def test_lost_if_it_is_there_under_another_id_than_the_client_was_told() -> None:
     evidence = good()
     evidence.told[1].ids = {"job-9"}
-    assert kinds(evidence) == [checker.LOST]
+    assert kinds(evidence) == [breach.LOST]
 
 
 def test_double_if_one_order_became_two_jobs() -> None:
     evidence = good()
     evidence.rows.append(Row("job-7", 1, "succeeded", 1, 0, "succeeded", ended=True))
     evidence.lines += [replace(each, job="job-7") for each in evidence.lines]
-    assert kinds(evidence) == [checker.DOUBLE]
+    assert kinds(evidence) == [breach.DOUBLE]
 
 
 def test_double_if_one_key_had_two_answers() -> None:
     evidence = good()
     evidence.told[1].ids = {"job-1", "job-2"}
-    assert kinds(evidence) == [checker.DOUBLE]
+    assert kinds(evidence) == [breach.DOUBLE]
 
 
 def test_double_if_an_earlier_attempt_succeeded_too() -> None:
@@ -83,40 +84,40 @@ def test_double_if_an_earlier_attempt_succeeded_too() -> None:
     evidence.rows = [replace(evidence.rows[0], fence=2)]
     evidence.lines += [line(2.0, START, 2), line(2.1, END, 2)]
     evidence.tries = [Try("job-1", 1, "succeeded")]
-    assert kinds(evidence) == [checker.DOUBLE]
+    assert kinds(evidence) == [breach.DOUBLE]
 
 
 def test_double_if_it_is_in_the_history_twice_or_lives_on() -> None:
     evidence = good()
     evidence.rows *= 2
-    assert set(kinds(evidence)) == {checker.DOUBLE}
+    assert set(kinds(evidence)) == {breach.DOUBLE}
     evidence = good()
     evidence.rows.append(Row("job-1", 1, "ready", 1, 0))
-    assert kinds(evidence) == [checker.DOUBLE, checker.LOST]
+    assert kinds(evidence) == [breach.DOUBLE, breach.LOST]
 
 
 def test_double_if_one_attempt_ended_twice() -> None:
     evidence = good()
     evidence.tries = [Try("job-1", 1, "crashed")]
-    assert kinds(evidence) == [checker.DOUBLE]
+    assert kinds(evidence) == [breach.DOUBLE]
 
 
 def test_double_if_an_old_fence_ended_it() -> None:
     evidence = good()
     evidence.tries = [Try("job-1", 2, "crashed")]
-    assert kinds(evidence) == [checker.DOUBLE]
+    assert kinds(evidence) == [breach.DOUBLE]
 
 
 def test_double_if_it_ran_again_after_its_end() -> None:
     evidence = good()
     evidence.lines += [line(2.0, START, 2), line(2.1, END, 2)]
-    assert kinds(evidence) == [checker.DOUBLE]
+    assert kinds(evidence) == [breach.DOUBLE]
 
 
 def test_double_if_one_attempt_started_twice() -> None:
     evidence = good()
     evidence.lines += [line(1.05, START, node="bob")]
-    assert kinds(evidence) == [checker.DOUBLE]
+    assert kinds(evidence) == [breach.DOUBLE]
 
 
 def overlapping() -> Evidence:
@@ -127,7 +128,7 @@ def overlapping() -> Evidence:
 
 
 def test_overlap_even_of_an_attempt_that_never_ended() -> None:
-    assert kinds(overlapping()) == [checker.OVERLAP]
+    assert kinds(overlapping()) == [breach.OVERLAP]
 
 
 def test_overlaps_are_excused_only_by_the_scenario() -> None:
@@ -155,16 +156,16 @@ def test_only_a_whole_machine_that_slept_excuses_an_overlap(fault: Fault, is_exc
 def test_unproven_if_the_attempt_never_reached_its_end() -> None:
     evidence = good()
     evidence.lines.pop()
-    assert kinds(evidence) == [checker.UNPROVEN]
+    assert kinds(evidence) == [breach.UNPROVEN]
 
 
 def test_made_up_if_nobody_asked_or_it_was_refused() -> None:
     evidence = good()
     del evidence.told[1]
-    assert kinds(evidence) == [checker.MADE_UP]
+    assert kinds(evidence) == [breach.MADE_UP]
     evidence = good()
     evidence.told[1].answers, evidence.told[1].ids = [REFUSED], set()
-    assert kinds(evidence) == [checker.MADE_UP]
+    assert kinds(evidence) == [breach.MADE_UP]
 
 
 def test_an_unknown_one_may_be_there_but_must_end_then() -> None:
@@ -172,13 +173,13 @@ def test_an_unknown_one_may_be_there_but_must_end_then() -> None:
     evidence.told[1].answers, evidence.told[1].ids = [UNKNOWN], set()
     assert kinds(evidence) == []
     evidence.rows = [Row("job-1", 1, "scheduled", 0, 0)]
-    assert kinds(evidence) == [checker.LOST]
+    assert kinds(evidence) == [breach.LOST]
 
 
 def test_failed_unless_its_nodes_died_too_often() -> None:
     evidence = good()
     evidence.rows = [Row("job-1", 1, "failed", 1, 2, "crashed", ended=True)]
-    assert kinds(evidence) == [checker.FAILED]
+    assert kinds(evidence) == [breach.FAILED]
     evidence.rows = [Row("job-1", 1, "failed", 1, 3, "crashed", ended=True)]
     assert kinds(evidence) == []
 
@@ -186,7 +187,7 @@ def test_failed_unless_its_nodes_died_too_often() -> None:
 def test_early_if_it_started_before_it_was_due() -> None:
     evidence = good()
     evidence.told[1].due = 1001.5
-    assert kinds(evidence) == [checker.EARLY]
+    assert kinds(evidence) == [breach.EARLY]
 
 
 def test_calls_that_hang_processes_that_end_and_processes_that_stay() -> None:
@@ -276,4 +277,4 @@ def test_a_line_of_the_witness_is_read_as_it_was_written() -> None:
 
 
 def test_findings_name_their_order() -> None:
-    assert Finding(checker.OVERLAP, 1, "x").number == check(overlapping())[1].number
+    assert Finding(breach.OVERLAP, 1, "x").number == check(overlapping())[1].number

@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from rota import Retry
-from tests.chaos import checker, crash_checker, report, saves
-from tests.chaos.checker import CRASH_LIMIT
-from tests.chaos.crash_checker import BACK_OFF, LEASE, POISON, check, had_to_wait, recoveries
+from tests.chaos import crash_checker, report, saves
+from tests.chaos.crash_checker import LEASE, POISON, check, had_to_wait, recoveries
 from tests.chaos.evidence import Evidence, Fault, Row, Told, Try
 from tests.chaos.figures import NEVER
 from tests.chaos.records import SqliteRecords
 from tests.chaos.saves import NOTHING, REFUSED, SAVED, SAVING, SAW, Save
 from tests.chaos.told import OK, Order
 from tests.chaos.witness import ALIVE, CRASH, END, SHADOW, START, Line, Reader
+from tests.checks import breach
+from tests.checks.crashes import LIMIT, PAUSE
 from tests.node.running import LONG, make_app, running
 
 WALL = 1000.0
@@ -55,7 +56,7 @@ def poison() -> Evidence:
     return Evidence(
         told={1: Order(1, POISON, False, None, 0.5, [OK], {"job-1"})},
         lines=lines,
-        rows=[Row("job-1", 1, "failed", 3, CRASH_LIMIT, "crashed", True, 0, WALL + 6.6)],
+        rows=[Row("job-1", 1, "failed", 3, LIMIT, "crashed", True, 0, WALL + 6.6)],
         tries=[crash(1, 1.1), crash(2, 1.4)],
     )
 
@@ -75,7 +76,7 @@ def test_nothing_is_found_where_crashes_are_as_they_should_be() -> None:
 def test_a_crash_that_is_counted_as_something_else_is_found(change: dict[str, int]) -> None:
     evidence = once()
     evidence.rows = [replace(evidence.rows[0], **change)]  # type: ignore[arg-type]
-    assert kinds(evidence) == {crash_checker.MISCOUNTED}
+    assert kinds(evidence) == {breach.MISCOUNTED}
 
 
 def test_a_fourth_crash_is_one_too_many() -> None:
@@ -83,14 +84,14 @@ def test_a_fourth_crash_is_one_too_many() -> None:
     evidence.lines += [*lived(4, 12.0, 12.1, pid=74), line(12.1, CRASH, 4, 74)]
     evidence.tries.append(crash(3, 6.6))
     evidence.rows = [replace(evidence.rows[0], fence=4, crashes=4, at=WALL + 12.1)]
-    assert kinds(evidence) == {crash_checker.MISCOUNTED, crash_checker.SPARED}
+    assert kinds(evidence) == {breach.MISCOUNTED, breach.SPARED}
 
 
 @pytest.mark.parametrize("change", [{"state": "cancelled"}, {"outcome": "failed", "crashes": 2, "failures": 1}])
 def test_poison_belongs_to_the_dead_letters_as_such(change: dict[str, object]) -> None:
     evidence = poison()
     evidence.rows = [replace(evidence.rows[0], **change)]  # type: ignore[arg-type]
-    assert crash_checker.SPARED in kinds(evidence)
+    assert breach.SPARED in kinds(evidence)
 
 
 def test_a_good_job_in_the_dead_letters_is_a_finding_unless_it_was_struck_so_often() -> None:
@@ -101,14 +102,14 @@ def test_a_good_job_in_the_dead_letters_is_a_finding_unless_it_was_struck_so_oft
     evidence.faults = [Fault(at, "process", "ann", pids=(pid,)) for at, pid in ((1.1, 71), (1.4, 72), (6.6, 73))]
     assert kinds(evidence) == set()
     evidence.rows = [replace(evidence.rows[0], crashes=2)]
-    assert checker.FAILED in kinds(evidence)
+    assert breach.FAILED in kinds(evidence)
 
 
 def test_after_the_second_crash_it_must_wait() -> None:
     evidence = poison()
     evidence.lines = [replace(each, at=each.at - 1.0) if each.fence == 3 else each for each in evidence.lines]
-    assert kinds(evidence) == {crash_checker.HASTY}
-    assert BACK_OFF == 5.0
+    assert kinds(evidence) == {breach.HASTY}
+    assert PAUSE == 5.0
 
 
 # -- why it crashed ---------------------------------------------------------------------------------------------------
@@ -192,13 +193,13 @@ def saved(found: tuple[int, int]) -> Evidence:
     [((1, 1), False), ((1, 2), False), ((1, 0), True), (NOTHING, True), ((1, 3), True), ((2, 0), True)],
 )
 def test_what_was_kept_is_found_by_the_next_attempt(found: tuple[int, int], bad: bool) -> None:
-    assert kinds(saved(found)) == ({crash_checker.BACK} if bad else set())
+    assert kinds(saved(found)) == ({breach.BACK} if bad else set())
 
 
 def test_the_state_of_the_newest_attempt_counts() -> None:
     evidence = saved((1, 1))
     evidence.saves += [save(1.7, SAVING, 2, (2, 2)), save(1.75, SAVED, 2, (2, 2)), save(3.0, SAW, 3, (1, 2))]
-    assert kinds(evidence) == {crash_checker.BACK}
+    assert kinds(evidence) == {breach.BACK}
 
 
 def test_a_stale_attempt_that_is_heard_is_found() -> None:
@@ -241,14 +242,14 @@ def test_what_was_left_behind_belongs_to_its_attempt() -> None:
     evidence = once()
     evidence.lines.append(line(1.7, SHADOW, 1, 79))
     found = check(evidence, lambda old, new: False)
-    assert checker.OVERLAP in {finding.kind for finding in found}
+    assert breach.OVERLAP in {finding.kind for finding in found}
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------
 def test_everything_that_holds_for_all_jobs_is_checked_too() -> None:
     evidence = once()
     evidence.rows = [replace(evidence.rows[0], state="running", ended=False, outcome=None)]
-    assert checker.LOST in kinds(evidence)
+    assert breach.LOST in kinds(evidence)
 
 
 def test_every_kind_that_fails_a_run_is_forged_here() -> None:

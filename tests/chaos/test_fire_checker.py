@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos import checker, fire_checker, report
+from tests.chaos import fire_checker, report
 from tests.chaos.evidence import Evidence, Fault
 from tests.chaos.fire_checker import BLINK, Standing, check, expected, fires_due, standings
 from tests.chaos.fires import (
@@ -27,6 +27,7 @@ from tests.chaos.fires import (
 from tests.chaos.rules import EPOCH, SECOND, Rule, every, saying
 from tests.chaos.scenarios import schedules
 from tests.chaos.witness import START, Line
+from tests.checks import breach
 
 BEGIN = EPOCH + 100 * SECOND
 RULE = Rule(SECOND, 0, BEGIN, BEGIN + 9 * SECOND)
@@ -85,30 +86,30 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 
 
 def test_a_missing_fire() -> None:
-    assert kinds(without(good(), "sure-4")) == {fire_checker.MISSED}
-    assert kinds(without(good(), "racer-7")) == {fire_checker.MISSED}
+    assert kinds(without(good(), "sure-4")) == {breach.MISSED}
+    assert kinds(without(good(), "racer-7")) == {breach.MISSED}
 
 
 def test_a_fire_of_which_only_the_job_is_missing() -> None:
     fires = good()
     fires.jobs, fires.ticks = fires.jobs[1:], fires.ticks[1:]
-    assert kinds(fires) == {checker.LOST}
+    assert kinds(fires) == {breach.LOST}
 
 
 def test_a_doubled_fire() -> None:
     fires = good()
     fires.jobs.append(replace(fires.jobs[0], job="another"))
     fires.ticks.append(replace(fires.ticks[0], job="another"))
-    assert fire_checker.DOUBLED in kinds(fires)
+    assert breach.DOUBLED in kinds(fires)
     fires = good()
     fires.rows.append(fires.rows[0])
-    assert kinds(fires) == {fire_checker.DOUBLED}
+    assert kinds(fires) == {breach.DOUBLED}
 
 
 def test_a_fire_that_ran_twice_although_no_attempt_was_lost() -> None:
     fires = good()
     fires.ticks.append(replace(fires.ticks[0], fence=2, node="bob"))
-    assert kinds(fires) == {checker.DOUBLE}
+    assert kinds(fires) == {breach.DOUBLE}
     fires.jobs[0] = replace(fires.jobs[0], losses=1, crashes=1)
     assert kinds(fires) == set()
 
@@ -116,16 +117,16 @@ def test_a_fire_that_ran_twice_although_no_attempt_was_lost() -> None:
 def test_a_fire_that_was_made_and_skipped() -> None:
     fires = good()
     fires.skips = [Skip("racer", at(2), at(5), 4, "paused")]
-    assert kinds(fires) == {fire_checker.DOUBLED}
+    assert kinds(fires) == {breach.DOUBLED}
 
 
 def test_an_early_fire() -> None:
     fires = good()
     fires.rows[3] = replace(fires.rows[3], at=fires.rows[3].fire - 1)
-    assert kinds(fires) == {checker.EARLY}
+    assert kinds(fires) == {breach.EARLY}
     fires = good()
     fires.jobs[3] = replace(fires.jobs[3], started=fires.jobs[3].fire - 1)
-    assert kinds(fires) == {checker.EARLY}
+    assert kinds(fires) == {breach.EARLY}
 
 
 def test_a_fire_while_paused() -> None:
@@ -133,14 +134,14 @@ def test_a_fire_while_paused() -> None:
     fires.skips = [Skip("racer", at(3), at(3), 1, "paused"), Skip("racer", at(5), at(5), 1, "paused")]
     row, job, note = made("racer", 4)
     fires.rows, fires.jobs, fires.ticks = [*fires.rows, row], [*fires.jobs, job], [*fires.ticks, note]
-    assert kinds(fires) == {fire_checker.WHILE_PAUSED}
+    assert kinds(fires) == {breach.WHILE_PAUSED}
 
 
 def test_a_fire_of_before_the_pause_that_was_made_in_it() -> None:
     fires = good()
     place = next(place for place, row in enumerate(fires.rows) if row.job == "racer-2")
     fires.rows[place] = replace(fires.rows[place], at=at(2.5) + BLINK + 1)
-    assert kinds(fires) == {fire_checker.WHILE_PAUSED}
+    assert kinds(fires) == {breach.WHILE_PAUSED}
     fires.rows[place] = replace(fires.rows[place], at=at(2.45))  # before the answer: nobody can tell
     assert kinds(fires) == set()
 
@@ -150,49 +151,49 @@ def test_a_fire_that_no_rule_says(seconds: float) -> None:
     fires = good()
     row, job, note = made("sure", seconds)
     fires.rows, fires.jobs, fires.ticks = [*fires.rows, row], [*fires.jobs, job], [*fires.ticks, note]
-    assert kinds(fires) == {fire_checker.STRAY}
+    assert kinds(fires) == {breach.STRAY}
 
 
 def test_a_job_that_no_row_knows_and_a_schedule_that_nobody_saved() -> None:
     fires = good()
     fires.jobs[0] = replace(fires.jobs[0], job="another")
-    assert fire_checker.STRAY in kinds(fires)
+    assert breach.STRAY in kinds(fires)
     fires = good()
     fires.skips.append(Skip("stranger", at(1), at(1), 1, "paused"))
-    assert kinds(fires) == {fire_checker.STRAY}
+    assert kinds(fires) == {breach.STRAY}
 
 
 def test_a_job_that_ran_as_another_fire_than_its_row_says() -> None:
     fires = good()
     fires.ticks[0] = replace(fires.ticks[0], fire=at(1))
-    assert kinds(fires) == {fire_checker.STRAY}
+    assert kinds(fires) == {breach.STRAY}
 
 
 def test_skips_where_all_must_be_made_for_another_reason_or_wrongly_counted() -> None:
     fires = without(good(), "sure-4")
     fires.skips.append(Skip("sure", at(4), at(4), 1, "missed"))
-    assert kinds(fires) == {fire_checker.MISSED, fire_checker.SKIPPED}
+    assert kinds(fires) == {breach.MISSED, fire_checker.SKIPPED}
     fires = good()
     fires.skips[0] = replace(fires.skips[0], reason="newer")
     assert kinds(fires) == {fire_checker.SKIPPED}
     fires.skips[0] = replace(good().skips[0], count=2)
-    assert kinds(fires) == {fire_checker.MISCOUNTED}
+    assert kinds(fires) == {breach.MISCOUNTED_SKIPS}
 
 
 def test_jobs_that_did_not_end_well() -> None:
     fires = good()
     fires.jobs[0] = replace(fires.jobs[0], state="failed", crashes=1)
-    assert kinds(fires) == {checker.FAILED}
+    assert kinds(fires) == {breach.FAILED}
     fires.jobs[0] = replace(fires.jobs[0], state="failed", crashes=3)
     assert kinds(fires) == set()
     fires.jobs[0] = replace(fires.jobs[0], state="running", ended=False)
-    assert kinds(fires) == {checker.LOST}
+    assert kinds(fires) == {breach.LOST}
 
 
 def test_one_that_succeeded_and_never_ran() -> None:
     fires = good()
     fires.ticks = fires.ticks[1:]
-    assert kinds(fires) == {checker.UNPROVEN}
+    assert kinds(fires) == {breach.UNPROVEN}
 
 
 def test_every_kind_is_forged_here() -> None:

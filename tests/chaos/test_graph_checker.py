@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos import checker, graph_checker, graphs, report
+from tests.chaos import checker, graph_checker, report
 from tests.chaos.evidence import Evidence, Row, Try
 from tests.chaos.graph_checker import check, delays
-from tests.chaos.graphs import FAILURE, FINISH, SUCCESS, Step, plan, read, write
+from tests.chaos.graphs import Step, plan, read, write
 from tests.chaos.told import OK, UNKNOWN, Order
 from tests.chaos.witness import ALIVE, END, START, Line
+from tests.checks import breach
+from tests.checks.graphs import FAILURE, FINISH, SUCCESS, fits
 
 
 def line(number: int, at: float, word: str, fence: int = 1, node: str = "ann") -> Line:
@@ -66,13 +68,13 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 @pytest.mark.parametrize(("child", "start"), [(3, 1.55), (3, 1.2), (5, 1.59), (6, 1.3)])
 def test_too_soon_if_a_parent_had_not_ended(child: int, start: float) -> None:
     """Also if that was the parent of a parent that was skipped."""
-    assert kinds(ran(good(), child, start, 1.8)) == {graph_checker.TOO_SOON}
+    assert kinds(ran(good(), child, start, 1.8)) == {breach.TOO_SOON}
 
 
 def test_too_soon_if_a_parent_never_ended() -> None:
     evidence = good()
     evidence.rows = [replace(one, state="running", ended=False) if one.number == 1 else one for one in evidence.rows]
-    assert kinds(evidence) == {graph_checker.TOO_SOON, checker.LOST}
+    assert kinds(evidence) == {breach.TOO_SOON, breach.LOST}
 
 
 def test_what_counts_is_the_last_attempt_of_a_parent() -> None:
@@ -82,7 +84,7 @@ def test_what_counts_is_the_last_attempt_of_a_parent() -> None:
     evidence.lines += [line(1, 1.62, START, 2, "bob"), line(1, 1.65, END, 2, "bob")]
     assert kinds(evidence) == set()
     evidence.lines += [line(1, 1.9, ALIVE, 2, "bob")]
-    assert kinds(evidence) == {graph_checker.TOO_SOON}
+    assert kinds(evidence) == {breach.TOO_SOON}
 
 
 def test_what_was_late_and_counted_for_nothing_does_not_hold_children_up() -> None:
@@ -106,43 +108,43 @@ def test_released_twice_if_nobody_knows_of_an_attempt() -> None:
 def test_run_twice_if_it_ran_after_its_end_or_succeeded_twice() -> None:
     evidence = good()
     evidence.lines += [line(3, 1.9, START, 2), line(3, 2.0, END, 2)]
-    assert kinds(evidence) == {checker.DOUBLE, graph_checker.RELEASED_TWICE}
+    assert kinds(evidence) == {breach.DOUBLE, graph_checker.RELEASED_TWICE}
     evidence = good()
     evidence.rows = [row(3, "succeeded", fence=2) if one.number == 3 else one for one in evidence.rows]
     evidence.lines += [line(3, 1.9, START, 2), line(3, 2.0, END, 2)]
     evidence.tries = [Try("job-3", 1, "succeeded")]
-    assert kinds(evidence) == {checker.DOUBLE}
+    assert kinds(evidence) == {breach.DOUBLE}
 
 
 def test_wrongly_skipped_if_no_parent_stands_in_the_way() -> None:
     for number in (3, 5, 6):
         evidence = becomes(good(), number, "skipped")
         evidence.lines = [one for one in evidence.lines if one.number != number]
-        assert kinds(evidence) == {graph_checker.WRONGLY_SKIPPED}
+        assert kinds(evidence) == {breach.WRONGLY_SKIPPED}
 
 
 def test_not_skipped_if_it_ran_although_a_parent_stood_in_the_way() -> None:
     for number in (4, 7):
         evidence = ran(becomes(good(), number, "succeeded"), number, 3.0, 3.1)
-        assert graph_checker.NOT_SKIPPED in kinds(evidence)
+        assert breach.NOT_SKIPPED in kinds(evidence)
         evidence = ran(good(), number, 3.0, 3.1)  # it ran, and is skipped all the same
-        assert graph_checker.NOT_SKIPPED in kinds(evidence)
+        assert breach.NOT_SKIPPED in kinds(evidence)
 
 
 def test_a_failure_that_was_needed_and_did_not_come_skips_too() -> None:
     evidence = becomes(good(), 2, "succeeded")
     evidence.graph[2] = replace(evidence.graph[2], fails=False)
-    assert kinds(evidence) == {graph_checker.NOT_SKIPPED, graph_checker.WRONGLY_SKIPPED}
+    assert kinds(evidence) == {breach.NOT_SKIPPED, breach.WRONGLY_SKIPPED}
 
 
 def test_failed_if_it_was_to_succeed_and_the_other_way_round() -> None:
-    assert kinds(becomes(good(), 3, "failed")) == {checker.FAILED}
+    assert kinds(becomes(good(), 3, "failed")) == {breach.FAILED}
     evidence = good()
     evidence.rows = [replace(row(3, "failed"), state="cancelled") if one.number == 3 else one for one in evidence.rows]
-    assert kinds(evidence) == {checker.FAILED}
+    assert kinds(evidence) == {breach.FAILED}
     evidence = good()
     evidence.graph[3] = replace(evidence.graph[3], fails=True)
-    assert kinds(evidence) == {checker.FAILED}
+    assert kinds(evidence) == {breach.FAILED}
 
 
 def test_a_job_under_which_too_many_nodes_died_failed_as_it_should() -> None:
@@ -154,10 +156,10 @@ def test_a_job_under_which_too_many_nodes_died_failed_as_it_should() -> None:
 def test_lost_if_it_never_ended_or_is_not_there() -> None:
     evidence = good()
     evidence.rows = [replace(one, state="blocked", ended=False) if one.number == 7 else one for one in evidence.rows]
-    assert kinds(evidence) == {checker.LOST}
+    assert kinds(evidence) == {breach.LOST}
     evidence = good()
     evidence.rows = [one for one in evidence.rows if one.number != 7]
-    assert kinds(evidence) == {checker.LOST}
+    assert kinds(evidence) == {breach.LOST}
     evidence.told[7].answers, evidence.told[7].ids = [UNKNOWN], set()
     assert kinds(evidence) == set()
 
@@ -165,10 +167,10 @@ def test_lost_if_it_never_ended_or_is_not_there() -> None:
 def test_double_if_a_job_is_there_twice_and_made_up_if_nobody_planned_it() -> None:
     evidence = good()
     evidence.rows.append(replace(row(7, "skipped"), job="job-77"))
-    assert kinds(evidence) == {checker.DOUBLE}
+    assert kinds(evidence) == {breach.DOUBLE}
     evidence = good()
     evidence.rows.append(row(8, "skipped"))
-    assert kinds(evidence) == {checker.MADE_UP}
+    assert kinds(evidence) == {breach.MADE_UP}
 
 
 def test_every_kind_that_fails_a_run_is_forged_here() -> None:
@@ -195,4 +197,4 @@ def test_plans_are_whole_and_read_as_they_were_written() -> None:
     assert {need for step in steps for _, need in step.parents} == {SUCCESS, FINISH, FAILURE}
     assert any(step.fails for step in steps)
     assert read(write(steps).splitlines()) == {step.number: step for step in steps}
-    assert graphs.fits(FINISH, "skipped")
+    assert fits(FINISH, "skipped")

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos import checker, key_checker, report
+from tests.chaos import key_checker, report
 from tests.chaos.evidence import Evidence, Fault, Row
 from tests.chaos.key_checker import SURE, check, holds, idle_tokens, reuse, steady
 from tests.chaos.keys import AT_ONCE, LANE, POOL, STARTS, Change, Keys, read, write
 from tests.chaos.told import OK, Order
 from tests.chaos.witness import ALIVE, END, START, STOPPED, Line
+from tests.checks import breach
 
 MUTEX = "mutex-a"
 
@@ -48,18 +49,18 @@ def test_nothing_is_found_where_one_comes_after_the_other() -> None:
 
 
 def test_two_at_once_are_one_too_many_for_a_mutex() -> None:
-    assert kinds(run(lived(1, 1.0, 1.5), lived(2, 1.4, 1.9))) == {key_checker.CROWDED}
+    assert kinds(run(lived(1, 1.0, 1.5), lived(2, 1.4, 1.9))) == {breach.CROWDED}
 
 
 def test_one_within_another_is_found_too() -> None:
-    assert kinds(run(lived(1, 1.0, 2.0), lived(2, 1.4, 1.5))) == {key_checker.CROWDED}
-    assert kinds(run(lived(1, 1.0, 2.0), lived(2, 1.0, 2.0))) == {key_checker.CROWDED}
+    assert kinds(run(lived(1, 1.0, 2.0), lived(2, 1.4, 1.5))) == {breach.CROWDED}
+    assert kinds(run(lived(1, 1.0, 2.0), lived(2, 1.0, 2.0))) == {breach.CROWDED}
 
 
 def test_three_at_once_are_right_for_three_and_a_fourth_is_not() -> None:
     three = [lived(number, 1.0 + number / 10, 2.0) for number in range(3)]
     assert kinds(run(*three, key=POOL)) == set()
-    assert kinds(run(*three, lived(9, 1.9, 2.1), key=POOL)) == {key_checker.CROWDED}
+    assert kinds(run(*three, lived(9, 1.9, 2.1), key=POOL)) == {breach.CROWDED}
 
 
 def test_keys_don_t_stand_in_each_others_way() -> None:
@@ -67,7 +68,7 @@ def test_keys_don_t_stand_in_each_others_way() -> None:
     evidence.keys.needed["job-2"] = ("mutex-b",)
     assert kinds(evidence) == set()
     evidence.keys.needed["job-2"] = ("mutex-b", MUTEX)
-    assert kinds(evidence) == {key_checker.CROWDED}
+    assert kinds(evidence) == {breach.CROWDED}
 
 
 def test_an_attempt_that_noted_no_keys_is_a_finding() -> None:
@@ -95,14 +96,14 @@ def test_what_jobs_bring_along_counts_until_it_is_changed() -> None:
 
 
 def test_a_narrower_limit_counts_once_it_was_answered_for_long_enough() -> None:
-    assert kinds(in_lane(changed(2, 1.0, 1.1))) == {key_checker.CROWDED}
+    assert kinds(in_lane(changed(2, 1.0, 1.1))) == {breach.CROWDED}
     assert kinds(in_lane(changed(2, 5.2, 5.3))) == set()  # perhaps claimed before
     assert kinds(in_lane(changed(2, 1.0, 5.3))) == set()  # perhaps not yet set
     assert kinds(in_lane(changed(2, 1.0, 1.1, ok=False))) == set()  # perhaps never
 
 
 def test_a_wider_limit_counts_as_soon_as_it_is_asked_for() -> None:
-    assert kinds(in_lane(changed(1, 1.0, 1.1), changed(3, 5.4, 9.0))) == {key_checker.CROWDED}  # the two before
+    assert kinds(in_lane(changed(1, 1.0, 1.1), changed(3, 5.4, 9.0))) == {breach.CROWDED}  # the two before
     narrow = in_lane(changed(2, 1.0, 1.1), changed(3, 5.4, 9.0))
     assert kinds(narrow) == set()
 
@@ -112,10 +113,10 @@ def test_those_that_hold_it_when_it_becomes_narrower_may_go_on() -> None:
     assert kinds(evidence) == set()
     evidence.lines += lived(4, 6.9, 7.0)
     evidence.keys.needed["job-4"] = (LANE,)
-    assert key_checker.CROWDED not in kinds(evidence)
+    assert breach.CROWDED not in kinds(evidence)
     evidence.lines += lived(5, 6.95, 7.0)
     evidence.keys.needed["job-5"] = (LANE,)
-    assert key_checker.CROWDED in kinds(evidence)
+    assert breach.CROWDED in kinds(evidence)
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------
@@ -138,19 +139,19 @@ def stopped(kind: str, taken: float, last: float, word: str = END) -> Evidence:
 @pytest.mark.parametrize(("kind", "last"), [("pause", 1.95), ("sleep", 1.95), ("sleep", 16.2)])
 def test_what_was_stopped_holds_its_keys_until_its_lease_may_have_ended(kind: str, last: float) -> None:
     assert kinds(stopped(kind, 2.0 + SURE + 3.0, last)) == set()
-    assert kinds(stopped(kind, 2.0 + SURE - 1.0, last)) == {key_checker.CROWDED}
+    assert kinds(stopped(kind, 2.0 + SURE - 1.0, last)) == {breach.CROWDED}
 
 
 def test_only_a_whole_machine_that_slept_may_go_on_beside_its_successor() -> None:
     assert kinds(stopped("sleep", 15.9, 16.2)) == set()
-    assert kinds(stopped("pause", 15.9, 16.2)) == {key_checker.CROWDED}  # its keeper was awake
+    assert kinds(stopped("pause", 15.9, 16.2)) == {breach.CROWDED}  # its keeper was awake
 
 
 def test_what_ended_before_it_was_stopped_holds_nothing() -> None:
     for word in (END, STOPPED):
         evidence = run(lived(1, 1.0, 1.9, word=word), lived(2, 2.1, 2.5, node="bob"))
         evidence.faults = [Fault(2.0, "sleep", "ann", until=16.0)]
-        assert key_checker.CROWDED not in kinds(evidence)
+        assert breach.CROWDED not in kinds(evidence)
 
 
 def test_what_begins_when_its_node_wakes_up_and_was_taken_over_is_excused() -> None:
@@ -159,7 +160,7 @@ def test_what_begins_when_its_node_wakes_up_and_was_taken_over_is_excused() -> N
     evidence.faults = [Fault(2.0, "sleep", "ann", until=16.0)]
     assert kinds(evidence) == set()
     evidence.faults = []
-    assert kinds(evidence) == {key_checker.CROWDED}
+    assert kinds(evidence) == {breach.CROWDED}
 
 
 # -- rates ------------------------------------------------------------------------------------------------------------
@@ -171,32 +172,32 @@ def test_a_windowful_at_once_is_right_and_one_more_is_not() -> None:
     allowed, window = STARTS["mail"]
     full = [1.0 + n / 100 for n in range(allowed)]
     assert kinds(started([*full, *(at + window for at in full)])) == set()
-    assert kinds(started([*full, full[0] + window - 0.001])) == {key_checker.TOO_FAST}
+    assert kinds(started([*full, full[0] + window - 0.001])) == {breach.TOO_FAST}
 
 
 def test_windows_slide() -> None:
     """No second of the clock has too many, and the one from 1.5 on has."""
     allowed, _ = STARTS["mail"]
     late, early = [1.9 + n / 1000 for n in range(allowed)], [2.1 + n / 1000 for n in range(allowed)]
-    assert kinds(started([*late, *early])) == {key_checker.TOO_FAST}
+    assert kinds(started([*late, *early])) == {breach.TOO_FAST}
 
 
 def test_a_start_that_was_lost_counts_as_well() -> None:
     allowed, _ = STARTS["mail"]
     evidence = started([1.0 + n / 100 for n in range(allowed)])
     evidence.lines += [line(1.5, START, 1, 2), line(1.6, END, 1, 2)]
-    assert key_checker.TOO_FAST in kinds(evidence)
+    assert breach.TOO_FAST in kinds(evidence)
 
 
 # -- what else is a finding -------------------------------------------------------------------------------------------
 def test_everything_that_holds_for_all_jobs_is_checked_too() -> None:
     evidence = run(lived(1, 1.0, 1.5))
     evidence.rows = [replace(evidence.rows[0], state="held", ended=False, outcome=None)]
-    assert kinds(evidence) == {checker.LOST}
+    assert kinds(evidence) == {breach.LOST}
 
 
 def test_every_kind_that_fails_a_run_is_forged_here() -> None:
-    assert set(key_checker.BAD) == {key_checker.CROWDED, key_checker.TOO_FAST, key_checker.STRANGER}
+    assert set(key_checker.BAD) == {breach.CROWDED, breach.TOO_FAST, key_checker.STRANGER}
     assert set(key_checker.BAD) <= set(report.BAD)
 
 

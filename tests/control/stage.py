@@ -72,10 +72,10 @@ class Troubled:
         if verb in ("now", "listen"):
             return real
 
-        async def call(*args: Any) -> Any:
+        async def call(*args: Any, **named: Any) -> Any:
             self.calls.append(verb)
             self._perhaps(self.fails, verb)
-            answer = await real(*args)
+            answer = await real(*args, **named)
             self._perhaps(self.fails_after, verb)
             self.after.get(verb, lambda: None)()
             return answer

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.checks.checkpoints import State, found
 from tests.sim.rules import Book
 from tests.sim.witness import Note, Row
-
-Saved = tuple[int, int]  # the fence of the attempt, and how often it had saved
 
 
 class CheckpointBook(Book):
@@ -16,10 +15,10 @@ class CheckpointBook(Book):
 
     def __init__(self) -> None:
         super().__init__()
-        self._asked: dict[str, set[Saved]] = {}
-        self._kept: dict[str, set[Saved]] = {}
+        self._asked: dict[str, set[State]] = {}
+        self._kept: dict[str, set[State]] = {}
         self._successes: dict[str, list[int]] = {}
-        self._saw: list[tuple[Note, Saved | None]] = []
+        self._saw: list[tuple[Note, State | None]] = []
 
     def on_saving(self, note: Note, number: int) -> None:
         self._asked.setdefault(note.job, set()).add((note.fence, number))
@@ -37,8 +36,5 @@ class CheckpointBook(Book):
     def close(self, rows: dict[str, Row], output: dict[tuple[str, int], str]) -> None:
         for note, state in self._saw:
             anew = max((fence for fence in self._successes.get(note.job, []) if fence < note.fence), default=0)
-            kept = {saved for saved in self._kept.get(note.job, ()) if anew < saved[0] < note.fence}
-            if state is not None and (state not in self._asked.get(note.job, ()) or not anew < state[0] < note.fence):
-                self.found("I3", f"it found {state}, which no attempt before it had saved for it", note)
-            elif kept and (state is None or state < max(kept)):
-                self.found("I12", f"it found {state}, though {max(kept)} was kept", note)
+            asked, kept = self._asked.get(note.job, set()), self._kept.get(note.job, set())
+            self.report(found(state, note.fence, asked, kept, anew), note)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rota.model.outcome import CrashRule
+from rota.model.times import SECOND
+from tests.checks.crashes import paused, quarantined
 from tests.sim.jobs import CRASHED
 from tests.sim.rules import Book
 from tests.sim.witness import Note, Row
@@ -60,10 +62,11 @@ class CrashBook(Book):
             self.found("I11", f"crash {count} was counted as a failure too", note)
         if before["cancel"] is not None and state == "cancelled":
             return
-        if (state == "failed") != (count >= RULE.limit):
-            self.found("I11", f"after crash {count} it is {state}", note)
-        elif count > 1 and state != "failed" and (state != "scheduled" or after["run_at"] < wall + RULE.delay):
-            self.found("I11", f"after crash {count} it is {state}, and comes back too soon", note)
+        if breach := quarantined(count, state == "failed", RULE.limit):
+            self.report(breach, note)
+        elif state != "failed" and count > 1:
+            wait = (after["run_at"] - wall) / SECOND if state == "scheduled" else 0.0
+            self.report(paused(count, wait, RULE.delay / SECOND), note)
         elif count == 1 and state == "scheduled":
             self.found("I11", "after its first crash it has to wait", note)
 

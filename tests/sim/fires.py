@@ -15,6 +15,8 @@ from rota.model.times import SECOND, Instant
 from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.policies import Missed, Overlap
 from rota.model.trigger.schedule import Timing, from_json
+from tests.checks import fires as checks
+from tests.checks.orders import early
 from tests.sim.leases import ERROR
 from tests.sim.rules import Book
 from tests.sim.witness import Note, Row
@@ -68,6 +70,7 @@ class FireBook(Standing):
     def __init__(self) -> None:
         super().__init__()
         self._made: dict[tuple[str, Instant], Note] = {}
+        self._once = checks.Made()
         self._states: dict[str, str] = {}
         self._jobs: dict[str, list[str]] = {}  # of a schedule
         self._counts: Counter[str] = Counter()  # fires by the rule in the life of a schedule
@@ -87,8 +90,7 @@ class FireBook(Standing):
     # -- fires -------------------------------------------------------------------------------------------------------
     def on_fire(self, note: Note, name: str, fire: Instant, kind: str, wall: int, **rest: Any) -> None:
         self.peak = max(self.peak, wall)
-        if (name, fire) in self._made:
-            self.found("I6", f"{name} fired twice for {fire}", note)
+        self.report(self._once.make(name, fire), note)
         row = self.rows.get(name)
         if row is None:
             return self.found("I6", f"made for {name}, which does not stand", note)
@@ -109,14 +111,10 @@ class FireBook(Standing):
     def _by_rule(self, note: Note, row: Row, schedule: Timing, fire: Instant, wall: int, sent: float) -> None:
         name = row["name"]
         self._counts[name] += 1
-        if row["paused_at"] is not None:
-            self.found("I6", f"{name} is paused, and fired", note)
-        if not named(schedule, fire):
-            self.found("I6", f"{name} fired for {fire}, which its rule does not name", note)
+        for breach in checks.fired(name, fire, self.peak, named(schedule, fire), row["paused_at"] is not None):
+            self.report(breach, note)
         if fire <= row["handled"]:
             self.found("I6", f"{name} fired for {fire}, and its cursor was at {row['handled']}", note)
-        if fire > self.peak:
-            self.found("I7", f"{name} fired {(fire - self.peak) / SECOND:.6f} s before its time", note)
         if schedule.limit is not None and self._counts[name] > schedule.limit:
             self.found("I6", f"{name} fired {self._counts[name]} times; its limit is {schedule.limit}", note)
         if not self.jumped:
@@ -162,9 +160,8 @@ class FireBook(Standing):
         self._check_run(note, row, schedule, first, last, rest["count"])
         # Who removes a schedule goes by a clock of their own, which may not have heard that the store's was set back.
         unheard = reason == "removed" and self.jumped
-        if last > self.peak + (ERROR * SECOND if reason == "removed" else 0) and not unheard:
-            early = (last - self.peak) / SECOND
-            self.found("I7", f"{name} skipped {last} {early:.6f} s before its time", note)
+        if not unheard:
+            self.report(early(self.peak, last, ERROR * SECOND if reason == "removed" else 0, SECOND), note)
         if reason not in ("paused", "removed"):
             self._check_reason(note, schedule, last, reason)
         return None
@@ -173,12 +170,16 @@ class FireBook(Standing):
         self, note: Note, row: Row, schedule: Timing, first: Instant, last: Instant, count: int | None
     ) -> None:
         run = list(fires(schedule, first - 1, last, limit=COUNTED + 1))
-        if not run or run[0] != first or (len(run) <= COUNTED and (run[-1] != last or count != len(run))):
-            self.found("I6", f"{schedule.name} skipped {count} from {first} to {last}: its rule names {len(run)}", note)
+        skip = checks.Skipped(first, last, count)
+        if not run or run[0] != first or (len(run) <= COUNTED and run[-1] != last):
+            self.found("I6", f"{schedule.name} skipped {first} to {last}: no fires of its rule", note)
+        elif len(run) <= COUNTED:
+            self.report(checks.counted(schedule.name, skip, run, run), note)
         if first <= row["handled"]:
             self.found("I6", f"{schedule.name} skipped {first}, and its cursor was at {row['handled']}", note)
-        if not self.jumped and any(self._fired(schedule.name, fire) for fire in run):
-            self.found("I6", f"{schedule.name} skipped {first} to {last}, and fired for one of them", note)
+        made = [] if self.jumped else [fire for fire in run if self._fired(schedule.name, fire)]
+        for breach in checks.both(schedule.name, run, made, [skip]):
+            self.report(breach, note)
 
     def _fired(self, name: str, fire: Instant) -> bool:
         """By its rule. Where the clock was set back, one of the same name may have done so before."""

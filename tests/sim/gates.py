@@ -11,6 +11,7 @@ from rota.model.job import NewJob
 from rota.model.limits import Key, Limit, effective, slack
 from rota.model.requirements import Alone
 from rota.store.admission import NewGate
+from tests.checks.at_once import AtOnce
 from tests.sim.plan import CRON
 from tests.sim.rules import Book
 from tests.sim.runs import Excuses
@@ -116,8 +117,8 @@ class AloneBook(Excuses):
     def __init__(self) -> None:
         super().__init__()
         self._about: dict[str, About] = {}
-        self._claimed: set[str] = set()
-        self._running: dict[tuple[str, int], Note] = {}
+        self._claimed: AtOnce[str] = AtOnce()
+        self._running: AtOnce[Note] = AtOnce()
 
     def on_asked(self, note: Note, order: NewJob, **_: Any) -> None:
         self._about[note.job] = About(order.task, order.queue, order.requirements.labels, (), order.requirements.alone)
@@ -135,23 +136,24 @@ class AloneBook(Excuses):
     def on_row(self, note: Note, before: Row | None, after: Row | None, **_: Any) -> None:
         old, new = before["state"] if before else None, after["state"] if after else None
         if old == "running" and new != "running":
-            self._claimed.discard(note.job)
+            self._claimed.end(note.job)
         elif new == "running" and old != "running":
-            if beside := sorted(other for other in self._claimed if self._excludes(note.job, other)):
+            if beside := self._claimed.beside(note.job, lambda other: self._excludes(note.job, other)):
                 self.found("alone", f"it was claimed, and {beside[0]} runs; one of them is to run alone", note)
-            self._claimed.add(note.job)
+            self._claimed.begin(note.job, note.job)
 
     def on_stuck(self, note: Note) -> None:
-        self._running = {ref: run for ref, run in self._running.items() if (ref[0], run.who) != (note.job, note.who)}
+        self._running.end_all(lambda run: (run.job, run.who) == (note.job, note.who))
 
     def on_started(self, note: Note, **_: Any) -> None:
-        for (job, _fence), run in self._running.items():
-            if self._excludes(note.job, job) and not self._excused(run, note.at) and not self._excused(note, note.at):
-                self.found("alone", f"it runs on {note.who} beside {job} on {run.who}; one is to run alone", note)
-        self._running[note.job, note.fence] = note
+        attempt = (note.job, note.fence)
+        for run in self._running.beside(attempt, lambda run: self._excludes(note.job, run.job)):
+            if not self._excused(run, note.at) and not self._excused(note, note.at):
+                self.found("alone", f"it runs on {note.who} beside {run.job} on {run.who}; one is to run alone", note)
+        self._running.begin(attempt, note)
 
     def on_ended(self, note: Note, how: str) -> None:
-        self._running.pop((note.job, note.fence), None)
+        self._running.end((note.job, note.fence))
 
 
 class HeldBook(Admitting):

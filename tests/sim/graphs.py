@@ -6,15 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota.model.graph import Edge, Need
+from rota.model.graph import Edge
 from rota.model.job import NewJob
 from rota.model.lifecycle import TERMINAL
+from tests.checks.graphs import Parents
 from tests.sim.rules import Book
 from tests.sim.witness import Note, Row
 
 # When all is well, a child goes on this long after its last parent has ended.
 PROMPT = 1.5
-_FITS = {Need.SUCCESS: {"succeeded"}, Need.FAILURE: {"failed"}, Need.FINISH: {str(state) for state in TERMINAL}}
 
 
 @dataclass
@@ -22,8 +22,7 @@ class Wait:
     """One time that a child waits: from its birth or its reopening on."""
 
     since: float
-    met: set[str] = field(default_factory=set)  # parents that have ended as needed since, or had before
-    broken: set[str] = field(default_factory=set)  # and those that have not
+    ended: dict[str, set[str]] = field(default_factory=dict)  # parents, and how they have ended since, or had before
     complete_at: float = 0.0
     over: bool = False
 
@@ -84,24 +83,25 @@ class GraphBook(Book):
                 self._judge(wait, edge, note.at)
         wait = self._waits[note.job]
         if old == "blocked" and new in ("ready", "scheduled", "held"):
-            if missing := [edge for edge in order.after if self._parent(edge) not in wait.met]:
-                parent = self._parent(missing[0])
-                text = f"it went on, and its parent {parent} is {self._states.get(parent)}, not {missing[0].need}"
-                self.found("I8", text, note)
+            if breach := self._parents(order, wait).goes_on():
+                self.report(breach, note)
             elif self._well and note.at - wait.complete_at > PROMPT:
                 self.found("I8", f"it went on {note.at - wait.complete_at:.2f} s after its last parent ended", note)
             wait.over = True
-        if old == "blocked" and new == "skipped" and not wait.broken:
-            self.found("I8", "it was skipped, and no parent ended otherwise than needed", note)
+        if old == "blocked" and new == "skipped":
+            self.report(self._parents(order, wait).is_skipped(), note)
         if new == "running" and old != "running" and not wait.over and old != "scheduled":
             self.found("I8", "it was claimed before it was let go", note)
         return None
+
+    def _parents(self, order: NewJob, wait: Wait) -> Parents[str]:
+        return Parents([(self._parent(edge), str(edge.need)) for edge in order.after], wait.ended)
 
     def _judge(self, wait: Wait, edge: Edge, at: float) -> None:
         parent = self._parent(edge)
         state = self._states.get(parent)
         if state in TERMINAL:
-            (wait.met if state in _FITS[edge.need] else wait.broken).add(parent)
+            wait.ended.setdefault(parent, set()).add(str(state))
             wait.complete_at = at
 
     # -- as a parent -------------------------------------------------------------------------------------------------
@@ -115,5 +115,4 @@ class GraphBook(Book):
                     if self._parent(edge) == job:
                         self._judge(wait, edge, note.at)
             elif old in TERMINAL and wait.since == note.at:  # both were reopened together
-                wait.met.discard(job)
-                wait.broken.discard(job)
+                wait.ended.pop(job, None)

@@ -8,6 +8,7 @@ from typing import Any
 from rota.model.lifecycle import TERMINAL
 from rota.model.times import Instant
 from rota.model.trigger.policies import Overlap
+from tests.checks.at_once import AtOnce
 from tests.sim.runs import Excuses
 from tests.sim.witness import Note, Row
 
@@ -34,7 +35,7 @@ class OverlapBook(Excuses):
         self._policies: dict[str, str] = {}
         self._fires: dict[str, Made] = {}
         self._of: dict[str, list[Made]] = {}
-        self._running: dict[tuple[str, int], Note] = {}
+        self._running: AtOnce[Note] = AtOnce()
 
     def on_schedule(self, note: Note, name: str, after: Row | None, **_: Any) -> None:
         if after is not None:
@@ -78,13 +79,15 @@ class OverlapBook(Excuses):
         one = self._fires.get(note.job)
         if one is None:
             return
-        for (job, _fence), run in self._running.items():
-            other = self._fires[job]
-            if other is one or other.name != one.name or not self._excluded(one, other):
-                continue
+        attempt = (note.job, note.fence)
+        for run in self._running.beside(attempt, lambda run: self._shut_out(one, self._fires[run.job])):
             if not self._excused(run, note.at) and not self._excused(note, note.at):
+                other = self._fires[run.job]
                 self.found("overlap", f"{one.name} runs for {one.fire} on {note.who}, and for {other.fire}", note)
-        self._running[note.job, note.fence] = note
+        self._running.begin(attempt, note)
+
+    def _shut_out(self, one: Made, other: Made) -> bool:
+        return other is not one and other.name == one.name and self._excluded(one, other)
 
     def on_ended(self, note: Note, how: str) -> None:
-        self._running.pop((note.job, note.fence), None)
+        self._running.end((note.job, note.fence))

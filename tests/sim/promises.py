@@ -12,6 +12,7 @@ from typing import Any
 
 from rota.model.times import SECOND, Instant
 from rota.model.trigger.fires import fires
+from tests.checks.fires import Skipped, fired, missed
 from tests.sim.fires import Standing, reading
 from tests.sim.rules import Violation
 from tests.sim.witness import Note, Row
@@ -40,7 +41,7 @@ class PromiseBook(Standing):
         self._open: dict[str, Stretch] = {}
         self._made: dict[str, dict[Instant, str]] = {}  # schedule -> fire -> kind
         self._jobs: set[str] = set()
-        self._skips: dict[str, list[tuple[Instant, Instant]]] = {}
+        self._skips: dict[str, list[Skipped]] = {}
 
     def on_wish(self, note: Note, number: int, **_: Any) -> None:
         self._wishes[number] = note
@@ -53,8 +54,8 @@ class PromiseBook(Standing):
         self._made.setdefault(name, {})[fire] = kind
         self._jobs.add(note.job)
 
-    def on_skip(self, note: Note, name: str, first: Instant, last: Instant, **_: Any) -> None:
-        self._skips.setdefault(name, []).append((first, last))
+    def on_skip(self, note: Note, name: str, first: Instant, last: Instant, count: int | None, **_: Any) -> None:
+        self._skips.setdefault(name, []).append(Skipped(first, last, count))
 
     # -- stretches ---------------------------------------------------------------------------------------------------
     def on_schedule(
@@ -108,12 +109,13 @@ class PromiseBook(Standing):
         name, paused = stretch.row["name"], stretch.row["paused_at"] is not None
         made, skips = self._made.get(name, {}), self._skips.get(name, [])
         assert stretch.end is not None
-        for fire in fires(reading(stretch.row["timing"]), stretch.begin, stretch.end):
-            skipped = any(first <= fire <= last for first, last in skips)
+        due = list(fires(reading(stretch.row["timing"]), stretch.begin, stretch.end))
+        breaches = [*missed(name, due, made, skips)]
+        for fire in due:
             if paused and made.get(fire) == "rule":
-                self._say(f"{name} was paused at {fire}, and fired for it", stretch.at)
-            elif fire not in made and not skipped:
-                self._say(f"{name} was to fire for {fire}, and neither did nor said why not", stretch.at)
+                breaches += fired(name, fire, fire, named=True, paused=True)
+        for breach in breaches:
+            self._say(breach.text, stretch.at)
 
     def _check_answer(self, note: Note, rows: dict[str, Row]) -> None:
         wish, answer = self._wishes[note.data["number"]], note.data["answer"]

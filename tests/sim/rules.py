@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 from rota.model.job import NewJob
 from rota.model.lifecycle import INITIAL, STEPS, TERMINAL
 from rota.model.outcome import CrashRule
 from rota.model.retry import Retry, backoff
+from rota.model.times import SECOND
+from tests.checks import crashes, orders
+from tests.checks.attempts import Attempts
+from tests.checks.breach import Breach
 from tests.sim.witness import Note, Row
 
 LEGAL = {(str(source), str(target)) for (source, _), target in STEPS.items()}
@@ -47,6 +51,11 @@ class Book:
     def found(self, invariant: str, text: str, note: Note) -> None:
         self.violations.append(Violation(invariant, text, note.job, note.at))
 
+    def report(self, breach: Breach | None, note: Note) -> None:
+        """Of a rule that the chaos runs are held against too: see `tests/checks`."""
+        if breach is not None:
+            self.found(breach.invariant, breach.text, note)
+
 
 class RowBook(Book):
     """Every change of a job's row: is it a step that may be taken, by this hand, now?"""
@@ -54,7 +63,7 @@ class RowBook(Book):
     def __init__(self) -> None:
         super().__init__()
         self._orders: dict[str, NewJob] = {}
-        self._left: set[tuple[str, int]] = set()  # attempts that have ended
+        self._attempts = Attempts()
         self._peak = 0  # the latest the store's clock has ever been
         self._failures: Counter[str] = Counter()  # since the last replay
         self._failed: set[tuple[str, int]] = set()
@@ -99,8 +108,9 @@ class RowBook(Book):
             return self.found("I1", "nobody ordered this job", note)
         if after["state"] not in INITIAL:
             self.found("lifecycle", f"born {after['state']}", note)
-        if order is not None and after["run_at"] < (wall + order.delay if order.at is None else order.at):
-            self.found("I7", "due before the time it was ordered for", note)
+        if order is not None:
+            wanted = wall + order.delay if order.at is None else order.at
+            self.report(orders.early(after["run_at"], wanted, unit=SECOND), note)
         return None
 
     def _lifecycle(self, note: Note, before: Row, after: Row, verb: str, **_: Any) -> None:
@@ -116,8 +126,8 @@ class RowBook(Book):
     def _start(self, note: Note, wall: int, before: Row, after: Row) -> None:
         claimed = (before["state"], after["state"]) == ("ready", "running")
         started = after["state"] == "running" and after["started_at"] and (claimed or not before["started_at"])
-        if claimed and before["run_at"] > self._peak:
-            self.found("I7", "claimed before it was due", note)
+        if claimed:
+            self.report(orders.early(self._peak, before["run_at"], unit=SECOND), note)
         if started and before["expires_at"] is not None and before["expires_at"] <= wall:
             self.found("I7", "started after it had expired", note)
         if started and before["cancel"] is not None:
@@ -125,7 +135,6 @@ class RowBook(Book):
 
     def _end(self, note: Note, before: Row, after: Row, verb: str, named: list[int] | None, **_: Any) -> None:
         """Only what leaves the running state ends an attempt."""
-        attempt = (note.job, before["fence"])
         if verb == "finish" and named is None:
             if before != after and (before["state"], after["state"]) not in GO_ON:
                 self.found("I3", f"{before['state']} became {after['state']} by the completion of another job", note)
@@ -134,14 +143,11 @@ class RowBook(Book):
         elif verb == "finish" and before["fence"] not in (named or []):
             self.found("I3", f"fence {before['fence']} was ended by a completion for fence {named}", note)
         if before["state"] == "running" and after["state"] != "running":
-            if attempt in self._left:
-                self.found("I3", "this attempt had ended before", note)
-            self._left.add(attempt)
+            self.report(self._attempts.end((note.job, before["fence"])), note)
 
     def _budget(self, note: Note, wall: int, before: Row, after: Row, verb: str) -> None:
         order, failures = self._orders.get(note.job), self._failures[note.job]
-        if after["crashes"] > CrashRule().limit:
-            self.found("I11", f"{after['crashes']} crashes", note)
+        self.report(crashes.bounded(after["crashes"], CrashRule().limit), note)
         if verb == "replay":
             self._failures[note.job] = 0
         elif order is not None and before["state"] == "running" and after["state"] == "scheduled" and failures:
@@ -176,39 +182,40 @@ class OrderBook(Book):
             self._cancelled.append(note)
 
     def close(self, rows: dict[str, Row], output: dict[tuple[str, int], str]) -> None:
-        by_key: dict[str, str] = {}
+        by_key: dict[str, list[str]] = defaultdict(list)
         for job in rows:
             key = self._asked_for[job].key if job in self._asked_for else None
-            if key is not None and by_key.setdefault(key, job) != job:
-                self._say("I13", f"key {key} made two jobs", job)
+            if key is not None:
+                by_key[key].append(job)
+        for made in by_key.values():
+            self.report(orders.single(made), _last(made[-1]))
         for note in self._answers:
             self._check_answer(note, rows, by_key)
         for job, row in rows.items():
-            if row["state"] not in TERMINAL:
-                self._say("I1", f"it never ended: still {row['state']}", job)
+            self.report(orders.over(job, row["state"], row["state"] in TERMINAL), _last(job))
         for note in self._cancelled:
             row = rows.get(note.job, {})
             if row and row["state"] != "cancelled" and not row["replays"]:
                 self.found("I7", f"the customer was told that it is cancelled; it is {row['state']}", note)
 
-    def _check_answer(self, note: Note, rows: dict[str, Row], by_key: dict[str, str]) -> None:
-        order = self._asked_for[note.job]
-        answer, made = note.data["answer"], by_key.get(order.key) if order.key else None
+    def _check_answer(self, note: Note, rows: dict[str, Row], by_key: dict[str, list[str]]) -> None:
+        order, answer = self._asked_for[note.job], note.data["answer"]
+        first = by_key.get(order.key, [])[:1] if order.key else []
+        itself = [note.job] if note.job in rows else []
+        told = {note.data["id"]} if answer == "ok" else set()
+        there = first if answer == "ok" and order.key else itself
+        for breach in orders.answered(answer, told, there, "a conflict"):
+            self.report(breach, note)
         if answer == "ok":
             job = note.data["id"]
-            if job not in rows:
-                self.found("I1", f"accepted as {job}, and not there", note)
-            if order.key and job != made:
-                self.found("I13", f"key {order.key} was answered with {job}, its job is {made}", note)
             if job in self._asked_for and self._asked_for[job].content() != order.content():
                 self.found("I13", "answered with a job of other content", note)
             if note.data["created"] != (job == note.job):
                 self.found("I13", "`created` does not say whether it was", note)
-        elif answer == "refused":
-            if note.job in rows:
-                self.found("I1", "refused, and yet there", note)
-            if made is None or self._asked_for[made].content() == order.content():
-                self.found("I13", "refused for a conflict that does not exist", note)
+        elif answer == "refused" and (not first or self._asked_for[first[0]].content() == order.content()):
+            self.found("I13", "refused for a conflict that does not exist", note)
 
-    def _say(self, invariant: str, text: str, job: str) -> None:
-        self.violations.append(Violation(invariant, text, job, float("inf")))
+
+def _last(job: str) -> Note:
+    """What is found when the log is over."""
+    return Note(float("inf"), "", "", job, 0, {})

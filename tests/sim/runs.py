@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
+from tests.checks.at_once import AtOnce
+from tests.checks.attempts import Attempts, proven
+from tests.checks.breach import OVERLAP, Breach
 from tests.sim.rules import Book
 from tests.sim.witness import Note, Row
 
@@ -89,8 +93,8 @@ class RunBook(Excuses):
     def __init__(self) -> None:
         super().__init__()
         self._rows: dict[str, Row] = {}
-        self._running: dict[str, list[Note]] = {}
-        self._began: set[tuple[str, int]] = set()
+        self._running: dict[str, AtOnce[Note]] = defaultdict(AtOnce)  # by job; each attempt by its fence
+        self._attempts = Attempts()
         self._endings: dict[tuple[str, int], str] = {}
         self._said: dict[tuple[str, int], str] = {}
         self._unheard: set[tuple[str, int]] = set()
@@ -102,15 +106,14 @@ class RunBook(Excuses):
 
     # -- attempts ----------------------------------------------------------------------------------------------------
     def on_started(self, note: Note, **_: Any) -> None:
-        attempt = (note.job, note.fence)
-        if attempt in self._began:
-            self.found("I3", "the same attempt was started twice", note)
-        self._began.add(attempt)
-        for other in self._running.get(note.job, []):
-            if not self._excused(other, note.at) and not self._excused(note, note.at):
-                self.found("I4", f"it began on {note.who} while fence {other.fence} still ran on {other.who}", note)
+        self.report(self._attempts.begin((note.job, note.fence)), note)
+        running = self._running[note.job]
+        for other in running.crowd(note.fence, 1, lambda other: not self._excused(other, note.at)) or ():
+            if not self._excused(note, note.at):
+                text = f"it began on {note.who} while fence {other.fence} still ran on {other.who}"
+                self.report(Breach("I4", OVERLAP, text), note)
         self._known(note)
-        self._running.setdefault(note.job, []).append(note)
+        running.begin(note.fence, note)
 
     def _known(self, note: Note) -> None:
         row = self._rows[note.job]
@@ -124,11 +127,14 @@ class RunBook(Excuses):
 
     def on_stuck(self, note: Note) -> None:
         """Nobody listens to it any more."""
-        self._unheard |= {(one.job, one.fence) for one in self._running.get(note.job, []) if one.who == note.who}
+        self._unheard |= {(one.job, one.fence) for one in self._running_now(note.job) if one.who == note.who}
+
+    def _running_now(self, job: str) -> list[Note]:
+        return list(self._running[job].holders.values())
 
     def on_ended(self, note: Note, how: str) -> None:
         self._endings[note.job, note.fence] = how
-        self._running[note.job] = [other for other in self._running[note.job] if other.fence != note.fence]
+        self._running[note.job].end(note.fence)
 
     # -- what the store was told about them --------------------------------------------------------------------------
     def on_finish(self, note: Note, ending: str, verdict: str, failures: int) -> None:
@@ -137,7 +143,7 @@ class RunBook(Excuses):
             return
         if attempt in self._endings and attempt not in self._unheard:
             self._kept[attempt] = self._said.get(attempt, "")
-        how = self._endings.get(attempt, "unknown") if attempt in self._began else "not begun"
+        how = self._endings.get(attempt, "unknown") if attempt in self._attempts.begun else "not begun"
         if failures and ending == "failed" and how not in ("failed", "fatal", "retry_after"):
             self.found("I11", f"a failure was counted for an attempt that has {how}", note)
         if how == "succeeded" and ending in ("failed", "crashed", "set_aside"):
@@ -148,11 +154,10 @@ class RunBook(Excuses):
             return
         self._rows[note.job] = after
         if verb == "replay":
-            self._abandoned |= {(other.job, other.fence) for other in self._running.get(note.job, [])}
+            self._abandoned |= {(other.job, other.fence) for other in self._running_now(note.job)}
         if before and before["state"] != "succeeded" and after["state"] == "succeeded":
             how = self._endings.get((note.job, before["fence"]))
-            if how != "succeeded":
-                self.found("I3", f"succeeded by fence {before['fence']}, whose work has ended as {how}", note)
+            self.report(proven((note.job, before["fence"]), how == "succeeded", f"{how}"), note)
 
     def close(self, rows: dict[str, Row], output: dict[tuple[str, int], str]) -> None:
         for (job, fence), said in self._kept.items():

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from rota.clock import Chance, ManualClock
 from rota.errors import StoreUnavailable
 from rota.logs.shipper import Shipper
 from rota.model.feedback import Feedback
@@ -26,7 +23,6 @@ from rota.work.meter import PERIOD, Meter
 from rota.work.worker import Worker
 from tests.contracts.world import ALICE, DONE, Actor, World, settled
 from tests.control.stage import Troubled
-from tests.store.sqlite.backends import SqliteMemory
 
 MOST_TICKS = 50  # until a worker to which nothing happens has done all it can
 
@@ -98,16 +94,6 @@ class Shop:
 
     async def renew(self) -> News:
         return await self._actor.renew()
-
-
-@pytest.fixture
-async def world(tmp_path: Path, clock: ManualClock, chance: Chance) -> AsyncIterator[World]:
-    backend = SqliteMemory(tmp_path, clock)
-    store = backend.store(Chance(2))
-    await backend.prepare(store)
-    await store.open()
-    yield World(store, backend, clock, chance)
-    await store.close()
 
 
 async def test_slot_time_is_counted_while_jobs_run_and_each_instant_once(world: World) -> None:

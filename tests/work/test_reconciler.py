@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, cast
 
-import pytest
-
-from rota.clock import Chance, ManualClock
 from rota.lease import Lease
 from rota.model.job import Verdict
 from rota.model.lifecycle import State
@@ -20,20 +16,9 @@ from rota.work.heartbeat import Heartbeat
 from rota.work.reconciler import Reconciler
 from rota.work.worker import LOST_AFTER
 from tests.contracts.world import Actor, World
-from tests.store.sqlite.backends import SqliteMemory
 from tests.work.test_meter import Shop
 
 LONG = 10.0
-
-
-@pytest.fixture
-async def world(tmp_path: Path, clock: ManualClock, chance: Chance) -> AsyncIterator[World]:
-    backend = SqliteMemory(tmp_path, clock)
-    store = backend.store(Chance(2))
-    await backend.prepare(store)
-    await store.open()
-    yield World(store, backend, clock, chance)
-    await store.close()
 
 
 class Stuck:

@@ -1,0 +1,94 @@
+"""The tree of tests mirrors the source: a reader of `src/rota/a/b.py` finds `tests/a/test_b.py`.
+
+Modules that are parts of one thing, and are proven through its face, are listed with the tests that do so. A room
+(`store/sqlite/*`) is listed as a whole where every module of it carries out contracts that are tested on all stores.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "rota"
+SMALL = 40  # lines: less than that is a name or a value, and tested where it is used
+
+SCENARIOS = {"chaos", "checks", "contracts", "docs", "node", "servers", "sim"}
+
+TESTED_BY = {
+    # Declarations: contracts say what implementations do.
+    "store/*.py": "contracts",
+    "store/sqlite/*": "contracts store/sqlite",
+    "store/postgres/*": "contracts store/postgres",
+    # Processes that only mean something together: scenarios, one file for each danger.
+    "work/functions/*": "work/functions node/test_functions.py node/test_processes.py",
+    "work/keeper/*": "work/keeper node/test_commands.py node/test_hostile_commands.py",
+    "work/executors/accounts.py": "work/executors/test_command.py node/test_secrets.py",
+    "work/executors/exit_codes.py": "work/executors/test_command.py node/test_commands.py",
+    "work/executors/function.py": "work/test_start_by.py node/test_functions.py",
+    "work/http_connection.py": "work/executors/test_http.py work/executors/test_http_dangers.py",
+    "work/output.py": "node/test_output.py",
+    "work/progress*.py": "node/test_telling.py contracts/test_progress.py",
+    "work/runtime.py": "node/test_functions.py node/test_commands.py",
+    # The command line: each verb is run as people do, with all that it goes through.
+    "cli/calls.py": "cli/test_http.py",
+    "cli/commands.py": "cli/test_submit.py cli/test_run.py",
+    "cli/grammar.py": "cli/test_parser.py cli/test_bad_input.py",
+    "cli/main.py": "cli/test_parser.py cli/test_bad_input.py",
+    "cli/node.py": "cli/test_store.py",
+    "cli/parser_*.py": "cli/test_parser.py",
+    "cli/reference.py": "cli/test_parser.py",
+    "cli/relations.py": "cli/test_workflow.py",
+    "cli/schedule_texts.py": "cli/test_schedule.py cli/test_schedule_views.py",
+    "cli/session.py": "cli/test_store.py cli/test_bad_input.py",
+    "cli/waiting.py": "cli/test_queue.py cli/test_limit.py",
+    "cli/workflow_file.py": "cli/test_workflow.py",
+    # Parts of how schedules name their fires: each part shows in which instants are named.
+    "model/trigger/calendars.py": "model/trigger/test_rules.py contracts/test_calendars.py",
+    "model/trigger/cron_text.py": "model/trigger/test_cron.py",
+    "model/trigger/effort.py": "model/trigger/test_recurrence_rfc.py",
+    "model/trigger/fires.py": "model/trigger/test_daylight.py model/trigger/test_rules.py",
+    "model/trigger/policies.py": "model/trigger/test_catchup.py model/trigger/test_reading.py",
+    "model/trigger/records.py": "contracts/test_fires.py",
+    "model/trigger/recurrence_*.py": "model/trigger/test_recurrence.py model/trigger/test_recurrence_rfc.py",
+    "model/trigger/schedule.py": "model/trigger/test_rules.py",
+    "model/trigger/spread.py": "model/trigger/test_rules.py",
+    "model/trigger/wall.py": "model/trigger/test_daylight.py",
+    "model/requirements.py": "contracts/test_limits.py contracts/test_alone.py",
+    "handles/schedule_builder.py": "handles/test_schedule.py",
+    "options.py": "handles/test_task.py test_orders.py",
+    "errors.py": "docs/test_pages.py",
+}
+
+
+def modules() -> list[str]:
+    found = [path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py")) if not path.name.startswith("__")]
+    return [str(path) for path in found if len((SOURCE / path).read_text("utf-8").splitlines()) > SMALL]
+
+
+def file_of(module: str) -> Path:
+    path = Path(module)
+    return TESTS / path.parent / f"test_{path.name}"
+
+
+def listed(module: str) -> list[str]:
+    # `*` must not reach into folders: `store/*.py` is about the files of `store/` alone.
+    depth = module.count("/")
+    return [name for name in TESTED_BY if fnmatch(module, name) and name.count("/") == depth]
+
+
+def test_every_module_has_a_test_of_its_name_or_is_listed() -> None:
+    missing = [module for module in modules() if not file_of(module).exists() and not listed(module)]
+    assert not missing, f"write {[str(file_of(module).relative_to(TESTS.parent)) for module in missing]}"
+
+
+def test_the_list_names_modules_and_tests_that_are_there() -> None:
+    for name, places in TESTED_BY.items():
+        assert any(name in listed(module) for module in modules()), f"there is no module {name} any more"
+        for place in places.split():
+            assert (TESTS / place).exists(), f"{name}: there is no {place} any more"
+
+
+def test_folders_of_tests_are_those_of_the_source_or_scenarios() -> None:
+    folders = {path.parent.relative_to(TESTS) for path in TESTS.rglob("test_*.py")}
+    assert not [folder for folder in folders if not (SOURCE / folder).is_dir() and folder.parts[0] not in SCENARIOS]
