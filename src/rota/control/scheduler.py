@@ -55,7 +55,7 @@ Name = tuple[str, str]
 T = TypeVar("T")
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedStep(msgspec.Struct, frozen=True):
     at: Instant
     info: ScheduleInfo
     step: Advance
@@ -67,7 +67,7 @@ class Scheduler:
 
     def __init__(self, store: Store, bus: Bus, leads: Callable[[], bool]) -> None:
         self._store, self._bus, self._leads = store, bus, leads
-        self._prepared: dict[Name, Prepared] = {}
+        self._prepared: dict[Name, PreparedStep] = {}
         self._parsed: dict[Name, tuple[tuple[int, str, str], Parsed]] = {}
         self._seen_until: Instant = 0  # all that is due until then is prepared
         self._look_at: Instant | None = 0  # when to read again; None: nothing is to come
@@ -129,7 +129,7 @@ class Scheduler:
                     await self._go_on(one, fates)
         return refused
 
-    async def _renewed(self, one: Prepared) -> Prepared | None:
+    async def _renewed(self, one: PreparedStep) -> PreparedStep | None:
         """A step that has waited for too long (the machine was asleep, say) is worked out anew: what was to be made
         may have been missed by now."""
         if self._store.now() <= one.now + FRESH:
@@ -139,7 +139,7 @@ class Scheduler:
         await self._prepare(one.info)
         return self._prepared.get(_name(one))
 
-    async def _advance(self, steps: Sequence[Prepared]) -> Sequence[list[Fate] | None]:
+    async def _advance(self, steps: Sequence[PreparedStep]) -> Sequence[list[Fate] | None]:
         """One that the store can't take must not keep the others from their turn. If its values are to blame it is set
         aside; otherwise something is wrong with the store, and it is tried again."""
         if not steps:
@@ -157,7 +157,7 @@ class Scheduler:
                 await self._set_aside(steps[0].info, error)
             return [None]
 
-    async def _go_on(self, one: Prepared, fates: list[Fate]) -> None:
+    async def _go_on(self, one: PreparedStep, fates: list[Fate]) -> None:
         """The schedule stands as its step left it: if it is due again soon, that need not be read, only worked out. And
         that can wait until those who were waiting for the jobs have had their turn."""
         made = sum(fate in (Fate.MADE, Fate.QUEUED) for fate in fates)
@@ -229,7 +229,7 @@ class Scheduler:
         except (InvalidInput, ArithmeticError, LookupError, TypeError, RecursionError, ValueError) as error:
             await self._set_aside(info, error)
         else:
-            self._prepared[info.owner, info.name] = Prepared(info.next_at, info, step, now)
+            self._prepared[info.owner, info.name] = PreparedStep(info.next_at, info, step, now)
 
     async def _aside(self, info: ScheduleInfo, work: Callable[[], T]) -> T:
         """What may take long is done in the thread."""
@@ -259,9 +259,9 @@ class Scheduler:
         return parsed
 
 
-def _writes(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:
+def _writes(due: Sequence[PreparedStep]) -> Iterator[list[PreparedStep]]:
     """Cut by jobs, not by steps: a step may make up for hundreds."""
-    batch: list[Prepared] = []
+    batch: list[PreparedStep] = []
     jobs = 0
     for one in due:
         weight = max(1, len(one.step.fires))
@@ -279,5 +279,5 @@ def _stand(info: ScheduleInfo) -> tuple[object, ...]:
     return info.revision, info.handled, info.fired, info.timing, info.work
 
 
-def _name(one: Prepared) -> Name:
+def _name(one: PreparedStep) -> Name:
     return one.info.owner, one.info.name

@@ -162,7 +162,7 @@ def _forest(known: dict[str, Vertex]) -> _Forest:
     return _Forest(roots, children, below, alone)
 
 
-class _Place(NamedTuple):
+class _Row(NamedTuple):
     """One line: where it stands and whom it stands for (several if they were folded)."""
 
     run: list[str]
@@ -172,28 +172,28 @@ class _Place(NamedTuple):
     depth: int
 
 
-def _places(known: dict[str, Vertex]) -> Iterator[_Place]:
+def _places(known: dict[str, Vertex]) -> Iterator[_Row]:
     forest = _forest(known)
     runs = _runs(forest.roots, None, known, forest)
-    stack = [_Place(run, None, "", "", 0) for run in reversed(runs)]
+    stack = [_Row(run, None, "", "", 0) for run in reversed(runs)]
     while stack:
         place = stack.pop()
         yield place
         home = place.run[-1]
         below = forest.below[home]
         if len(forest.children[home]) == 1 and below and below[0] in forest.alone:
-            stack.append(_Place(below, home, f"{place.margin}↓ ", place.margin, place.depth))
+            stack.append(_Row(below, home, f"{place.margin}↓ ", place.margin, place.depth))
         else:
             runs = _runs(below, home, known, forest)
             stack += reversed([_branch(run, home, place, run is runs[-1]) for run in runs])
 
 
-def _branch(run: list[str], home: str, above: _Place, last: bool) -> _Place:
+def _branch(run: list[str], home: str, above: _Row, last: bool) -> _Row:
     depth = above.depth + 1
     arm, space = ("└─ ", "   ") if last else ("├─ ", "│  ")
     if depth > DEEPEST:
-        return _Place(run, home, f"{above.margin}⋯{depth:,} {arm}", above.margin, depth)
-    return _Place(run, home, above.margin + arm, above.margin + space, depth)
+        return _Row(run, home, f"{above.margin}⋯{depth:,} {arm}", above.margin, depth)
+    return _Row(run, home, above.margin + arm, above.margin + space, depth)
 
 
 def _runs(keys: list[str], home: str | None, known: dict[str, Vertex], forest: _Forest) -> list[list[str]]:
@@ -210,7 +210,7 @@ def _runs(keys: list[str], home: str | None, known: dict[str, Vertex], forest: _
     return runs
 
 
-def _line(place: _Place, known: dict[str, Vertex]) -> str:
+def _line(place: _Row, known: dict[str, Vertex]) -> str:
     first = known[place.run[0]]
     alike = all(known[key].parents == first.parents for key in place.run)
     if len(place.run) > 1:

@@ -27,14 +27,14 @@ BEYOND = 2.0
 @contextmanager
 def watched(stream: TextIO, tell: Callable[[float], None], period: float = PERIOD) -> Iterator[None]:
     """While this is open, a blocked loop is told: `tell` gets the seconds, and `stream`, a real file, the stacks."""
-    watch = _Watch(asyncio.get_running_loop(), stream, tell, period)
+    watch = _LoopWatch(asyncio.get_running_loop(), stream, tell, period)
     try:
         yield
     finally:
         watch.close()
 
 
-class _Watch:
+class _LoopWatch:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, stream: TextIO, tell: Callable[[float], None], period: float
     ) -> None:
