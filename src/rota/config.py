@@ -35,8 +35,8 @@ _put_aside: dict[str, str] = {}  # variables that `put_secrets_aside` took out o
 
 class Settings(msgspec.Struct, frozen=True):
     store: str = "sqlite:///rota.db"
-    name: str = ""  # of the app; "": it has none, and can't declare schedules
-    node: str = ""  # "": made up by chance
+    name: str = ""  # of the app; "": none, so it can't declare schedules
+    node: str = ""  # "": a random name
     user: str = "local"
     roles: tuple[str, ...] = ROLES
     queues: dict[str, int] = msgspec.field(default_factory=lambda: {"default": 16})
@@ -53,19 +53,19 @@ class Settings(msgspec.Struct, frozen=True):
     key_retention: Duration = 7 * DAY
     crash_limit: int = 3
     unknown_grace: Duration = HOUR
-    warm_processes: int = 0  # as many as there are cores, and at least two
+    warm_processes: int = 0  # 0: as many as there are cores, and at least two
     pool_jobs: int = 1000
     pool_memory: int = 512 * MIB
-    command_cpu: Duration | None = None  # of commands: the most that an order may have
+    command_cpu: Duration | None = None  # upper bounds for commands
     command_memory: int | None = None
     command_files: int | None = None
     command_processes: int | None = None
     command_file_size: int | None = None
-    command_user: str = ""  # "": the node's own, or whom the order names
+    command_user: str = ""  # "": the node's own, or the user that the order names
     command_env: tuple[str, ...] = ()
     command_cgroup: str = ""
     notify: bool = True
-    notify_within: bool = True  # in transactions of callers too
+    notify_within: bool = True  # also in transactions of callers
     http_allow: tuple[str, ...] = ()
     http_deny: tuple[str, ...] = ()
     http_timeout: Duration = 5 * MINUTE
@@ -73,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The store, as it may be shown to anyone."""
+        """The address of the store without passwords."""
         return without_secrets(self.store)
 
 
@@ -259,7 +259,7 @@ def _switch(name: str, value: Any) -> bool:
 
 
 def _bound(part: str) -> Callable[[str, Any], int | None]:
-    """`none` takes back what a file has set."""
+    """`none` removes a bound that the file has set."""
 
     def read(name: str, value: Any) -> int | None:
         return None if value == "none" else resources.READERS[part](value, name)

@@ -57,7 +57,7 @@ async def _examine(app: App) -> list[Finding]:
 
 
 async def _nodes(app: App, store: Store) -> Finding:
-    """Work that waits with nobody to do it is trouble; an idle store without nodes is not."""
+    """Ready jobs without a live node are a problem; an idle store without nodes is not."""
     now = store.now()
     states = [shown_state(node, now) for node in await store.nodes(app.who)]
     live = states.count("live")
@@ -69,7 +69,7 @@ async def _nodes(app: App, store: Store) -> Finding:
 
 
 def _settings(args: argparse.Namespace, settings: Settings) -> Finding:
-    """Where the settings come from, the strongest last."""
+    """The sources of the settings, the strongest last."""
     names = {f"{PREFIX}{name.upper()}" for name in settings.__struct_fields__}
     given = variables()
     sources = [given.get(CONFIG) or (FILE if Path(FILE).exists() else "")]
