@@ -48,7 +48,7 @@ def _holders(info: LimitInfo, now: Instant) -> str:
 
 
 def keys_text(keys: Sequence[Key]) -> str:
-    """The keys of a job, with the bounds that it brings."""
+    """The keys of a job, with the bounds that it brings along."""
     return ", ".join(_key_text(key) for key in keys)
 
 

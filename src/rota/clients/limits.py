@@ -107,7 +107,7 @@ class LimitsClient:
     async def set_feedback(
         self, name: str, on: bool = True, *, quantum: object = None, levels: object = None, boost: object = None
     ) -> None:
-        """Feedback levels: flows that use many slots fall behind flows that use few."""
+        """Feedback levels: flows (mostly a user's jobs of a task) that use many slots fall behind the others."""
         if on not in (True, False):
             raise InvalidInput("on", on, "True or False")
         given = {"quantum": quantum, "levels": levels, "boost": boost}
