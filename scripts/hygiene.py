@@ -1,7 +1,7 @@
-"""Fails when a file says where it was written, says what was left undone, or has grown too long to read.
+"""Fails when a file names a path of one machine, has a leftover note, or is too long or too wide to read.
 
-Looks at all files that git tracks or would track, so it speaks before the commit and not after. In a copy
-without git it looks at everything outside hidden folders.
+Looks at all files that git tracks or would track, so it fails before the commit. In a copy without git it looks at
+everything outside hidden folders.
 """
 
 import re
@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 450
+MAX_WIDTH = 160  # of a line of Markdown
 
 # A path starts after a blank, a quote or the like: src/rota/work/ is a folder of ours, not of a machine.
 MACHINE_PATH = re.compile(r"""(?:^|[\s"'`=:,(<>\[{|]|file://)/(?:work|root|home|Users)/""")
@@ -41,6 +42,8 @@ def complaints(path: Path) -> Iterator[str]:
             yield f"{name}:{number}: a path of one machine: {line.strip()[:80]}"
         if LEFT_OVER.search(line):
             yield f"{name}:{number}: left undone: {line.strip()[:80]}"
+        if path.suffix == ".md" and len(line) > MAX_WIDTH:
+            yield f"{name}:{number}: {len(line)} characters; a line of Markdown may have {MAX_WIDTH}"
     if path.suffix == ".py" and len(lines) > MAX_LINES:
         yield f"{name}: {len(lines)} lines; a Python file may have {MAX_LINES}"
 

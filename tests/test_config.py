@@ -104,8 +104,34 @@ def test_a_file_that_makes_no_sense_is_refused(empty_folder: Path) -> None:
         config.load(environment={})
 
 
-def test_unrelated_variables_are_left_alone() -> None:
-    assert config.load(environment={"ROTA_FENCE": "7", "ROTA_JOB": "x", "PATH": "/bin"}) == config.Settings()
+class TestNamesInTheEnvironment:
+    @pytest.mark.parametrize(
+        ("name", "meant"),
+        [
+            ("ROTA_STOER", "did you mean ROTA_STORE?"),
+            ("ROTA_LEASES", "did you mean ROTA_LEASE?"),
+            ("ROTA_KILLGRACE", "did you mean ROTA_KILL_GRACE?"),
+            ("ROTA_CONFG", "did you mean ROTA_CONFIG?"),
+            ("ROTA_store", "did you mean ROTA_STORE?"),
+            ("ROTA_ELEPHANT", "one of ROTA_COMMAND_CGROUP, "),
+            ("ROTA_", "one of ROTA_COMMAND_CGROUP, "),
+        ],
+    )
+    def test_an_unknown_one_is_refused_without_its_value(self, name: str, meant: str) -> None:
+        with pytest.raises(InvalidInput) as caught:
+            config.load(environment={"ROTA_USER": "me", name: "postgresql://me:secret@host/db"})
+        message = str(caught.value)
+        assert message.startswith(f"environment variable: {name!r} is not valid; expected ")
+        assert meant in message
+        assert "secret" not in message
+        assert "\n" not in message
+
+    def test_those_for_jobs_tests_and_other_software_are_left_alone(self) -> None:
+        others = ["ROTATE", "rota_store", "PATH", "ROTA_TEST_POSTGRES", *config.JOB_VARIABLES]
+        assert config.load(environment=dict.fromkeys(others, "7")) == config.Settings()
+
+    def test_an_empty_one_counts_as_not_set(self) -> None:
+        assert config.load(environment={"ROTA_STOER": "", "ROTA_LEASE": ""}) == config.Settings()
 
 
 class TestSecrets:

@@ -1,4 +1,5 @@
-"""Many callers, one commit, and no timer: whatever arrives while a flush is in flight rides in the next one."""
+"""Batches the items of many callers into one commit, without a timer: items that arrive during a flush form the next
+batch."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from rota.refusals import anyones
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-# Longer than any store takes that still answers. Whoever waits is told then, and may try again.
+# Longer than any store takes that still answers. Then the callers get StoreUnavailable, and may try again.
 PATIENCE = 60.0
 
 
@@ -44,7 +45,7 @@ class Batcher(Generic[Item, Answer]):
 
     async def _run(self) -> None:
         try:
-            await asyncio.sleep(0)  # let whoever is ready in this round of the loop come along
+            await asyncio.sleep(0)  # callers that are ready in this round of the loop join the batch
             while self._waiting:
                 count = self._portion()
                 batch, self._waiting = self._waiting[:count], self._waiting[count:]
@@ -67,7 +68,7 @@ class Batcher(Generic[Item, Answer]):
             if len(batch) == 1 or anyones(error):
                 _fail(batch, error)
             else:
-                # One of them may be bad, and the others must not suffer for it.
+                # One item may be bad, and must not fail the others.
                 for one in batch:
                     await self._carry([one])
         except BaseException as error:

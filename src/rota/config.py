@@ -1,11 +1,12 @@
-"""Settings: defaults < file < environment < arguments. Wrong ones are refused at start, by name, with what was
-expected.
+"""Settings: defaults < file < environment < arguments. A wrong value or an unknown name is refused at start, with what
+was expected.
 
 `docs/settings.md` documents every field; a test compares.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import tomllib
@@ -26,13 +27,16 @@ FILE = "rota.toml"
 PREFIX = "ROTA_"
 MIB = 1 << 20
 ROLES = ("control", "worker")
+CONFIG = f"{PREFIX}CONFIG"  # names the settings file
+JOB_VARIABLES = ("ROTA_JOB", "ROTA_ATTEMPT", "ROTA_FENCE", "ROTA_PROGRESS_FD")  # set for commands, which may run rota
+TEST_PREFIX = f"{PREFIX}TEST_"  # for rota's own tests
 _put_aside: dict[str, str] = {}  # variables that `put_secrets_aside` took out of the environment
 
 
 class Settings(msgspec.Struct, frozen=True):
     store: str = "sqlite:///rota.db"
-    name: str = ""  # of the app; "": it has none, and can't declare schedules
-    node: str = ""  # "": made up by chance
+    name: str = ""  # of the app; "": none, so it can't declare schedules
+    node: str = ""  # "": a random name
     user: str = "local"
     roles: tuple[str, ...] = ROLES
     queues: dict[str, int] = msgspec.field(default_factory=lambda: {"default": 16})
@@ -49,19 +53,19 @@ class Settings(msgspec.Struct, frozen=True):
     key_retention: Duration = 7 * DAY
     crash_limit: int = 3
     unknown_grace: Duration = HOUR
-    warm_processes: int = 0  # as many as there are cores, and at least two
+    warm_processes: int = 0  # 0: as many as there are cores, and at least two
     pool_jobs: int = 1000
     pool_memory: int = 512 * MIB
-    command_cpu: Duration | None = None  # of commands: the most that an order may have
+    command_cpu: Duration | None = None  # upper bounds for commands
     command_memory: int | None = None
     command_files: int | None = None
     command_processes: int | None = None
     command_file_size: int | None = None
-    command_user: str = ""  # "": the node's own, or whom the order names
+    command_user: str = ""  # "": the node's own, or the user that the order names
     command_env: tuple[str, ...] = ()
     command_cgroup: str = ""
     notify: bool = True
-    notify_within: bool = True  # in transactions of callers too
+    notify_within: bool = True  # also in transactions of callers
     http_allow: tuple[str, ...] = ()
     http_deny: tuple[str, ...] = ()
     http_timeout: Duration = 5 * MINUTE
@@ -69,7 +73,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The store, as it may be shown to anyone."""
+        """The address of the store without passwords."""
         return without_secrets(self.store)
 
 
@@ -80,24 +84,23 @@ def without_secrets(url: str) -> str:
 
 
 def variables() -> dict[str, str]:
-    """The environment of this process, with what was put aside."""
+    """The environment of this process, including the variables put aside."""
     return {**_put_aside, **os.environ}
 
 
 def put_secrets_aside() -> None:
-    """Takes rota's own secrets out of the environment, so that programs which this process starts don't inherit them;
-    `load` still finds them. Variables of others stay: functions may need them."""
-    for setting in _from_environment(os.environ):
-        name = f"{PREFIX}{setting.upper()}"
+    """Takes rota's own secrets out of the environment, so that child processes don't inherit them; `load` still finds
+    them. Other software's variables stay: functions may need them."""
+    for name in _variable_names().keys() & os.environ.keys():
         if without_secrets(os.environ[name]) != os.environ[name]:
             _put_aside[name] = os.environ.pop(name)
 
 
 def load(arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
-    """`arguments` that are None count as not given."""
+    """An argument that is None counts as not given, and so does an empty variable."""
     environment = variables() if environment is None else environment
     given: dict[str, Any] = {}
-    given |= _from_file(environment.get(f"{PREFIX}CONFIG"))
+    given |= _from_file(environment.get(CONFIG))
     given |= _from_environment(environment)
     given |= {name: value for name, value in (arguments or {}).items() if value is not None}
     return Settings(**{name: _read(name, value) for name, value in given.items()})
@@ -107,7 +110,7 @@ def _from_file(named: str | None) -> dict[str, Any]:
     path = Path(named or FILE)
     if not path.exists():
         if named:
-            raise InvalidInput("ROTA_CONFIG", named, "the path of a file that exists")
+            raise InvalidInput(CONFIG, named, "the path of a file that exists")
         return {}
     try:
         table = tomllib.loads(path.read_text("utf-8"))
@@ -120,12 +123,29 @@ def _from_file(named: str | None) -> dict[str, Any]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    settings = _variable_names()
     found: dict[str, Any] = {}
     for name, value in environment.items():
-        setting = name.removeprefix(PREFIX).lower()
-        if name.startswith(PREFIX) and setting in _READERS and value:
-            found[setting] = value
+        if not name.startswith(PREFIX) or not value:
+            continue
+        if name in settings:
+            found[settings[name]] = value
+        elif name != CONFIG and name not in JOB_VARIABLES and not name.startswith(TEST_PREFIX):
+            raise _misspelt(name)
     return found
+
+
+def _variable_names() -> dict[str, str]:
+    return {f"{PREFIX}{name.upper()}": name for name in _READERS}
+
+
+def _misspelt(name: str) -> InvalidInput:
+    """The value stays out of the message: it may be a secret."""
+    known = sorted(["CONFIG", *(setting.upper() for setting in _READERS)])
+    close = difflib.get_close_matches(name.removeprefix(PREFIX).upper(), known, n=1)
+    listed = ", ".join(PREFIX + each for each in known)
+    expected = f"the name of a setting: did you mean {PREFIX}{close[0]}?" if close else f"one of {listed}"
+    return InvalidInput("environment variable", name, expected)
 
 
 def _read(name: str, value: Any) -> Any:
@@ -235,7 +255,7 @@ def _switch(name: str, value: Any) -> bool:
 
 
 def _bound(part: str) -> Callable[[str, Any], int | None]:
-    """`none` takes back what a file has set."""
+    """`none` removes a bound that the file has set."""
 
     def read(name: str, value: Any) -> int | None:
         return None if value == "none" else resources.READERS[part](value, name)

@@ -1,7 +1,7 @@
-"""What an app has open in this process: the client with its store, and the bridge of its sync face.
+"""The open parts of an app in this process: the client with its store, and the bridge for sync calls.
 
-A forked child has neither thread nor connections of its parent. There the bridge is forgotten and made anew when it is
-needed; the store looks after its connections itself, so that a client that someone holds goes on working.
+A forked child has neither the threads nor the connections of its parent. There the bridge is dropped and made anew when
+needed. The store handles its own connections, so existing clients go on working.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class AppConnections:
         _all.add(self)
 
     def _turn(self) -> asyncio.Lock:
-        """Of one loop: many callers at once open one store."""
+        """A lock per loop, so that concurrent callers open one store."""
         return self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     async def open(self, make_client: Callable[[], Awaitable[JobsClient]]) -> JobsClient:
-        """The client; made first, with its store open, if there is none yet."""
+        """The client, created with an open store on first use."""
         if self.client is None:
             async with self._turn():
                 if self.client is None:
@@ -70,7 +70,7 @@ class AppConnections:
         return bridge.run(work)
 
     def close(self) -> None:
-        """From ordinary code; returns when all is closed."""
+        """For sync code; returns when everything is closed."""
         if self.client is not None:
             self.run(self.close_client())
         if bridge := self.take_bridge():
@@ -90,13 +90,12 @@ class AppConnections:
             await client.store.close()
 
     def take_bridge(self) -> SyncBridge | None:
-        """For whoever closes it."""
         with self.changing:
             bridge, self._bridge = self._bridge, None
         return bridge
 
     def let_go(self) -> None:
-        """From any thread, without a loop: closes what can be closed at once, and has the rest closed."""
+        """From any thread, without a loop. Waits for the bridge for a moment only."""
         client, self.client = self.client, None
         if bridge := self.take_bridge():
             bridge.close(IN_PASSING)
@@ -104,12 +103,11 @@ class AppConnections:
             client.store.let_go()
 
     def when_unused(self, app: object) -> None:
-        """Lets go when the app is collected. The collector may do that at any line of any thread, one that holds a lock
-        of `concurrent.futures` or `threading` for instance; so what takes locks is done in a thread of its own, and not
-        even the start of it takes one."""
+        """Lets go when the app is garbage-collected. That may happen at any line of any thread, also while it holds a
+        lock of `concurrent.futures` or `threading`. So the work runs in a thread of its own, whose start takes no
+        lock."""
         weakref.finalize(app, _thread.start_new_thread, self.let_go, ()).atexit = False
 
-    # -- forks -------------------------------------------------------------------------------------------------------
     def before_fork(self) -> None: ...
 
     def after_fork_in_parent(self) -> None: ...

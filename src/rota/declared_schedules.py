@@ -1,15 +1,15 @@
-"""Schedules that an app has in its code: how the store is brought to what a node that starts declares.
+"""Declared schedules: a starting node brings the store up to the declarations in its code.
 
-A declared schedule belongs to an app, by the name of the app, and to the module whose code declares it. What a node
-does not declare may have been deleted from the code; or the node has not imported the module, because it starts by
-another entry point, or because an import was forgotten. A schedule that is gone for no reason fires nothing, and nobody
-notices; one that stays for no reason is seen. So a schedule is removed only if
+A declared schedule belongs to an app, by name, and to the module that declares it. A schedule that a node does not
+declare may have been deleted from the code. Or the node has not imported the module, because it has another entry point
+or an import was forgotten. A schedule that is removed by mistake goes unnoticed; one that stays by mistake is seen. So
+a schedule is removed only if
 
-- its own module was imported in this process, and none of the process's apps of that name declares it; and
-- nobody has paused it: a pause is a person's decision, and must still be there when the declaration comes back.
+- its module was imported in this process, and no app of that name in the process declares it; and
+- nobody has paused it: a pause is a person's decision and must survive until the declaration comes back.
 
-All others go on. They are marked (`undeclared_at`) and told about, with the command that removes them. Schedules whose
-module is not known (declared before modules were recorded, or typed into an interpreter) are left to people too.
+All others go on. They are marked (`undeclared_at`) and reported with the command that removes them. So are schedules
+whose module is unknown (typed into an interpreter).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class Declarations:
-    """What one app object declares."""
+    """The declarations of one app object."""
 
     def __init__(self) -> None:
         self._words: dict[str, ScheduleOrder] = {}
@@ -67,12 +67,12 @@ class Declarations:
         _open.discard(self)
 
 
-# Of the apps of this process that were not closed.
+# The declarations of all open apps of this process.
 _open: WeakSet[Declarations] = WeakSet()
 
 
 class LoadedCode(msgspec.Struct, frozen=True):
-    """What this process knows about the code of the app."""
+    """The modules and declarations of the app that this process has loaded."""
 
     app: str
     imported: Callable[[str], bool]
@@ -114,8 +114,8 @@ def _known_as(module: str) -> str | None:
 async def reconcile(
     planning: SchedulesClient, who: Principal, known: LoadedCode, wanted: Sequence[Declared]
 ) -> list[Event]:
-    """Keeps what is wanted and removes what is gone; returns what there is to tell. All are looked at before the first
-    is kept."""
+    """Saves declared schedules and removes deleted ones; returns events to report. All are checked before the first is
+    saved."""
     for one in wanted:
         await planning.check(one.schedule, one.template, known.app)
     told: list[Event] = []

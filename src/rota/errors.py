@@ -1,29 +1,29 @@
 """Every error rota raises on purpose.
 
 RotaError
-├── InvalidInput            something given to rota is wrong; says what was given and what is right
+├── InvalidInput            a given value is wrong; says what was given and what was expected
 │   ├── UnknownTask         no task of that name is known
 │   ├── NotSerialisable     a value that JSON can't carry
 │   └── TooLarge            arguments, a command or a call beyond the limit
-├── KeyConflict             an idempotency key was used before for something else
+├── KeyConflict             an idempotency key was used before for another order
 ├── NotFound                no such job (or none that this user may see)
 ├── NotAllowed              this user may not do that
 ├── IllegalEvent            the lifecycle table has no such step
-├── JobFailed               raised to a caller who asked for the result of a job that has none
+├── JobFailed               the result of a job that did not succeed was asked for
 ├── WaitTimeout             a wait ended before the job did
-├── Stale                   raised to a task whose attempt is over for the store; another may have begun
-└── StoreError              the store can't do its work (of itself: it refused this very call)
+├── Stale                   raised to a task whose attempt has lost its job
+└── StoreError              the store can't do its work; the base itself: it refused this call
     ├── StoreUnavailable    locked, unreachable or unreadable; trying again may help
     ├── StoreFull           no space left for the write; nothing was written
     ├── StoreReadOnly       the file or its folder can't be written
-    ├── StoreDenied         the server does not let this user in: password, rights, no such database
+    ├── StoreDenied         the server denies access: password, rights, no such database
     ├── SchemaTooNew        the store was migrated by a newer rota
     └── SchemaMissing       the store was never migrated, or not far enough
 
 TaskSignal                  raised *by a task* to say how its attempt should end
 ├── Fatal                   don't try again
 ├── RetryAfter              try again after this long
-├── Snooze                  not now; come back later, and don't count it as a failure
+├── Snooze                  run again later, without counting a failure
 └── Cancel                  end this job as cancelled
 """
 
@@ -39,7 +39,7 @@ class InvalidInput(RotaError, ValueError):
         self.what, self.given, self.expected = what, given, expected
         try:
             shown = repr(given)
-        except Exception:  # a hostile __repr__, or a number with more digits than Python cares to print
+        except Exception:  # a failing __repr__, or a number with too many digits to print
             shown = f"a {type(given).__name__} that can't be shown"
         if len(shown) > 80:
             shown = shown[:77] + "..."
@@ -106,7 +106,7 @@ class NotAllowed(RotaError):
 
 class StoreError(RotaError):
     passing = False  # True: trying the same call again later may help
-    whole = False  # True: the store as a whole is in trouble, whatever the call carried
+    whole = False  # True: the store as a whole has a problem, whatever the call's values
 
 
 class StoreUnavailable(StoreError):

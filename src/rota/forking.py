@@ -1,12 +1,12 @@
-"""What is open when a process forks.
+"""Open resources when a process forks.
 
-A forked child has one thread, and copies of everything that its parent had open. None of it may be used there: the
-parent's event loops have no thread any more, its sockets and epoll instances are the same ones that the parent reads
-and writes, and SQLite believes to hold locks that the kernel has not passed on. Nor may it be tidied up: what `close`
-and `__del__` do (a goodbye on a socket, a descriptor taken out of an epoll instance, a checkpoint of a WAL file) is
-done to the parent. So whoever holds such things is told of every fork, lets go of them in the child without touching
-them, and opens its own there when they are needed. Closing a bare copy of a descriptor is harmless, and is done: a
-server would not notice the death of the parent while a child holds its sockets.
+A forked child has one thread, and copies of everything that its parent had open. It must not use them: the parent's
+event loops have no thread in the child, its sockets and epoll instances are shared with the parent, and SQLite believes
+that it holds locks which the kernel has not passed on. It must not clean them up either: `close` and `__del__` (a
+goodbye on a socket, a descriptor removed from an epoll instance, a checkpoint of a WAL file) would act on the parent's.
+So every holder of such resources is told of each fork, drops them in the child without touching them, and opens its own
+when needed. Closing a bare copy of a descriptor is harmless and necessary: a server would not notice the death of the
+parent while a child holds its sockets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import rota.clock  # noqa: F401 - its hook must be registered before ours: membe
 
 
 class ForkAware(Protocol):
-    """In the process that forks, and in the thread that does. None of these may fail, nor wait for long."""
+    """Called in the thread that forks. None of these may fail or wait for long."""
 
     def before_fork(self) -> None: ...
 
@@ -35,19 +35,19 @@ _members: dict[int, weakref.ref[ForkAware]] = {}
 
 
 def watch(member: ForkAware) -> None:
-    """Tells it of every fork from now on, as long as it lives."""
+    """Calls the member at every fork from now on, as long as it lives."""
     key = id(member)
     _members[key] = weakref.ref(member, lambda _: _members.pop(key, None))
 
 
 def keep_for_ever(*objects: object) -> None:
-    """They are never finalised, not even when the process ends: nobody has their `__del__` called."""
+    """Adds a reference that is never dropped, so that `__del__` is never called, not even at exit."""
     for one in objects:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
 def close_copies(descriptors: Iterable[int]) -> None:
-    """Of things that are kept for ever: whoever else has a descriptor of theirs would close it a second time."""
+    """Only for objects that are kept for ever: others would close the descriptor a second time."""
     for descriptor in descriptors:
         with suppress(OSError):
             os.close(descriptor)
@@ -56,7 +56,7 @@ def close_copies(descriptors: Iterable[int]) -> None:
 def _each(tell: Callable[[ForkAware], None]) -> None:
     for reference in _living():
         if (member := reference()) is not None:
-            with suppress(Exception):  # the others must hear of it too
+            with suppress(Exception):  # the other members must be called too
                 tell(member)
 
 

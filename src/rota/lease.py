@@ -1,11 +1,11 @@
 """A node's own view of its lease, by its monotonic clock.
 
-The lease is renewed about every second and lasts `length`. Others may take the node's work when they have seen no
-renewal for a whole length; so the node must have stopped its work a margin earlier, counted from the moment it
-*asked* for the last renewal that succeeded (the answer may have been slow).
+The lease is renewed about every second and lasts `length`. Others may take the node's jobs when they have seen no
+renewal for a whole length. So the node must stop its work a margin earlier, counted from the moment it *asked* for the
+last successful renewal (the answer may have been slow).
 
-A store may know of a quicker sign of life than renewals. When that is lost while the node lives, the node is *exposed*:
-others will not wait for the whole length, and so neither may the node, until it has renewed again.
+A store may have a quicker sign of life than renewals. If that is lost while the node lives, the node is *exposed*:
+others don't wait for the whole length, so the node must stop sooner too, until it has renewed again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from rota.clock import Clock
 from rota.model.times import SECOND, Duration
 
 BEAT = 1.0
-# All of a node's work must be stopped this long before others may take it: time to kill and to be late.
+# All work must be stopped this long before others may take it: time for kills and delays.
 MARGIN = 1.0
-# How long before that point the node begins to stop its attempts in the orderly way.
+# The node begins to stop its attempts this long before that point.
 WARNING = 2.0
 # The same for a node that is exposed. The warning is just long enough for the node to stop its work and join again:
 # at the deadline itself the keeper would kill the node with its work.
 EXPOSED_MARGIN = 0.3
 EXPOSED_WARNING = 0.1
-# A gap in the renewals longer than this, and what was observed of others meanwhile doesn't count against them.
+# After a longer gap in its own renewals, a node does not count the silence of others against them.
 GAP = 3.0
 
 
@@ -43,7 +43,7 @@ class Lease:
 
     @property
     def deadline(self) -> float:
-        """When the keeper kills whatever still runs."""
+        """When the keeper kills everything that still runs."""
         if (exposed := self._exposed()) is not None:
             return self._renewed + exposed / SECOND - EXPOSED_MARGIN
         return self._renewed + self.length - MARGIN
@@ -58,6 +58,6 @@ class Lease:
         return self._exposed() is not None
 
     def healthy_since(self) -> float:
-        """Since when this node could renew without a gap; now, if it can't at present."""
+        """The time since which this node has renewed without a gap; now, if it can't at present."""
         now = self._clock.monotonic()
         return now if now - self._renewed > GAP else self._healthy_since

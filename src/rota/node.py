@@ -1,8 +1,7 @@
 """One rota process: its services, how they start, how they stop, and what happens when the lease is lost.
 
-A node lives in *sessions*. A session has an incarnation and a lease; when the lease is lost, everything of the
-session is stopped and the node joins again as a new incarnation, so that nothing of the old one can be taken for the
-new.
+A node lives in *sessions*. A session has an incarnation and a lease. When the lease is lost, everything of the session
+is stopped and the node joins again as a new incarnation, so the two can't be confused.
 """
 
 from __future__ import annotations
@@ -43,15 +42,14 @@ from rota.work.runtime import MakeRuntime, Runtime
 from rota.work.worker import Worker
 
 REJOIN_PAUSE = 1.0
-# A store that is away says so sooner, and is tried again.
+# A store that is away raises an error sooner, and is tried again.
 JOIN_LIMIT = 180.0
-# After the graces, the last writes get this long.
+# The time for the last writes, after the graces.
 LAST_WRITES = 5.0
 
 
 class StuckNode(RotaError):
-    """Something hangs, or still runs though the lease is lost: this process must end, and it must not tidy up before
-    it does."""
+    """A part hangs, or work still runs although the lease is lost: this process must end without cleaning up."""
 
 
 class Node:
@@ -72,12 +70,12 @@ class Node:
         self.settings, self.tasks, self.make_runtime = settings, tasks, make_runtime
         self.id = settings.node or f"node-{chance.token()}"
         self.started = asyncio.Event()
-        # Set at the end if functions did not stop: the incarnation that still has to leave once this process is over.
-        # `rota up` sees to it; otherwise its jobs are taken over when its lock is found free.
+        # Set at the end if functions did not stop: the incarnation that must leave after this process has ended. `rota
+        # up` does that; otherwise others take its jobs over when they find its lock free.
         self.remains: str | None = None
         self._stops = 0
-        self._joined: str | None = None  # the last incarnation of this node; it may have been unable to leave
-        self._candidate = chance.token()  # the next; tried until it has joined, as an unanswered try may have counted
+        self._joined: str | None = None  # the last incarnation of this node, which may have failed to leave
+        self._candidate = chance.token()  # the next; kept until it has joined: a try without an answer may have
         self._session: NodeSession | None = None
 
     async def run(self) -> None:
@@ -135,13 +133,12 @@ class NodeSession:
         self._stop_asked, self._hurried, self._killed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._lost: str | None = None
         self._gave_up: str | None = None
-        self._end = float("inf")  # when the keeper ends what still runs
+        self._end = float("inf")  # when the keeper kills all work
         self._runtime: Runtime | None = None
         self.worker: Worker | None = None
         self._loops: list[tuple[Loop, asyncio.Task[None]]] = []
         self._unlisten: list[Callable[[], None]] = []
 
-    # -- beginning ---------------------------------------------------------------------------------------------------
     async def join(self, replaces: Sequence[str]) -> None:
         node, settings = self._node, self._node.settings
         is_worker = "worker" in settings.roles
@@ -235,7 +232,6 @@ class NodeSession:
         else:
             self._node.bus.emit(events.ServiceFailed(service, f"{type(error).__name__}: {error}"))
 
-    # -- middle ------------------------------------------------------------------------------------------------------
     async def run(self) -> None:
         self._start_services()
         await self._stop_asked.wait()
@@ -248,21 +244,21 @@ class NodeSession:
             raise StuckNode(f"node {self._node.id} has ended because {self._gave_up}")
 
     def _give_up(self, why: str) -> None:
-        """What runs is interrupted and handed back: this node can't be relied on to finish it."""
+        """Running jobs are interrupted and handed back: this node may be unable to finish them."""
         if self._gave_up is None and not self._stop_asked.is_set():
             self._gave_up = why
             self._node.bus.emit(events.NodeGaveUp(self._node.id, why))
             self.stop(2)
 
     def _extend(self, deadline: float) -> None:
-        """Once the lease is lost, its end comes no later than was said; but sooner if the node is exposed as well."""
+        """Once the lease is lost, the deadline never moves later; it moves earlier if the node is exposed too."""
         if self._runtime and (self._lost is None or (self._lease.exposed and deadline < self._end)):
             self._end = deadline
             self._runtime.extend(deadline)
 
     def _hand_over_guards(self) -> None:
-        """Before each renewal, which tells others to go by the node's lock: what the store holds it with may be another
-        session than the last time, and the node's processes must hold that too."""
+        """Before each renewal, which names the node's lock to others: the store may hold the lock by a new session, and
+        the node's processes must hold that session's socket too."""
         if self._runtime:
             with suppress(OSError):  # no more descriptors; the renewal is more important
                 self._runtime.guard(self._node.store.guards(self.incarnation))
@@ -277,9 +273,8 @@ class NodeSession:
         for event in (self._stop_asked, self._hurried, self._killed)[:times]:
             event.set()
 
-    # -- end ---------------------------------------------------------------------------------------------------------
     async def _end_in_order(self) -> None:
-        """Finish what can be finished, interrupt what can't, and leave nothing behind that is half known."""
+        """Finishes jobs within the grace, interrupts the others, and writes all their ends."""
         node, settings, worker = self._node, self._node.settings, self.worker
         self._heartbeat.stopping = True
         if worker:
@@ -297,11 +292,11 @@ class NodeSession:
             async with asyncio.timeout(LIMIT if self._gave_up is None else LAST_WRITES):
                 await worker.close_door()
         except (StoreError, TimeoutError) as error:
-            self._failed("handing back", error)  # what was claimed ahead goes back when the node leaves
+            self._failed("handing back", error)  # prefetched jobs go back when the node leaves
 
     async def _end_in_haste(self) -> None:
-        """The lease is lost: others may take this node's work soon. Whatever can't be stopped in time, the keeper
-        will end together with this process."""
+        """The lease is lost: others may take this node's jobs soon. The keeper kills work that can't be stopped in
+        time, together with this process."""
         self._node.bus.emit(events.LeaseLost(self._node.id, self._lost or ""))
         if self.worker and self._runtime:
             self._end = min(self._lease.deadline, self._node.clock.monotonic() + WARNING)
@@ -318,7 +313,7 @@ class NodeSession:
     async def _shut_down(self) -> None:
         for unlisten in self._unlisten:
             unlisten()
-        # While anything of ours still runs in this process, the keeper stays on guard.
+        # The keeper stays while any work runs in this process.
         await self._close_runtime()
         if self.worker:
             await self.worker.finished(LAST_WRITES)
@@ -329,7 +324,7 @@ class NodeSession:
         for _, task in self._loops:
             task.cancel()
         if self._unstopped:
-            # What still runs ends with this process, and must not be handed back before that.
+            # Running work ends with this process, and must not be handed back before that.
             self._node.remains = self.incarnation
             return
         await self._leave()

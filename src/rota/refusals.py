@@ -1,10 +1,10 @@
 """When a write of an attempt may be given up: never because of the infrastructure.
 
-A password is rotated, a disk fails, a pooler stands in between, an answer is lost: nothing of that may change how an
-attempt ended or what it wrote. So its writes are tried again, with growing pauses, for as long as its lease lasts.
+A rotated password, a failing disk, a pooler, a lost answer: none of these may change how an attempt ended or what it
+wrote. So its writes are tried again, with growing pauses, while its lease lasts.
 
-One thing is no use trying again: values that the store can't hold. An `InvalidInput` says so. It must be said of this
-write alone, not of a batch, and several times in a row: a server in trouble says many things, once.
+Only values that the store can't hold are given up. The sign is an `InvalidInput` for this write alone, not for a batch,
+several times in a row: a server in trouble may raise any error once.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from rota.errors import InvalidInput, StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 1.0
-# So many refusals in a row are no accident. Fewer risk the outcome of an attempt; more only keep a hopeless one longer.
+# Refusals in a row that are no accident. Fewer would risk the outcome of an attempt; more would only delay the end.
 CERTAIN = 3
 
 
 class Refusals:
-    """What one write, tried alone, was answered so far."""
+    """The answers to one write so far."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -34,7 +34,7 @@ class Refusals:
 
     @property
     def pause(self) -> float:
-        """How long to wait before the next try."""
+        """The pause before the next try."""
         return min(FIRST_PAUSE * 2.0 ** (self.count - 1), LONGEST_PAUSE)
 
 

@@ -1,12 +1,12 @@
 """The one service loop.
 
-A service looks at its shelf once per `tick()` and says how long it may sleep. The loop owns everything else:
-sleeping, waking, backing off after errors, stopping. No service calls another; they meet in the store.
+A service does one step per `tick()` and returns how long it may sleep. The loop owns everything else: sleeping, waking,
+backing off after errors, stopping. No service calls another; they meet in the store.
 
-Every loop proves progress. A tick that takes longer than its limit is cancelled, told, and tried again like one that
-failed. The watchdog gives the node up when that does not help: a tick hangs time after time, does not end when it is
-cancelled, or its loop is gone. It looks at its own pace and counts its looks, so a process that was asleep is given
-the time to go on.
+Every loop proves progress. A tick that takes longer than its limit is cancelled, reported, and tried again like a
+failed one. The watchdog gives the node up if that does not help: a tick hangs several times in a row, does not end when
+it is cancelled, or its loop is gone. The watchdog counts its looks, not the time, so a process that was asleep gets
+time to go on.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Protocol
 from rota.clock import Chance
 
 FIRST_BACK_OFF = 0.1
-# When the store is back, work should be too: within a second, and nobody has to be restarted for it.
+# Services go on within a second after the store is back.
 LONGEST_BACK_OFF = 1.0
-# A tick makes a few calls to the store at most, and each of them has a limit of its own (30 s on a server).
+# A tick makes a few store calls, each with a limit of its own (30 s on a server).
 LIMIT = 60.0
-# After so many ticks in a row that hung, starting again is no cure.
+# Hung ticks in a row after which another try won't help.
 HOPELESS = 3
-# A tick that was cancelled has so many looks of the watchdog to end.
+# Looks of the watchdog in which a cancelled tick must end.
 LOOKS = 5
 
 
 class Overdue(Exception):
-    """A tick has hung for this long, and was cancelled."""
+    """A tick hung for this long and was cancelled."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"nothing happened for {seconds:g} s")
@@ -41,7 +41,7 @@ class Service(Protocol):
     def name(self) -> str: ...
 
     async def tick(self) -> float:
-        """Does one step; returns for how many seconds there will be nothing to do unless someone wakes it."""
+        """Does one step; returns the seconds to sleep, unless it is woken."""
 
 
 class Loop:
@@ -59,7 +59,7 @@ class Loop:
         self._chance, self._failed, self._longest = chance, failed, longest_back_off
         self.limit = LIMIT if limit is None else limit
         self.hung = 0  # ticks in a row that had to be cancelled
-        self._began: float | None = None  # the tick that is under way
+        self._began: float | None = None  # the current tick
         self._woken = asyncio.Event()
         self._stopping = False
 
@@ -104,7 +104,7 @@ class Loop:
 
     @property
     def overdue(self) -> bool:
-        """The tick that is under way should have ended."""
+        """The current tick should have ended."""
         return self._began is not None and asyncio.get_running_loop().time() > self._began + self.limit
 
     async def _sleep(self, delay: float) -> None:
@@ -116,7 +116,7 @@ class Loop:
         alarm.cancel()
 
     async def _back_off(self, errors: int) -> None:
-        """Wake-ups don't count here, only stopping does: they must not turn a back-off into a tight loop."""
+        """Only a stop ends the wait: wake-ups must not turn a back-off into a tight loop."""
         longest = min(FIRST_BACK_OFF * 2 ** min(errors, 10), self._longest)
         until = asyncio.get_running_loop().time() + longest * (0.5 + self._chance.random() / 2)
         while not self._stopping and (left := until - asyncio.get_running_loop().time()) > 0:
@@ -125,14 +125,14 @@ class Loop:
 
 
 class Watchdog:
-    """Sees to it that all loops go on. `give_up` is told why if one does not."""
+    """Calls `give_up` with the reason if a loop makes no progress."""
 
     name = "watchdog"
     PERIOD = 1.0
 
     def __init__(self, loops: Sequence[tuple[Loop, asyncio.Task[None]]], give_up: Callable[[str], None]) -> None:
         self._loops, self._give_up = loops, give_up
-        self._looks: dict[Loop, int] = {}  # at ticks that are overdue
+        self._looks: dict[Loop, int] = {}  # at overdue ticks
 
     async def tick(self) -> float:
         for loop, task in self._loops:

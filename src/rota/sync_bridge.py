@@ -1,4 +1,4 @@
-"""The way from ordinary code into the async core: an event loop in a thread of its own."""
+"""Runs coroutines for sync code, on an event loop in a thread of its own."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class SyncBridge:
         self._handing_in = threading.Lock()
         self._closing = False
         self._ended = threading.Event()
-        # A function and not a method: the thread must not keep the bridge, nor with it an app that nobody has any more.
+        # A function and not a method: the thread must not keep the bridge, and with it an unused app, alive.
         self._thread = threading.Thread(target=_serve, args=(self._loop, self._ended), name="rota-sync", daemon=True)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        with self._handing_in:  # what is handed in before the end is told of the end
+        with self._handing_in:  # work that is handed in before the end is cancelled by it
             if self._closing:
                 work.close()
                 raise StoreUnavailable("the app was closed")
@@ -44,17 +44,17 @@ class SyncBridge:
         return threading.get_ident() == self._thread.ident
 
     def close(self, wait: float = 2 * LAST_STEPS) -> None:
-        """Whoever still waits in another thread hears that it is over. Called on the loop itself it does not wait."""
+        """Callers that wait in other threads get an error. Called on the loop itself it does not wait."""
         with self._handing_in:
             if not self._closing:
                 self._closing = True
                 # Stops two iterations later, so that a coroutine that calls close() on this loop has returned.
                 self._loop.call_soon_threadsafe(self._loop.call_soon, self._loop.call_soon, self._loop.stop)
         if not self.here:
-            self._ended.wait(wait)  # not a join: that would register whatever thread this is as one of Python's
+            self._ended.wait(wait)  # not a join, which would register a foreign thread with Python
 
     def forget(self) -> None:
-        """In a forked child, which has neither the thread nor a right to touch the loop."""
+        """For a forked child, which has no such thread and must not touch the loop."""
         forking.keep_for_ever(self)
         self._selector.close()
 

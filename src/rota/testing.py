@@ -5,9 +5,9 @@
         await rota_test.drain()
         assert (await job.info()).result == "sent"
 
-Inside the harness the app has a throwaway store in memory and a clock that only moves when it is told to. `drain()`
-runs everything that is due, moves the clock to the next due time, and goes on until nothing is left: delays and
-retries take no time. What happens *inside* a function is real: a function that sleeps, sleeps.
+Inside the harness the app has a temporary store in memory and a clock that moves only when told. `drain()` runs all due
+jobs, moves the clock to the next due time, and goes on until no job is left: delays and retries take no time. Time
+*inside* a function is real: a function that sleeps, sleeps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 SLOTS = 100
 BATCH = 500
-# A job that always comes back would keep drain() busy for ever.
+# A job that always snoozes would keep drain() busy for ever.
 MOST_ROUNDS = 10_000
 NODE = "harness"
 __all__ = ["Harness", "ManualClock", "harness", "run"]
@@ -60,7 +60,7 @@ class Harness:
         self._look_again = self._scheduler.when_changed(lambda: None)
 
     async def run_due(self) -> None:
-        """Runs what is due now, and what becomes due by that; the clock stands still."""
+        """Runs jobs that are due now, and their successors that are due now; the clock stands still."""
         for _ in range(MOST_ROUNDS):
             promoted = await self._move_on()
             for job in await self._store.find(SYSTEM, JobFilter(states=(State.READY,), limit=BATCH)):
@@ -73,11 +73,11 @@ class Harness:
         raise RotaError(f"jobs keep coming back: gave up after {MOST_ROUNDS} rounds")
 
     async def _move_on(self) -> int:
-        """What is due becomes jobs, or ready; returns how much of it there was."""
+        """Makes due fires, and due jobs ready; returns their number."""
         fired = len((await self._store.coming_schedules(SYSTEM, self.clock.now(), BATCH))[0])
         if fired:
             self._look_again()
-            for _ in range(2):  # it looks, and then it acts
+            for _ in range(2):  # the first tick prepares, the second applies
                 await self._scheduler.tick()
         settled = await self._store.settle(SYSTEM, BATCH)
         released, _waiting = await self._store.release(SYSTEM, BATCH)
@@ -87,7 +87,7 @@ class Harness:
 
     async def drain(self) -> None:
         """Runs everything, moving the clock from one due time to the next, until no job is left that could run.
-        For schedules the clock is not moved (they would never come to an end): that is what `advance()` is for."""
+        For schedules the clock is not moved, because they never end: use `advance()`."""
         for _ in range(MOST_ROUNDS):
             await self.run_due()
             upcoming = await self._upcoming()
@@ -97,7 +97,7 @@ class Harness:
         raise RotaError(f"jobs keep coming back: gave up after {MOST_ROUNDS} due times")
 
     async def advance(self, span: str | float) -> None:
-        """Moves the clock and runs what became due on the way, each at its time."""
+        """Moves the clock and runs everything that becomes due on the way, each at its time."""
         end = self.clock.now() + duration(span)
         await self.run_due()
         while (upcoming := await self._upcoming(schedules=True)) is not None and upcoming <= end:
@@ -116,7 +116,7 @@ class Harness:
 
 @asynccontextmanager
 async def harness(app: App, *, seed: int = 0, now: Instant | None = None, **settings: Any) -> AsyncIterator[Harness]:
-    """The app on a throwaway store in memory until the block ends; afterwards it is as it was before."""
+    """The app on a temporary store in memory until the block ends; afterwards it is as before."""
     clock = ManualClock() if now is None else ManualClock(now)
     settings = {"store": "sqlite:///:memory:", "queues": f"default:{SLOTS}", **settings}
     with app.borrowed(clock, Chance(seed), **settings), captured():
@@ -145,7 +145,7 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: KeeperClient) ->
 
 
 def run(app: App, task: Task, **arguments: Any) -> JobInfo:
-    """For tests without an event loop: orders one job, runs everything to its end, and shows what became of it."""
+    """For tests without an event loop: orders one job, runs everything to its end, and returns the job."""
 
     async def once() -> JobInfo:
         async with harness(app) as rota_test:

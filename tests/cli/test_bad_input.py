@@ -247,5 +247,8 @@ def test_settings_that_are_wrong_are_named(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setenv("ROTA_LEASE", "1s")
     check(["job", "list"], "lease: '1s' is not valid; expected a duration from 5s to 5m", 2, capsys)
     monkeypatch.delenv("ROTA_LEASE")
+    monkeypatch.setenv("ROTA_LAESE", "1s")
+    check(["job", "list"], "environment variable: 'ROTA_LAESE' is not valid; expected the name of a setting", 2, capsys)
+    monkeypatch.delenv("ROTA_LAESE")
     Path("rota.toml").write_text("stor = 1")
     check(["job", "list"], "setting in rota.toml: 'stor' is not valid; expected one of", 2, capsys)

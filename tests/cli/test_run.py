@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ def test_output_and_exit_code_are_those_of_the_command(served: Rota) -> None:
 def test_it_runs_where_it_was_ordered_with_the_variables_given(served: Rota) -> None:
     done = served("run", "--env", "A=1", "--env", "B=x=y", "--", "sh", "-c", 'pwd; echo "$A $B $ROTA_ATTEMPT"')
     assert done.stdout == f"{served.folder}\n1 x=y 1\n"
+
+
+def test_a_command_can_run_rota_itself(served: Rota) -> None:
+    done = served("run", "--", sys.executable, "-m", "rota", "queue", "list")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "default" in done.stdout
 
 
 def test_a_script_beside_which_it_was_ordered(served: Rota) -> None:

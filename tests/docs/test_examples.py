@@ -127,6 +127,18 @@ def test_the_workflow_of_the_page_is_accepted(
     assert (made["name"], list(made["jobs"])) == ("nightly", ["rows", "sum", "warn", "clean"])
 
 
+async def test_the_python_of_the_page_on_execution_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/execution.md", "python"):
+        exec(compile(code, "docs/execution.md", "exec"), space)
+    async with harness(space["app"]) as rota_test:
+        job = await space["order"]()
+        await rota_test.drain()
+        assert (await job.info()).state == "succeeded"
+        assert await job.logs() == "a\nb\n"
+
+
 def nightly_time(moment: int) -> datetime:
     return datetime.fromtimestamp(moment / 1_000_000, ZoneInfo("Europe/Berlin"))
 
@@ -234,11 +246,18 @@ def test_the_commands_of_the_pages_are_understood(page: str, least: int) -> None
         assert parse(words).module
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]+))?\)", page.read_text()):
         if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            there = page.parent / target if target else page
+            assert there.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_demo_runs_to_its_end(tmp_path: Path) -> None:

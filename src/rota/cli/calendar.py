@@ -1,4 +1,4 @@
-"""`rota calendar ...`: named sets of dates that schedules leave out, or keep to."""
+"""`rota calendar ...`: named sets of dates that schedules exclude or require."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def remove_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         try:
             await planning_of(client).remove_calendar(name)
-        except InvalidInput as needed:  # nothing is wrong with the words
+        except InvalidInput as needed:  # the input is right; a schedule needs the calendar
             complain(str(needed))
             return 1
     if args.json:

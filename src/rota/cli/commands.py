@@ -1,4 +1,4 @@
-"""How a command is shown: its words, and what was said of it beside them."""
+"""How a command is shown: its arguments and its options."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def command_text(spec: Mapping[str, Any]) -> str:
 
 
 def facts_of(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was not said is left out. Values of variables, and input, may be secrets; whoever needs them asks for
-    --json."""
+    """The options that were given. Values of variables, and input, may be secrets: only --json shows them."""
     yield "command", command_text(spec)
     yield "folder", str(spec.get("cwd") or "")
     yield "environment", ", ".join(spec.get("env") or {})

@@ -1,7 +1,7 @@
 """`rota dead ...`: jobs that failed for good.
 
-`--all` walks from the latest to the oldest and never looks at what ended after it began: jobs that it replays and
-that fail again are not met a second time.
+`--all` walks from the latest to the oldest and ignores jobs that ended after it began: a replayed job that fails again
+is not replayed twice.
 """
 
 from __future__ import annotations
@@ -101,9 +101,8 @@ async def _change_all(args: argparse.Namespace, client: JobsClient, verb: str, d
 
 
 async def pages(client: JobsClient, query: JobFilter) -> AsyncIterator[list[JobInfo]]:
-    """All that match, latest first. The cursor is a time, and jobs that ended in one commit share theirs: so each page
-    begins with the last instant of the one before, and one that holds nothing but that instant is followed by a larger
-    one."""
+    """All matching jobs, latest first. The cursor is a time that jobs of one commit share. So each page begins with the
+    last instant of the page before, and a page that holds only that instant is followed by a larger one."""
     seen: set[str] = set()
     while True:
         page = await client.find(query)

@@ -1,4 +1,4 @@
-"""`rota flow ...`: whose turn it is in queues with feedback levels."""
+"""`rota flow ...`: flows and their feedback levels."""
 
 from __future__ import annotations
 

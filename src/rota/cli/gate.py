@@ -62,7 +62,7 @@ async def _close(args: argparse.Namespace, does: str) -> int:
 
 
 def _which(args: argparse.Namespace) -> dict[str, Any]:
-    """What a gate is to fit. Wrong words are noticed before any store is looked for."""
+    """The match of a new gate, checked before any store is opened."""
     named = {kind: getattr(args, kind) for kind in Match.__struct_fields__}
     if args.all == any(value is not None for value in named.values()):
         problem = "--all goes alone" if args.all else "say which jobs"

@@ -1,4 +1,4 @@
-"""`rota job ...`: look at jobs, and change their course."""
+"""`rota job ...`: shows and changes jobs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def show_(args: argparse.Namespace) -> int:
 
 
 async def _holding(client: JobsClient, job: JobInfo) -> list[WaitReason]:
-    """What a held job is held by."""
+    """The gate or key that holds a held job."""
     if job.state is not State.HELD:
         return []
     return [
@@ -172,7 +172,7 @@ def _attempt_row(attempt: AttemptInfo, now: Instant) -> tuple[Cell, ...]:
 
 
 def _problem(error: Problem) -> str:
-    """Messages of rota's own are sentences; of an exception the class says more than `3` or `'key'`."""
+    """Errors of rota have a sentence as message; an exception needs its class too, since `3` or `'key'` says little."""
     kind = error.type.rpartition(".")[2]
     if error.type.startswith("rota.") or error.message in ("", kind):
         return error.message
@@ -233,7 +233,7 @@ async def explain_(args: argparse.Namespace) -> int:
 def report(
     args: argparse.Namespace, ids: Sequence[str], done: Sequence[bool], texts: Sequence[str], words: Sequence[str]
 ) -> int:
-    """One line per job; what could not be done goes to stderr and makes the exit code 1."""
+    """One line per job. Failures go to stderr and make the exit code 1."""
     if args.json:
         document([{"id": job, "done": ok, "answer": word} for job, ok, word in zip(ids, done, words, strict=True)])
         return 0 if all(done) else 1
@@ -260,7 +260,7 @@ async def wait_(args: argparse.Namespace) -> int:
 
 
 async def _end(args: argparse.Namespace, client: JobsClient, job_id: str, limit: float | None) -> State | None:
-    """The state a job ended in; None if it had not by then."""
+    """The state in which a job ended; None if it has not ended in time."""
     try:
         with hinting(client, job_id):
             info = await client.wait(job_id, limit)

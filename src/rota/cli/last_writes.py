@@ -1,8 +1,8 @@
 """The last write of a node whose functions did not stop: `python -m rota.cli.last_writes INCARNATION SOCKET`.
 
-`rota up` becomes this program (by exec) when it ends. That is the one way to stop a Python thread from outside: exec
-ends all threads of the process at once. Only then are their jobs handed back, so that no other node starts one beside
-them; and whoever waits for the process sees it end after that, with everything in order.
+`rota up` becomes this program by exec when it ends. Exec is the only way to stop a Python thread from outside: it ends
+all threads of the process at once. Only then are their jobs handed back, so that no other node starts one beside them.
+The process ends after that write.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def become(store: str, incarnation: str, guards: Sequence[int]) -> NoReturn:
     """Ends this process's threads and everything else in it. The guards stay open: the node lives until it has left."""
     from rota.work.own_programs import bare, packed
 
-    # The address of the store may hold a password. What is on its way through a socket stands in no list that others
-    # could read while the new program is not yet hidden.
+    # The address of the store may hold a password. Other processes can't read data in a socket while the new program
+    # is not yet hidden.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         body = os.memfd_create("rota-environment")
@@ -38,7 +38,7 @@ def become(store: str, incarnation: str, guards: Sequence[int]) -> NoReturn:
 
 
 def prepare(channel: socket.socket) -> None:
-    """Takes over the environment of the node that this process was."""
+    """Restores the environment of the node that this process was."""
     from rota.work.own_programs import unpack
 
     _, _, (body,) = receive(channel)

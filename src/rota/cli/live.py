@@ -1,6 +1,6 @@
-"""How far a job is, as a bar: once in `job show`, and live on a terminal, in one line of stderr that is drawn anew.
+"""The progress of a job as a bar: once in `job show`, and live on a terminal, in one line of stderr that is redrawn.
 
-The line makes room for whatever else is written, and is gone in the end. Nothing of it ever reaches a pipe.
+The line is cleared for other output, and at the end. It never reaches a pipe.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def bar(progress: Progress) -> str:
 
 
 def used(usage: Usage) -> str:
-    """`used 1.2 s of CPU, 34 MB, ran 3 s; isolated by ...`, without what is not known."""
+    """`used 1.2 s of CPU, 34 MB, ran 3 s; isolated by ...`, without unknown parts."""
     parts = [
         f"{usage.cpu / SECOND:.1f} s of CPU" if usage.cpu else "",
         f"{usage.memory / 1e6:.0f} MB" if usage.memory else "",
@@ -46,13 +46,13 @@ def used(usage: Usage) -> str:
 
 
 class Bar:
-    """The line. `wanted` is False where somebody else reads stderr, or wants JSON."""
+    """The line. `wanted` is False if stderr is no terminal, or with --json."""
 
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted and sys.stderr.isatty()
         self._text = ""
         self._drawn = False
-        self._in_a_line = False  # something else was begun and not ended: its line must not be wiped
+        self._in_a_line = False  # other output has begun a line, which must not be wiped
 
     def show(self, text: str) -> None:
         if text != self._text:
@@ -62,7 +62,7 @@ class Bar:
 
     @contextmanager
     def aside(self, body: bytes, on_screen: bool) -> Iterator[None]:
-        """While this is open, the bytes are written; to the same screen or elsewhere."""
+        """Clears the bar while the bytes are written to the same screen."""
         if on_screen:
             self._clear()
         yield
@@ -87,7 +87,7 @@ class Bar:
 
     @contextmanager
     def of(self, client: JobsClient, job_id: str) -> Iterator[Bar]:
-        """While this is open, it shows how far the job is."""
+        """Shows the progress of the job while this is open."""
         task = asyncio.create_task(self._follow(client, job_id)) if self._wanted else None
         try:
             yield self
@@ -100,7 +100,7 @@ class Bar:
         news = NewsListener(client.store)
         try:
             while True:
-                with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells
+                with suppress(RotaError):  # the follower of the job reports the same error
                     info = await client.get(job_id)
                     told = info.progress if info.state is State.RUNNING else None
                     self.show(bar(told) if told else "")
@@ -110,5 +110,5 @@ class Bar:
 
 
 def _room() -> int:
-    """One less than the screen has: a line that fills it goes on in the next."""
+    """One column less than the screen: a full line would wrap."""
     return max(shutil.get_terminal_size().columns - 1, NARROWEST)

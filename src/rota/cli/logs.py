@@ -1,4 +1,4 @@
-"""`rota job logs`: what attempts wrote, as bytes in a pipe, made harmless on a terminal."""
+"""`rota job logs`: output of attempts, as bytes in a pipe, without control characters on a terminal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rota.errors import InvalidInput, NotFound
 from rota.model.times import iso
 from rota.store.base import CUT, Chunk
 
-STREAMS = ("stdout", "stderr", "log")  # the marks of what was left out belong to each
-Voice = tuple[int, str]  # fence and stream: whose bytes belong together
-# Colours are all that output may do to a terminal, besides lines, tabs and going back to the start of a line.
+STREAMS = ("stdout", "stderr", "log")  # the mark of a cut belongs to each
+Voice = tuple[int, str]  # fence and stream
+# Of all control sequences, a terminal gets only colours, newlines, tabs and carriage returns.
 _ACTS = re.compile(
     r"(\x1b\[[0-9;:]{0,64}m)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
@@ -99,7 +99,7 @@ class _Pipe:
 
 
 class _Terminal:
-    """Sequences may be cut between two chunks, so what looks like the beginning of one waits for the next chunk."""
+    """A control sequence may be split between two chunks, so a possible beginning of one waits for the next chunk."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -140,15 +140,15 @@ class _Plain:
 
 
 class _Stamped:
-    """Whole lines, each with the time its beginning was written and its stream."""
+    """Whole lines, each with the time of its beginning and its stream."""
 
     def __init__(self, target: _Target) -> None:
         self._target = target
-        self._begun: dict[Voice, tuple[bytes, bytes]] = {}  # stamp, and what there is of a line
+        self._begun: dict[Voice, tuple[bytes, bytes]] = {}  # stamp, and the beginning of a line
 
     def write(self, chunk: Chunk, number: int) -> None:
         if chunk.stream == CUT:
-            self._end_lines()  # what comes is the end of another line
+            self._end_lines()  # the chunk ends another line
         voice = (chunk.fence, chunk.stream)
         fresh = f"{iso(chunk.at)} {chunk.stream:6} ".encode()
         stamp, begun = self._begun.pop(voice, (fresh, b""))
@@ -171,7 +171,7 @@ class _Stamped:
 
 
 class _Json:
-    """A line per chunk. Characters that were cut in two are put together again."""
+    """A line per chunk. Characters that were split between chunks are joined."""
 
     def __init__(self) -> None:
         self._decoders: dict[Voice, codecs.IncrementalDecoder] = {}

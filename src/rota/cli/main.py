@@ -1,4 +1,4 @@
-"""`rota`: reads the words, calls the verb, and turns every error into one line and an exit code.
+"""`rota`: parses the arguments, calls the verb, and turns every error into one line and an exit code.
 
 Nothing heavy is imported before the verb is known: `rota --help` and a mistyped option answer at once.
 """
@@ -29,12 +29,12 @@ LAST_CALL = 2.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The entry point; returns the exit code. Without `argv` this is the program `rota`, and the process is its own:
-    others of its user, such as commands of jobs, must not read the address of the store from it."""
+    """The entry point; returns the exit code. Without `argv` this is the program `rota`, and the process hides itself:
+    other processes of its user, such as commands of jobs, must not read the address of the store from it."""
     if argv is None:
         _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError):  # a stand-in without encoding needs no care
+        with suppress(AttributeError):  # a replaced stream without an encoding
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     if argv is not None:
         return perform(parse(argv))
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = perform(args)
     try:
         sys.stderr.flush()
-    except OSError:  # a node works on when nobody reads its lines, and ends as if somebody did
+    except OSError:  # a node whose stderr has no reader goes on, and ends with its own exit code
         _hush(sys.stderr)
     _leave_in_time(code)
     return code
@@ -63,7 +63,7 @@ def _open_standard_streams() -> None:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Everything after the first `--` is a command and none of our business."""
+    """Everything after the first `--` is a command and is not parsed."""
     own, command = list(words), None
     if "--" in own:
         cut = own.index("--")
@@ -73,7 +73,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     unknown = [extra for extra in extras if extra.startswith("-") and extra != "-"]
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(extras)}")
-    # argparse gives up on a TASK or JSON that stands after an option; it is as clear there as anywhere.
+    # argparse refuses a TASK or JSON after an option, although it is unambiguous there.
     for name in args.late:
         if extras and getattr(args, name) is None:
             setattr(args, name, extras.pop(0))
@@ -123,7 +123,7 @@ def _call(args: argparse.Namespace) -> int:
 
 
 def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """A node that talks to a server all the time is about a third faster with uvloop, if it is there."""
+    """uvloop, if installed: a node on PostgreSQL is about a third faster with it."""
     try:
         import uvloop
     except ModuleNotFoundError:
@@ -132,8 +132,8 @@ def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _leave_in_time(code: int) -> None:
-    """Python ends only after every thread of the user's code has ended, and some never do: then it ends without them.
-    What they did for a job has been settled by now."""
+    """Python waits for every thread of the user's code at exit, and some never end: then the process ends without them.
+    Their jobs are settled by now."""
     import threading
 
     if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
@@ -146,7 +146,7 @@ def _leave_in_time(code: int) -> None:
 
 
 def _hush(stream: TextIO) -> None:
-    """Whoever read us is gone: what is still buffered must not complain about it at exit."""
+    """The reader of the stream is gone: its buffered data must not raise at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     with suppress(OSError, ValueError):
         os.dup2(nowhere, stream.fileno())

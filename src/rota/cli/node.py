@@ -26,7 +26,7 @@ async def list_(args: argparse.Namespace) -> int:
 
 
 def shown_state(node: NodeInfo, now: Instant) -> str:
-    """What a person should know of it: the row says "live" until another node has taken it over."""
+    """The state to show: the row says "live" until another node has taken over."""
     if node.state not in (NodeState.LIVE, NodeState.STOPPING):
         return node.state
     if node.gone:

@@ -1,4 +1,4 @@
-"""`rota queue ...`: what waits and runs in queues, and pausing them."""
+"""`rota queue ...`: jobs of queues, and pausing them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def pause_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         admissions = admissions_of(client)
         before = await _find(client, args.queue)
-        if args.note is None and before.paused_at is not None:  # what was noted then still holds
+        if args.note is None and before.paused_at is not None:  # the earlier note still holds
             note = before.note
         await admissions.pause_queue(args.queue, note)
         info = await _find(client, args.queue)

@@ -17,7 +17,7 @@ EVERYWHERE = ("help", "store", "json", "version")
 
 
 def rewritten(page: str) -> str:
-    """The page with its reference made anew; what stands above the mark is kept."""
+    """The page with a new reference; the text above the mark is kept."""
     return page.partition(MARK)[0] + MARK + reference()
 
 

@@ -1,4 +1,4 @@
-"""What a job has to do with others: its workflow, and the jobs that it was ordered after."""
+"""The workflow of a job, and its parents."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MOST_NAMED = 3  # of those that a blocked job waits for
 
 class Relations(msgspec.Struct, frozen=True):
     workflow: str | None
-    name: str  # of the workflow; "": it has none
+    name: str  # of the workflow; "": none
     parents: list[ParentInfo]
     blocked: bool
 
     def as_json(self) -> dict[str, Any]:
-        """Without the results of parents: they are theirs, and may be large."""
+        """Without the results of parents, which may be large."""
         fields = ("id", "task", "state", "need", "edge")
         parents = [{name: getattr(parent, name) for name in fields} for parent in self.parents]
         return {"workflow": self.workflow, "workflow_name": self.name or None, "parents": parents}
@@ -40,7 +40,7 @@ class Relations(msgspec.Struct, frozen=True):
             yield "", f"and {len(self.parents) - MOST_SHOWN:,} more; see --json"
 
     def awaited(self) -> str:
-        """What a blocked job waits for."""
+        """The parents that a blocked job waits for."""
         if not self.blocked:
             return ""
         waiting = [parent for parent in self.parents if parent.edge is EdgeState.OPEN]

@@ -1,4 +1,4 @@
-"""What verbs stand on: the app they act for, and a client on a store that is there."""
+"""The app of a verb, and a client on its store."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def _import(target: str, name: str) -> Any:
 
 
 def _place(error: BaseException) -> str:
-    """Where in the user's own files it happened."""
+    """The place in the user's own files where the error happened."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(Path.cwd())]
     return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
 
 
 def store_exists(app: App) -> bool:
-    """A server is asked when it is opened; a file can be looked for."""
+    """A file can be checked; a server is asked when it is opened."""
     if not app.settings.store.startswith("sqlite:///"):
         return True
     return os.path.exists(_path(app))  # noqa: PTH110 - a folder we may not look into has no store for us
@@ -91,7 +91,7 @@ def check_exists(app: App) -> None:
 
 @asynccontextmanager
 async def existing(args: argparse.Namespace) -> AsyncIterator[JobsClient]:
-    """A client on a store that is there already, for verbs that must not make one, nor change its schema."""
+    """A client on an existing store, for verbs that must not create one or change its schema."""
     app = App(args.store)
     check_exists(app)
     store = app.make_store()
@@ -103,7 +103,7 @@ async def existing(args: argparse.Namespace) -> AsyncIterator[JobsClient]:
 
 
 class Present(App):
-    """On a store that is there already: for verbs that use handles, and must not make one, nor change its schema."""
+    """On an existing store, for verbs that use handles and must not create one or change its schema."""
 
     async def client(self) -> JobsClient:
         if self._opened.client is None:
@@ -123,7 +123,7 @@ def admissions_of(client: JobsClient) -> LimitsClient:
 
 
 def utf8(given: str, what: str) -> str:
-    """Words of a shell may be any bytes; a store keeps texts."""
+    """Arguments of a shell may be any bytes; a store keeps text."""
     try:
         given.encode()
     except UnicodeEncodeError:
@@ -133,7 +133,7 @@ def utf8(given: str, what: str) -> str:
 
 @asynccontextmanager
 async def raw_store(app: App) -> AsyncIterator[Store]:
-    """The store as it is, of whatever schema."""
+    """The store with any schema."""
     store = app.make_store()
     try:
         yield store
@@ -142,5 +142,5 @@ async def raw_store(app: App) -> AsyncIterator[Store]:
 
 
 async def resolve(client: JobsClient, given: Sequence[str]) -> list[str]:
-    """All ids, each once, before anything is done to the first."""
+    """All ids, each once, resolved before the first is acted on."""
     return list(dict.fromkeys([await client.resolve(one) for one in given]))

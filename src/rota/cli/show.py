@@ -1,6 +1,6 @@
-"""What reaches the screen: lines, tables, JSON; colour and rich only on a terminal.
+"""Output for the screen: lines, tables, JSON; colour and rich only on a terminal.
 
-Names, errors and reasons come from jobs, so from anybody: nothing of them may act on the terminal.
+Names, errors and reasons come from jobs and are untrusted: they must not control the terminal.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ STATE_STYLES = {
     "timed_out": "red", "crashed": "red", "interrupted": "yellow", "stopping": "yellow", "gone": "red", "silent": "red",
     "held": "yellow", "dropped": "red", "active": "green", "paused": "yellow", "broken": "red",
 }  # fmt: skip
-# On a terminal: the columns that give way if it is narrow, first to last, and those that become narrower; the most a
-# column may take (an id, whole), but for times, of which a part says nothing; what is enough of the last one, which
-# takes what is left.
+# On a narrow terminal: the columns to drop, first to last, and those to narrow; the widest column (a whole id; times
+# are never cut); and the least width of the last column, which takes the rest.
 SPARE = (
     "ENDED/S", "BLOCKED", "SCHEDULED", "NODES", "BY", "SINCE",
     "PRI", "TRIES", "TOOK", "QUEUE", "STARTED", "VERSION", "ROLES", "NODE", "LAST", "ZONE", "UTC",
@@ -35,7 +34,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202
 
 
 def safe(text: str) -> str:
-    """One line that a terminal can only show: blanks become spaces, control characters their escapes."""
+    """One line without control characters: blanks become spaces, the others their escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else _escape(c) for c in text)
@@ -112,7 +111,7 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[tuple[str, str]
     kept = _fit(headers, widths, console.width)
     drawn = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     for n in kept:
-        # What the doctor found must be read to its end; elsewhere `show` has the rest.
+        # Findings of the doctor are never cut; elsewhere `show` has the full text.
         drawn.add_column(headers[n], width=widths[n], no_wrap=headers[n] != "FOUND", overflow="ellipsis")
     for row in cells:
         drawn.add_row(*(Text(*row[n]) for n in kept))
@@ -120,7 +119,7 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[tuple[str, str]
 
 
 def _fit(headers: Sequence[str], widths: list[int], room: int) -> list[int]:
-    """Which columns to show in so much room. Those that are too wide for it become narrower."""
+    """The columns that fit into the room; too wide ones become narrower."""
     narrowed = [name not in TIMES for name in headers[:-1]]
     widths[:-1] = [min(width, WIDEST) if cut else width for width, cut in zip(widths, narrowed, strict=False)]
     kept = list(range(len(headers)))
@@ -163,7 +162,7 @@ def block(title: str, text: str) -> None:
 
 
 def age(span: Duration) -> str:
-    """A span to one unit: what a person wants to know of it."""
+    """A span to one unit."""
     seconds = max(span, 0) // 1_000_000
     for unit, size in (("d", 172_800), ("h", 7_200), ("m", 120)):
         if seconds >= size:

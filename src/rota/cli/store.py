@@ -11,7 +11,7 @@ from rota.app import App
 from rota.cli.node import shown_state
 from rota.cli.session import check_exists, raw_store
 from rota.cli.show import complain, document, table
-from rota.config import FILE, PREFIX, Settings, variables
+from rota.config import CONFIG, FILE, PREFIX, Settings, variables
 from rota.errors import StoreError
 from rota.model.lifecycle import State
 from rota.store.base import Finding, Store
@@ -57,7 +57,7 @@ async def _examine(app: App) -> list[Finding]:
 
 
 async def _nodes(app: App, store: Store) -> Finding:
-    """Work that waits with nobody to do it is trouble; an idle store without nodes is not."""
+    """Ready jobs without a live node are a problem; an idle store without nodes is not."""
     now = store.now()
     states = [shown_state(node, now) for node in await store.nodes(app.who)]
     live = states.count("live")
@@ -69,10 +69,10 @@ async def _nodes(app: App, store: Store) -> Finding:
 
 
 def _settings(args: argparse.Namespace, settings: Settings) -> Finding:
-    """Where the settings come from, the strongest last."""
+    """The sources of the settings, the strongest last."""
     names = {f"{PREFIX}{name.upper()}" for name in settings.__struct_fields__}
     given = variables()
-    sources = [given.get(f"{PREFIX}CONFIG") or (FILE if Path(FILE).exists() else "")]
+    sources = [given.get(CONFIG) or (FILE if Path(FILE).exists() else "")]
     sources += sorted(name for name in names if given.get(name))
     sources += ["--store"] if args.store else []
     changed = msgspec.structs.asdict(settings) != msgspec.structs.asdict(Settings())

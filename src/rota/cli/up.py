@@ -28,8 +28,8 @@ from rota.telemetry.stall import watched
 # Threads with functions share the interpreter with the loop that claims and settles. With Python's default of 5 ms the
 # loop waits that long for its turn whenever a function computes.
 SWITCH_INTERVAL = 0.0005
-# What is loaded by now stays, and jobs leave little behind that reference counts don't free: the collector need not
-# look through everything after each few hundred of them.
+# Modules stay loaded, and jobs leave little garbage that reference counts don't free: the collector need not run after
+# every few hundred objects.
 YOUNG_OBJECTS = 50_000
 STUCK = 1  # the exit code
 
@@ -57,7 +57,7 @@ async def _serve(app: App, told: Background) -> None:
         try:
             await node.run()
         except StuckNode as error:
-            # Whatever hangs would hold up an orderly end too. Keeper and kernel tidy up behind us.
+            # The hanging part would block an orderly end too. Keeper and kernel clean up.
             told.close()
             complain(str(error))
             os._exit(STUCK)
@@ -68,7 +68,7 @@ async def _serve(app: App, told: Background) -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Every command takes a few; many systems allow 1024 unless asked for more."""
+    """Every command needs a few descriptors; many systems allow 1024 by default."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65_536) if most > 0 else 65_536, most))

@@ -1,4 +1,4 @@
-"""A word to people who wait for a job that does not start."""
+"""Tells people why the job that they wait for does not start."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rota.model.lifecycle import State
 from rota.model.node import NodeState
 
 PATIENCE = 2.0
-STOPPED = ("gate", "key", "alone", "held", "queue")  # reasons that somebody has given
+STOPPED = ("gate", "key", "alone", "held", "queue")  # reasons other than a missing node or slot
 
 
 @contextmanager
 def hinting(client: JobsClient, job_id: str) -> Iterator[None]:
-    """While this is open: if the job has not started after a moment, say why."""
+    """Prints the reason if the job has not started after a moment."""
     task = asyncio.create_task(_hint(client, job_id))
     try:
         yield
@@ -31,7 +31,7 @@ def hinting(client: JobsClient, job_id: str) -> Iterator[None]:
 
 async def _hint(client: JobsClient, job_id: str) -> None:
     await asyncio.sleep(PATIENCE)
-    with suppress(RotaError):  # whoever follows the job meets the same trouble, and tells
+    with suppress(RotaError):  # the follower of the job reports the same error
         info = await client.get(job_id)
         if info.started_at is None and not info.ended:
             print(f"rota: {safe(await _why_waiting(client, info))}", file=sys.stderr)

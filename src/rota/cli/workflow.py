@@ -1,4 +1,4 @@
-"""`rota workflow ...`: look at jobs that were ordered together, and change their course."""
+"""`rota workflow ...`: shows and changes workflows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def list_(args: argparse.Namespace) -> int:
 
 
 def standing(counts: Mapping[State, int]) -> str:
-    """What is going on, in a word."""
+    """The state of the whole workflow, in a word."""
     if State.RUNNING in counts:
         return "running"
     if LIVE & counts.keys():
@@ -67,7 +67,6 @@ def as_json(info: WorkflowInfo) -> dict[str, Any]:
     }
 
 
-# -- show ------------------------------------------------------------------------------------------------------------
 async def show_(args: argparse.Namespace) -> int:
     form = "graphviz" if args.graphviz else "mermaid" if args.mermaid else "tree"
     if args.json and form != "tree":
@@ -111,7 +110,6 @@ def _job_as_json(job: WorkflowJob) -> dict[str, Any]:
     }
 
 
-# -- cancel, retry, replay -------------------------------------------------------------------------------------------
 async def cancel_(args: argparse.Namespace) -> int:
     reason = {} if args.reason is None else {"reason": utf8(args.reason, "--reason")}
     async with Present(args.store) as app:
@@ -148,8 +146,8 @@ async def _start(flow: Workflow, args: argparse.Namespace) -> str | None:
 
 
 def _job_of(found: Sequence[WorkflowJob], given: str, workflow: str) -> str:
-    """The one job of a workflow that has this id or this name, or whose id begins or ends like this. A name that is
-    given in full is meant: `a`, `feed` or `add` are ends of ids too."""
+    """The job of a workflow with this id or name, or whose id begins or ends with the text. A full name wins: `a`,
+    `feed` and `add` are also ends of ids."""
     part = given.lower()
     fitting = [job for job in found if job.id == part] or [job for job in found if job.task == given]
     fitting = fitting or [job for job in found if part and (job.id.startswith(part) or job.id.endswith(part))]
@@ -185,13 +183,12 @@ def jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count:,} jobs"
 
 
-# -- wait ------------------------------------------------------------------------------------------------------------
 async def wait_(args: argparse.Namespace) -> int:
     if args.timeout is not None:
         duration(args.timeout, "--timeout")
     async with Present(args.store) as app:
         flow = await _find(app, args)
-        # If nothing of it starts, the first that could tells why.
+        # If no job starts, the first one that could explains why.
         first = next(
             (job.id for job in await flow.jobs() if job.state in (State.READY, State.HELD, State.SCHEDULED)), None
         )

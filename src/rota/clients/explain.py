@@ -1,4 +1,4 @@
-"""Why a job is where it is: one sentence per reason, and the same as data. What matters most comes first."""
+"""Why a job is in its state: one sentence per reason, and the same as data. The most important reason comes first."""
 
 from __future__ import annotations
 
@@ -54,8 +54,7 @@ def explain(
     now: Instant,
     beside: Sequence[JobInfo] = (),
 ) -> Explanation:
-    """`waiting` is None for jobs that have ended; `beside` is what still runs and must not, for one that wants to be
-    alone."""
+    """`waiting` is None for ended jobs. `beside` are the running jobs that a job which wants to run alone waits for."""
     reasons = list(_reasons(info, parents, waiting, now, beside))
     return Explanation(info.id, info.state, reasons or [WaitReason("state", f"it is {info.state}")])
 

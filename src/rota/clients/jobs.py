@@ -1,5 +1,4 @@
-"""The Python client: orders, questions and waiting, on behalf of one user. `App`, `Job` and the command line stand on
-it."""
+"""The client for jobs of one user: orders, queries and waits. `App`, `Job` and the command line use it."""
 
 from __future__ import annotations
 
@@ -24,11 +23,11 @@ from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Stor
 from rota.store.graph import WorkflowFilter
 
 T = TypeVar("T")
-# One order is one write, and a write stays short: so many jobs, so many bytes of arguments.
+# One order is one write. These bounds, in jobs and in bytes of arguments, keep the write short.
 LARGEST_ORDER = 1_000
 HEAVIEST_ORDER = 4 << 20
 POLL = 0.5
-# Wake-ups that come closer together than this are answered by one look.
+# Wake-ups closer together than this share one query.
 PAUSE = 0.005
 PAGE = 200
 COUNT_EVERY = 1.0
@@ -46,7 +45,7 @@ class KnownTasks(Protocol):
 class JobsClient:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self.store, self.who, self._chance = store, who, chance
-        self._made_known = 0  # so many tasks of the app
+        self._made_known = 0  # the number of the app's tasks that the store was told
         self._batchers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], Answer]]
         ] = weakref.WeakKeyDictionary()
@@ -55,23 +54,21 @@ class JobsClient:
     def job_ids(self, count: int) -> list[str]:
         return self._chance.job_ids(self.store.now(), count)
 
-    # -- orders ------------------------------------------------------------------------------------------------------
     async def make_known(self, tasks: KnownTasks) -> None:
-        """Tells the store of the app's tasks, once: it may be deployed before the nodes that offer them."""
+        """Registers the app's tasks once: clients may be deployed before the nodes that offer them."""
         if (count := len(tasks)) > self._made_known:
             await self.store.make_known(self.who, tasks.infos())
             self._made_known = count
 
     async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        """Accepts up to LARGEST_ORDER jobs all together; more go in steps of that many. Concurrent calls share
-        commits."""
+        """Accepts up to LARGEST_ORDER jobs together; more go in steps of that many. Concurrent calls share commits."""
         parts = list(_orders(jobs))
         if len(parts) > 1:
             return await self._submit_in_steps(parts, len(jobs))
         return await self._submit(parts[0]) if parts else []
 
     async def _submit_in_steps(self, parts: Sequence[Sequence[NewJob]], total: int) -> list[Submitted]:
-        """Two at a time: while the store writes one, the next is made ready. After an error no more are begun."""
+        """Two steps at a time: while the store writes one, the next is prepared. After an error no more are begun."""
         answers: list[list[Submitted]] = [[] for _ in parts]
         failures: list[StoreError | KeyConflict | NotFound] = []
         waiting = iter(enumerate(parts))
@@ -94,7 +91,7 @@ class JobsClient:
         return [one for answer in answers for one in answer]
 
     async def _submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        # Orders with keys ride apart: a key may have to wait for whoever uses it just now, and the others need not.
+        # Orders with keys are a batch of their own: a key may have to wait for another transaction that uses it.
         plain = all(job.plain for job in jobs)
         batchers = self._batchers.setdefault(asyncio.get_running_loop(), {})
         if plain not in batchers:
@@ -102,7 +99,7 @@ class JobsClient:
         return _accepted(await batchers[plain].put(jobs))
 
     async def submit_whole(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        """All of them or none, however many: jobs that belong together."""
+        """All jobs or none, however many."""
         (answer,) = await self.store.submit(self.who, [jobs])
         return _accepted(answer)
 
@@ -124,11 +121,11 @@ class JobsClient:
         return await self._in_steps(ids, lambda part: self.store.replay(self.who, part))
 
     async def rerun(self, ids: Sequence[str]) -> list[bool]:
-        """Runs ended jobs again whatever became of them, all together: those that wait for each other do so again."""
+        """Runs ended jobs again, whatever their state, all together: edges between them count again."""
         return await self.store.replay(self.who, ids, again=True)
 
     async def purge(self, ids: Sequence[str]) -> list[bool]:
-        # With their output, jobs may be large: a few at a time.
+        # Jobs with their output may be large.
         return await self._in_steps(ids, lambda part: self.store.purge(self.who, part), step=PURGE_STEP)
 
     async def _in_steps(
@@ -139,7 +136,6 @@ class JobsClient:
             answers += await act(ids[start : start + step])
         return answers
 
-    # -- questions ---------------------------------------------------------------------------------------------------
     async def get(self, job_id: str) -> JobInfo:
         info = await self.store.get(self.who, job_id)
         if info is None:
@@ -161,14 +157,14 @@ class JobsClient:
         return found[0]
 
     async def explain(self, job_id: str) -> Explanation:
-        """Why the job is where it is."""
+        """The reasons for the state of the job."""
         info = await self.get(job_id)
         parents = await self.store.parents(self.who, job_id) if info.state is State.BLOCKED else []
         waiting = await self.store.waiting(self.who, job_id)
         return explain(info, parents, waiting, self.store.now(), await self._beside(info))
 
     async def _beside(self, info: JobInfo) -> list[JobInfo]:
-        """What still runs of those that a job must not run beside."""
+        """The running jobs that a job must not run beside."""
         if info.state is not State.HELD or info.alone is None:
             return []
         running = await self.find(JobFilter(states=(State.RUNNING,), limit=LARGEST_ORDER))
@@ -195,7 +191,6 @@ class JobsClient:
             raise InvalidInput("workflow", part, f"an id that fits one only; it fits {found[0]} and {found[1]}")
         return found[0]
 
-    # -- waiting -----------------------------------------------------------------------------------------------------
     async def wait(self, job_id: str, timeout: Span | None = None) -> JobInfo:
         """Returns when the job has ended; raises WaitTimeout if that takes longer than `timeout` (`90s`)."""
         limit = None if timeout is None else duration(timeout, "timeout") / SECOND
@@ -253,12 +248,12 @@ def _orders(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
 
 
 def _weight(jobs: Sequence[NewJob]) -> int:
-    """Of one order, in jobs of ordinary size."""
+    """The weight of one order, in jobs of ordinary size."""
     return len(jobs) + sum(len(job.args) for job in jobs) * LARGEST_ORDER // HEAVIEST_ORDER
 
 
 class NewsListener:
-    """Wakes whoever watches jobs; with polling as the backstop."""
+    """Wakes the watchers of jobs; they also poll, in case a wake-up gets lost."""
 
     def __init__(self, store: Store) -> None:
         self._event = asyncio.Event()
@@ -273,7 +268,7 @@ class NewsListener:
 
 
 class _Waits:
-    """All waits of one loop, answered by one look at the store each time something has happened."""
+    """All waits of one loop, answered by one query each time news arrive."""
 
     def __init__(self, client: JobsClient) -> None:
         self._client = client
@@ -302,7 +297,7 @@ class _Waits:
         news = NewsListener(self._client.store)
         try:
             while self._waiting:
-                with suppress(StoreUnavailable):  # the next look may find it back
+                with suppress(StoreUnavailable):  # the store may be back at the next look
                     await self._look()
                 if self._waiting:
                     await news.wait(POLL)
@@ -316,7 +311,7 @@ class _Waits:
 
     async def _look(self) -> None:
         ids = tuple(self._waiting)
-        # Whether one was purged meanwhile needs no haste.
+        # A purged job need not be noticed at once.
         now = asyncio.get_running_loop().time()
         count_missing = now > self._next_count
         if count_missing:

@@ -1,4 +1,4 @@
-"""What people do about who may run: gates, limits, queues. `App.admissions()` and the command line stand on it."""
+"""The client for gates, limits and queues. `App.admissions()` and the command line use it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ class LimitsClient:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self._store, self._who, self._chance = store, who, chance
 
-    # -- gates -------------------------------------------------------------------------------------------------------
     async def pause(self, *, reason: object, until: object = None, **which: Any) -> Gate:
         """Holds matching jobs until the gate opens: `task="mail.*"` (a glob), `queue`, `user`, `label`, or
-        `everything=True`. What runs already goes on."""
+        `everything=True`. Running jobs go on."""
         return await self._close(Effect.PAUSE, match(**which), reason, until)
 
     async def drop(self, *, reason: object, until: object = None, **which: Any) -> Gate:
-        """Ends matching jobs that wait or come, as `dropped`, until the gate opens."""
+        """Ends matching jobs, waiting ones and new ones, as `dropped`, until the gate opens."""
         return await self._close(Effect.DROP, match(**which), reason, until)
 
     async def _close(self, effect: Effect, which: Match, reason: object, until: object) -> Gate:
@@ -48,7 +47,7 @@ class LimitsClient:
         return await self._store.close_gate(self._who, NewGate(gate_id, which, effect, reason.strip(), end))
 
     async def open(self, gate: str | Gate) -> Gate:
-        """Opens this gate, or the one whose id begins or ends with this text; what it held goes on."""
+        """Opens this gate, or the one whose id begins or ends with this text; its held jobs go on."""
         part = gate.id if isinstance(gate, Gate) else gate
         if not isinstance(part, str):
             raise InvalidInput("gate", part, "a gate or its id")
@@ -69,10 +68,9 @@ class LimitsClient:
     async def gates(self) -> list[Gate]:
         return await self._store.gates(self._who)
 
-    # -- limits ------------------------------------------------------------------------------------------------------
     async def set_limit(self, key: str, *, at_once: object = None, starts: object = None) -> Limit:
-        """At most so many at once (`at_once=5`), so many starts per window (`starts="60/1m"`), or both. It wins over
-        what jobs bring along, and counts at once."""
+        """Bounds holders (`at_once=5`), starts per window (`starts="60/1m"`), or both. It replaces the bounds that jobs
+        bring, at once."""
         if at_once is None and starts is None:
             raise InvalidInput("limit", key, "how many at once, how many starts per window, or both")
         limit = Limit(
@@ -88,14 +86,13 @@ class LimitsClient:
             raise NotFound("limit", key)
 
     async def limits(self, keys: Sequence[str] | None = None) -> list[LimitInfo]:
-        """Keys that have a limit, are held or are waited for: these, or up to 1,000."""
+        """These keys, or up to 1,000 that have a limit, are held or are waited for."""
         if keys is not None and not isinstance(keys, list | tuple | set | frozenset):
             raise InvalidInput("keys", keys, "a list of keys")
         return await self._store.limits(self._who, None if keys is None else [key_name(key) for key in keys])
 
-    # -- queues ------------------------------------------------------------------------------------------------------
     async def pause_queue(self, name: str, note: object = "") -> None:
-        """Nothing of it is started until it is resumed. What runs already goes on."""
+        """No job of the queue starts until it is resumed. Running jobs go on."""
         if not isinstance(note, str) or len(note) > LONGEST_REASON or not note.isprintable():
             raise InvalidInput("note", note, f"a text of up to {LONGEST_REASON} printable characters")
         await self._store.pause_queue(self._who, queue_name(name), note)
@@ -104,8 +101,7 @@ class LimitsClient:
         return await self._store.resume_queue(self._who, queue_name(name))
 
     async def set_step(self, name: str, step: object) -> None:
-        """How much one step of priority outweighs: a duration (`0s`: first come first served), `strict`, or
-        `default`."""
+        """The ageing step of the queue: a duration (`0s`: first come, first served), `strict`, or `default`."""
         await self._store.set_step(self._who, queue_name(name), ageing_step(step))
 
     async def set_feedback(

@@ -1,8 +1,7 @@
-"""What people do with schedules and calendars. The counterpart of `Client`, which is for jobs.
+"""The client for schedules and calendars.
 
-A change takes hold at one instant. What was due before it and has not been handled yet is handled first, as the
-schedule stood; then the change is written, if nobody else has changed the schedule meanwhile. Otherwise all is looked
-at anew.
+A change takes effect at one instant. Fires that were due before it and are not handled yet are handled first, under the
+old schedule. Then the change is written if the schedule's revision still matches; otherwise everything is tried again.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from rota.model.trigger.template import Template
 from rota.store.base import Store
 
 PAGE = 500
-# A schedule that someone else is at is free again within milliseconds.
+# Another writer releases a schedule within milliseconds.
 TRIES = 100
 A_MOMENT = 0.02
-# More than this many fires are made up for only if that is really meant.
+# A larger backfill needs a confirmation.
 MANY = 10_000
 MOST = 1_000_000
-A_FEW = 20  # fires that are worked out in one go
+A_FEW = 20  # fires computed without a break for other tasks of the loop
 NEVER: Instant = LATEST + 1
 
 
@@ -53,11 +52,11 @@ class Saved(msgspec.Struct, frozen=True):
     info: ScheduleInfo
     created: bool
     changed: bool
-    before: ScheduleInfo | None = None  # how it stood before it was changed; None: there was none
+    before: ScheduleInfo | None = None  # the schedule before the change; None: there was none
 
 
 class BackfillProgress(msgspec.Struct, frozen=True):
-    """How far a backfill has come."""
+    """The progress of a backfill."""
 
     total: int
     made: int = 0
@@ -75,7 +74,6 @@ class SchedulesClient:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self._store, self._who, self._chance = store, who, chance
 
-    # -- looking -----------------------------------------------------------------------------------------------------
     async def get(self, name: str) -> ScheduleInfo:
         info = await self._find(name)
         if info is None:
@@ -87,7 +85,7 @@ class SchedulesClient:
         return found[0] if found else None
 
     async def all(self, app: str | None = None) -> AsyncIterator[ScheduleInfo]:
-        """In the order of their names."""
+        """All schedules, ordered by name."""
         after: tuple[str, str] | None = None
         while page := await self._store.schedules(self._who, ScheduleFilter(app=app, after=after, limit=PAGE)):
             for info in page:
@@ -95,7 +93,7 @@ class SchedulesClient:
             after = (page[-1].owner, page[-1].name)
 
     async def parsed(self, info: ScheduleInfo) -> Parsed:
-        """Raises InvalidInput if it makes no sense."""
+        """Raises InvalidInput if its texts can't be read."""
         return await self._with_calendars(parse(info))
 
     async def _with_calendars(self, parsed: Parsed) -> Parsed:
@@ -104,7 +102,7 @@ class SchedulesClient:
         return msgspec.structs.replace(parsed, calendars={calendar.name: calendar for calendar in found})
 
     async def upcoming(self, name: str, count: int) -> list[Instant]:
-        """Its next fires, if nobody changes it."""
+        """Its next fires."""
         info = await self.get(name)
         parsed = await self.parsed(info)
         limit = parsed.schedule.limit
@@ -113,19 +111,18 @@ class SchedulesClient:
         return await _listed(fires(parsed.schedule, after, limit=max(0, left), calendars=parsed.calendars))
 
     async def preview(self, schedule: Timing, count: int) -> list[Instant]:
-        """The fires of a schedule that is not kept anywhere."""
+        """The fires of a schedule that is not stored."""
         calendars = {one.name: one for one in await self.calendars()}
         most = count if schedule.limit is None else min(count, schedule.limit)
         return await _listed(fires(schedule, self._store.now(), limit=most, calendars=calendars))
 
     async def history(self, name: str, limit: int, before: Instant = NEVER) -> list[FireInfo]:
-        """What became of its fires, latest first. A schedule that was removed still has one."""
+        """Records of its fires, latest first. A removed schedule still has them."""
         found = await self._store.fires(self._who, self._who.user, name, before, limit)
         if not found:
             await self.get(name)
         return found
 
-    # -- changing ----------------------------------------------------------------------------------------------------
     async def save(
         self,
         schedule: Timing,
@@ -136,11 +133,11 @@ class SchedulesClient:
         replace: bool = True,
         note: str | None = None,
     ) -> Saved:
-        """Keeps a schedule: a new one, or one in the place of what has that name. The same again changes nothing.
-        With a `note` a new one begins as paused. `module`: of the app that declares it."""
+        """Creates a schedule, or replaces the one with that name. The same schedule again changes nothing. With a
+        `note` a new one begins as paused. `module`: the module of the app that declares it."""
         parsed = await self._with_calendars(Parsed(schedule, template))
-        next_fire(schedule, self._store.now(), parsed.calendars)  # whatever is wrong with it shows here
-        created: bool | None = None  # not None: it was kept once already
+        next_fire(schedule, self._store.now(), parsed.calendars)  # raises if the schedule is wrong
+        created: bool | None = None  # not None: it was saved already
         before: ScheduleInfo | None = None
         async for info in self._standing(schedule.name):
             if info is not None:
@@ -160,7 +157,7 @@ class SchedulesClient:
                 fresh = await self._with_calendars(parsed)
                 if fresh == parsed:
                     return Saved(await self.get(schedule.name), created, True, before)
-                parsed = fresh  # a calendar was changed before there was a schedule to be told of it
+                parsed = fresh  # a calendar was changed before the schedule was saved
         raise _busy(schedule.name)
 
     async def pause(self, name: str, note: str = "") -> ScheduleInfo:
@@ -169,7 +166,7 @@ class SchedulesClient:
         return await self.get(name)
 
     async def resume(self, name: str) -> ScheduleInfo:
-        """What fell into the pause stays skipped."""
+        """Fires during the pause stay skipped."""
         async for info in self._standing(name):
             if info is None:
                 raise NotFound("schedule", name)
@@ -182,7 +179,7 @@ class SchedulesClient:
         raise _busy(name)
 
     async def remove(self, name: str) -> ScheduleInfo:
-        """Jobs that it made stay as they are."""
+        """Its jobs stay as they are."""
         async for info in self._standing(name):
             if info is None:
                 raise NotFound("schedule", name)
@@ -191,7 +188,7 @@ class SchedulesClient:
         raise _busy(name)
 
     async def withdraw(self, name: str, app: str, removable: Callable[[ScheduleInfo], bool]) -> bool:
-        """Removes what the code of the app declares no more. False: it is gone already, or not removable by now."""
+        """Removes a schedule that the app no longer declares. False: it is gone already, or not removable by now."""
         async for info in self._standing(name):
             if info is None or not removable(info):
                 return False
@@ -210,7 +207,7 @@ class SchedulesClient:
             await self._store.undeclare_schedules(self._who, app, fresh[start : start + PAGE])
 
     async def _left(self, info: ScheduleInfo) -> list[Skipped]:
-        """What was due and has not been handled; of one that makes no sense that can't be told."""
+        """Due fires that are not handled; none if the schedule can't be read."""
         if info.broken is not None or info.next_at is None:
             return []
         try:
@@ -219,35 +216,34 @@ class SchedulesClient:
             return []
 
     async def check(self, schedule: Timing, template: Template, app: str) -> None:
-        """Raises InvalidInput if the app can't keep it."""
+        """Raises InvalidInput if the app can't have this schedule."""
         parsed = await self._with_calendars(Parsed(schedule, template))
         next_fire(schedule, self._store.now(), parsed.calendars)
         if info := await self._find(schedule.name):
             _check_place(info, app, replace=True)
 
     async def _standing(self, name: str) -> AsyncIterator[ScheduleInfo | None]:
-        """How the schedule stands, again and again, until a change has found its moment."""
+        """The current schedule, read again until a change succeeds."""
         for turn in range(TRIES):
             if turn:
                 await asyncio.sleep(A_MOMENT)
             yield await self._find(name)
 
     async def _up_to_date(self, info: ScheduleInfo) -> bool:
-        """Handles what was due before now. False: look again."""
+        """Handles fires that were due before now. False: read the schedule again."""
         now = self._store.now()
         if info.next_at is None or info.next_at > now or info.broken is not None:
             return True
         try:
             step = advance(info, await self.parsed(info), now)
-        except InvalidInput as error:  # no scheduler has come across it yet
+        except InvalidInput as error:  # no scheduler has set it aside yet
             await self._store.set_aside_schedule(self._who, info.owner, info.name, info.revision, str(error))
         else:
             await self._store.advance(self._who, [step])
         return False
 
-    # -- firing ------------------------------------------------------------------------------------------------------
     async def fire(self, name: str) -> tuple[Fate, str]:
-        """Makes a job now, beside the rule; returns what became of it and its id. Its overlap policy counts."""
+        """Makes a job now, apart from the rule; returns its fate and id. The overlap policy applies."""
         info = await self.get(name)
         parsed = await self.parsed(info)
         for nudge in range(TRIES):
@@ -265,7 +261,7 @@ class SchedulesClient:
     async def backfill(
         self, name: str, start: Instant, end: Instant, *, dry_run: bool = False, many: bool = False
     ) -> AsyncIterator[BackfillProgress]:
-        """Makes the fires from `start` to `end` that were not made; tells how far it has come after every step."""
+        """Makes the fires from `start` to `end` that were not made; reports progress after every step."""
         info = await self.get(name)
         parsed = await self.parsed(info)
         now = self._store.now()
@@ -298,7 +294,6 @@ class SchedulesClient:
             )
             yield progress
 
-    # -- calendars ---------------------------------------------------------------------------------------------------
     async def calendars(self) -> list[Calendar]:
         return await self._store.calendars(self._who, self._who.user)
 
@@ -349,7 +344,7 @@ def _same(info: ScheduleInfo, parsed: Parsed, app: str | None, module: str | Non
 
 
 def _counting_on(info: ScheduleInfo, parsed: Parsed) -> Parsed:
-    """An RRULE that nobody gave a beginning counts from when it was first made: the same again is the same."""
+    """An RRULE without DTSTART keeps the beginning of its first version, so that saving it again changes nothing."""
     rule = parsed.schedule.rule
     if not isinstance(rule, Recurrence) or not rule.implied:
         return parsed
@@ -369,7 +364,7 @@ def _never(schedule: Timing, since: Instant) -> InvalidInput:
 
 
 async def _listed(found: Iterator[Instant]) -> list[Instant]:
-    """All of them. Others on this loop get their turn after a few: the search for one may take 20 ms."""
+    """Yields to the loop after every few fires: the search for one may take 20 ms."""
     listed: list[Instant] = []
     while part := list(islice(found, A_FEW)):
         listed += part

@@ -1,1 +1,1 @@
-"""Decides: one service per shelf. They never import `work`; both meet in the store."""
+"""Decides: one service per state. They never import `work`; both meet in the store."""

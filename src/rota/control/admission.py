@@ -1,7 +1,7 @@
-"""Moves aside what may not run, and lets go what may again: behind gates, and in line for keys.
+"""Holds jobs behind gates and full keys, and releases them when they may run.
 
-Claims see to it that nothing starts that must not. This only keeps the shelves in order: a job behind a gate is `held`
-before any claim has to meet it, and nobody stands in line for longer than he must.
+Claims ensure that no such job starts. This service only tidies: it holds a gated job before a claim has to meet it, and
+releases waiting jobs promptly.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rota.store.base import Store
 
 # Jobs that one write moves.
 BATCH = 1_000
-# Between two looks, and as long again as the look took.
+# Pause between two looks, plus the duration of the last look.
 PAUSE, PART = 0.01, 1
-# Followers let the leader go first.
+# Followers wait for the leader to act first.
 FOLLOWERS_WAIT = 1.5
-# The renewal of the node's lease wakes it once a second while anything is held.
+# While jobs are held, the renewal of the node's lease wakes this service once a second.
 LONGEST_SLEEP = 60.0
 
 

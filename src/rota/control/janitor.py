@@ -1,4 +1,4 @@
-"""Deletes what is older than its retention, in small steps so that no write lasts long. The leader does it alone."""
+"""Deletes records older than their retention, in small steps so that no write lasts long. Only the leader does it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rota.store.base import Retention, Store
 
 BATCH = 200
 PERIOD = 60.0
-# How soon a new leader begins.
+# Delay before a new leader begins.
 SOON = 5.0
-# Between two batches, so that others get their turn.
+# Pause between two batches, so that other writers get their turn.
 BREATH = 0.02
-# Partitions are dropped without hurry, a few of them in one tick, for up to ten minutes each.
+# A tick drops a few partitions, which may take up to ten minutes each.
 LIMIT = 3600.0
 
 

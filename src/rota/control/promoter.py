@@ -1,7 +1,7 @@
-"""Moves jobs whose time has come to the ready shelf, and ends those that expired before they started.
+"""Makes due jobs ready, and ends jobs that expired before they started.
 
-It sleeps to the exact next instant and is woken when an earlier one appears. Every control node does so; the leader
-acts at once, the others only on what it has left lying for a while.
+It sleeps to the exact next instant and is woken when an earlier one appears. Every control node does so. The leader
+acts at once, the others only on jobs that have been due for a while.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from rota.store.base import Store
 
 # One write stays well under 50 ms.
 BATCH = 500
-# The renewal of the node's lease is the backstop for lost wake-ups; this only bounds a single sleep.
+# Bounds a single sleep. For lost wake-ups the renewal of the node's lease wakes this service.
 LONGEST_SLEEP = 60.0
-# Followers let the leader go first. Who is right does not matter: what is promoted once is promoted.
+# Followers wait for the leader to act first. Promoting a job twice is harmless.
 FOLLOWERS_WAIT: Duration = 300 * MILLISECOND
 
 

@@ -1,4 +1,4 @@
-"""Takes over the work of nodes that died, and moves on running jobs that nobody holds.
+"""Takes over the jobs of dead nodes, and recovers running jobs that no node holds.
 
 A node is dead when its process is known to be gone, or when it has been silent for a whole lease while this node
 itself could renew (see `model.node.Watch`). The take-over names the beat count that was seen, so a node that renews
@@ -17,14 +17,14 @@ from rota.model.principal import SYSTEM
 from rota.store.base import Store
 from rota.telemetry.events import Bus, JobsRescued, NodeDied, ServiceFailed
 
-# With the renewal of its own lease an idle node thus asks the store less than twice a second. A node whose sign of
-# life is lost, or that has long been silent, is looked at again at the exact instant when it counts as dead.
+# With this period and the renewal of its own lease an idle node makes less than two calls a second. A node whose sign
+# of life is lost, or that has long been silent, is looked at again at the exact instant at which it counts as dead.
 PERIOD = 1.65
-# As long as there is nobody else.
+# The period while there is no other node.
 ALONE = 3.0
 RESCUE_EVERY = 30  # ticks
 A_MOMENT = 0.005
-# When one that seemed dead could not be taken over: has it come back, or was it a matter of milliseconds?
+# The pause after a take-over that was refused: the node is back, or needs a few more milliseconds to count as dead.
 SOON = 0.2
 
 
@@ -53,7 +53,7 @@ class Reaper:
         for node in dead:
             try:
                 left_over |= not await self._take_over(node)
-            except StoreError as error:  # this one's trouble must not keep the others waiting
+            except StoreError as error:  # go on with the other nodes
                 self._bus.emit(ServiceFailed(self.name, f"taking over {node.id}: {error}"))
         if self._ticks % RESCUE_EVERY == 0:
             await self._rescue()
@@ -64,7 +64,7 @@ class Reaper:
         return ALONE if wait is None else min(PERIOD, wait + A_MOMENT)
 
     async def _take_over(self, node: NodeInfo) -> bool:
-        """False: it was not to be taken over after all, or someone else was quicker."""
+        """False: it has renewed, or another node was quicker."""
         beats = None if node.gone else node.beats
         moved = await self._store.take_over(SYSTEM, node.incarnation, beats, self._rule)
         if moved is not None:

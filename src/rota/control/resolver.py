@@ -1,7 +1,7 @@
-"""Lets jobs go on that waited for others: for their parents, and fires for earlier ones of their schedule.
+"""Releases jobs that wait for parents, and fires that wait for earlier fires of their schedule.
 
-A job's end is mostly settled by the write that ends it. What that leaves (large fan-outs, children that someone else
-held just then) is announced, and done here in pieces. Fires that wait are looked at whenever a job has ended.
+The write that ends a job mostly settles its edges. The rest (large fan-outs, children that another transaction held) is
+announced, and settled here in pieces. Waiting fires are checked whenever a job has ended.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from rota.clock import Clock
 from rota.model.principal import SYSTEM
 from rota.store.base import Store
 
-# Edges, and schedules, that one write goes through.
+# Edges or schedules per write.
 EDGES, SCHEDULES = 2_000, 200
-# Jobs end by the thousand: between two looks there is this much time at least.
+# The least time between two looks: jobs end by the thousand.
 PAUSE = 0.02
-# And so many times as long as the look took, with many thousands that wait: others need the store too.
+# And this multiple of the duration of the last look, so that other callers get their turn.
 PART = 10
-# While some fires wait, for the case that the news of an end got lost.
+# The period while fires wait, in case the news of an end got lost.
 POLL = 1.0
-# What is left although there was room for it is in someone else's hands for a moment.
+# The pause if edges are left although there was room: another transaction holds them for a moment.
 SOON = 0.01
 LONGEST_SLEEP = 60.0
 
@@ -30,11 +30,11 @@ class Resolver:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._unsettled = self._waiting = True  # until a look tells otherwise
+        self._unsettled = self._waiting = True  # unknown before the first look
         self._rest_until = float("-inf")
 
     def when_some_wait(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """For news of jobs that ended: wakes only if a fire waits for that."""
+        """For news of ended jobs: wakes only if a fire waits."""
 
         def ended() -> None:
             if self._waiting:
@@ -62,7 +62,7 @@ class Resolver:
     async def _settle(self) -> float:
         if not self._unsettled:
             return LONGEST_SLEEP
-        self._unsettled = False  # before looking: what is left meanwhile counts
+        self._unsettled = False  # before the look: later news must not be lost
         try:
             settled = await self._store.settle(SYSTEM, EDGES)
         except BaseException:

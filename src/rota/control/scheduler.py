@@ -1,14 +1,12 @@
 """Makes the fires of schedules, each at its instant.
 
-Any number of these may run: a step of a schedule counts only if the schedule still stands as it did when the step was
-worked out, so who carries it out does not matter. The leader acts at once; the others only on what it has left lying
-for a while.
+Any number of schedulers may run: the store applies a step only if the schedule still has the revision and cursor from
+which the step was computed. The leader acts at once, the others only on steps that are overdue for a while.
 
-Working out steps takes longer than carrying them out. So the leader reads what is due within the next second ahead of
-time, works out each step, and sleeps to the exact instant. Nothing of that is a promise: whoever edits or pauses a
-schedule meanwhile makes the prepared step void. Only the near future is ever held in memory: a hundred thousand
-schedules that wait cost nothing. Where a rule has to be searched, or much was missed, a step takes some 50 ms: it is
-worked out in a thread, and the loop goes on meanwhile.
+Computing steps takes longer than applying them. So the leader reads the schedules of the next second ahead of time,
+computes each step, and sleeps to the exact instant. An edit or pause meanwhile voids the prepared step. Only the near
+future is held in memory: a hundred thousand waiting schedules cost nothing. If a rule has to be searched, or many fires
+were missed, a step takes some 50 ms: a thread computes it, and the loop goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -30,24 +28,24 @@ from rota.refusals import anyones
 from rota.store.base import Store
 from rota.telemetry.events import Bus, ScheduleSetAside
 
-# How far the leader looks ahead, and how long before the instant it does so at the latest.
+# How far the leader looks ahead, and the latest time of that look before the instant.
 AHEAD: Duration = SECOND
 LEAD: Duration = 500 * MILLISECOND
 KEPT_AHEAD: Duration = 2 * AHEAD
-# After the instant, others come first for so long.
+# After the instant, other work comes first for this long.
 LATER: Duration = 100 * MILLISECOND
-# Followers let the leader go first.
+# Followers wait for the leader to act first.
 FOLLOWERS_WAIT: Duration = 300 * MILLISECOND
-# Schedules read in one look, and jobs made in one write (a step that makes up for more is a write of its own).
+# Schedules per look, and jobs per write (a step with more jobs is a write of its own).
 LOOKED_AT = 1_000
 BATCH = 250
-# The renewal of the node's lease is the backstop for lost wake-ups; this only bounds a single sleep.
+# Bounds a single sleep. For lost wake-ups the renewal of the node's lease wakes this service.
 LONGEST_SLEEP = 60.0
-# After a step that was refused: someone else was quicker, or our clock is a little fast.
+# The pause after a refused step: another scheduler was quicker, or our clock is a little fast.
 SOON, LONGEST_PAUSE = 0.005, 0.5
-# A step that was worked out for an instant longer ago counts no more.
+# An older prepared step is computed anew.
 FRESH: Duration = SECOND
-# Others on this loop get their turn after so many steps were worked out.
+# Steps computed before other tasks of the loop get their turn.
 A_FEW = 8
 PARSED_KEPT = 5_000
 
@@ -55,11 +53,11 @@ Name = tuple[str, str]
 T = TypeVar("T")
 
 
-class Prepared(msgspec.Struct, frozen=True):
+class PreparedStep(msgspec.Struct, frozen=True):
     at: Instant
     info: ScheduleInfo
     step: Advance
-    now: Instant  # for which the step was worked out
+    now: Instant  # for which the step was computed
 
 
 class Scheduler:
@@ -67,19 +65,19 @@ class Scheduler:
 
     def __init__(self, store: Store, bus: Bus, leads: Callable[[], bool]) -> None:
         self._store, self._bus, self._leads = store, bus, leads
-        self._prepared: dict[Name, Prepared] = {}
+        self._prepared: dict[Name, PreparedStep] = {}
         self._parsed: dict[Name, tuple[tuple[int, str, str], Parsed]] = {}
-        self._seen_until: Instant = 0  # all that is due until then is prepared
-        self._look_at: Instant | None = 0  # when to read again; None: nothing is to come
-        self._pending: dict[Name, ScheduleInfo] = {}  # to be worked out,
+        self._seen_until: Instant = 0  # all steps that are due until then are prepared
+        self._look_at: Instant | None = 0  # when to read again; None: nothing to read
+        self._pending: dict[Name, ScheduleInfo] = {}  # schedules whose next step is to be computed,
         self._pending_at: Instant = 0  # from then on
         self._refusals = 0  # in a row
-        self._failure: StoreError | None = None  # of one step, to be told when the others are done
-        # Not the loop's own threads: those may all be waiting for names to be looked up.
+        self._failure: StoreError | None = None  # of one step, raised when the others are done
+        # Not the loop's own threads: all of them may be busy with name lookups.
         self._thread = ThreadPoolExecutor(1, "rota-scheduler")
 
     def when_changed(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """For news of schedules: something may be due earlier than was known."""
+        """For news of schedules: one may be due earlier than was known."""
 
         def changed() -> None:
             self._look_at = 0
@@ -89,7 +87,7 @@ class Scheduler:
 
     async def tick(self) -> float:
         late = 0 if self._leads() else FOLLOWERS_WAIT
-        behind = late and late + LEAD  # in looking
+        behind = late and late + LEAD  # the delay of the look
         try:
             refused = await self._carry_out(late)
             if self._look_at is not None and self._look_at + behind <= self._store.now():
@@ -99,11 +97,11 @@ class Scheduler:
             if self._failure is not None:
                 raise self._failure
         except BaseException:
-            self._look_at, self._failure = 0, None  # whatever was lost on the way is found again
+            self._look_at, self._failure = 0, None  # read everything again
             raise
         instants = [one.at + late for one in self._prepared.values()]
         if self._look_at is not None:
-            # Followers too wake up when the leader looks: by then they may lead.
+            # Followers wake up for the look too: they may lead by then.
             instants.append(self._look_at if self._look_at > self._store.now() else self._look_at + behind)
         if self._pending:
             instants.append(self._pending_at)
@@ -112,10 +110,9 @@ class Scheduler:
         pause = min(SOON * 2**self._refusals, LONGEST_PAUSE) if refused else 0.0
         return min(max(wait, pause), LONGEST_SLEEP)
 
-    # -- at the instant ----------------------------------------------------------------------------------------------
     async def _carry_out(self, late: Duration) -> bool:
-        """Makes what is due; tells whether some of it was refused. What has more to do then waits for the next turn:
-        others may be due by now that have not been seen."""
+        """Applies due steps; returns whether some were refused. A schedule with more to do waits for the next turn:
+        others may be due by now."""
         refused = False
         now = self._store.now()
         due = sorted((one for one in self._prepared.values() if one.at + late <= now), key=lambda one: one.at)
@@ -129,9 +126,9 @@ class Scheduler:
                     await self._go_on(one, fates)
         return refused
 
-    async def _renewed(self, one: Prepared) -> Prepared | None:
-        """A step that has waited for too long (the machine was asleep, say) is worked out anew: what was to be made
-        may have been missed by now."""
+    async def _renewed(self, one: PreparedStep) -> PreparedStep | None:
+        """A step that has waited for too long (the machine was asleep) is computed anew: its fires may count as missed
+        by now."""
         if self._store.now() <= one.now + FRESH:
             return one
         del self._prepared[_name(one)]
@@ -139,9 +136,9 @@ class Scheduler:
         await self._prepare(one.info)
         return self._prepared.get(_name(one))
 
-    async def _advance(self, steps: Sequence[Prepared]) -> Sequence[list[Fate] | None]:
-        """One that the store can't take must not keep the others from their turn. If its values are to blame it is set
-        aside; otherwise something is wrong with the store, and it is tried again."""
+    async def _advance(self, steps: Sequence[PreparedStep]) -> Sequence[list[Fate] | None]:
+        """A step that the store refuses must not block the others. If its values are the cause, the schedule is set
+        aside; otherwise the store has a problem, and the step is tried again."""
         if not steps:
             return []
         try:
@@ -157,9 +154,9 @@ class Scheduler:
                 await self._set_aside(steps[0].info, error)
             return [None]
 
-    async def _go_on(self, one: Prepared, fates: list[Fate]) -> None:
-        """The schedule stands as its step left it: if it is due again soon, that need not be read, only worked out. And
-        that can wait until those who were waiting for the jobs have had their turn."""
+    async def _go_on(self, one: PreparedStep, fates: list[Fate]) -> None:
+        """The schedule is as its step left it: if it is due again soon, the next step is computed without reading. That
+        waits until the workers have taken the jobs."""
         made = sum(fate in (Fate.MADE, Fate.QUEUED) for fate in fates)
         step, fired = one.step, one.info.fired + made
         if step.next_at is None or (step.limit is not None and step.limit <= fired):
@@ -169,7 +166,7 @@ class Scheduler:
             now = self._store.now()
             if now < step.next_at < now + 2 * LATER:
                 await self._prepare(info)
-            else:  # what is behind has its next turn after the others
+            else:  # a late schedule has its next turn after the others
                 begin = now if step.next_at <= now else now + LATER
                 self._pending_at = min(self._pending_at, begin) if self._pending else begin
                 self._pending[_name(one)] = info
@@ -180,14 +177,13 @@ class Scheduler:
         look = instant - LEAD
         self._look_at = look if self._look_at is None else min(self._look_at, look)
 
-    # -- ahead of it -------------------------------------------------------------------------------------------------
     async def _look(self, late: Duration) -> bool:
-        """Works out what is due soon; tells whether something that came due meanwhile was refused."""
+        """Prepares steps that are due soon; returns whether one that came due meanwhile was refused."""
         now = self._store.now()
         until = now - late if late else now + AHEAD
-        self._look_at = None  # before reading: news that come meanwhile count
+        self._look_at = None  # before the read: later news must not be lost
         found, upcoming = await self._store.coming_schedules(SYSTEM, until, LOOKED_AT)
-        if len(found) == LOOKED_AT:  # when these are made there is room for the others
+        if len(found) == LOOKED_AT:  # read the others when these are done
             self._seen_until = found[-1].next_at or until
             self._look_before(self._seen_until + LEAD)
         else:
@@ -197,7 +193,7 @@ class Scheduler:
         return await self._prepare_all(found, late)
 
     async def _prepare_all(self, found: Sequence[ScheduleInfo], late: Duration) -> bool:
-        """Earliest first; and whatever comes due meanwhile is not kept waiting."""
+        """Earliest first; steps that come due meanwhile are applied in between."""
         refused = False
         before = self._prepared
         self._prepared = {name: one for name, one in before.items() if one.at > self._seen_until}
@@ -215,12 +211,12 @@ class Scheduler:
         return refused
 
     async def _prepare_pending(self) -> None:
-        """A few of them; the rest at the next turn."""
+        """Prepares a few; the rest at the next turn."""
         for name in list(islice(self._pending, A_FEW)):
             await self._prepare(self._pending.pop(name))
 
     async def _prepare(self, info: ScheduleInfo) -> None:
-        """One that makes no sense is set aside; the others go on."""
+        """A schedule that can't be read is set aside; the others go on."""
         assert info.next_at is not None
         now = max(info.next_at, self._store.now())
         try:
@@ -229,10 +225,10 @@ class Scheduler:
         except (InvalidInput, ArithmeticError, LookupError, TypeError, RecursionError, ValueError) as error:
             await self._set_aside(info, error)
         else:
-            self._prepared[info.owner, info.name] = Prepared(info.next_at, info, step, now)
+            self._prepared[info.owner, info.name] = PreparedStep(info.next_at, info, step, now)
 
     async def _aside(self, info: ScheduleInfo, work: Callable[[], T]) -> T:
-        """What may take long is done in the thread."""
+        """Runs long computations in the thread."""
         if quick(info, self._store.now()):
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -259,9 +255,9 @@ class Scheduler:
         return parsed
 
 
-def _writes(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:
-    """Cut by jobs, not by steps: a step may make up for hundreds."""
-    batch: list[Prepared] = []
+def _writes(due: Sequence[PreparedStep]) -> Iterator[list[PreparedStep]]:
+    """Batches by number of jobs, not of steps: a step may have hundreds of fires."""
+    batch: list[PreparedStep] = []
     jobs = 0
     for one in due:
         weight = max(1, len(one.step.fires))
@@ -275,9 +271,9 @@ def _writes(due: Sequence[Prepared]) -> Iterator[list[Prepared]]:
 
 
 def _stand(info: ScheduleInfo) -> tuple[object, ...]:
-    """All that a step is worked out from; what stands beside it (the last job, say) is not followed here."""
+    """The fields from which a step is computed; others (the last job) don't matter here."""
     return info.revision, info.handled, info.fired, info.timing, info.work
 
 
-def _name(one: Prepared) -> Name:
+def _name(one: PreparedStep) -> Name:
     return one.info.owner, one.info.name

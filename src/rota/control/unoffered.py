@@ -1,7 +1,7 @@
-"""Sets aside functions that no node has ever offered, once they have waited for the grace. The leader does it alone.
+"""Sets aside jobs whose task no node has ever offered, after the grace. Only the leader does it.
 
-Clients may be deployed before nodes, so a job of an unknown task is no mistake at first: it stays ready, and the first
-node that offers the task takes it. Only a name that stays unknown is one.
+Clients may be deployed before nodes, so an unknown task is no mistake at first: its job stays ready, and the first node
+that offers the task takes it. A task that stays unknown is a mistake.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rota.telemetry.events import Bus, UnofferedSetAside
 # Jobs of one write.
 BATCH = 200
 PERIOD = 10.0
-# Between two writes, so that others get their turn.
+# Pause between two writes, so that other writers get their turn.
 BREATH = 0.02
-# A new leader waits for so long, or for the grace: after a stop of everything, nodes that offer more may be to come.
+# A new leader waits this long, or for the grace: after a full stop, nodes that offer more tasks may still be starting.
 SETTLING: Duration = 300 * SECOND
 
 

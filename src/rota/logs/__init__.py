@@ -1,1 +1,1 @@
-"""Remembers what jobs said."""
+"""Captures, bounds and stores the output of jobs."""

@@ -1,7 +1,7 @@
-"""Takes what functions print and log, and gives it to the attempt that said it.
+"""Captures prints and log records of functions, and passes them to their attempt.
 
-Which attempt speaks is known from a context variable, which follows `await` and is set in the threads that rota
-starts. What is said outside any attempt goes where it always went.
+A context variable names the attempt; it follows `await` and is set in the threads that rota starts. Output outside of
+any attempt goes to the original stream.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ class Handler(logging.Handler):
 
 def listen_to_logs(handler: Handler) -> None:
     root = logging.getLogger()
-    if root.level == logging.WARNING:  # nobody has chosen a level: "info" is what people expect to find in a job's log
+    if root.level == logging.WARNING:  # the default level: people expect "info" in a job's log
         root.setLevel(logging.INFO)
     root.addHandler(handler)
 
 
 @contextmanager
 def captured() -> Iterator[None]:
-    """While this is open, attempts' prints and log records are theirs."""
+    """Captures prints and log records of attempts while this is open."""
     out, err = sys.stdout, sys.stderr
     root = logging.getLogger()
     level, handler = root.level, Handler()

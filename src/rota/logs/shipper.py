@@ -1,15 +1,14 @@
 """Carries the output of attempts into the store.
 
-Executors write into a `Sink` from any thread; the shipper gathers for a moment and then appends what there is of all
-attempts in one commit. Output is numbered where it is taken, so an append that is repeated after an error changes
-nothing.
+Executors write into a `Sink` from any thread. The shipper gathers for a moment and then appends the output of all
+attempts in one commit. Chunks are numbered when they are taken, so a repeated append changes nothing.
 
-The beginnings of outputs go as fast as the store takes them. What comes after them is carried at a modest rate for all
-attempts of the node together: a job that floods overwrites itself in memory, not in the store. When an attempt ends,
-all that is left of its output goes at once, and its end waits for that.
+The beginning of an output goes as fast as the store takes it. The tail is carried at a modest rate for all attempts of
+the node together: a flood overwrites itself in memory, not in the store. When an attempt ends, the rest of its output
+goes at once, and its end waits for that.
 
-While the store is in trouble all wait. If the trouble may be with one output, each attempt's is tried apart, so that
-nobody waits for another's; and only a piece whose own bytes the store can't hold is replaced, by a word about it.
+While the store has a problem all output waits. If one output may be the cause, each attempt's output is tried apart, so
+that none waits for another. A piece is replaced by a note only if the store can't hold its bytes.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ __all__ = ["LARGEST_BATCH", "LARGEST_CHUNK", "Shipper", "Sink"]
 
 # Long enough to gather a burst of lines into one commit, short enough to look live.
 GATHER = 0.05
-# Longer than any store takes that still answers; then it is asked again.
+# Longer than any store takes that still answers; then the append is repeated.
 PATIENCE = 60.0
-# What one append may carry, so that the write stays short.
+# The largest append, so that the write stays short.
 LARGEST_BATCH = LARGEST_PIECE
-# Bytes a second of output beyond the beginnings, while their attempts run.
+# Bytes a second of tails, while their attempts run.
 TAIL_RATE = 2 << 20
 
 
@@ -46,14 +45,14 @@ class Shipper:
         self._store, self._limit = store, limit
         self._complaints = Complaints(bus, "writing of output")
         self._loop = asyncio.get_running_loop()
-        self._sinks: dict[Ref, Sink] = {}  # those with something to carry; who had a turn goes to the end
-        self._ending: dict[Ref, asyncio.Future[None]] = {}  # those whose attempts wait for it
-        self._apart: dict[Ref, asyncio.Task[None]] = {}  # those whose output is tried by itself
+        self._sinks: dict[Ref, Sink] = {}  # sinks with output to carry; after its turn a sink goes to the end
+        self._ending: dict[Ref, asyncio.Future[None]] = {}  # sinks whose attempts have ended and wait
+        self._apart: dict[Ref, asyncio.Task[None]] = {}  # sinks whose output is tried apart
         self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._pump: asyncio.Task[None] | None = None
         self._tails_from = 0.0  # when tails may be carried again, by the loop's time
-        self._awake = False  # the pump runs, or will soon: news need not wake it
+        self._awake = False  # the pump runs, or will soon
 
     def open(self, ref: Ref) -> Sink:
         return Sink(ref, self._limit, self._store.now, self._dirty)
@@ -72,7 +71,7 @@ class Shipper:
             self._sinks[sink.ref] = sink
             asleep, self._awake = not self._awake, True
         if asleep:
-            with suppress(RuntimeError):  # the loop has closed: the node is gone, and its words with it
+            with suppress(RuntimeError):  # the loop has closed, and the node is gone
                 self._loop.call_soon_threadsafe(self._arm, GATHER)
 
     def _arm(self, delay: float) -> None:
@@ -112,7 +111,7 @@ class Shipper:
             future.set_result(None)
 
     def _gather(self) -> tuple[list[Chunk], list[Ref]]:
-        """The next batch, and whose last words are in it. Those whose attempts wait for it come first."""
+        """The next batch, and the attempts whose output it completes. Ended attempts come first."""
         batch: list[Chunk] = []
         ended: list[Ref] = []
         room = LARGEST_BATCH
@@ -150,8 +149,8 @@ class Shipper:
             await asyncio.sleep(refusals.pause)
 
     async def _append_apart(self, ref: Ref, chunks: list[Chunk], error: Exception | None) -> None:
-        """What one attempt wrote, piece by piece. Whatever it writes meanwhile waits behind it. `error`: what the first
-        was answered already."""
+        """Appends the output of one attempt piece by piece; later output waits. `error`: the answer to the first
+        piece."""
         for chunk in chunks:
             refusals = Refusals()
             error = error or await self._try([chunk])
@@ -169,7 +168,7 @@ class Shipper:
             self._end(ref)
 
     async def _try(self, batch: list[Chunk]) -> Exception | None:
-        """What is answered "stale" is not kept; the finish of that attempt will be refused as well."""
+        """A stale chunk is dropped; the finish of its attempt will be refused too."""
         try:
             async with asyncio.timeout(PATIENCE) as limit:
                 await self._store.append_output(SYSTEM, batch)

@@ -1,13 +1,13 @@
-"""Where one attempt's output goes before it is in the store: the first of it and the last of it.
+"""The buffer of one attempt's output: its first part and its last part.
 
-Half of the limit is for the beginning, which waits in line for the store. What comes after that goes into the *tail*, a
-window over the newest output, one half of the limit wide. Its older end may be in the store by then: when the window
-moves on, what it leaves behind is forgotten here, and deleted there by the next append, which puts the *mark* of the
-cut in its place. So the store has the beginning, the mark, and what it has seen of the window, at every moment; and
-memory stays bounded by the limit, however fast a job writes and however long the store is away.
+Half of the limit is for the beginning, which waits for the store. Later output goes into the *tail*, a window over the
+newest output, one half of the limit wide. Its older end may be in the store by then. When the window moves on, chunks
+that it leaves are dropped here, and deleted in the store by the next append, which puts the *mark* of the cut in their
+place. So at every moment the store has the beginning, the mark and the part of the window that it was sent. Memory
+stays bounded by the limit, however fast a job writes and however long the store is away.
 
 Chunks get their numbers when they are taken. The number before the first chunk of the window is always free for the
-mark: it belonged to a chunk that the window has left, or was left out on purpose.
+mark: it belonged to a chunk that the window has left, or was skipped on purpose.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from rota.model.times import Instant
 from rota.store.base import CUT, Chunk
 
 LARGEST_CHUNK = 64 << 10
-# What is written within this time of each other, to one stream, shares a chunk and so a time.
+# Writes to one stream within this time share a chunk, and so a timestamp.
 SAME_TIME = 20_000
-# What a piece counts for at least: a job that writes single bytes to both streams in turn costs memory too.
+# The least cost of a piece: a job that writes single bytes to both streams in turn costs memory too.
 LEAST_COST = 64
-# The window moves by whole pieces; they are at most this part of it, and never larger than what is carried at once.
+# The window moves by whole pieces: at most this part of it, and never larger than one append.
 PIECES = 8
 LARGEST_PIECE = 1 << 20
-# Beyond this size lines are not counted but estimated from a sample: counting holds the interpreter, which others need.
+# The lines of larger pieces are estimated from a sample: counting holds the interpreter.
 COUNTED = 64 << 10
 SAMPLE = 4 << 10
 
@@ -79,7 +79,7 @@ class Sink:
         self._dirty(self)
 
     def _add_first(self, stream: str, body: bytes, now: Instant) -> bytes:
-        """Returns what does not belong to the beginning any more."""
+        """Returns the bytes beyond the beginning."""
         last = self._first[-1] if self._first else None
         if last is not None and last.takes(stream, body, now) and len(body) <= self._room:
             self._room -= last.add(body)
@@ -92,7 +92,7 @@ class Sink:
         return rest
 
     def close(self) -> None:
-        """The attempt is over: what is written from here on is not kept."""
+        """The attempt is over: later writes are dropped."""
         with self._lock:
             self._closed = True
 
@@ -110,12 +110,12 @@ class Sink:
             return sum(piece.size for piece in pieces)
 
     def take_first(self, room: int) -> list[Chunk]:
-        """The next chunks of the beginning, of so many bytes at most."""
+        """The next chunks of the beginning, at most `room` bytes."""
         with self._lock:
             return self._chunks(self._first, room)[0]
 
     def take_last(self, room: int) -> list[Chunk]:
-        """The next chunks of the tail, once the beginning is taken; before them the mark, if the cut has grown."""
+        """The next chunks of the tail, after the beginning; first the mark, if the cut has grown."""
         with self._lock:
             tail = self._tail
             if tail is None or self._first or not tail.fresh or tail.fresh[0].size > room:
@@ -126,7 +126,7 @@ class Sink:
             marks = []
             if tail.left > tail.told:
                 tail.told = tail.left
-                if not tail.kept:  # a new number, so that a follower who has seen all of the last one sees it too
+                if not tail.kept:  # a new number, so that a follower who has read the last one sees it too
                     self._number += 1
                 place = (tail.kept[0].number if tail.kept else self._number) - 1
                 text = tail.mark(self._limit).encode()
@@ -153,7 +153,7 @@ class Sink:
 
 
 class _Piece:
-    """What was written to one stream at one time."""
+    """Output of one stream at one time."""
 
     __slots__ = ("_parts", "at", "cost", "size", "stream")
 
@@ -166,7 +166,7 @@ class _Piece:
         return near and stream == self.stream and self.size + len(body) <= LARGEST_CHUNK
 
     def add(self, body: bytes) -> int:
-        """Returns how much more it costs now."""
+        """Returns the added cost."""
         self._parts.append(body)
         self.size += len(body)
         before, self.cost = self.cost, max(self.size, LEAST_COST)
@@ -192,11 +192,11 @@ class _Tail:
     def __init__(self, room: int) -> None:
         self._room = room
         self._piece = min(max(room // PIECES, LEAST_COST), room, LARGEST_PIECE)
-        self._cost = 0  # of what is in the window
+        self._cost = 0  # of the window
         self.kept: deque[_Kept] = deque()
         self.fresh: deque[_Piece] = deque()
         self.since = -1  # the first number behind the beginning
-        self.left = self.told = 0  # bytes that were left out, and what the last mark says of it
+        self.left = self.told = 0  # bytes that were cut, and the number in the last mark
         self.left_at: Instant = 0
         self._lines, self._exact = 0, True
 
@@ -240,7 +240,7 @@ class _Tail:
 
 
 def _lines(body: bytes) -> tuple[int, bool]:
-    """How many lines end in it, and whether that is more than an estimate."""
+    """The number of lines that end in it, and whether it is exact."""
     if len(body) <= COUNTED:
         return body.count(b"\n"), True
     return body.count(b"\n", 0, SAMPLE) * len(body) // SAMPLE, False

@@ -1,8 +1,8 @@
 """Which addresses HTTP calls may go to.
 
-What a node can reach, whoever may order jobs can reach through it: its own services, its cloud's metadata with the
-credentials in it. These are denied unless a rule allows them. Private networks are not: calling services inside is what
-many nodes are for. `http_deny = "private"` says otherwise.
+A user who may order jobs reaches through a node every address that the node can reach: its own services, its cloud's
+metadata with credentials. These are denied unless a rule allows them. Private networks are not denied, because many
+nodes exist to call internal services; `http_deny = "private"` denies them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Network = IPv4Network | IPv6Network
 GROUPS: dict[str, tuple[Network, ...]] = {
     name: tuple(ip_network(text) for text in texts)
     for name, texts in {
-        # Where clouds tell a machine its secrets: some are link-local, but others are not.
+        # Metadata services of clouds: some are link-local, others are not.
         "metadata": (
             "169.254.169.254", "169.254.170.2", "168.63.129.16", "100.100.100.200", "192.0.0.192",
             "fd00:ec2::/32", "fd20:ce::254",
@@ -35,7 +35,7 @@ GROUPS: dict[str, tuple[Network, ...]] = {
     }.items()
 }  # fmt: skip
 DENIED = ("metadata", "loopback", "link-local", "unspecified", "multicast", "reserved")
-# The last 32 bits of these are an IPv4 address: of gateways (also of one's own, RFC 8215), and of translators.
+# The last 32 bits of these are an IPv4 address: of gateways (local ones too, RFC 8215) and of translators.
 _TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96")))
 _COMPATIBLE = ip_network("::/96")
 _EXPECTED = f"networks, host names such as *.example.com, or {', '.join(GROUPS)}"
@@ -57,7 +57,7 @@ class AddressRules(msgspec.Struct, frozen=True):
     deny: tuple[AddressRule, ...] = ()
 
     def objection(self, host: str, address: str | None = None) -> str | None:
-        """Why a call to this host must not go to this address; without an address: to this host at all."""
+        """The reason to deny a call to this host at this address; without an address, to this host at all."""
         faces: list[Address | None] = [None] if address is None else [*_faces(ip_address(address))]
         for face in faces:
             for rule in self.deny:
@@ -72,7 +72,7 @@ class AddressRules(msgspec.Struct, frozen=True):
 
 
 def _faces(address: Address) -> list[Address]:
-    """The address, and the IPv4 address that a gateway or the system itself would make of it."""
+    """The address, and the IPv4 address to which a gateway or the system would map it."""
     if isinstance(address, IPv4Address):
         return [address]
     if address.ipv4_mapped is not None:

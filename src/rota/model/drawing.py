@@ -1,11 +1,11 @@
 """A workflow as text: a tree for the terminal, and the languages of Graphviz and Mermaid.
 
 A graph is not a tree, so the tree is walked like this: a vertex is drawn as soon as its last parent has been drawn,
-directly below that one. The order of the lines is therefore a topological order (what must be done before a vertex
-stands above it), each vertex has one line, and that line names the other parents.
+directly below that one. So the lines are in topological order (all parents of a vertex are above it), each vertex has
+one line, and that line names the other parents.
 
-Labels come from outside. They reach the output cut to a decent length and without characters that can't be printed, so
-none can move a cursor, open a second line or end a quoted text; the names of nodes are made up.
+Labels are untrusted. They are cut to a decent length and lose unprintable characters, so none can move a cursor, open a
+second line or end a quoted text. The names of nodes are made up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_LABEL = 60
 LONGEST_NOTE = 100
 MOST_NAMED = 3  # parents named in one line
 LONGEST_RUN = 20  # equal siblings drawn one by one
-DEEPEST = 16  # levels of indentation; what is deeper says how deep it is
+DEEPEST = 16  # levels of indentation; deeper lines show a number
 
 COLOURS: dict[State, str] = {
     State.BLOCKED: "#e0e0e0",
@@ -44,8 +44,7 @@ _STATES = f"one of {', '.join(State)}"
 _CONDITIONS = {None: "", Need.SUCCESS: "", Need.FINISH: "on finish", Need.FAILURE: "on failure"}
 _DOT_EDGES = {Need.SUCCESS: "", Need.FINISH: " [style=dashed]", Need.FAILURE: ' [style=dotted, label="failure"]'}
 _MERMAID_EDGES = {Need.SUCCESS: "-->", Need.FINISH: "-.->", Need.FAILURE: "-.->|failure|"}
-# Letters, digits and spaces mean nothing to Mermaid, nor does a hyphen or underscore inside a word. All else might: the
-# end of a text, an entity, a directive, Markdown.
+# Safe characters in Mermaid. All others might end a text, or begin an entity, a directive or Markdown.
 _NOT_MERMAID = re.compile(r"[^\w -]|(?<![^\W_])[-_]|[-_](?![^\W_])")
 
 
@@ -67,7 +66,7 @@ class Vertex(msgspec.Struct, frozen=True):
 
 
 def tree(vertices: Sequence[Vertex], limit: int = 1000) -> list[str]:
-    """Lines for a terminal. A lone child of a lone parent stands below it, not beside it, behind an arrow."""
+    """Lines for a terminal. A chain is drawn straight down with arrows, without indentation."""
     most = cast("object", limit)
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:
         raise InvalidInput("limit", limit, "a whole number, 1 or more")
@@ -97,7 +96,7 @@ def graphviz(vertices: Sequence[Vertex], name: str) -> str:
 
 
 def mermaid(vertices: Sequence[Vertex]) -> str:
-    """Mermaid itself refuses to draw more than 500 edges or 50,000 characters unless its page is set up for more."""
+    """Mermaid refuses more than 500 edges or 50,000 characters unless its page is configured for more."""
     known = _by_id(vertices)
     nodes = _nodes(known)
     lines = ["flowchart TD"]
@@ -157,47 +156,47 @@ def _forest(known: dict[str, Vertex]) -> _Forest:
             if missing[child] == 0:
                 below[key].append(child)
         stack += reversed(below[key])
-    # No workflow has a circle, but a row may hold anything: what never came free stands flat at the end.
+    # No workflow has a cycle, but a row may hold anything: vertices of a cycle are listed at the end.
     roots += [key for key, count in missing.items() if count]
     return _Forest(roots, children, below, alone)
 
 
-class _Place(NamedTuple):
-    """One line: where it stands and whom it stands for (several if they were folded)."""
+class _Row(NamedTuple):
+    """One line: its position and its vertices (several if they were folded)."""
 
     run: list[str]
     home: str | None  # the parent it is drawn below
-    lead: str  # what stands before it
-    margin: str  # what stands before all that hangs below it
+    lead: str  # the text before it
+    margin: str  # the text before all lines below it
     depth: int
 
 
-def _places(known: dict[str, Vertex]) -> Iterator[_Place]:
+def _places(known: dict[str, Vertex]) -> Iterator[_Row]:
     forest = _forest(known)
     runs = _runs(forest.roots, None, known, forest)
-    stack = [_Place(run, None, "", "", 0) for run in reversed(runs)]
+    stack = [_Row(run, None, "", "", 0) for run in reversed(runs)]
     while stack:
         place = stack.pop()
         yield place
         home = place.run[-1]
         below = forest.below[home]
         if len(forest.children[home]) == 1 and below and below[0] in forest.alone:
-            stack.append(_Place(below, home, f"{place.margin}↓ ", place.margin, place.depth))
+            stack.append(_Row(below, home, f"{place.margin}↓ ", place.margin, place.depth))
         else:
             runs = _runs(below, home, known, forest)
             stack += reversed([_branch(run, home, place, run is runs[-1]) for run in runs])
 
 
-def _branch(run: list[str], home: str, above: _Place, last: bool) -> _Place:
+def _branch(run: list[str], home: str, above: _Row, last: bool) -> _Row:
     depth = above.depth + 1
     arm, space = ("└─ ", "   ") if last else ("├─ ", "│  ")
     if depth > DEEPEST:
-        return _Place(run, home, f"{above.margin}⋯{depth:,} {arm}", above.margin, depth)
-    return _Place(run, home, above.margin + arm, above.margin + space, depth)
+        return _Row(run, home, f"{above.margin}⋯{depth:,} {arm}", above.margin, depth)
+    return _Row(run, home, above.margin + arm, above.margin + space, depth)
 
 
 def _runs(keys: list[str], home: str | None, known: dict[str, Vertex], forest: _Forest) -> list[list[str]]:
-    """Siblings in groups: many equal ones with nothing below them together, all others one by one."""
+    """Siblings in groups: many equal ones without children together, all others one by one."""
 
     def kind(key: str) -> tuple[object, ...]:
         vertex = known[key]
@@ -210,7 +209,7 @@ def _runs(keys: list[str], home: str | None, known: dict[str, Vertex], forest: _
     return runs
 
 
-def _line(place: _Place, known: dict[str, Vertex]) -> str:
+def _line(place: _Row, known: dict[str, Vertex]) -> str:
     first = known[place.run[0]]
     alike = all(known[key].parents == first.parents for key in place.run)
     if len(place.run) > 1:

@@ -1,4 +1,4 @@
-"""An HTTP call as a value: what may be ordered, which answers are good ones, and what of it may be shown.
+"""An HTTP call as a value: its checks, its expected statuses, and the parts that may be shown.
 
 Values of headers are secrets unless their name is known to be harmless. Secrets are kept with the job, because it must
 be able to send them; they are never shown, and never sent on to another origin.
@@ -19,18 +19,18 @@ from rota.model.times import DAY, SECOND, Duration, Instant
 DEFAULT_REDIRECTS = 5
 MOST_REDIRECTS = 20
 LONGEST_URL = 8_000
-LONGEST_WAIT: Duration = DAY  # what a server may ask for with Retry-After
+LONGEST_WAIT: Duration = DAY  # the longest Retry-After
 GOOD = ("2xx",)
 HIDDEN = "***"
 PORTS = {"http": 80, "https": 443}
-# Headers that may be shown to anyone who may see the job, and sent on to wherever a redirect leads.
+# Headers that are shown with the job, and sent to the target of a redirect.
 HARMLESS = frozenset({
     "accept", "accept-charset", "accept-encoding", "accept-language", "cache-control", "content-disposition",
     "content-encoding", "content-language", "content-type", "date", "from", "idempotency-key", "if-match",
     "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "origin", "pragma", "prefer", "range",
     "traceparent", "tracestate", "user-agent", "x-request-id",
 })  # fmt: skip
-# What says how the message is sent, or which attempt it is, is not for orders to say.
+# Headers that orders can't set: framing of the message, and rota's own.
 OURS = frozenset({
     "connection", "content-length", "expect", "host", "keep-alive", "proxy-connection", "te", "trailer",
     "transfer-encoding", "upgrade", "rota-attempt", "rota-fence", "rota-job",
@@ -38,7 +38,7 @@ OURS = frozenset({
 TRY_AGAIN = (408, 425, 429)
 REDIRECTS = (301, 302, 303, 307, 308)
 _URL = re.compile(r"(https?)://(\[[^\]]*\]|[^:/?#\[\]]*)(?::([0-9]{1,5}))?([/?][^#]*)?(?:#.*)?", re.IGNORECASE)
-_IN_URL = re.compile(r"[!#-;=?-\[\]-~]*")  # what can be seen, but for quotes, backslash, < and >
+_IN_URL = re.compile(r"[!#-;=?-\[\]-~]*")  # visible characters without quotes, backslash, < and >
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*", re.ASCII)
 _ADDRESS = re.compile(r"\[[0-9a-f:.]{2,45}\]")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
@@ -65,7 +65,7 @@ class HttpSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a URL leads."""
+    """The target of a URL."""
 
     scheme: str
     host: str  # a name in lower case, or an address without brackets
@@ -78,7 +78,7 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def authority(self) -> str:
-        """As the header Host has it."""
+        """The value of the header Host."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -91,7 +91,7 @@ def call(
     expect: object = None,
     redirects: Any = DEFAULT_REDIRECTS,
 ) -> HttpSpec:
-    """A call that can be made; refuses all others."""
+    """Builds a valid call, or raises InvalidInput."""
     target(url)
     fields = _headers(headers)
     text, kind = _body(body)
@@ -106,7 +106,7 @@ def call(
 
 
 def check(spec: HttpSpec) -> None:
-    """Of one that was read back: it may have been written by anyone."""
+    """Checks a call from the store, which may have been written by anyone."""
     try:
         body = spec.content() if spec.binary else spec.body
     except ValueError:
@@ -162,7 +162,7 @@ def _headers(given: object) -> dict[str, str]:
 
 
 def _body(given: object) -> tuple[str | None, str | None]:
-    """As it is kept, and the type of it."""
+    """The body as it is kept, and its content type."""
     if given is None:
         return None, None
     if isinstance(given, bytes):
@@ -229,7 +229,6 @@ def _moment(text: str) -> Instant | None:
         return None
 
 
-# -- what may be shown -------------------------------------------------------------------------------------------------
 def is_secret(header: str) -> bool:
     return header.lower() not in HARMLESS
 
@@ -239,7 +238,7 @@ def shown_url(url: str) -> str:
 
 
 def shown(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A specification as people may see it. It may have been written by anyone."""
+    """A specification without secrets. It may have been written by anyone."""
     clear = dict(spec)
     if isinstance(clear.get("url"), str):
         clear["url"] = shown_url(clear["url"])
@@ -252,5 +251,5 @@ def shown(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sent_elsewhere(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What is left of headers when a redirect leads to another origin."""
+    """The headers that are sent when a redirect leads to another origin."""
     return [(name, value) for name, value in headers if not is_secret(name)]

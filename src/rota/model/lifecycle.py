@@ -1,10 +1,10 @@
 """The life of a job: every state, every event, every step. This table is the only place that knows them.
 
 Rules
-- A live job stands on exactly one shelf (state), and one owner moves jobs off it (`OWNERS`).
+- A job is in exactly one state, and one owner moves jobs out of each state (`OWNERS`).
 - A step that is not in `STEPS` is illegal: `step()` raises and nothing changes.
 - Terminal is final. The ways out are `replay`, `rerun` and `reopen`, which a person asks for and which are recorded.
-- What can't run now (`blocked`, `scheduled`, `held`) is never in the index that claims read.
+- Jobs that can't run now (`blocked`, `scheduled`, `held`) are never in the index that claims read.
 
 The CHECK constraints of the stores, the diagram in docs/lifecycle.md and the exhaustive tests are made from this table.
 """
@@ -30,9 +30,9 @@ class State(StrEnum):
 
 
 class JobEvent(StrEnum):
-    RELEASE = "release"  # all parents ended as required, and nothing else stands in the way
-    DEFER = "defer"  # nothing else stands in the way, but the job's own time has not come
-    HOLD = "hold"  # a gate closed over it (perhaps since it was claimed ahead), or a limit key is taken
+    RELEASE = "release"  # all parents ended as required, and its time has come
+    DEFER = "defer"  # nothing else holds it, but its own time has not come
+    HOLD = "hold"  # a gate matches it (perhaps closed after the claim), or a key is full
     ADMIT = "admit"  # the gate opened, or the key became free
     PROMOTE = "promote"  # its time has come
     CLAIM = "claim"  # a worker took it
@@ -44,15 +44,15 @@ class JobEvent(StrEnum):
     INTERRUPT = "interrupt"  # the node stopped the attempt in order to shut down
     RECOVER = "recover"  # its node died; run it again at once
     BACK_OFF = "back_off"  # its node died, and not for the first time; run it again later
-    QUARANTINE = "quarantine"  # it was there too often when its node died
+    QUARANTINE = "quarantine"  # its node died too often while it ran
     SET_ASIDE = "set_aside"  # the row can't be run at all: unknown task, broken payload
     CANCEL = "cancel"
     EXPIRE = "expire"  # it had not started by its expiry
-    SKIP = "skip"  # a parent ended otherwise than required, or its key was taken
-    DROP = "drop"  # a gate says so
-    REPLAY = "replay"  # a person wants it run again
-    RERUN = "rerun"  # a person wants all of a workflow run again, whatever became of this one
-    REOPEN = "reopen"  # the parent it was skipped for, or its whole workflow, is being run again
+    SKIP = "skip"  # a parent ended otherwise than required, or its key was full
+    DROP = "drop"  # a gate drops it
+    REPLAY = "replay"  # a person runs it again
+    RERUN = "rerun"  # a person runs the whole workflow again
+    REOPEN = "reopen"  # it waits again for a parent that runs again
 
 
 _WAITING = (State.BLOCKED, State.SCHEDULED, State.HELD, State.READY)
@@ -97,7 +97,7 @@ STEPS: dict[tuple[State, JobEvent], State] = {
 }
 
 OWNERS: dict[State, str] = {
-    State.BLOCKED: "the store's settle, in the parent's own transaction; control/resolver sweeps what is left",
+    State.BLOCKED: "the store's settling, in the parent's own transaction; control/resolver settles the rest",
     State.SCHEDULED: "control/promoter",
     State.HELD: "control/admission",
     State.READY: "claim by a worker; `control/unoffered`, if no node has ever offered its task",

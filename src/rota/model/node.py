@@ -1,4 +1,4 @@
-"""Nodes of the cluster: who they are, how they prove that they live, and when they are taken for dead."""
+"""Nodes of the cluster: their identity, their signs of life, and when they count as dead."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: Instant
     seen_at: Instant
     lease: Duration
-    beats: int  # how often it has renewed; a number that stands still is silence
+    beats: int  # the number of its renewals; it stands still while the node is silent
     running: int = 0
     leader: bool = False
     gone: bool = False  # its process has certainly ended
-    fading: Duration | None = None  # its sign of life is lost: taken for gone in this long, unless it is heard again
+    fading: Duration | None = None  # its sign of life is lost: it counts as gone in this long, unless it renews
 
 
 class News(msgspec.Struct, frozen=True):
-    """What a node learns when it renews."""
+    """The answer to a renewal."""
 
     known: bool  # False: this incarnation was declared dead; all its work belongs to others
-    holds: tuple[Ref, ...] = ()  # all attempts that it holds, as the store sees it
-    cancels: tuple[tuple[Ref, str], ...] = ()  # those of them that should stop, and why
+    holds: tuple[Ref, ...] = ()  # all attempts that it holds by the store's word
+    cancels: tuple[tuple[Ref, str], ...] = ()  # attempts that should stop, and why
     term: int | None = None  # of its leadership, if it leads
     feedback: tuple[str, ...] = ()  # queues whose flows are charged for the slots that they use
 
 
 class Watch:
-    """Decides which nodes are dead, from what one observer has seen with its own monotonic clock.
+    """Decides which nodes are dead, from the observations of one node by its own monotonic clock.
 
     A node is dead when its process is known to be gone, or when its count of beats has stood still for a whole lease
-    *while the observer itself could renew*. Wall clocks play no part, so a clock that jumps kills nobody; and after a
-    time in which the store could not be written (so nobody could renew), everyone gets a full lease to be heard again.
+    *while the observer itself could renew*. Wall clocks play no part, so a clock that jumps kills nobody. After a time
+    in which the store could not be written, every node gets a full lease to renew.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Watch:
         return found
 
     def soonest(self, nodes: Iterable[NodeInfo], now: float, healthy_since: float) -> float | None:
-        """In how many seconds the next of these may be found dead, if nothing is heard of it until then."""
+        """The seconds until the first of these nodes may count as dead, if it does not renew."""
         waits = [
             (node.lease if node.fading is None else node.fading) / 1_000_000
             - (now - max(self._seen[node.incarnation][1], healthy_since) if node.fading is None else 0.0)

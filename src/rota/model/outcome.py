@@ -1,4 +1,4 @@
-"""How an attempt ended, as values, and what follows from it for the job.
+"""The outcomes of an attempt, as values, and their consequences for the job.
 
 An executor returns an `Outcome`; `settle` turns it into a `Settlement`, the one write that ends the attempt. Nothing
 here reads a clock: waits are durations, and the store counts them from its own clock.
@@ -15,12 +15,12 @@ from rota.model.lifecycle import JobEvent
 from rota.model.retry import Retry
 from rota.model.times import SECOND, Duration
 
-# What rules may call it: as it is shown, and as Python does.
+# The names of a timeout in retry rules: rota's own, and Python's.
 TIMEOUT = ("rota.Timeout", "Timeout", "builtins.TimeoutError", "TimeoutError")
 
 
 class Ending(StrEnum):
-    """The word that history keeps for each attempt."""
+    """The outcome of an attempt as history keeps it."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -33,7 +33,7 @@ class Ending(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error as it is kept: for machines `type`, for people `message`, for whoever must mend it `trace`."""
+    """An error as it is kept: `type` for machines, `message` for people, `trace` for developers."""
 
     type: str
     message: str
@@ -81,7 +81,7 @@ class SetAside(msgspec.Struct, frozen=True, tag=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an attempt used up, and what kept it apart from others. 0: not known."""
+    """The resources that an attempt used, and its isolation. 0: not known."""
 
     wall: Duration = 0
     cpu: Duration = 0
@@ -97,7 +97,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Crashed(msgspec.Struct, frozen=True, tag=True):
-    """What it ran in died under it. That is counted apart from failures: often it is nobody's fault."""
+    """The process of the attempt died. Crashes are counted apart from failures: the job is often not the cause."""
 
     problem: Problem
 
@@ -113,7 +113,7 @@ class Settlement(msgspec.Struct, frozen=True):
     event: JobEvent
     ending: Ending
     delay: Duration = 0
-    failures: int = 0  # what this ending adds to the job's count of failures
+    failures: int = 0  # added to the job's count of failures
     interruptions: int = 0
     exit_code: int | None = None
     result: str | None = None
@@ -121,18 +121,18 @@ class Settlement(msgspec.Struct, frozen=True):
     reason: str | None = None
     crashes: int = 0
     usage: Usage | None = None
-    saved: bool = False  # there is a saved state; a success has no more use for it
+    saved: bool = False  # there is a saved state, which a success deletes
 
 
 class CrashRule(msgspec.Struct, frozen=True):
-    """What follows when a node, or the process of a function, dies under a job. A first crash restarts at once: most
-    crashes are not the job's doing."""
+    """The consequence of a crash of a node or function process. After the first crash the job restarts at once: most
+    crashes are not caused by the job."""
 
     limit: int = 3  # the crash that sends the job to the dead letters
     delay: Duration = 5_000_000  # before the next attempt, from the second crash on
 
     def after_crash(self, crashes: int) -> JobEvent:
-        """The event for a job it happened to for the `crashes`-th time."""
+        """The event of the `crashes`-th crash."""
         if crashes >= self.limit:
             return JobEvent.QUARANTINE
         return JobEvent.RECOVER if crashes == 1 else JobEvent.BACK_OFF
@@ -148,8 +148,7 @@ def settle(
     crashes: int = 0,
     rule: CrashRule = CrashRule(),  # noqa: B008 - a value
 ) -> Settlement:
-    """What follows from this outcome for a job that had failed `failures` times before it, and crashed `crashes`
-    times."""
+    """The settlement of this outcome, for a job with `failures` failures and `crashes` crashes before it."""
     match outcome:
         case Succeeded(result, code):
             return Settlement(job_id, fence, JobEvent.SUCCEED, Ending.SUCCEEDED, exit_code=code, result=result)

@@ -1,8 +1,8 @@
-"""On whose behalf a store verb acts. The user comes from the key that was shown and is part of every query.
+"""The user or service on whose behalf a store verb acts. Every query is restricted to its user.
 
-Three kinds of verbs, three kinds of principals. What concerns the jobs of one user is for that user. What concerns
-everyone's jobs (a queue is shared) is for operators. What nodes do is for rota's own services. A principal is neither
-operator nor system unless somebody says so; whoever has the address of the store, and so its tables, is an operator.
+Verbs about the jobs of one user are for that user. Verbs about everyone's jobs (a queue is shared) are for operators.
+Verbs of nodes are for rota's own services. A principal is neither operator nor system by default. A client that has the
+address of the store, and so its tables, is an operator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOCAL_USER = "local"
 class Principal(msgspec.Struct, frozen=True):
     user: str
     system: bool = False  # rota's own services: they see the jobs of all users
-    operator: bool = False  # may do what concerns everyone's jobs: pause queues, change their order
+    operator: bool = False  # may use verbs about everyone's jobs: pause queues, change their order
 
     @property
     def sees(self) -> str | None:

@@ -1,4 +1,4 @@
-"""How far a job has come, as it told itself."""
+"""The progress that a job reports."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LONGEST_TEXT = 200
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
-    fraction: float | None  # from 0 to 1; None: it can't tell
+    fraction: float | None  # from 0 to 1; None: unknown
     text: str
     at: Instant
 
     @classmethod
     def told(cls, fraction: object, text: object, at: Instant) -> Progress:
-        """What a task says, in a shape that can be kept. Long texts are cut: nobody should fail for one."""
+        """Checks the report of a task. A long text is cut, not refused."""
         return cls(_fraction(fraction), _text(text), at)
 
     def as_json(self) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def _text(given: object) -> str:
 
 
 def read_line(line: bytes, at: Instant) -> Progress | None:
-    """What a command says: `0.4 loading`, `40% loading`, or `- loading` if it can't tell how far it is. None if it
-    makes no sense."""
+    """Reads a line of a command: `0.4 loading`, `40% loading`, or `- loading` without a fraction. None if it is
+    invalid."""
     word, _, text = line.decode("utf-8", "replace").strip().partition(" ")
     try:
         fraction = None if word == "-" else float(word[:-1]) / 100 if word.endswith("%") else float(word)

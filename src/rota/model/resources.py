@@ -1,8 +1,8 @@
-"""How much of a machine one command may use.
+"""Bounds on the resources of one command.
 
-Each bound is one of a process (CPU time, memory, open files, size of a file), but for `processes`, which is one of
-the whole command, and `memory` where control groups bound that too. A node has bounds of its own; an order can only
-tighten them.
+Each bound applies to a process (CPU time, memory, open files, size of a file). `processes` applies to the whole
+command, and so does `memory` where control groups bound it. A node has bounds of its own; an order can only tighten
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rota.model.rank import DEFAULT_PRIORITY
 from rota.model.times import DAY, SECOND, Duration, duration
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-# Less than this, and no program at all can be loaded: its start would fail in ways that explain nothing.
+# With less than this no program can be loaded, and its start fails with misleading errors.
 LEAST_MEMORY = 4 * MIB
 LEAST_FILES = 8
 MOST_BYTES = 1 << 60
@@ -44,7 +44,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
     nice: int | None = None  # 0 to 19; None: by the job's priority
 
     def tightened(self, other: Resources) -> Resources:
-        """Both hold: of each bound the lower one. Of `nice` it is the gentler, which is the higher one."""
+        """The lower of each bound; of `nice` the higher one."""
         lower = {name: _of(min, getattr(self, name), getattr(other, name)) for name in BOUNDS}
         return Resources(**lower, nice=_of(max, self.nice, other.nice))
 
@@ -59,7 +59,7 @@ def _of(choose: Callable[[list[int]], int], *given: int | None) -> int | None:
 
 
 def resources(given: object) -> Resources:
-    """Reads what people write: a mapping with texts such as `512MB` and `30s`. What was read already is checked."""
+    """Reads a mapping with texts such as `512MB` and `30s`, or checks a value that was read already."""
     if isinstance(given, Resources):
         return _checked(given)
     if not isinstance(given, Mapping):
@@ -72,10 +72,10 @@ def resources(given: object) -> Resources:
 
 
 def _checked(given: Resources) -> Resources:
-    """Read from JSON, which may have been written by anyone."""
+    """Checks a value from JSON, which may have been written by anyone."""
     values: dict[str, Any] = {name: getattr(given, name) for name in READERS}
     if isinstance(values["cpu"], int) and not isinstance(values["cpu"], bool):
-        values["cpu"] = values["cpu"] / SECOND  # a plain number that people write counts seconds
+        values["cpu"] = values["cpu"] / SECOND  # a plain number means seconds
     return resources(values)
 
 
@@ -134,6 +134,6 @@ READERS: dict[str, Callable[[object, str], int]] = {
 
 
 def niceness(priority: int) -> int:
-    """Work that is less urgent than usual yields the processor; more would need privileges, and would have commands
-    take it from the node that watches over them."""
+    """Less urgent work yields the processor. Negative values would need privileges and take the processor from the
+    node."""
     return max(0, priority - DEFAULT_PRIORITY)

@@ -1,4 +1,4 @@
-"""When to try again: how often, how long to wait in between, and what a given error changes about it."""
+"""Retry policies: the number of retries, the waits, and rules for exceptions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Backoff(msgspec.Struct, frozen=True):
     limit: Duration
 
     def delay(self, failures: int) -> Duration:
-        """How long to wait after the `failures`-th failure (counted from 1)."""
+        """The wait after the `failures`-th failure (counted from 1)."""
         match self.shape:
             case "fixed":
                 return self.first
@@ -61,7 +61,7 @@ def backoff(text: str) -> Backoff:
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     """`Retry(5, backoff="2s..10m")`: five more attempts after the first.
 
-    `jitter` adds up to that part of the wait on top of it, never less: the back-off is a lower bound. `rules` map an
+    `jitter` adds up to that fraction of the wait; the back-off is a lower bound. `rules` map an
     exception (class, or name with or without its module) to `"fatal"` or to a back-off of its own; subclasses count.
     """
 

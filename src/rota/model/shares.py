@@ -1,12 +1,12 @@
 """How a worker's slots are shared between its queues; idle slots are lent to busy queues.
 
-A queue has a share of the slots. Whatever is free goes, in this order, to
+A queue has a share of the slots. Free slots go, in this order, to
 1. busy queues that run less than their share: the share is a promise;
-2. one slot for each idle queue, so that a job that arrives there need not wait for someone else's long job;
+2. one slot for each idle queue, so that a job that arrives there need not wait for a long job of another queue;
 3. busy queues beyond their share, in proportion to the shares: lent until those jobs end.
 
-Nothing that runs is taken back: a queue that wakes up gets its one slot at once, the rest of its share as lent slots
-come free. With three queues and more, the one that wakes up may meanwhile use up (by 1) what others keep (by 2).
+Running jobs are never stopped for it: a queue that wakes up gets its one slot at once, and the rest of its share as
+lent slots become free. With three or more queues, a queue that wakes up may meanwhile use (by 1) the slots kept by 2.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def wants(
 ) -> dict[str, int]:
     """How many more jobs to ask for of each queue; together never more than there are free slots.
 
-    `running` may exceed the share, by what was lent. `dry` are the queues whose last look found less than was asked
-    for: nothing waits there. They are asked all the same, for free slots that nobody else uses.
+    `running` may exceed the share by lent slots. `dry` are the queues whose last claim found fewer jobs than asked for.
+    They are asked again only for free slots that no other queue uses.
     """
     short = {queue: max(0, share - running.get(queue, 0)) for queue, share in shares.items()}
     if not lend:
@@ -41,7 +41,7 @@ def wants(
 
 
 def _lent(slots: int, shares: Mapping[str, int], running: Mapping[str, int]) -> dict[str, int]:
-    """What is lent *in all* follows the shares. Lending each freed slot by itself would always favour the largest."""
+    """The *total* of lent slots follows the shares. Lending each freed slot alone would always favour the largest."""
     before = {queue: max(0, running.get(queue, 0) - share) for queue, share in shares.items()}
     weights = shares if any(shares.values()) else dict.fromkeys(shares, 1)
     aim = _divided(slots + sum(before.values()), weights)
@@ -49,7 +49,7 @@ def _lent(slots: int, shares: Mapping[str, int], running: Mapping[str, int]) -> 
 
 
 def _part(slots: int, needs: Mapping[str, int]) -> dict[str, int]:
-    """All that is needed, or of too few slots a part in proportion: never more than the need."""
+    """The needs, or a proportional part of them if there are too few slots."""
     return dict(needs) if sum(needs.values()) <= slots else _divided(slots, needs)
 
 

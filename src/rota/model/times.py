@@ -14,7 +14,7 @@ from rota.errors import InvalidInput
 
 Instant = int
 Duration = int
-Span = str | int | float | timedelta  # what people may give for a duration
+Span = str | int | float | timedelta  # accepted for a duration
 
 MILLISECOND = 1_000
 SECOND = 1_000_000
@@ -29,7 +29,7 @@ LATEST: Instant = 250_000_000_000 * SECOND  # in the year 9892
 _UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
 _WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+", re.ASCII)
-# What ISO 8601 is made of; `fromisoformat` alone takes any character between date and time.
+# The characters of ISO 8601; `fromisoformat` alone takes any character between date and time.
 _TIME = re.compile(r"[0-9W-]+[T ][0-9:.,]+(?:Z|[+-][0-9:.]+)?", re.ASCII)
 _EXPECTED_DURATION = "a duration such as 90s, 5m, 2h or 1d"
 _EXPECTED_TIME = "a time in ISO 8601 with offset such as 2027-01-01T09:00:00+01:00"
@@ -54,7 +54,7 @@ def duration(given: object, what: str = "duration") -> Duration:
 
 
 def instant(given: object, what: str = "time") -> Instant:
-    """Reads an ISO 8601 text with offset, or an aware `datetime`. What lies before 1970 counts as 1970."""
+    """Reads an ISO 8601 text with offset, or an aware `datetime`. Times before 1970 count as 1970."""
     moment = given
     if isinstance(given, str):
         try:

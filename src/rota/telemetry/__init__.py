@@ -1,1 +1,1 @@
-"""What rota tells about itself: events, and the lines people read."""
+"""Events of a node, and the log lines made from them."""

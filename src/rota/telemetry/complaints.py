@@ -1,4 +1,4 @@
-"""Tells of writes that the store refuses: now and then, not for each of them."""
+"""Reports refused writes now and then, not each of them."""
 
 from __future__ import annotations
 

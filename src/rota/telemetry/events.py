@@ -1,4 +1,4 @@
-"""The vocabulary of what happens in a node, and the bus it travels on. Logging and metrics are subscribers."""
+"""The events of a node, and the bus that carries them. Logging and metrics are subscribers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class UnofferedSetAside(Event, frozen=True):
 
 
 class ScheduleSetAside(Event, frozen=True):
-    """It makes no sense; until someone changes it, it won't fire."""
+    """It can't be read, and won't fire until it is changed."""
 
     owner: str
     name: str
@@ -80,7 +80,7 @@ class ScheduleDeclared(Event, frozen=True):
 
 
 class SchedulesUndeclared(Event, frozen=True):
-    """A node of the app does not declare them; they go on, until a person removes them."""
+    """A node of the app does not declare them; they go on until a person removes them."""
 
     owner: str
     app: str
@@ -104,7 +104,7 @@ class AttemptEnded(Event, frozen=True):
 
 
 class AttemptStale(Event, frozen=True):
-    """An attempt's last write was refused: the job belongs to someone else by now."""
+    """An attempt's last write was refused: it has lost its job."""
 
     job_id: str
     fence: int
@@ -116,7 +116,7 @@ class AttemptStuck(Event, frozen=True):
 
 
 class TasksInThreads(Event, frozen=True):
-    """Functions that can't be found in another process: they run in threads of this one."""
+    """Functions that another process can't import run in threads of this one."""
 
     tasks: tuple[str, ...]
     why: str
@@ -134,7 +134,7 @@ class PoolSaid(Event, frozen=True):
 
 
 class MigrationWaits(Event, frozen=True):
-    """Others stand in the way of a change to the schema."""
+    """A migration waits for transactions of others."""
 
     line: str
 
@@ -145,20 +145,20 @@ class ServiceFailed(Event, frozen=True):
 
 
 class ServiceStuck(Event, frozen=True):
-    """It hung for so long, was cancelled, and is tried again."""
+    """A tick hung, was cancelled, and is tried again."""
 
     service: str
     seconds: float
 
 
 class LoopBlocked(Event, frozen=True):
-    """Nothing has run on the node's own loop for so long."""
+    """The node's own loop is blocked."""
 
     seconds: float
 
 
 class NodeGaveUp(Event, frozen=True):
-    """One of its loops can't be made to go on: the node ends, so that others take over."""
+    """One of its loops makes no progress: the node ends, so that others take over."""
 
     id: str
     why: str
@@ -173,12 +173,11 @@ class Bus:
         self.hears_every_attempt = False
 
     def subscribe(self, subscriber: Subscriber, every_attempt: bool = True) -> None:
-        """Starts and successes of attempts are only told if somebody asks for `every_attempt`: they come by the
-        thousand."""
+        """Starts and successes of attempts go only to subscribers with `every_attempt`: they come by the thousand."""
         self._subscribers.append(subscriber)
         self.hears_every_attempt |= every_attempt
 
     def emit(self, event: Event) -> None:
         for subscriber in self._subscribers:
-            with suppress(Exception):  # a listener's trouble (a log that can't be written) is not the node's
+            with suppress(Exception):  # a failing subscriber (a log that can't be written) must not fail the node
                 subscriber(event)

@@ -1,4 +1,4 @@
-"""Every sentence a node says about itself, in one place."""
+"""All log sentences of a node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEW = 10
 
 
 def sentence(event: Event) -> tuple[str, str] | None:
-    """(level, text), or None for what is not worth a line."""
+    """(level, text), or None for events without a line."""
     match event:
         case events.NodeStarted(id, roles, queues, store, tasks):
             slots = ", ".join(f"{queue}:{count}" for queue, count in queues.items()) or "none"
@@ -114,15 +114,15 @@ class Lines:
         if said is None or _LEVELS[said[0]] < self._least:
             return
         level, text = said
-        # Texts of jobs end up here: a line stays one line, and control characters don't reach the terminal.
+        # Lines contain texts of jobs: newlines and control characters must not reach the terminal.
         safe = "".join(c if c.isprintable() else " " for c in text)
         print(f"{iso(self._clock.now())[:23]}Z {level:7} {safe}", file=self._stream, flush=True)
 
 
 class Background:
-    """Passes events on from a thread of its own: a log that nobody reads, or a slow disk, must not hold up the node.
+    """Passes events on in a thread of its own: a log without a reader, or a slow disk, must not block the node.
 
-    What does not fit into the queue is dropped, and counted.
+    Events that don't fit into the queue are dropped and counted.
     """
 
     def __init__(self, subscriber: Subscriber, size: int = 10_000) -> None:
@@ -140,11 +140,11 @@ class Background:
 
     def _run(self) -> None:
         while (event := self._queue.get()) is not None:
-            with suppress(Exception):  # a terminal that was closed is no reason to stop listening
+            with suppress(Exception):  # go on after a write to a closed terminal
                 self._subscriber(event)
 
     def close(self, within: float = 1.0) -> None:
-        """Gives what is left a moment to be told."""
+        """Waits a moment for the remaining events."""
         with suppress(queue.Full):
             self._queue.put_nowait(None)
         self._thread.join(within)

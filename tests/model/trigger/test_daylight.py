@@ -19,7 +19,7 @@ from tests.model.trigger.evaluator import MONTHS, WEEKDAYS, ZONES, Fields, Match
 
 DAY = 86_400
 POLICIES: list[tuple[Gap, Fold]] = list(product(Gap, Fold))
-SEED = int(os.environ.get("ROTA_TRIGGER_SEED", "1"))
+SEED = int(os.environ.get("ROTA_TEST_TRIGGER_SEED", "1"))
 
 
 def windows(zone: str, first: int, last: int, width: int = DAY, step: int = 60) -> list[Window]:

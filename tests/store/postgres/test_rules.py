@@ -334,7 +334,9 @@ def test_edges_are_settled_as_the_model_says(db: Connection, place: Place, seed:
     rows = db.execute("SELECT id::text, state, waits, run_at, priority, rank FROM jobs").fetchall()
     live = {job: Child(State(state), *rest) for job, state, *rest in rows}
     ended: dict[str, Any] = dict(db.execute("SELECT id::text, (state, reason)::text FROM history").fetchall())
-    skipped: dict[str, Any] = dict(db.execute("SELECT id::text, reason FROM history WHERE state = 'skipped'").fetchall())
+    skipped: dict[str, Any] = dict(
+        db.execute("SELECT id::text, reason FROM history WHERE state = 'skipped'").fetchall()
+    )
     marks = {(c, p): state for c, p, state in db.execute("SELECT child::text, parent::text, state FROM edges")}
     tasks = {job: task for job, task, _ in parents}
     for child, before, family in children:

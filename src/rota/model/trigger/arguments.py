@@ -1,4 +1,4 @@
-"""Arguments of a fire: `{fire_time}` and `{scheduled_for}` in any text of them, filled in."""
+"""Fills in `{fire_time}` and `{scheduled_for}` in the arguments of a fire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calendars: named sets of local dates that schedules leave out, or keep to."""
+"""Calendars: named sets of local dates that schedules exclude or require."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LAST_YEAR = 9000
 MOST_DATES = 40_000  # a hundred years of days
 _EPOCH = date(1970, 1, 1).toordinal()
 _ONE_DAY = timedelta(days=1)
-_LOOK_STEPS = 5  # what a look into the calendars costs
+_LOOK_STEPS = 5  # the cost of a look into the calendars
 
 
 class Calendar(msgspec.Struct, frozen=True):
-    """Its dates in order, each once."""
+    """Dates in order, each once."""
 
     name: str
     dates: tuple[date, ...] = ()
@@ -46,7 +46,7 @@ class Days:
         self._only = [calendar.dates for calendar in only]
 
     def next(self, day: date, effort: Effort) -> date | None:
-        """The first allowed day from this one on. Each step uses up a date of some calendar, so it ends."""
+        """The first allowed day from this one on. Each step passes a date of some calendar, so it ends."""
         while day.toordinal() - _EPOCH <= effort.last_day:
             effort.spend(_LOOK_STEPS)
             later = day
@@ -64,8 +64,8 @@ class Days:
 
 
 def _after_run(dates: Sequence[date], day: date) -> date:
-    """The first day from this one on that is not among the dates. Those of an unbroken run lie as far apart as their
-    places, so its end is found by halving."""
+    """The first day from this one on that is not among the dates. In an unbroken run, distances of dates equal
+    distances of indexes, so its end is found by bisection."""
     place = bisect_left(dates, day)
     if place == len(dates) or dates[place] != day:
         return day

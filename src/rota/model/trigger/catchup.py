@@ -1,6 +1,6 @@
-"""What to make and what to skip, when some fires are due.
+"""Decides which due fires are made and which are skipped.
 
-All policies come down to one instant: fires from there on are made, earlier ones are skipped.
+Every policy comes down to one instant: later fires are made, earlier ones are skipped.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rota.model.trigger.policies import Missed
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.skipped import Skipped, SkipReason
 
-COUNTED = 10_000  # of more fires that are skipped together nobody needs to know how many
-AT_ONCE = 500  # fires made in one go: one write stays short
+COUNTED = 10_000  # larger runs of skipped fires are not counted
+AT_ONCE = 500  # fires per write, so that it stays short
 _OF_POLICY = {Missed.NONE: SkipReason.MISSED, Missed.LATEST: SkipReason.NEWER, Missed.ALL: SkipReason.MAXIMUM}
 
 
@@ -25,7 +25,7 @@ class Due(msgspec.Struct, frozen=True):
     make: list[Instant]
     skip: list[Skipped]
     handled: Instant  # all fires up to here are in one of the lists
-    more: bool  # there are more to make than in one go: ask again with `handled`
+    more: bool  # there are more fires to make: ask again with `handled`
     ended: bool  # the limit on the number of fires is reached
 
 
@@ -36,12 +36,12 @@ def due(
     fired: int = 0,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
 ) -> Due:
-    """Decides about all fires later than `handled` and not later than `now`; `fired` is how many were ever made."""
+    """Decides all fires later than `handled` and not later than `now`; `fired` is the number of fires ever made."""
     left = None if schedule.limit is None else max(0, schedule.limit - fired)
     if left == 0:
         return Due([], [], handled, False, True)
     some = list(fires(schedule, handled, now, limit=2, calendars=calendars))
-    if len(some) < 2 and all(fire >= now - schedule.catch_up.grace for fire in some):  # as it nearly always is
+    if len(some) < 2 and all(fire >= now - schedule.catch_up.grace for fire in some):  # the usual case
         ended = len(some) == left
         return Due(some, [], some[0] if ended else max(handled, now), False, ended)
     floor = max(handled + 1, _floor(schedule, handled, now, calendars))
@@ -64,14 +64,14 @@ def passed_over(
     reason: SkipReason,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
 ) -> Due:
-    """All fires later than `handled` and not later than `now` skipped for one reason: the schedule was paused, say."""
+    """Skips all fires later than `handled` and not later than `now` for one reason, such as a pause."""
     return Due([], _run(schedule, handled, now, reason, calendars), max(handled, now), False, False)
 
 
 def _run(
     schedule: Timing, after: Instant, until: Instant, reason: SkipReason, calendars: Mapping[str, Calendar]
 ) -> list[Skipped]:
-    """The fires in between as one run, however many they are; nothing if there are none."""
+    """The fires in between as one run; nothing if there are none."""
     found = counted(schedule, after, until, COUNTED, calendars)
     if found is not None:
         return [Skipped(found[0], found[-1], len(found), reason)] if found else []

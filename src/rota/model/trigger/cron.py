@@ -1,4 +1,4 @@
-"""Cron: the readings of the wall clock that match the fields.
+"""Cron: the wall-clock readings that match the fields.
 
 If both day fields are restricted, a day that matches either is taken, as in every cron since Vixie's; a field that
 begins with `*` or is `?` restricts nothing in this sense.
@@ -27,7 +27,7 @@ class CronPlan:
         self._fields = fields
         self._times = ClockTimes(fields.hours, fields.minutes, fields.seconds)
         self.seconds, self.minutes, self.hours = self._times.seconds, self._times.minutes, self._times.hours
-        # The days that match depend on the weekday of the first and on the length: 28 kinds of month, not 95,000.
+        # The matching days depend on the weekday of the first and on the length: 28 kinds of month, not 95,000.
         self._days: dict[tuple[int, int], tuple[int, ...]] = {}
 
     @property

@@ -1,8 +1,8 @@
 """The text of a cron expression: minute, hour, day of month, month, day of week; or six fields, with seconds first.
 
-The terms of crontab, and beside them what Quartz, Spring and Jenkins have: `?`, `L`, `L-3`, `LW`, `15W`, `FRIL`,
-`MON#2`, `H`, full names. Weekdays count as in crontab, from SUN=0 to SUN=7. Quartz counts from SUN=1, and `?` shows
-that an expression may come from there: beside it weekdays have to be named.
+The terms of crontab, and those of Quartz, Spring and Jenkins: `?`, `L`, `L-3`, `LW`, `15W`, `FRIL`, `MON#2`, `H`, full
+names. Weekdays count as in crontab, from SUN=0 to SUN=7. Quartz counts from SUN=1, and `?` suggests that an expression
+comes from there: beside it weekdays must be names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALIASES = {
 }
 _EXPECTED = "five fields (minute hour day month weekday), six with seconds first, or a word such as @daily"
 _LONGEST_TEXT = 1_000
-# Things of other crons that have another place here.
+# Terms of other crons that are options here.
 _ELSEWHERE = (
     (re.compile(r"(?:CRON_)?TZ\s*=.*", re.DOTALL), "the fields alone; the time zone is given apart, as tz or --tz"),
     (
@@ -55,9 +55,9 @@ class _Field(msgspec.Struct, frozen=True):
     expected: str
     low: int
     high: int  # the highest number that may be written
-    spread: tuple[int, int]  # where H may fall: on days that every month has
+    spread: tuple[int, int]  # the range of H: days that every month has
     names: tuple[str, ...] = ()
-    period: str = ""  # how `every` writes what this field counts
+    period: str = ""  # the unit of this field in `every`
 
     @property
     def size(self) -> int:
@@ -111,7 +111,7 @@ class CronFields(msgspec.Struct, frozen=True):
     days: MonthDays
     months: frozenset[int]
     weekdays: WeekDays
-    both: bool  # one of the day fields restricts nothing, so a day has to match both; otherwise either will do
+    both: bool  # one of the day fields restricts nothing: a day must match both; otherwise either
 
 
 def read_cron(text: str, name: str) -> CronFields:
@@ -137,14 +137,14 @@ def read_cron(text: str, name: str) -> CronFields:
 
 
 def impossible(text: str) -> InvalidInput:
-    """What to say of fields that make sense, but never together."""
+    """The error for fields that are valid but never match together."""
     fields, whats = _split(text)
     expected = f"a day that exists; month {fields[_MONTH]} never has one that matches"
     return InvalidInput(whats[_DAY], fields[_DAY], expected)
 
 
 def _split(text: str) -> tuple[list[str], list[str]]:
-    """The six fields, and what they are called."""
+    """The six fields and their names."""
     given = ALIASES.get(text.strip().lower(), text).strip().upper()
     if given.startswith("@"):
         raise InvalidInput("cron", text, f"one of {', '.join(ALIASES)}, or @every 5m")
@@ -158,7 +158,7 @@ def _split(text: str) -> tuple[list[str], list[str]]:
 
 
 def _terms(field: _Field, what: str, text: str, name: str) -> list[str]:
-    """With numbers for H, and a star for ?."""
+    """The terms, with numbers for H and a star for ?."""
     if text == "?" and field.name in ("day of month", _DAY_OF_WEEK):
         return ["*"]
     return expand(what, text, *field.spread, name, field.name).split(",")
@@ -192,7 +192,7 @@ def _week_days(what: str, terms: list[str]) -> WeekDays:
 
 
 def _numbers(field: _Field, what: str, term: str) -> set[int]:
-    """Of a star, a number, a name or a range, with a step or without."""
+    """The values of a star, a number, a name or a range, with a step or without."""
     found = _PLAIN.fullmatch(term)
     step = int(found[3]) if found and found[3] else 1
     first, last = _ends(field, *found.groups()) if found else (None, None)

@@ -1,7 +1,7 @@
-"""The text of a crontab: what rota takes over from it, and for each other line the reason why not.
+"""Reads a crontab: its entries, and a reason for each refused line.
 
-Follows Vixie's cron, cronie and Debian's. When in doubt a line is not taken: a job that is missing is seen in the list
-of what was left out, one that runs at another time, in another zone or without its input is not seen at all.
+Follows Vixie's cron, cronie and Debian's. When in doubt a line is refused: a refused line is reported, but a job that
+runs at another time, in another zone or without its input goes unnoticed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MOST_VARIABLES = 200  # each entry has all those above it, so without a bound th
 LONGEST_SHOWN = LONGEST_NAME = 200
 DEFAULT_SHELL = "/bin/sh"
 
-_BLANKS = " \t\r"  # the last one is from CRLF; cron knows no others
+_BLANKS = " \t\r"  # \r is from CRLF; cron has no other blanks
 _BLANK = re.compile(r"[ \t]+")
-_UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff\ufffd]")  # control characters; what was not UTF-8
+_UNFIT = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff\ufffd]")  # control characters; not UTF-8
 _VARIABLE = re.compile(
     r"""(?: "(?P<double>[^"=]*)" | '(?P<single>[^'=]*)' | (?P<bare>[^\s="'][^\s=]*) ) \s* = \s* (?P<value>.*)""",
     re.ASCII | re.VERBOSE,
@@ -44,7 +44,7 @@ _BEFORE_PROGRAM = re.compile(
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _canonical = msgspec.json.Encoder()
 
-# Variables that speak to cron and not to the command. LOGNAME is one too: cron sets it, whatever the file says.
+# Variables for cron itself. LOGNAME is one too: cron sets it whatever the file says.
 _OF_CRON = frozenset({"LOGNAME", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "NO_MAIL_OUTPUT"})
 _WITHOUT_EFFECT = {
     "MAILTO": "mail is not sent; the output is kept with the job, see `rota job logs`",
@@ -79,7 +79,7 @@ class Crontab(msgspec.Struct, frozen=True):
 
 
 class _Refused(Exception):
-    """Says why a line is not taken."""
+    """The reason why a line is refused."""
 
 
 def read_crontab(text: str, *, user_column: bool = False) -> Crontab:
@@ -91,14 +91,14 @@ def read_crontab(text: str, *, user_column: bool = False) -> Crontab:
 
 
 def entry_name(entry: CrontabEntry, prefix: str = "") -> str:
-    """A name for the schedule: the program, and a hash of all that makes the entry another one.
+    """A name for the schedule: the program, and a hash of the entry's content.
 
-    The line's number is no part of it, so a file that was edited elsewhere gives the same names again; for that reason
-    the hash must never change. An entry that stands in the file twice has one name.
+    The line number is not part of it, so a file that was edited elsewhere gives the same names. For that reason the
+    hash must never change. Two equal entries have one name.
     """
     said = (entry.rule, entry.zone, entry.command, sorted(entry.env.items()), entry.user)
     digest = hashlib.blake2b(_canonical.encode(said), digest_size=4).hexdigest()
-    stem = _NOT_IN_NAMES.sub("-", prefix + _program(entry.command)).lstrip("-")  # a name is no option
+    stem = _NOT_IN_NAMES.sub("-", prefix + _program(entry.command)).lstrip("-")  # a name must not look like an option
     return f"{stem[: LONGEST_NAME - 9]}-{digest}"
 
 
@@ -110,7 +110,7 @@ def _program(command: str) -> str:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that say something. Only LF ends one: what is part of a comment to cron must be no entry here."""
+    """The lines with content. Only LF ends a line: a part of a comment in cron must not be an entry here."""
     if len(text) > LONGEST_TEXT:
         raise InvalidInput("crontab", f"{len(text):,} characters", f"at most {LONGEST_TEXT:,} characters")
     lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n")
@@ -123,7 +123,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _Reader:
-    """What the lines so far have said. A variable holds for the entries below it, until it is set again."""
+    """The variables of the lines so far. A variable holds for the entries below it, until it is set again."""
 
     def __init__(self, user_column: bool) -> None:
         self.entries: list[CrontabEntry] = []
@@ -131,7 +131,7 @@ class _Reader:
         self._user_column = user_column
         self._env: dict[str, str] = {}
         self._zone: str | None = None
-        self._zone_lost: int | None = None  # the line that names a zone we don't know, if it holds here
+        self._zone_lost: int | None = None  # the line with an unknown zone, if it holds here
 
     def read(self, number: int, line: str) -> None:
         try:
@@ -179,7 +179,7 @@ def _check(line: str) -> None:
 
 
 def _variable(line: str) -> tuple[str, str] | None:
-    """Name and value; None if the line is an entry: those have no = after their first word."""
+    """Name and value; None for an entry, which has no = after its first word."""
     found = _VARIABLE.fullmatch(line)
     if found is None:
         return None
@@ -196,7 +196,7 @@ def _variable(line: str) -> tuple[str, str] | None:
 
 
 def _rule(line: str) -> tuple[str, str]:
-    """The rule, and what follows it. A dash before it tells cronie not to log."""
+    """The rule, and the rest of the line. A dash before it tells cronie not to log."""
     text = line.removeprefix("-").lstrip(_BLANKS)
     first = _BLANK.split(text, 1)[0].lower()
     count = 2 if first == "@every" else 1 if text.startswith("@") else 5
@@ -214,7 +214,7 @@ def _rule(line: str) -> tuple[str, str]:
 
 
 def _check_fields(fields: list[str]) -> None:
-    """Refuses what rota would read in another way than cron, or has a better answer to than its rules."""
+    """Refuses fields that rota reads in another way than cron, or can explain better than its rules do."""
     if fields[0].lower() == "@reboot":
         raise _Refused("rota doesn't know when a machine starts; let its init system run this, systemd for example")
     for field in fields:
@@ -225,7 +225,7 @@ def _check_fields(fields: list[str]) -> None:
 
 
 def _check_steps(fields: list[str]) -> None:
-    """Of fields that rota can read: steps after L and the like were refused with a reason of their own."""
+    """Checks fields that rota can read: steps after L and the like are refused before, with their own reason."""
     for field in fields:
         if _STEP_WITHOUT_RANGE.search(field):
             raise _Refused(f"crons differ in how they read {field[:80]}; give the step a range, as in 5-59/10")
@@ -241,7 +241,7 @@ def _user(text: str) -> tuple[str, str]:
 
 
 def _command(text: str) -> str:
-    """The command as the shell gets it. To cron % ends it, and what follows is its input."""
+    """The command as the shell gets it. In cron % ends it, and the rest is its input."""
     found = _UP_TO_PERCENT.match(text)
     end = found.end() if found else 0
     if text[end + 1 :].strip(_BLANKS):

@@ -1,17 +1,17 @@
-"""Bounds on the search for a fire: how far it looks, and how many steps it takes.
+"""Bounds on the search for a fire: its range and its number of steps.
 
 Some rules fire once in a lifetime or never (each 9,973rd second that falls on 9:00:00, a Monday that a calendar always
-leaves out), and no test of the text tells which. So every search counts what it looks at and gives up after so many
-steps. Steps and not seconds: what is refused on one machine is refused on all of them.
+excludes), and no check of the text finds them. So every search counts its steps and gives up at a bound. Steps and not
+seconds, so that all machines refuse the same rules.
 """
 
 from __future__ import annotations
 
 from rota.model.times import DAY, Instant
 
-# From one fire to the next. A step takes one or two microseconds, so a search ends within some 20 ms. Too low and rules
-# that make sense are refused (the rarest sensible one, a Monday 29 February, needs some 500), too high and one rule
-# keeps the other schedules waiting.
+# Steps from one fire to the next. A step takes one or two microseconds, so a search ends within some 20 ms. A lower
+# bound would refuse sensible rules (the rarest, a Monday 29 February, needs some 500); a higher one would let one rule
+# delay the other schedules.
 MOST_STEPS = 10_000
 
 
@@ -19,15 +19,15 @@ class Exhausted(Exception):
     """The search took too many steps."""
 
 
-# A reading taken for a second of UTC is wrong by less than this, in all zones.
+# The largest difference between a reading and UTC, in all zones.
 _DAYS_OFF = 2
 _NO_END = 4_000_000  # days since 1970, after the end of the calendar
 
 
 class Effort:
-    """The steps that are left. `renew` when something was found: the next search has them all again.
+    """The remaining steps. `renew` restores them after each find, for the next search.
 
-    `last_day` is the last day, counted from 1970, on which a reading is of interest: nobody looks further.
+    `last_day` is the last day, counted from 1970, that the search considers.
     """
 
     __slots__ = ("_left", "_most", "last_day")

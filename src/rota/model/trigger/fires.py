@@ -22,7 +22,7 @@ from rota.model.trigger.zones import zone
 
 NO_CALENDARS: Mapping[str, Calendar] = {}
 _MOST_AT_ONCE = 10_000
-COUNTED_STEPS = 2 * MOST_STEPS  # to count fires that are skipped: more is not worth it
+COUNTED_STEPS = 2 * MOST_STEPS  # for counting skipped fires
 
 
 def fires(
@@ -33,7 +33,7 @@ def fires(
     limit: int | None = None,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
 ) -> Iterator[Instant]:
-    """All fires later than `after` and not later than `until`, in order, at most `limit`. Worked out one by one; raises
+    """All fires later than `after` and not later than `until`, in order, at most `limit`. Computed lazily; raises
     InvalidInput if the search for one takes too many steps."""
     last = _last(schedule, until)
     effort = Effort(until=last)
@@ -47,8 +47,8 @@ def counted(
     most: int,
     calendars: Mapping[str, Calendar] = NO_CALENDARS,
 ) -> list[Instant] | None:
-    """All fires later than `after` and not later than `until`; None if there are more than `most`, or if it takes too
-    long to find them all."""
+    """All fires later than `after` and not later than `until`; None if there are more than `most`, or if the search
+    takes too many steps."""
     last = _last(schedule, until)
     effort = Effort(COUNTED_STEPS, last)
     try:
@@ -103,8 +103,8 @@ def newest(
 ) -> list[Instant]:
     """The last `limit` fires later than `after` and not later than `until`, in order.
 
-    Looks back in spans that double while there is little in them, so years without a fire cost as little as a second
-    full of them.
+    Looks back in spans that double while they hold few fires, so years without a fire are cheap, and so is a second
+    with many.
     """
     found: list[Instant] = []
     span, high = MINUTE, until
@@ -120,14 +120,14 @@ def newest(
 
 
 def run_time(schedule: Timing, fire: Instant) -> Instant:
-    """When the fire is to run: with its jitter, which is the same on every node and at every try."""
+    """The run time of a fire: with its jitter, which is the same on every node."""
     if not schedule.jitter:
         return fire
     return fire + spread("jitter", schedule.name, fire) % (schedule.jitter + 1)
 
 
 def _named(schedule: Timing, after: Instant, effort: Effort) -> Iterator[Instant]:
-    """What the rule alone names."""
+    """The instants of the rule alone."""
     match schedule.rule:
         case Every(period, anchor):
             return count(anchor + max(0, (after - anchor) // period + 1) * period, period)
@@ -142,7 +142,7 @@ def _named(schedule: Timing, after: Instant, effort: Effort) -> Iterator[Instant
 
 
 def _on_days(schedule: Timing, after: Instant, last: Instant, days: Days, effort: Effort) -> Iterator[Instant]:
-    """What the rule names on allowed days. From any other day it goes straight to the next allowed one."""
+    """The instants of the rule on allowed days. From any other day the search jumps to the next allowed one."""
     where = zone(schedule.zone)
     found = _named(schedule, after, effort)
     while (fire := next(found, None)) is not None and fire <= last:
@@ -153,7 +153,7 @@ def _on_days(schedule: Timing, after: Instant, last: Instant, days: Days, effort
         if day == today:
             yield fire
         else:
-            # Where clocks go back over midnight, a date begins twice: never go back with them.
+            # If clocks go back over midnight, a date begins twice: the search never goes back.
             found = _named(schedule, max(fire, where.midnight(day) - 1), effort)
 
 

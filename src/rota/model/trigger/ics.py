@@ -1,7 +1,7 @@
-"""Dates out of an `.ics` text: public holidays, shutdowns, anything that marks days.
+"""Dates of an `.ics` text: public holidays, shutdowns, anything that marks days.
 
 A day counts if an event touches it: all-day events with all their days (the end is not part of them), timed events with
-every local date they reach into. Recurring events count within the span that is asked for.
+every local date they touch. Recurring events count within the given span.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _events(text: str) -> list[_Event]:
 
 
 def _parse(text: str) -> list[Any]:
-    import icalendar  # a quarter of a second, and hardly anybody needs it
+    import icalendar  # takes a quarter of a second, and is rarely needed
 
     try:
         calendars = icalendar.Calendar.from_ical(text, multiple=True)
@@ -76,7 +76,7 @@ def _counts(event: _Event) -> bool:
 
 
 def _series(event: _Event) -> str:
-    """The event whose occurrences this one belongs to; none of them if it replaces a single one."""
+    """The series of this event; empty if it replaces a single occurrence."""
     return "" if "RECURRENCE-ID" in event else str(event.get("UID", ""))
 
 
@@ -128,7 +128,7 @@ def _starts(event: _Event, start: datetime, first: date, last: date, where: Zone
 def _time(event: _Event, name: str) -> Any:
     try:
         return event[name].dt
-    except (AttributeError, ValueError):  # given twice, or kept as it stood because it makes no sense
+    except (AttributeError, ValueError):  # given twice, or kept as text because it is invalid
         raise InvalidInput(f"calendar {name}", str(event[name]), "one date or time of RFC 5545") from None
 
 

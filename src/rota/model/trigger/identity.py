@@ -1,4 +1,4 @@
-"""The id of a fire: made of its schedule and its time, so that whoever inserts it inserts the same job."""
+"""The id of a fire: derived from its schedule and time, so that every node inserts the same job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a fire whose predecessor still lives, as one table."""
+"""The fate of a fire whose predecessor still lives, as one table."""
 
 from __future__ import annotations
 

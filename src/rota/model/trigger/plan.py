@@ -19,11 +19,11 @@ from rota.model.trigger.schedule import Timing
 from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.model.trigger.template import Template
 
-_SEARCHED = ('"rrule"', '"exclude"', '"only"')  # as they stand in the text of a schedule
+_SEARCHED = ('"rrule"', '"exclude"', '"only"')  # as in the text of a schedule
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """What the texts of a schedule say, with the calendars that it names."""
+    """A schedule read from its texts, with the calendars that it names."""
 
     schedule: Timing
     template: Template
@@ -31,7 +31,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def parse(info: ScheduleInfo) -> Parsed:
-    """Raises InvalidInput if the texts make no sense, or are about another schedule. Calendars are left out."""
+    """Raises InvalidInput if the texts can't be read, or belong to another schedule. Calendars are left out."""
     schedule = timing.from_json(info.timing)
     if (schedule.owner, schedule.name) != (info.owner, info.name):
         raise InvalidInput("schedule", schedule.name, f"the name it stands under, {info.name!r}")
@@ -39,8 +39,8 @@ def parse(info: ScheduleInfo) -> Parsed:
 
 
 def quick(info: ScheduleInfo, now: Instant) -> bool:
-    """Whether its texts are read and its step is worked out within microseconds: it is on time, and no rule or calendar
-    has to be searched. Everything else may take some 50 ms."""
+    """Whether its step is computed within microseconds: it is on time, and no rule or calendar has to be searched.
+    Other steps may take some 50 ms."""
     on_time = info.next_at is not None and now - info.next_at <= SECOND
     return on_time and not any(word in info.timing for word in _SEARCHED)
 
@@ -50,14 +50,14 @@ def named_calendars(schedule: Timing) -> tuple[str, ...]:
 
 
 def advance(info: ScheduleInfo, parsed: Parsed, now: Instant) -> Advance:
-    """All that is due by now, made or skipped as its policies say; all of it skipped while it is paused."""
+    """The step for all fires that are due by now: made or skipped by its policies, all skipped while paused."""
     schedule, calendars = parsed.schedule, parsed.calendars
     if info.paused:
         found = passed_over(schedule, info.handled, now, SkipReason.PAUSED, calendars)
     else:
         found = due(schedule, info.handled, now, info.fired, calendars)
     over = found.ended and not found.make
-    # The cursor stands on the last fire that was decided, never on "now": whose clock is fast must not skip anything.
+    # The cursor is the last decided fire, never "now": a node with a fast clock must not skip fires.
     decided = max([info.handled, *found.make[-1:], *(run.last for run in found.skip[-1:])])
     return Advance(
         owner=info.owner, name=info.name, revision=info.revision, before=info.handled,
@@ -80,6 +80,6 @@ def new_fires(parsed: Parsed, fires: Iterable[Instant], now: Instant | None = No
 
 
 def left_behind(info: ScheduleInfo, parsed: Parsed, now: Instant) -> list[Skipped]:
-    """What was due and has not been handled when the schedule is taken away."""
+    """Due fires that are not handled when the schedule is removed."""
     reason = SkipReason.PAUSED if info.paused else SkipReason.REMOVED
     return passed_over(parsed.schedule, info.handled, now, reason, parsed.calendars).skip

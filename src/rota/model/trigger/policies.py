@@ -1,4 +1,4 @@
-"""What a schedule does where time, downtime or its own earlier fires get in the way."""
+"""Policies of a schedule for clock changes, downtime and its own earlier fires."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Overlap(StrEnum):
 
 
 class Missed(StrEnum):
-    """Which of the fires that were missed are made up for."""
+    """Which missed fires are made up for."""
 
     NONE = "none"
     LATEST = "latest"
@@ -45,10 +45,10 @@ class Missed(StrEnum):
 
 
 class CatchUp(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The newest of the fires that are due is no missed one as long as it is late by no more than `grace`: a node that
-    takes over a second later must not skip it.
+    """The newest due fire does not count as missed while it is late by no more than `grace`: a node that takes over a
+    second later must not skip it.
 
-    `window`: what is older is never made up for. `most`: no more than this many, the newest, are made up for.
+    `window`: older fires are never made up for. `most`: at most this many, the newest, are made up for.
     """
 
     missed: Missed = Missed.LATEST

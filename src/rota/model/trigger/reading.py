@@ -1,4 +1,4 @@
-"""What people say of a schedule's times, read once and checked: the same words in Python and on the command line."""
+"""Reads and checks the timing options of a schedule, the same in Python and on the command line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant)
             raise InvalidInput("option", key, f"one of {', '.join(NAMES)}")
     start = _if(options, "start", instant)
     schedule_name(name)
-    # The zone is looked at first: what is wrong with it is said of it, not of the rule.
+    # The zone is checked first, so that its errors name it and not the rule.
     own_begin, own_zone = _dtstart(options)
     where = _zone(options.get("tz"), own_zone)
     begin = _begin(where.local(now if start is None else start), exact=start is not None)
@@ -68,7 +68,7 @@ def read_schedule(owner: str, name: str, given: Mapping[str, Any], now: Instant)
 
 
 def _dtstart(options: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """The time and the zone of a DTSTART that stands in the rule."""
+    """The time and the zone of a DTSTART in the rule."""
     given = options.get("rrule", options.get("rule"))
     if isinstance(given, str) and ("rrule" in options or is_recurrence(given)):
         return split(given)[1:]
@@ -76,7 +76,7 @@ def _dtstart(options: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _zone(given: Any, of_rule: str | None) -> Zone:
-    name = getattr(given, "key", given)  # a ZoneInfo has its name there
+    name = getattr(given, "key", given)  # the name of a ZoneInfo
     if name is None:
         return zone(of_rule or "UTC")
     if not isinstance(name, str):
@@ -87,7 +87,7 @@ def _zone(given: Any, of_rule: str | None) -> Zone:
 
 
 def _begin(moment: datetime, exact: bool) -> str:
-    """When nobody says when an RRULE begins, it begins at a full minute: nobody means the seconds of this moment."""
+    """An RRULE without a beginning begins at a full minute."""
     return moment.replace(microsecond=0, tzinfo=None, **({} if exact else {"second": 0})).isoformat()
 
 
@@ -166,7 +166,7 @@ def recurrence_text(text: str, begin: str) -> str:
 
 
 def rule_text(rule: Rule) -> str:
-    """A rule as people write it: what reads rules reads it back."""
+    """A rule as people write it; `read_rule` reads it back."""
     match rule:
         case Cron(text):
             return text

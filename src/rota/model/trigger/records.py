@@ -1,4 +1,4 @@
-"""Schedules as stores keep them: how they stand, what is done to them, and what became of their fires."""
+"""Schedules as stores keep them: their state, their changes, and the records of their fires."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from rota.model.trigger.skipped import Skipped, SkipReason
 
 class FireKind(StrEnum):
     RULE = "rule"  # its time had come
-    MANUAL = "manual"  # a person wanted it now
-    BACKFILL = "backfill"  # a person wanted it made up for
+    MANUAL = "manual"  # a person fired it
+    BACKFILL = "backfill"  # a person made up for it
 
 
 class Fate(StrEnum):
-    """What became of a fire that was to be made."""
+    """The answer to an attempt to make a fire."""
 
     MADE = "made"
-    QUEUED = "queued"  # made, and runs when those before it have ended
-    SKIPPED = "skipped"  # one before it still lives
+    QUEUED = "queued"  # made; it runs when the fires before it have ended
+    SKIPPED = "skipped"  # a fire before it still lives
     ALREADY = "already"  # it was made before: nothing was changed
 
 
 class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule on its way in. Its texts are those of `schedule.to_json` and `template.to_json`."""
+    """A schedule to save. Its texts are those of `schedule.to_json` and `template.to_json`."""
 
     name: str
     timing: str
     work: str
     overlap: Overlap
-    calendars: tuple[str, ...] = ()  # all that it names
+    calendars: tuple[str, ...] = ()  # all calendars that it names
     app: str | None = None  # the app that declares it in its code
-    module: str | None = None  # and the module of that app in which it stands; None: not known
-    since: Instant  # fires up to here are none of its business
+    module: str | None = None  # and the module that declares it; None: not known
+    since: Instant  # fires up to here are ignored
     next_at: Instant | None
     note: str | None = None  # not None: a new one begins as paused, with this note
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How a schedule stands. Its texts stay undecoded: a broken one must not hide the others."""
+    """A stored schedule. Its texts stay undecoded: a broken one must not hide the others."""
 
     owner: str
     name: str
-    revision: int  # rises with every change by a person, and is never used again
+    revision: int  # rises with every change by a person, and is never reused
     timing: str
     work: str
     app: str | None
@@ -64,8 +64,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     paused_by: str | None = None
     note: str | None = None
     broken: str | None = None  # why it was set aside
-    module: str | None = None  # in which `app` declares it; None: not known
-    undeclared_at: Instant | None = None  # the node of `app` that started last did not declare it, and left it
+    module: str | None = None  # the module that declares it; None: not known
+    undeclared_at: Instant | None = None  # the last node of `app` that started did not declare it
 
     @property
     def paused(self) -> bool:
@@ -73,11 +73,11 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which schedules; all given conditions must hold. In the order of owner and name."""
+    """All given conditions must hold. Ordered by owner and name."""
 
     names: tuple[str, ...] | None = None
     app: str | None = None
-    after: tuple[str, str] | None = None  # owner and name of the last one of the page before
+    after: tuple[str, str] | None = None  # owner and name of the last row of the page before
     limit: int = 100
 
 
@@ -87,13 +87,13 @@ class NewFire(msgspec.Struct, frozen=True):
 
 
 class Advance(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a schedule: fires to make, fires that are skipped, and how it stands afterwards. It counts only if
-    the schedule still stands as it did when this was worked out: same revision, same `before`."""
+    """One step of a schedule: fires to make, fires to skip, and the new cursor. It applies only if the schedule still
+    has the same revision and the cursor `before`."""
 
     owner: str
     name: str
     revision: int
-    before: Instant  # what was `handled`
+    before: Instant  # the expected `handled`
     fires: Sequence[NewFire]
     skips: Sequence[Skipped]
     handled: Instant
@@ -103,7 +103,7 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reach(self) -> Instant:
-        """The latest fire that it decides about: before that time it can't be carried out."""
+        """The latest fire that it decides: the step can't be applied before that time."""
         return max([0, *(one.fire for one in self.fires[-1:]), *(one.last for one in self.skips[-1:])])
 
 
@@ -113,15 +113,15 @@ class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
     fire: Instant  # of a run: the first
     last: Instant
     count: int | None  # None: too many to be counted
-    at: Instant  # when that was decided
+    at: Instant  # the time of the decision
     kind: FireKind | None = None  # None: it was skipped
     reason: SkipReason | None = None  # why it was skipped
     job_id: str | None = None
-    state: State | None = None  # of its job; None: that is gone
+    state: State | None = None  # of its job; None: the job is gone
 
 
 class ScheduledFire(msgspec.Struct, frozen=True):
-    """Which fire a job is."""
+    """The fire of a job."""
 
     schedule: str
     fire: Instant

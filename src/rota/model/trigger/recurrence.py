@@ -1,13 +1,13 @@
 """RRULE of RFC 5545, as readings of the wall clock.
 
-FREQ and INTERVAL name periods (every second week, every tenth minute), the BY... parts what counts in each of them, and
-BYSETPOS some of that by number. Nothing is walked through one by one: a search goes in turns to the next period that
-INTERVAL names and to the next date, hour, minute or second that the BY... parts leave, until both are the same. So a
-rule for seconds in October costs no more in November than one for years.
+FREQ and INTERVAL name periods (every second week, every tenth minute). The BY... parts select readings in each period,
+and BYSETPOS selects some of those by number. The search does not visit readings one by one. It jumps in turns to the
+next period of INTERVAL and to the next date, hour, minute or second that the BY... parts allow, until both agree. So in
+November a rule for seconds in October costs no more than a yearly rule.
 
-What the rule leaves open comes from DTSTART: the hour, the weekday of a weekly rule... DTSTART itself counts only if
-the rule names it. BYWEEKNO makes the periods of a yearly rule years of weeks: the Monday of week 1 belongs to the year
-of that week, also if it is in December.
+Parts that the rule leaves open come from DTSTART: the hour, the weekday of a weekly rule... DTSTART itself counts only
+if the rule includes it. With BYWEEKNO the periods of a yearly rule are years of weeks: the Monday of week 1 belongs to
+the year of that week, also if it is in December.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from rota.model.trigger.zones import zone
 _UNITS = {"SECONDLY": 1, "MINUTELY": 60, "HOURLY": 3600}
 _EPOCH = datetime(1970, 1, 1)
 _FAR_SECONDS = 100 * 366 * DAY_SECONDS
-# To count COUNT out. Most rules need one or two steps for each fire.
+# Steps to count the fires of COUNT. Most rules need one or two steps for each fire.
 _COUNT_STEPS = 50_000
 _RARELY = "this one never fires, or so rarely that the search for its next fire was given up"
 
 
 class RecurrencePlan:
-    """The rule without COUNT and without UNTIL in UTC, ready to be entered anywhere."""
+    """The rule without COUNT and without UNTIL in UTC; a search can begin at any reading."""
 
     def __init__(self, given: Parts, begin: datetime) -> None:
         parts = _explicit(given, begin)
@@ -54,7 +54,7 @@ class RecurrencePlan:
         until = LAST_DAY if self._until is None else min(LAST_DAY, self._until // DAY_SECONDS)
         self._last_day, self._last_period = until, self._periods.of(until)
         level = FREQUENCIES.index(parts.frequency)
-        # The times of day at which periods within a day may begin, and what a period holds, from its beginning.
+        # The times of day at which periods within a day may begin, and the offsets within a period.
         self._starts = ClockTimes(
             parts.hours or range(24),
             (parts.minutes or range(60)) if level > 4 else (0,),
@@ -97,7 +97,7 @@ class RecurrencePlan:
                 period = self._aligned(self._periods.of(later))
 
     def _aligned(self, period: int) -> int:
-        """The first period from this one on that INTERVAL names."""
+        """The first period of INTERVAL from this one on."""
         return period + (self._first_period - period) % self._interval
 
     def _by_clock(self, low: int, unit: int, effort: Effort) -> Iterator[int]:
@@ -128,7 +128,7 @@ class RecurrencePlan:
                 period = (day + 1) * a_day if start is None else day * a_day + start // unit
 
     def _chosen(self, days: Sequence[int], low: int) -> Iterator[int]:
-        """What counts of a period with these days, from `low` on."""
+        """The readings of a period with these days, from `low` on."""
         if self._positions:
             size = len(self._held)
             for place in _places(self._positions, len(days) * size):
@@ -182,7 +182,7 @@ class _Months:
 
 
 class _Days:
-    """So many at a time: one, or a week."""
+    """Periods of one day or of a week."""
 
     def __init__(self, length: int, first: int) -> None:
         self._length, self._first = length, first
@@ -213,7 +213,7 @@ def _places(positions: Sequence[int], size: int) -> list[int]:
 
 
 def _explicit(parts: Parts, begin: datetime) -> Parts:
-    """With all that DTSTART implies written out."""
+    """The parts, completed from DTSTART."""
     level = FREQUENCIES.index(parts.frequency)
     implied: dict[str, object] = {}
     if not (parts.year_days or parts.month_days or parts.weekdays):
@@ -238,7 +238,7 @@ def _keeps_pace(parts: Parts) -> bool:
 
 @lru_cache(maxsize=512)
 def recurrence_plan(text: str, begin: str) -> RecurrencePlan:
-    """Refuses a rule that never fires, or so rarely that it can't be told when."""
+    """Refuses a rule that never fires, or so rarely that the search gives up."""
     plan = RecurrencePlan(read_parts(text), read_begin(begin))
     if not plan.has_dates:
         raise InvalidInput("rrule", text, f"{EXPECTED}; there is no such date")
@@ -254,8 +254,8 @@ def recurrence_plan(text: str, begin: str) -> RecurrencePlan:
 
 @lru_cache(maxsize=512)
 def recurrence_end(text: str, begin: str, zone_name: str, gap: Gap, fold: Fold) -> Instant | None:
-    """The last instant by COUNT, or by UNTIL in UTC; None if neither is there. COUNT counts fires: a time that falls
-    into a gap and is skipped is none."""
+    """The last instant by COUNT, or by UNTIL in UTC; None if neither is there. COUNT counts fires,
+    without times that are skipped in a gap."""
     parts = read_parts(text)
     if parts.until:
         return read_until(parts.until)[1]

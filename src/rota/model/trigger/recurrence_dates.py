@@ -1,8 +1,8 @@
-"""The dates that the parts of an RRULE leave: BYMONTH, BYWEEKNO, BYYEARDAY, BYMONTHDAY and BYDAY.
+"""The dates that match the parts of an RRULE: BYMONTH, BYWEEKNO, BYYEARDAY, BYMONTHDAY and BYDAY.
 
-Whatever the RFC calls "expand" or "limit", a date counts if it satisfies every part that is given, and of BYDAY any one
-term. Which dates of a year these are depends on the weekday of 1 January and on leap years alone, so of ten thousand
-years some thirty are worked out.
+The RFC distinguishes "expand" and "limit", but in both cases a date matches if it satisfies every given part, and any
+one term of BYDAY. The matching dates of a year depend only on the weekday of 1 January and on leap years, so some
+thirty of ten thousand years are computed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def first_week(year: int, week_start: int) -> int:
 class _Year(msgspec.Struct, frozen=True, gc=False):
     start: int
     end: int
-    days: tuple[int, ...]  # that match
+    days: tuple[int, ...]  # matching days
 
 
 class Dates:
@@ -121,7 +121,7 @@ def _months(leap: bool) -> list[range]:
 
 
 def _numbered(days: Sequence[int], numbers: Iterable[int]) -> list[int]:
-    """1 is the first of the days, -1 the last; numbers that they don't reach to name none."""
+    """1 is the first of the days, -1 the last; numbers out of range name none."""
     return [days[n - 1 if n > 0 else n] for n in numbers if abs(n) <= len(days)]
 
 

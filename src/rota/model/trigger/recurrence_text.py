@@ -1,4 +1,4 @@
-"""The text of an RRULE: read into its parts, each of them checked, so that an error can point at it."""
+"""Reads the text of an RRULE into its parts. Each is checked, so that an error can point at it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.errors import InvalidInput
 from rota.model.times import Instant, instant
 
 FIRST_YEAR, LAST_YEAR = 3, 9000  # of DTSTART: counting from it looks into the two years before
-MOST_COUNTED = 10_000  # COUNT is counted out once, when the rule is read
+MOST_COUNTED = 10_000  # the fires of COUNT are counted once, when the rule is read
 _MOST_INTERVAL = 10_000
 _LONGEST_TEXT = 2_000
 EXPECTED = "a rule of RFC 5545 such as FREQ=WEEKLY;BYDAY=MO,TH;BYHOUR=9;BYMINUTE=0"
@@ -43,7 +43,7 @@ _Texts = dict[str, str]
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule, part by part; what it does not say is empty."""
+    """A rule by parts; missing parts are empty."""
 
     frequency: str
     interval: int = 1
@@ -146,14 +146,14 @@ def _parts(texts: _Texts) -> Parts:
         weekdays=tuple((int(n or 0), WEEKDAYS.index(day)) for n, day in _DAY_TERM.findall(texts.get("BYDAY", ""))),
         hours=numbers("BYHOUR"),
         minutes=numbers("BYMINUTE"),
-        # Clocks here know no leap seconds, and the RFC has second 60 mean 59 then.
+        # Without leap seconds, second 60 means 59, by the RFC.
         seconds=tuple(min(second, 59) for second in numbers("BYSECOND")),
         positions=numbers("BYSETPOS"),
     )
 
 
 def _check_together(texts: _Texts, parts: Parts) -> None:
-    """Refuses the combinations that the RFC rules out."""
+    """Refuses combinations that the RFC forbids."""
     frequency = parts.frequency
     if parts.week_numbers and frequency != "YEARLY":
         raise InvalidInput("rrule BYWEEKNO", texts["BYWEEKNO"], "FREQ=YEARLY beside it")

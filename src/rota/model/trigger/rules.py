@@ -1,4 +1,4 @@
-"""What a schedule may say about its times. Rules are values: they travel as JSON and are checked when they are made."""
+"""Rules of schedules, as values: kept as JSON and checked when they are made."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Every(msgspec.Struct, frozen=True, tag="every", tag_field="kind", omit_def
 
 
 class Recurrence(msgspec.Struct, frozen=True, tag="rrule", tag_field="kind", omit_defaults=True):
-    """An RRULE and its DTSTART (`begin`), which is local time as ISO 8601 without offset. `implied`: nobody said when
-    it begins, so it began when it was first made."""
+    """An RRULE and its DTSTART (`begin`), which is local time as ISO 8601 without offset. `implied`: no
+    beginning was given, so it began when it was first made."""
 
     text: str
     begin: str

@@ -17,10 +17,10 @@ MOST_FIRES = 1_000_000_000
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Checked as a whole when it is made: what exists can be asked for its fires.
+    """Checked as a whole when it is made, so every value can be asked for its fires.
 
     `start` and `end` are themselves inside. `exclude` and `only` name calendars: a fire must lie in none of the former
-    and in all of the latter. `limit` is how often it may fire in its life.
+    and in all of the latter. `limit` is the number of its fires.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def readings(schedule: Timing) -> Readings | None:
-    """The rule as readings of the wall clock; None for rules that don't look at it."""
+    """The rule as wall-clock readings; None for rules in elapsed time."""
     match schedule.rule:
         case Cron(text):
             return cron_plan(text, schedule.name if "h" in text.lower() else "")  # without H all names share a plan
@@ -64,7 +64,7 @@ def readings(schedule: Timing) -> Readings | None:
 
 
 def last_named(schedule: Timing) -> Instant | None:
-    """The last instant that the rule names by itself; None if its readings tell, or if there is none."""
+    """The last instant of a rule that names one; None if its readings end by themselves, or never."""
     match schedule.rule:
         case Recurrence(text, begin):
             return recurrence_end(text, begin, schedule.zone, schedule.gap, schedule.fold)
@@ -96,7 +96,7 @@ def to_json(schedule: Timing) -> str:
 
 
 def from_json(text: str) -> Timing:
-    """Reads a schedule back, and checks it again: zones and rules that were right once may not be so here."""
+    """Reads a schedule and checks it again: its zone or rule may be invalid on this machine."""
     try:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError) as problem:

@@ -1,5 +1,5 @@
-"""Fires that are not made, and why. Told as runs of neighbours with one reason: a schedule that fires each second and
-was down for a month has one line, not two million."""
+"""Skipped fires and their reasons. Consecutive fires with one reason are one run: a schedule that fires each second and
+was down for a month has one record, not two million."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rota.model.times import Instant
 class SkipReason(StrEnum):
     """Why a fire was not made."""
 
-    MISSED = "missed"  # and nothing is made up for
+    MISSED = "missed"  # and there is no catch-up
     NEWER = "newer"  # a newer one is made instead
     WINDOW = "window"  # too old to be made up for
     MAXIMUM = "maximum"  # enough newer ones are made up for
     PAUSED = "paused"
-    OVERLAP = "overlap"  # the one before it still lived
-    REMOVED = "removed"  # the schedule was taken away before it was made
+    OVERLAP = "overlap"  # the fire before it still lived
+    REMOVED = "removed"  # the schedule was removed before
 
 
 class Skipped(msgspec.Struct, frozen=True):

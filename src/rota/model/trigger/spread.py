@@ -1,8 +1,8 @@
-"""Numbers that look random and are always the same: what `H` in cron becomes, and the jitter of a fire.
+"""Hashed numbers that are always the same: the value of `H` in cron, and the jitter of a fire.
 
 `H` is any one value of its field, `H(0-29)` one of that range, `H/15` and `H(0-29)/10` every so many from a random
-start. Which one depends on the schedule's name and on the field alone, so all nodes agree and an edit of another field
-moves nothing.
+start. The value depends on the schedule's name and on the field alone, so all nodes agree and an edit of another field
+changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _canonical = msgspec.json.Encoder()
 
 
 def spread(*parts: str | int) -> int:
-    """A number of 64 bits made of these values. Part of what is kept in stores: never change it."""
+    """A 64-bit hash of these values. Stored times depend on it: never change it."""
     return int.from_bytes(hashlib.blake2b(_canonical.encode(parts), digest_size=8).digest(), "big")
 
 

@@ -2,8 +2,8 @@
 
 Inside a stretch of constant offset each reading is one instant. Where two stretches meet, readings may be missing
 (clocks went forward) or happen twice (they went back), and the schedule's policies decide. Rules that fire every hour
-or more often follow elapsed time instead: they fire whenever the clock shows a reading that matches, however often that
-is, so that they neither pause for an hour in autumn nor fire once more in spring.
+or more often follow elapsed time instead: they fire whenever the clock shows a matching reading, so they neither pause
+for an hour in autumn nor fire once more in spring.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rota.model.trigger.policies import Fold, Gap
 from rota.model.trigger.zones import DAY_SECONDS, Stretch, Zone
 
 _LAST_SECOND = LATEST // SECOND
-# A reading taken for a second of UTC is wrong by less than this, in all zones.
+# The largest difference between a reading and UTC, in all zones.
 _FARTHEST_OFFSET = 2 * DAY_SECONDS
-# What looking at a stretch costs: its zone may have to be asked about a whole year.
+# The cost of a stretch: its zone may have to be searched for a whole year.
 _STRETCH_STEPS = 50
 
 
@@ -62,15 +62,15 @@ def _missed(rule: Readings, stretch: Stretch, effort: Effort) -> bool:
 
 
 def _taken(stretch: Stretch, fold: Fold) -> tuple[int, int]:
-    """The readings of this stretch that count: from, and up to but without."""
+    """The readings of this stretch that count, as a half-open range."""
     low = max(stretch.first, stretch.seen_until) if fold is Fold.FIRST else stretch.first
     high = min(stretch.last, stretch.seen_again_from) if fold is Fold.SECOND else stretch.last
     return low, high
 
 
 def _following(rule: Readings, zone: Zone, stretch: Stretch, beyond: int | None, effort: Effort) -> Stretch | None:
-    """The next stretch that may have a fire: the next one if clocks go back at the end of this one, else the one of the
-    next reading. For a rule without further readings that is none, unless its last ones come again."""
+    """The next stretch that may have a fire: the following one if clocks go back at the end of this one, else that of
+    the next reading. None for a rule without further readings, unless its last ones are repeated."""
     again = stretch.seen_again_from < stretch.last
     if again and next(rule.since(stretch.seen_again_from, effort), None) is not None:
         return zone.stretch(stretch.end)

@@ -1,8 +1,7 @@
 """A time zone as stretches of constant offset.
 
-`zoneinfo` answers "which offset at this instant?" but never "until when?". Within a stretch local time is plain
-arithmetic, and everything odd (gaps, folds) happens at its ends: so we look for the ends, a year at a time, and keep
-them.
+`zoneinfo` gives the offset at an instant, but not its end. Within a stretch local time is plain arithmetic, and gaps
+and folds happen at its ends. So the ends are searched, a year at a time, and cached.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _STEP = 2 * DAY_SECONDS
 _MARGIN = 3 * DAY_SECONDS
 _YEARS_KEPT = 64
 _EXPECTED = "the name of a time zone such as Europe/Berlin or UTC"
-# Names that mean another thing on each machine.
+# Names whose meaning depends on the machine.
 _OF_THE_MACHINE = frozenset({"localtime", "posixrules", "Factory"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -45,7 +44,7 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def last(self) -> int:
-        """The reading at which it is over."""
+        """The reading at its end."""
         return self.end + self.offset
 
 
@@ -76,7 +75,7 @@ class Zone:
         return second + self.stretch(second).offset
 
     def midnight(self, day: date) -> Instant:
-        """The first instant of that date (of a date that was left out: the first instant after it)."""
+        """The first instant of that date (of a date that the zone skipped: the first instant after it)."""
         moment = datetime(day.year, day.month, day.day, tzinfo=self.info)
         return (moment - _EPOCH) // timedelta(microseconds=1)
 
@@ -126,7 +125,7 @@ def _changes(zone: Zone, start: int, end: int) -> list[_Change]:
 
 
 def _first_with(zone: Zone, offset: int, low: int, high: int) -> int:
-    """Halves the span until `low` has another offset and `high`, one second later, has this one."""
+    """Bisects the span until `low` has another offset and `high`, one second later, has this one."""
     while high - low > 1:
         middle = (low + high) // 2
         if zone.offset(middle) == offset:
