@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from rota.errors import InvalidInput, NotSerialisable, TooLarge, UnknownTask
-from rota.model.retry import Retry
-from rota.store.base import TaskInfo
+from rota.model.task import TaskInfo
 from rota.tasks.catalogue import Catalogue, Code, Isolation, TaskDef, fits, json_types
 from rota.tasks.context import Context
 
@@ -21,7 +20,7 @@ PLENTY = 1_000
 
 
 def info(name: str, parameters: Any, required: Any, open: bool, types: Any) -> TaskInfo:
-    return TaskInfo(name, "default", 5, Retry(), None, parameters, required, open=open, types=types)
+    return TaskInfo(name, parameters, required, open=open, types=types)
 
 
 def task(function: Callable[..., Any], name: str = "t", isolation: str | None = None) -> TaskDef:
