@@ -20,11 +20,14 @@ DELETE FROM rota.output WHERE job = :id AND (fence, number) IN (
     SELECT fence, number FROM rota.output WHERE job = :id ORDER BY fence, number LIMIT :limit)
 
 -- name: delete_old_keys
--- A key stays while its job lives, however old: the job's retry may still be on its way.
-DELETE FROM rota.keys WHERE (owner, key) IN (
+-- A key stays while its job lives, however old: the job's retry may still be on its way. An order that names a key holds it.
+-- Materialised: a plan may run a subquery once per row, and with row locks each run would find other rows.
+WITH old AS MATERIALIZED (
     SELECT k.owner, k.key FROM rota.keys k
     WHERE k.expires_at < rota.clock(:now) AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = k.job_id)
-    ORDER BY k.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED)   -- an order that names it holds it
+    ORDER BY k.expires_at LIMIT :limit FOR UPDATE SKIP LOCKED
+)
+DELETE FROM rota.keys k USING old WHERE k.owner = old.owner AND k.key = old.key
 
 -- name: delete_old_events
 DELETE FROM rota.outbox WHERE id IN (

@@ -17,9 +17,10 @@ BEGIN
         )
         SELECT array_agg(k.line) INTO lines FROM known k WHERE k.line IS NOT NULL;
     ELSE
-        WITH taken AS (
-            DELETE FROM rota.freed WHERE number IN (SELECT f.number FROM rota.freed f ORDER BY 1 LIMIT 1000 FOR UPDATE SKIP LOCKED)
-            RETURNING held_by
+        WITH chosen AS MATERIALIZED (
+            SELECT f.number FROM rota.freed f ORDER BY f.number LIMIT 1000 FOR UPDATE SKIP LOCKED
+        ), taken AS (
+            DELETE FROM rota.freed f USING chosen WHERE f.number = chosen.number RETURNING f.held_by
         )
         SELECT array_agg(DISTINCT held_by) INTO lines FROM taken;
     END IF;
