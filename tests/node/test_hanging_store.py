@@ -142,39 +142,3 @@ def test_the_program_ends_with_a_line_though_something_ignores_its_cancellation(
     assert done.returncode == 1
     assert "node n1 gives up: its worker has hung for 0.3 s and can't be cancelled" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("rota: node n1 has ended because its worker has hung")
-
-
-BLOCKED = """
-import asyncio, sys, time
-from rota.telemetry import stall
-
-def block():
-    time.sleep(4)
-
-async def main():
-    with stall.watched(sys.stderr, lambda seconds: print(f"blocked for {seconds:g}", file=sys.stderr), 0.3):
-        await asyncio.sleep(2.5)
-        print("not yet", file=sys.stderr, flush=True)
-        block()
-        await asyncio.sleep(0.2)
-
-asyncio.run(main())
-"""
-
-
-def test_a_blocked_loop_is_told_once_with_the_stacks() -> None:
-    done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, timeout=60, check=True)
-    before, _, after = done.stderr.partition("not yet\n")
-    assert before == ""
-    assert after.startswith("blocked for 1.5\n")
-    assert after.count("blocked for") == after.count(" in block") == 1
-
-
-HELD = BLOCKED.replace("time.sleep(4)", "ctypes.PyDLL(None).usleep(3_000_000)").replace(
-    "import asyncio", "import ctypes, asyncio"
-)
-
-
-def test_stacks_are_shown_though_a_call_holds_the_interpreter() -> None:
-    done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, timeout=60, check=True)
-    assert " in block" in done.stderr.partition("not yet\n")[2]
