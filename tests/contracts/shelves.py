@@ -34,5 +34,10 @@ async def stand(world: World, actor: Actor, state: State, **changes: Any) -> Ref
 STATES = sorted(State, key=lambda state: state is State.READY)
 
 
+async def stand_side_by_side(world: World, actor: Actor) -> dict[State, Ref]:
+    """One job in each state."""
+    return {state: await stand(world, actor, state) for state in STATES}
+
+
 async def one_of_each(world: World, actor: Actor) -> dict[State, str]:
-    return {state: (await stand(world, actor, state)).job_id for state in STATES}
+    return {state: ref.job_id for state, ref in (await stand_side_by_side(world, actor)).items()}

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from rota.model.gates import Effect, match
-from rota.model.job import Ref, Verdict
+from rota.model.job import JobInfo, Ref, Verdict
 from rota.model.lifecycle import STEPS, JobEvent, State
 from rota.model.outcome import CrashRule, Ending, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.requirements import Alone, Requirements
 from rota.store.admission import NewGate
-from tests.contracts.shelves import DUE_IN, EXPIRES_IN, stand
+from tests.contracts.shelves import DUE_IN, EXPIRES_IN, stand, stand_side_by_side
 from tests.contracts.world import PLENTY, Actor, World
 
 Cause = Callable[[World, Actor, Ref], Awaitable[None]]
@@ -115,22 +115,57 @@ def test_every_event_has_its_cause_or_its_excuse() -> None:
     assert len(CAUSES) + len(BY_GATES) + len(BY_PARENTS) == len(JobEvent)
 
 
-@pytest.mark.parametrize("event", sorted(CAUSES))
+# What these do, they do to all jobs at once.
+TO_ALL = {JobEvent.PROMOTE, JobEvent.EXPIRE, JobEvent.CLAIM}
+# These take a node away, or need a line without others: each state by itself.
+APART = {JobEvent.RECOVER, JobEvent.BACK_OFF, JobEvent.QUARANTINE}
+
+
+def check(state: State, event: JobEvent, before: JobInfo, after: JobInfo) -> None:
+    if (state, event) in STEPS and (state, event) not in BY_CLAIM_ALONE:
+        assert after.state is STEPS[state, event], f"{state} by {event}"
+        assert after.ended == (after.finished_at is not None)
+    else:
+        assert after == before, f"{state} by {event}"
+
+
+@pytest.mark.parametrize("event", sorted(CAUSES.keys() - TO_ALL - APART))
+async def test_the_store_takes_the_steps_of_the_table_and_no_others(world: World, event: JobEvent) -> None:
+    """One job in each state, side by side: what happens to one leaves the others as they are."""
+    actor = await world.node()
+    refs = await stand_side_by_side(world, actor)
+    for state, ref in refs.items():
+        before, others = await world.info(ref.job_id), await all_but(world, ref)
+        assert before.state is state
+        await CAUSES[event](world, actor, ref)
+        check(state, event, before, await world.info(ref.job_id))
+        assert await all_but(world, ref) == others, f"the others when {state} was to {event}"
+
+
+async def all_but(world: World, ref: Ref) -> dict[str, JobInfo]:
+    return {job: info for job, info in (await world.all()).items() if job != ref.job_id}
+
+
+@pytest.mark.parametrize("event", sorted(TO_ALL))
+async def test_what_happens_to_all_takes_the_steps_of_the_table_and_no_others(world: World, event: JobEvent) -> None:
+    actor = await world.node()
+    refs = await stand_side_by_side(world, actor)
+    before = {state: await world.info(ref.job_id) for state, ref in refs.items()}
+    await CAUSES[event](world, actor, refs[State.READY])
+    for state, ref in refs.items():
+        assert before[state].state is state
+        check(state, event, before[state], await world.info(ref.job_id))
+
+
+@pytest.mark.parametrize("event", sorted(APART))
 @pytest.mark.parametrize("state", list(State))
-async def test_the_store_takes_the_steps_of_the_table_and_no_others(
-    world: World, state: State, event: JobEvent
-) -> None:
+async def test_a_crash_takes_the_steps_of_the_table_and_no_others(world: World, state: State, event: JobEvent) -> None:
     actor = await world.node()
     ref = await stand(world, actor, state)
     before = await world.info(ref.job_id)
     assert before.state is state
     await CAUSES[event](world, actor, ref)
-    after = await world.info(ref.job_id)
-    if (state, event) in STEPS and (state, event) not in BY_CLAIM_ALONE:
-        assert after.state is STEPS[state, event]
-        assert after.ended == (after.finished_at is not None)
-    else:
-        assert after == before
+    check(state, event, before, await world.info(ref.job_id))
 
 
 @pytest.mark.parametrize("event", sorted(CAUSES))
