@@ -58,7 +58,7 @@ bench: $(READY) ## measure the speed (BENCH_ARGS=...)
 
 sim: $(READY) ## run the whole system in simulated time, and hunt the mutants that need long (SEEDS=...)
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS)
-	@$(BIN)/pytest -n auto -m chaos tests/sim
+	@$(BIN)/pytest -n auto -m chaos -o faulthandler_timeout=900 tests/sim
 
 chaos: $(READY) ## kill, stop and cut off real nodes and a real PostgreSQL under load (CHAOS_ARGS=...)
 	@$(BIN)/python -m tests.chaos $(CHAOS_ARGS)

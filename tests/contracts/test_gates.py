@@ -412,8 +412,15 @@ async def test_one_that_is_held_can_be_cancelled_and_expires(world: World) -> No
 # -- many -------------------------------------------------------------------------------------------------------------
 
 
-@both_effects
-@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize(
+    ("count", "effect"),
+    [
+        (1, PAUSE),
+        (20, DROP),
+        pytest.param(1, DROP, marks=pytest.mark.slow),  # each count and each effect is in the first two
+        pytest.param(20, PAUSE, marks=pytest.mark.slow),
+    ],
+)
 async def test_thousands_behind_a_gate_keep_nobody_waiting(world: World, count: int, effect: Effect) -> None:
     await world.several(3_000)
     free = [await other(world) for _ in range(3)]
