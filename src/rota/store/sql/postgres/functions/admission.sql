@@ -1,8 +1,7 @@
 -- Looks at ready jobs that a claim must not simply take: those that a gate fits, and those that need keys. Moves aside what
 -- may not run and claims the rest (`only_gates`: looks at gates, and claims nothing). One caller at a time: so what it counts is so.
 CREATE OR REPLACE FUNCTION rota.pass(ids uuid[], incarnation text, given bigint, only_gates boolean, step bigint)
-RETURNS TABLE (id text, fence bigint, owner text, queue text, kind text, task text, priority smallint, rank bigint, number bigint,
-               failures bigint, started_at bigint, spec text, args text, retry text, timeout bigint, parents integer, slack bigint)
+RETURNS TABLE ({jobs.claimed::})
 LANGUAGE plpgsql SET enable_hashjoin = on AS $$
 #variable_conflict use_column
 DECLARE
@@ -106,8 +105,8 @@ BEGIN
         SET state = 'running', fence = j.fence + 1, node = pass.incarnation, cancel = NULL, reason = NULL, claimed_at = moment,
             started_at = moment, tries = j.tries + 1, expires_at = NULL, held_by = NULL
         FROM lucky WHERE j.id = lucky.job
-        RETURNING j.id::text, j.fence, j.owner, j.queue, j.kind, j.task, j.priority, j.rank, j.tries, j.failures, j.started_at,
-                  j.spec, j.args, j.retry, j.timeout, j.parents, lucky.slack;
+        RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries; slack = lucky.slack;
+                   state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END};
         EXIT WHEN NOT FOUND;
         rest := ARRAY(SELECT l.id FROM (SELECT j.id, j.state FROM rota.jobs j WHERE j.id = ANY (rest) OFFSET 0) l WHERE l.state = 'ready');
         EXIT WHEN rest = '{}';
