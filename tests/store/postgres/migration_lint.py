@@ -1,23 +1,39 @@
-"""What a migration must not do while nodes of the version before are at work."""
+"""A made-up next version of the schema, and the changes that a step must not make beside older nodes."""
 
 from __future__ import annotations
 
 import re
 
-from rota.store.postgres import migrate
+from rota.store.postgres.migrate import KnownSchema, known, works_with
 
-KNOWN = migrate.known()
-NEWEST = KNOWN[-1][0]
-# What the next version may well look like: it adds, and does not take away.
+KNOWN = known()
+NEWEST = KNOWN.newest
+# A typical next version: it adds, and takes nothing away.
 NEXT = f"""-- works with: {NEWEST}
 ALTER TABLE rota.jobs ADD COLUMN colour text;
 ALTER TABLE rota.history ADD COLUMN colour text;
 ALTER TABLE rota.nodes ADD COLUMN shoe_size integer NOT NULL DEFAULT 42;
 CREATE TABLE rota.colours (name text PRIMARY KEY);
 CREATE INDEX jobs_colour ON rota.jobs (colour) WHERE colour IS NOT NULL;
+
+-- after functions
+
+CREATE TRIGGER colour_written BEFORE UPDATE OF colour ON rota.jobs FOR EACH ROW EXECUTE FUNCTION rota.mix();
+"""
+# Its functions: a new one, and an old one with the same meaning in other words.
+MIX = """
+CREATE OR REPLACE FUNCTION rota.mix() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+CREATE OR REPLACE FUNCTION rota.microseconds(span interval) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+$$ SELECT (1000000 * extract(epoch FROM span))::bigint $$;
 """
 
-_WORKS_WITH = re.compile(r"-- works with: (\d+)")
+
+def with_next(*texts: str, functions: str = KNOWN.functions + MIX, code: str = "99.0.0") -> KnownSchema:
+    """The schema that code of later versions knows."""
+    steps = tuple(enumerate(texts or (NEXT,), start=NEWEST + 1))
+    return KnownSchema(KNOWN.steps + steps, functions, code)
+
+
 _QUOTED = re.compile(r"\$(\w*)\$.*?\$\1\$|'(?:[^']|'')*'", re.DOTALL)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 BREAKING = {
@@ -31,12 +47,6 @@ BREAKING = {
 _ADDED = re.compile(
     r"\bADD\s+(?:COLUMN\s+)?(?:IF\s+NOT\s+EXISTS\s+)?(?!CONSTRAINT\b|CHECK\b|PRIMARY\b|UNIQUE\b|FOREIGN\b)", re.I
 )
-
-
-def works_with(number: int, text: str) -> int:
-    """The oldest code that can go on working beside it. It stands in the first line, or it is the migration's own."""
-    found = _WORKS_WITH.fullmatch(text.partition("\n")[0].strip())
-    return int(found[1]) if found else number
 
 
 def complaints(number: int, text: str) -> list[str]:

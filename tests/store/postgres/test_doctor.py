@@ -13,14 +13,15 @@ from rota.clock import ManualClock, SystemClock
 from rota.model.principal import SYSTEM
 from rota.model.times import DAY
 from rota.store.base import Finding, Retention
-from rota.store.postgres import PostgresStore, doctor, migrate, partitions
+from rota.store.postgres import PostgresStore, doctor, partitions
 from tests.contracts.world import DONE, World
 from tests.servers.postgres import Server, database, shared_server, unique_name
 from tests.store.postgres.backends import Postgres
+from tests.store.postgres.migration_lint import NEWEST, with_next
 from tests.store.postgres.ranking import Place, until
 
 NAMES = [
-    "server", "schema", "schema drift", "partitions", "running jobs", "kinds", "tasks", "schedules",
+    "server", "schema", "functions", "schema drift", "partitions", "running jobs", "kinds", "tasks", "schedules",
     "declared schedules", "bloat", "long transactions", "clock", "sessions",
 ]  # fmt: skip
 
@@ -73,16 +74,15 @@ async def test_a_database_that_was_never_migrated(place: Place) -> None:
 
 
 async def test_a_schema_that_is_too_old(place: Place) -> None:
-    old = await place.store(opened=False, steps=migrate.known()[:1])
-    await old.migrate()
-    store = await place.store(opened=False)
+    await place.store()
+    store = await place.store(opened=False, known=with_next())
     finding = (await found(store))["schema"]
     assert not finding.ok
     assert "rota migrate" in finding.text
 
 
 async def test_a_schema_that_is_too_new(store: PostgresStore, backend: Postgres) -> None:
-    newest = migrate.known()[-1][0]
+    newest = NEWEST
     backend.stamp(newest + 7)
     finding = (await found(store))["schema"]
     assert not finding.ok
@@ -96,6 +96,7 @@ DRIFT = {
     "ALTER TABLE tasks ALTER COLUMN seen_at TYPE numeric": "column tasks.seen_at",
     "CREATE INDEX mine ON jobs (task)": "added index.*mine",
     "DROP FUNCTION server()": "missing function server",
+    "DROP TRIGGER tied_jobs_ended ON jobs": "missing trigger.*tied_jobs_ended",
     "CREATE TABLE mine (i int)": "added column mine.i",
     "DROP TABLE outbox": "missing column outbox",
     "CREATE OR REPLACE FUNCTION clock(given bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'": "clock\\(",

@@ -21,10 +21,10 @@ from rota.store.postgres.session import lock_number
 from tests.contracts.world import World
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres.backends import Postgres, migrated_database
-from tests.store.postgres.migration_lint import KNOWN, NEWEST
+from tests.store.postgres.migration_lint import NEWEST, with_next
 from tests.store.postgres.ranking import LIMIT, Place
 
-CHANGE = [*KNOWN, (NEWEST + 1, f"-- works with: {NEWEST}\nALTER TABLE rota.nodes ADD COLUMN colour text;")]
+CHANGE = with_next(f"-- works with: {NEWEST}\nALTER TABLE rota.nodes ADD COLUMN colour text;")
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_renewals_go_on_while_it_waits_for_a_long_reader(
 ) -> None:
     world = World(await alone.store(clock=clock), Postgres(tmp_path, clock), clock, chance)
     actor = await world.node()
-    new = await alone.store(opened=False, steps=CHANGE)
+    new = await alone.store(opened=False, known=CHANGE)
     told: list[str] = []
     with reader(alone) as db:
         migrating = asyncio.create_task(new.migrate(told.append))
@@ -70,7 +70,7 @@ async def test_renewals_go_on_while_it_waits_for_a_long_reader(
 async def test_it_gives_up_in_the_end_and_says_why(alone: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "LONGEST_WAIT", 1.0)
     monkeypatch.setattr(migrate, "LOCK_LIMIT", "2s")  # one try, with time enough to see who it is
-    new = await alone.store(opened=False, steps=CHANGE)
+    new = await alone.store(opened=False, known=CHANGE)
     with reader(alone) as db:
         pid = db.info.backend_pid
         with pytest.raises(StoreUnavailable) as caught:

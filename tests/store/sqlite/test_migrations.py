@@ -1,31 +1,35 @@
-"""What a step of the schema does with rows that an older version wrote."""
+"""A file between two versions of the schema."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
+import pytest
 
 from rota.clock import Chance, SystemClock
+from rota.errors import SchemaMissing, SchemaTooNew
+from rota.model.principal import LOCAL
 from rota.store import sql_files
-from rota.store.sqlite import SqliteStore
-from rota.store.sqlite.database import APPLICATION
-from tests.store import upgrades
+from rota.store.base import JobFilter
+from rota.store.sqlite import SqliteStore, migrate
+
+KNOWN = migrate.known_version()
+NEXT = "ALTER TABLE jobs ADD COLUMN colour TEXT;"
 
 
-async def test_next_fires_of_an_older_version_are_worked_out_anew(tmp_path: Path) -> None:
-    path = str(tmp_path / "rota.db")
-    db = apsw.Connection(path)
-    for number, text in sql_files.migrations("sqlite"):
-        if number <= upgrades.OLD:
-            db.execute(text).fetchall()
-    db.pragma("application_id", APPLICATION)
-    db.pragma("user_version", upgrades.OLD)
-    for row in upgrades.rows("[]"):
-        db.execute(f"INSERT INTO schedules ({upgrades.COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
-    db.close()
-    store = SqliteStore(path, SystemClock(), Chance())
-    assert (await store.migrate())[0] == upgrades.OLD
-    await store.open()
-    await upgrades.check_upgraded(store)
+async def test_a_file_moves_up_and_older_code_refuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(str(tmp_path / "rota.db"), SystemClock(), Chance())
+    assert await store.migrate() == (0, KNOWN)
+    with monkeypatch.context() as newer:
+        steps = [*sql_files.migrations("sqlite"), (KNOWN + 1, NEXT)]
+        newer.setattr(sql_files, "migrations", lambda _: steps)
+        newer.setattr(migrate, "known_version", lambda: KNOWN + 1)
+        with pytest.raises(SchemaMissing):
+            await store.open()
+        assert await store.migrate() == (KNOWN, KNOWN + 1)
+        await store.open()
+        assert await store.find(LOCAL, JobFilter()) == []
+    for verb in (store.open, store.migrate):
+        with pytest.raises(SchemaTooNew):
+            await verb()
     await store.close()

@@ -1,12 +1,12 @@
 """Installs the SQL functions of this code (sql/postgres/functions).
 
 Nodes run statements that call these functions while they are replaced. CREATE OR REPLACE is safe for them: a running
-statement finishes with the old body, the next one uses the new body, and prepared plans stay valid. So within one
-schema version the names, the signatures and the meaning of functions stay. A function that is new, or means something
-else, comes with a new schema version and, if nodes of the previous version may still run, under a name of its own.
+statement finishes with the old body, the next one uses the new body, and prepared plans stay valid. So a function keeps
+its signature and its meaning as long as nodes may run that call it; another meaning gets another name.
 
-While such nodes may run (`shared`), no function is dropped: they still call the old ones. A step that older code does
-not fit clears away: functions that no file defines any more are dropped, and a changed signature replaces the old one.
+While nodes of other code may run (`shared`), no function is dropped, and a changed signature is refused. A step that
+older code does not fit clears up: functions that no file defines any more are dropped. So does development within one
+release, where a changed signature replaces the old one.
 """
 
 from __future__ import annotations

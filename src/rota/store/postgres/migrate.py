@@ -39,6 +39,11 @@ LOCK_LIMIT = "250ms"
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
 LONGEST_WAIT = 300.0
 _WORKS_WITH = re.compile(r"-- works with: (\d+)\s")
+_VERSIONS = """
+CREATE TABLE IF NOT EXISTS {schema}.schema_versions (
+    version integer PRIMARY KEY, works_with integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(),
+    functions text NOT NULL DEFAULT '', code text NOT NULL DEFAULT '')
+"""
 _AFTER_FUNCTIONS = "\n-- after functions\n"
 
 
@@ -88,6 +93,12 @@ class FoundSchema(NamedTuple):
         if self.version != known.newest:
             return self.version < known.newest
         return self.functions != known.digest and _release(self.code) <= _release(known.code)
+
+    def shared(self, known: KnownSchema) -> bool:
+        """Whether nodes of an older schema, or of another release of this one, may run beside the known code."""
+        return (0 < self.version < known.newest and known.works_with < known.newest) or (
+            self.version == known.newest and self.code != known.code
+        )
 
 
 def _release(code: str) -> tuple[int, ...]:
@@ -157,7 +168,7 @@ async def _migrate(unit: Unit, known: KnownSchema, now: Instant) -> tuple[int, i
     await _prepare(unit)
     found = await _reachable(unit, known)
     if found.lacks(known):
-        await apply(unit, unit.database.schema, known, found.version)
+        await apply(unit, unit.database.schema, known, found)
         await _record(unit, known, found.version)
     await partitions.make(unit, now)
     return found.version, max(found.version, known.newest)
@@ -169,21 +180,22 @@ async def _prepare(unit: Unit) -> None:
     exists = await unit.connection.fetchval("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema)
     if not exists:  # asked first: IF NOT EXISTS too needs the right to create schemas
         await unit.connection.execute(f"CREATE SCHEMA {schema}")
-    await unit.connection.execute(
-        f"CREATE TABLE IF NOT EXISTS {schema}.schema_versions (version integer PRIMARY KEY, works_with integer NOT NULL,"
-        " applied_at timestamptz NOT NULL DEFAULT now(), functions text NOT NULL DEFAULT '',"
-        " code text NOT NULL DEFAULT '')"
-    )
+    await unit.connection.execute(_VERSIONS.format(schema=schema))
 
 
-async def apply(unit: Unit, schema: str, known: KnownSchema, after: int = 0) -> None:
-    """Makes the tables of the steps after this version, the functions, and the rest of these steps."""
-    parts = [text.partition(_AFTER_FUNCTIONS) for number, text in known.steps if number > after]
+async def apply(unit: Unit, schema: str, known: KnownSchema, found: FoundSchema) -> None:
+    """Makes the tables of missing steps, the functions, and the rest of these steps."""
+    parts = [text.partition(_AFTER_FUNCTIONS) for number, text in known.steps if number > found.version]
     for tables, _, _ in parts:
-        await unit.connection.execute(in_schema(tables, schema))
-    await functions.install(unit, schema, known.functions, shared=known.works_with < known.newest)
+        await _run(unit, in_schema(tables, schema))
+    await functions.install(unit, schema, known.functions, shared=found.shared(known))
     for _, _, rest in parts:
-        await unit.connection.execute(in_schema(rest, schema))
+        await _run(unit, in_schema(rest, schema))
+
+
+async def _run(unit: Unit, text: str) -> None:
+    """The driver can't execute a text without statements, and a part of a step may be nothing but comments."""
+    await unit.connection.execute(f"SELECT;\n{text}")
 
 
 async def _record(unit: Unit, known: KnownSchema, after: int) -> None:
@@ -192,6 +204,5 @@ async def _record(unit: Unit, known: KnownSchema, after: int) -> None:
         f"INSERT INTO {table} (version, works_with) VALUES ($1, $2)",  # noqa: S608
         [(number, works_with(number, text)) for number, text in known.steps if number > after],
     )
-    await unit.connection.execute(
-        f"UPDATE {table} SET functions = $1, code = $2 WHERE version = $3", known.digest, known.code, known.newest  # noqa: S608
-    )
+    update = f"UPDATE {table} SET functions = $1, code = $2 WHERE version = $3"  # noqa: S608
+    await unit.connection.execute(update, known.digest, known.code, known.newest)
