@@ -1,8 +1,8 @@
 -- The rule of `model.admission.ClaimAdmission`, for sets of jobs: ready jobs that a gate fits or that need keys are claimed or moved
--- aside (`only_gates`: no more than what gates hold or drop). tests/store/postgres/test_rules.py holds it against the model.
+-- aside (`only_gates`: no more than what gates hold or drop). tests/store/postgres/test_admission_rules.py holds it against the model.
 --
 -- It is decided here because of the lock: an advisory lock serialises callers, so counts are exact. Decided by the client, the lock
--- would be held for four round trips instead of one statement (docs/measurements.md), and for seconds if the client is stopped.
+-- would be held for four round trips instead of one statement, and for seconds if the client is stopped (docs/measurements.md).
 CREATE OR REPLACE FUNCTION rota.admit_claim(ids uuid[], incarnation text, given bigint, only_gates boolean, step bigint)
 RETURNS TABLE (id text, fence bigint, owner text, queue text, kind text, task text, priority smallint, rank bigint, number bigint,
                failures bigint, started_at bigint, spec text, args text, retry text, timeout bigint, parents integer, slack bigint)
