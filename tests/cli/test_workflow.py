@@ -327,7 +327,7 @@ def test_a_job_that_waits_says_for_what(rota: Rota, waiting: dict[str, Any]) -> 
     assert f"workflow   chain ({waiting['id']})" in shown
     job = rota.job(b)
     assert (job["workflow"], job["workflow_name"]) == (waiting["id"], "chain")
-    assert job["parents"] == [{"id": a, "task": "a", "state": "ready", "need": "success", "standing": "open"}]
+    assert job["parents"] == [{"id": a, "task": "a", "state": "ready", "need": "success", "edge": "open"}]
     alone = rota.job(rota.ok("submit", "--", "true"))
     assert (alone["workflow"], alone["workflow_name"], alone["parents"]) == (None, None, [])
 
@@ -348,7 +348,7 @@ def test_after_takes_short_ids_and_needs(served: Rota) -> None:
     )
     assert done.returncode == 0, done.stderr
     job = served.job(done.stdout.strip())
-    assert {(one["id"], one["need"], one["standing"]) for one in job["parents"]} == {
+    assert {(one["id"], one["need"], one["edge"]) for one in job["parents"]} == {
         (good, "success", "met"), (bad, "failure", "met"),
     }  # fmt: skip
     shown = served.ok("job", "show", job["id"])

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rota.model.graph import Edge, EdgeState, Need, standing
+from rota.model.graph import Edge, EdgeState, Need, edge_state
 from rota.model.job import Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule
@@ -102,7 +102,7 @@ async def a_parent(world: World, how: str) -> str:
 
 
 def expected(need: Need, parent: State) -> State:
-    return {EdgeState.MET: State.READY, EdgeState.BROKEN: State.SKIPPED}[standing(need, parent)]
+    return {EdgeState.MET: State.READY, EdgeState.BROKEN: State.SKIPPED}[edge_state(need, parent)]
 
 
 def reason(need: Need, parent: str, state: State) -> str:
@@ -225,7 +225,7 @@ async def test_the_first_that_ends_otherwise_is_enough_and_the_rest_changes_noth
     await actor.run(DONE, third)
     await all_settled(world)
     assert await world.info(child) == info
-    assert [one.standing for one in await world.store.parents(LOCAL, child)] == ["met", "broken", "met"]
+    assert [one.edge for one in await world.store.parents(LOCAL, child)] == ["met", "broken", "met"]
 
 
 async def test_each_edge_has_a_need_of_its_own(world: World) -> None:

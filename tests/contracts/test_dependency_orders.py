@@ -162,7 +162,7 @@ async def test_a_purge_of_a_parent_leaves_its_children_as_they_are(world: World)
     await actor.run(DONE, parent)
     assert await world.store.purge(LOCAL, [parent]) == [True]
     assert await world.state(child) is State.BLOCKED
-    assert [(one.id, one.state, one.standing) for one in await world.store.parents(LOCAL, child)] == [
+    assert [(one.id, one.state, one.edge) for one in await world.store.parents(LOCAL, child)] == [
         (parent, None, "met"),
         (other, State.READY, "open"),
     ]

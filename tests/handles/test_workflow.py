@@ -32,7 +32,7 @@ async def total(ctx: rota.Context) -> int:
 
 @app.task
 async def parents(ctx: rota.Context) -> list[list[object]]:
-    return sorted([parent.task, parent.state, parent.need, parent.standing, parent.result] for parent in ctx.parents)
+    return sorted([parent.task, parent.state, parent.need, parent.edge, parent.result] for parent in ctx.parents)
 
 
 @app.task

@@ -1,4 +1,4 @@
-"""Gates: a match means the same here, in PostgreSQL and in SQLite, and can be written down and read back."""
+"""Gates: a match means the same here and as a pattern of PostgreSQL, and can be written down and read back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from functools import cache
 from typing import Any
 
-import apsw
 import msgspec
 import pytest
 from hypothesis import example, given
@@ -16,8 +15,6 @@ from rota.errors import InvalidInput
 from rota.model.gates import LONGEST_LABEL, MOST_LABELS, Effect, Gate, Match, label, labels, match, scope
 from rota.model.limits import LONGEST_NAME
 from rota.model.times import DAY
-
-database = apsw.Connection(":memory:")
 
 # What stores can hold. SQLite reads U+FFFE and U+FFFF as U+FFFD; no name has them, they are not printable.
 stored = st.characters(exclude_categories=["Cs"], exclude_characters="\0\ufffe\uffff")
@@ -36,10 +33,6 @@ matches = st.builds(
 
 def fits(glob: str, task: str) -> bool:
     return Match(task=glob).fits(task=task, queue="default", user="eve", labels=())
-
-
-def sqlite_glob(pattern: str | None, text: str) -> bool:
-    return bool(database.execute("SELECT ? GLOB ?", (text, pattern)).get)
 
 
 def postgres_like(pattern: str | None, text: str) -> bool:
@@ -63,7 +56,6 @@ def postgres_like(pattern: str | None, text: str) -> bool:
 
 def agree(glob: str, task: str) -> bool:
     found, rule = fits(glob, task), Match(task=glob)
-    assert sqlite_glob(rule.glob, task) == found
     assert postgres_like(rule.like, task) == found
     return found
 
@@ -76,12 +68,12 @@ def agree(glob: str, task: str) -> bool:
 @example("a\\", "a\\")
 @example("*\n?", "x\n\n")
 @example("A", "a")
-def test_any_glob_means_the_same_in_all_three_places(glob: str, task: str) -> None:
+def test_any_glob_means_the_same_in_both_places(glob: str, task: str) -> None:
     agree(glob, task)
 
 
 @given(st.lists(st.tuples(st.sampled_from("*? "), tricky), max_size=5), tricky)
-def test_a_glob_made_from_a_text_fits_it_in_all_three_places(pieces: list[tuple[str, str]], end: str) -> None:
+def test_a_glob_made_from_a_text_fits_it_in_both_places(pieces: list[tuple[str, str]], end: str) -> None:
     """Random pairs seldom fit: here each star stands for the text next to it, and each ? for its first character."""
     plain = re.compile(r"[*?]")
     glob, task = "", ""
@@ -112,11 +104,10 @@ def test_a_glob_full_of_stars_is_judged_at_once() -> None:
     assert not fits("*?a" * 60 + "b", "a" * 200)
 
 
-def test_the_patterns_are_written_as_each_database_wants_them() -> None:
+def test_the_pattern_is_written_as_postgresql_wants_it() -> None:
     rule = Match(task=r"a_b%c\d.[x]*?")
     assert rule.like == r"a\_b\%c\\d.[x]%_"
-    assert rule.glob == r"a_b%c\d.[[]x]*?"
-    assert Match(queue="mail").like is Match(queue="mail").glob is None
+    assert Match(queue="mail").like is None
 
 
 JOB: dict[str, Any] = {"task": "mail.welcome", "queue": "mail", "user": "eve", "labels": ("db", "nightly")}

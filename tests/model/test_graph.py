@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rota.errors import InvalidInput
 from rota.model import graph
-from rota.model.graph import Edge, EdgeState, Need, below, check, edges, need, standing, why_skipped
+from rota.model.graph import Edge, EdgeState, Need, below, check, edge_state, edges, need, why_skipped
 from rota.model.lifecycle import TERMINAL, State
 
 FITS = {
@@ -24,9 +24,9 @@ FITS = {
 @pytest.mark.parametrize("state", State)
 def test_an_edge_is_open_until_its_parent_ends_and_then_met_or_broken_for_good(wanted: Need, state: State) -> None:
     if state not in TERMINAL:
-        assert standing(wanted, state) is EdgeState.OPEN
+        assert edge_state(wanted, state) is EdgeState.OPEN
     else:
-        assert standing(wanted, state) is (EdgeState.MET if (wanted, state) in FITS else EdgeState.BROKEN)
+        assert edge_state(wanted, state) is (EdgeState.MET if (wanted, state) in FITS else EdgeState.BROKEN)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from rota import service
 from rota.clients.schedules import SchedulesClient
 from rota.control.scheduler import Scheduler
 from rota.errors import StoreError
-from rota.model import outcome
+from rota.model import admission, outcome
+from rota.model.keys import KeyState
 from rota.model.lifecycle import JobEvent
 from rota.model.node import NodeInfo, Watch
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
@@ -28,16 +29,18 @@ from rota.refusals import Refusals
 from rota.store.graph import Settled
 from rota.store.postgres.database import Database
 from rota.store.postgres.session import LockSession
-from rota.store.sqlite import alone, claim_admission, graph, limits
+from rota.store.sqlite import alone, claim_scan, graph
 from rota.store.sqlite.database import Database as SqliteDatabase
 from rota.store.sqlite.database import queries
 from tests.sim.plan import Plan
 
 # Changes of a query: mutant -> (query, what stands there, what stands there instead).
 _EDITS: dict[str, list[tuple[str, str, str]]] = {
-    "finish-unfenced": [("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.state = 'running'")],
+    "finish-unfenced": [
+        ("attempt_states", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.state = 'running'")
+    ],
     "finish-twice": [
-        ("standing", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.fence = wanted.value ->> 1"),
+        ("attempt_states", "j.state = 'running' AND j.fence = wanted.value ->> 1", "j.fence = wanted.value ->> 1"),
         ("record_attempts", "coalesce(n.id, j.node)", "coalesce(n.id, j.node, '')"),
     ],
     "note-unfenced": [("note_states", "j.state = 'running' AND j.fence = wanted.value ->> 1", "true")],
@@ -74,10 +77,9 @@ _OF_SCHEDULES: dict[str, list[tuple[str, str, str]]] = {
 }
 # Of jobs that wait for others, keys and gates.
 _OF_ADMISSION: dict[str, list[tuple[str, str, str]]] = {
-    "edge-uncounted": [("count_down", "waits  = max(waits - (r.value ->> 1), 0)", "waits  = waits")],
+    "edge-uncounted": [("move_children", "waits = r.value ->> 2", "waits = waits")],
     "released-twice": [  # by each parent
-        ("count_down", "waits > r.value ->> 1 OR state <> 'blocked'", "false"),
-        ("count_down", "waits  = max(", "finished_at = NULL, node = NULL, waits = max("),
+        ("move_children", "state = r.value ->> 1", "state = 'ready', finished_at = NULL, node = NULL"),
     ],
     "needs-ignored": [("mark_edges", "r.value ->> 2", "'met'"), ("skip_jobs", "state = 'skipped'", "state = 'ready'"),
                       ("skip_jobs", "finished_at = :now", "finished_at = NULL")],
@@ -216,22 +218,20 @@ def _forgetful(settle: Callable[..., Settled]) -> Callable[..., Settled]:
 
 
 def _blind(init: Callable[..., None]) -> Callable[..., None]:
-    def look_away(
-        self: claim_admission.ClaimAdmission, db: SqliteDatabase, incarnation: str, closed: Any, now: int
-    ) -> None:
+    def look_away(self: claim_scan.ClaimScan, db: SqliteDatabase, incarnation: str, closed: Any, now: int) -> None:
         init(self, db, incarnation, [gate for gate in closed if gate.job is not None], now)
 
     return look_away
 
 
-def _boundless(take: Callable[..., bool]) -> Callable[..., bool]:
-    def take_anyway(self: claim_admission._Look, one: claim_admission.Candidate) -> bool:
+def _boundless(choose: Callable[..., Any]) -> Callable[..., Any]:
+    def choose_anyway(self: claim_scan.ClaimScan, *args: Any) -> Any:
         if sum(map(ord, self._incarnation)) % 2:
-            return take(self, one)
-        with mock.patch.object(limits.KeyState, "room", return_value=None):
-            return take(self, one)
+            return choose(self, *args)
+        with mock.patch.object(KeyState, "room", return_value=None):
+            return choose(self, *args)
 
-    return take_anyway
+    return choose_anyway
 
 
 def _as_failure(job_id: str, fence: int, problem: Problem, crashes: int, rule: CrashRule) -> Settlement:
@@ -271,17 +271,14 @@ def patched(mutant: str | None) -> Iterator[None]:
         if mutant == SETTLE_FORGETS:
             stack.enter_context(mock.patch.object(graph, "settle", _forgetful(graph.settle)))
         if mutant == GATE_ONLY_SWEPT:
-            stack.enter_context(
-                mock.patch.object(
-                    claim_admission.ClaimAdmission, "__init__", _blind(claim_admission.ClaimAdmission.__init__)
-                )
-            )
+            blind = _blind(claim_scan.ClaimScan.__init__)
+            stack.enter_context(mock.patch.object(claim_scan.ClaimScan, "__init__", blind))
         if mutant == LIMIT_IGNORED:
-            stack.enter_context(
-                mock.patch.object(claim_admission._Look, "take", _boundless(claim_admission._Look.take))
-            )
+            boundless = _boundless(claim_scan.ClaimScan._with_care)
+            stack.enter_context(mock.patch.object(claim_scan.ClaimScan, "_with_care", boundless))
         if mutant == ALONE_AT_ONCE:
-            stack.enter_context(mock.patch.object(alone, "is_alone", return_value=True))
+            for module in (admission, alone):
+                stack.enter_context(mock.patch.object(module, "is_alone", return_value=True))
         if mutant == SKEWED_CLOCK:
             stack.enter_context(mock.patch.object(Database, "now", lambda self: self.clock.now()))
         yield

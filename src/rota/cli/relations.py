@@ -26,7 +26,7 @@ class Relations(msgspec.Struct, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """Without the results of parents: they are theirs, and may be large."""
-        fields = ("id", "task", "state", "need", "standing")
+        fields = ("id", "task", "state", "need", "edge")
         parents = [{name: getattr(parent, name) for name in fields} for parent in self.parents]
         return {"workflow": self.workflow, "workflow_name": self.name or None, "parents": parents}
 
@@ -43,7 +43,7 @@ class Relations(msgspec.Struct, frozen=True):
         """What a blocked job waits for."""
         if not self.blocked:
             return ""
-        waiting = [parent for parent in self.parents if parent.standing is EdgeState.OPEN]
+        waiting = [parent for parent in self.parents if parent.edge is EdgeState.OPEN]
         named = [_line(parent) for parent in waiting[:MOST_NAMED]]
         rest = f" and {len(waiting) - MOST_NAMED:,} more" if len(waiting) > MOST_NAMED else ""
         return "; ".join(named) + rest

@@ -90,7 +90,7 @@ def _ended(info: JobInfo) -> WaitReason:
 
 
 def _parents(parents: Sequence[ParentInfo]) -> Iterator[WaitReason]:
-    pending = [one for one in parents if one.standing is EdgeState.OPEN]
+    pending = [one for one in parents if one.edge is EdgeState.OPEN]
     for one in pending[:MOST_NAMED]:
         state = one.state or "gone"
         text = f"it waits for its parent {one.id} ({one.task}) {_WANTED[one.need]}; that is {state}"

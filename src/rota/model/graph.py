@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 import msgspec
 
 from rota.errors import InvalidInput
 from rota.model.lifecycle import TERMINAL, State
+from rota.model.rank import rank
+from rota.model.times import Duration, Instant
 
 MOST_PARENTS = 100_000
 # Of a cycle that is shown: enough to find it, short enough for a line.
@@ -44,16 +47,37 @@ class ParentInfo(msgspec.Struct, frozen=True):
     task: str
     state: State | None  # None: it was purged
     need: Need = Need.SUCCESS
-    standing: EdgeState = EdgeState.OPEN
+    edge: EdgeState = EdgeState.OPEN
     result: object = None
 
 
-def standing(need: Need, state: State) -> EdgeState:
-    """Of an edge whose parent is in this state."""
-    if state not in TERMINAL:
+def edge_state(need: Need, parent: State | None) -> EdgeState:
+    """Of an edge whose parent is in this state; None: it was purged, so it has ended, nobody knows how."""
+    if parent is not None and parent not in TERMINAL:
         return EdgeState.OPEN
-    fits = {Need.SUCCESS: state is State.SUCCEEDED, Need.FAILURE: state is State.FAILED, Need.FINISH: True}
+    fits = {Need.SUCCESS: parent is State.SUCCEEDED, Need.FAILURE: parent is State.FAILED, Need.FINISH: True}
     return EdgeState.MET if fits[need] else EdgeState.BROKEN
+
+
+class Child(NamedTuple):
+    """A job that waits for others, as the end of a parent finds it."""
+
+    state: State
+    waits: int  # parents that have not ended as needed
+    run_at: Instant
+    priority: int
+    rank: int
+
+
+def after_parents(child: Child, met: int, now: Instant, step: Duration) -> Child:
+    """The child after so many more of its parents have ended as needed. With the last of them it goes on; its rank
+    counts from the first instant at which it is due with its parents done."""
+    waits = max(child.waits - met, 0)
+    if waits or child.state is not State.BLOCKED:
+        return child._replace(waits=waits)
+    due = max(child.run_at, now)
+    state = State.READY if child.run_at <= now else State.SCHEDULED
+    return Child(state, 0, due, child.priority, rank(due, child.priority, step))
 
 
 def why_skipped(parent: str, need: Need, task: str | None, state: str | None) -> str:

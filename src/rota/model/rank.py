@@ -22,6 +22,17 @@ def rank(rank_time: Instant, priority: int, step: Duration = AGEING_STEP) -> int
     return rank_time + priority * step
 
 
+def ranked_by(before: int, priority: int, old: Duration, new: Duration) -> int:
+    """The rank of a job whose ageing step has changed."""
+    return before + priority * (new - old)
+
+
+def shifted(before: int, by: int, step: Duration) -> int:
+    """The rank of a job whose priority, or the feedback level of whose flow, has changed by this. The instant that it
+    counts from stays."""
+    return before + by * step
+
+
 def priority(given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or not MOST_URGENT <= given <= LEAST_URGENT:
         raise InvalidInput("priority", given, "a whole number from 0 (most urgent) to 9")

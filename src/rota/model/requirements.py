@@ -1,5 +1,4 @@
-"""What a job brings along for those who decide whether it may run: labels for gates, keys for limits, the wish to be
-alone."""
+"""Requirements of a job that decide whether it may run: labels for gates, keys for limits, the wish to be alone."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from rota.model.gates import Match
+from rota.model.gates import Match, Subject
 from rota.model.limits import Key, Policy
 from rota.model.times import Duration, short
 
@@ -50,7 +49,7 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def patient(self) -> bool:
-        """It waits for its keys, whatever they do: so it may be put into the line for them from the beginning."""
+        """It waits for its keys, whatever happens to them: it may stand in line for the first from the beginning."""
         return bool(self.keys) and self.alone is None and all(key.policy is Policy.WAIT for key in self.keys)
 
 
@@ -62,3 +61,7 @@ def read_requirements(text: str | None) -> Requirements:
     with suppress(msgspec.MsgspecError, RecursionError):
         return msgspec.json.decode(text, type=Requirements) if text else NO_REQUIREMENTS
     return NO_REQUIREMENTS
+
+
+def subject(owner: str, task: str, queue: str, requirements: str | None) -> Subject:
+    return Subject(owner, task, queue, read_requirements(requirements).labels)

@@ -102,7 +102,7 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store knows of why a job is where it is, for `model.explain`; what does not concern it is empty."""
+    """The facts that explain why a job is where it is, for `clients.explain`; facts that don't concern it are empty."""
 
     gate: Gate | None = None  # the one that fits it
     keys: tuple[LimitInfo, ...] = ()  # with the bounds that count for this job, set or brought along

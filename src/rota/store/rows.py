@@ -148,10 +148,10 @@ def task_infos(texts: Iterable[str]) -> list[TaskInfo]:
 
 
 def parent_info(row: Sequence[Any]) -> ParentInfo:
-    parent, task, state, need, standing, result = row
+    parent, task, state, need, edge_state, result = row
     known = None if state is None else State(state)
     found = _json(result) if known is State.SUCCEEDED else None
-    return ParentInfo(parent, task or "", known, Need(need), EdgeState(standing), found)
+    return ParentInfo(parent, task or "", known, Need(need), EdgeState(edge_state), found)
 
 
 def edge(parent: str, need: str) -> Edge:

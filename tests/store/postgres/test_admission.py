@@ -226,7 +226,7 @@ async def test_what_was_taken_is_told_although_the_rest_can_t_be_looked_at(
     actor = await world.node()
     plain = await world.one()
     (keyed,) = await world.submit(world.job(requirements=mutex("k")))
-    monkeypatch.setitem(store._database.queries, "pass", ("SELECT 1 / 0", ()))
+    monkeypatch.setitem(store._database.queries, "admit_claim", ("SELECT 1 / 0", ()))
     assert [one.job_id for one in await actor.claim(2)] == [plain]
     assert await world.state(keyed) is State.READY
     with pytest.raises(StoreError):
@@ -240,7 +240,9 @@ async def test_a_look_at_gates_alone_starts_nothing(world: World, store: Postgre
     (keyed,) = await world.submit(world.job(requirements=mutex("k")))
     async with store._database.unit(store._database.pools().work) as unit:
         ids, incarnation = [job, keyed], actor.incarnation
-        assert not await unit.rows("pass", ids=ids, incarnation=incarnation, now=unit.now, only_gates=True, step=0)
+        assert not await unit.rows(
+            "admit_claim", ids=ids, incarnation=incarnation, now=unit.now, only_gates=True, step=0
+        )
     assert await world.states(job, keyed) == [State.READY, State.READY]
 
 

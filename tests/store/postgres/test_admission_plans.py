@@ -1,6 +1,6 @@
 """The plans of all queries about who may run, with two hundred thousand jobs behind gates and keys that are none of
-their business. Those inside functions (`pass`, `hand_on`, `sweep_gates`, `put_back` and others) too: the server tells
-of nested statements.
+their business. Those inside functions (`admit_claim`, `hand_on`, `sweep_gates` and others) too: the server tells of
+nested statements.
 
 As in test_plans.py: rows and pages, whatever the server believes about the tables.
 """
@@ -266,9 +266,14 @@ async def stay_alone(unit: Unit) -> None:
         "UPDATE rota.jobs SET special = true, requirements = $1 WHERE id = $2", alone, uid(PLAIN, 1)
     )
     await claims("q", 1, 1)(unit)
-    row = await unit.row("sweep_alone", now=unit.now)
-    assert row is not None
-    assert row["moved"] == 0
+    assert (await admission.sweep_alone(unit))[0] == 0
+
+
+async def end_alone(unit: Unit) -> None:
+    """One is alone at last, one yields, and one has others cancelled (there are none that its gate fits)."""
+    assert await unit.run("let_lone_go", ids=[uid(GATED, 1)]) == 1
+    assert await unit.run("yield_lone", id=uid(GATED, 2), at=0, now=0, reason="why") == 1
+    assert await unit.run("cancel_beside", gate=GATE) == 0
 
 
 async def lift(unit: Unit) -> None:
@@ -361,18 +366,18 @@ DEEDS: dict[str, Deed] = {
     "claim": Deed(claims("q", 100, 100), False, 300, 4_000, {"claim"}),
     "claim without gates": Deed(claim_without_gates, False, 300, 4_000, {"claim"}),
     "claim one": Deed(claims("q", 1, 1), False, 10, 400, {"claim"}),  # 140 of them are the catalogue's
-    "claim what needs keys": Deed(claims("keyed", 100, 100), False, 2_000, 12_000, {"claim", "pass"}),
+    "claim what needs keys": Deed(claims("keyed", 100, 100), False, 2_000, 12_000, {"claim", "admit_claim"}),
     "claim what stands in line": Deed(claims("full", 100, 0), False, 20_000, 100_000, {
-        "claim", "pass", "hold_full_front",
+        "claim", "admit_claim", "hold_full_front",
     }),
     "claim what needs keys that others wait for": Deed(claim_spoken_for, False, 10 * PASSED, 55 * PASSED, {
-        "claim", "pass", "hold_full_front",
+        "claim", "admit_claim", "hold_full_front",
     }),
-    "claim by rates": Deed(claim_rated, False, 6_000, 24_000, {"claim", "pass"}),
+    "claim by rates": Deed(claim_rated, False, 6_000, 24_000, {"claim", "admit_claim"}),
     "claim what a gate fits": Deed(claims("shut", 100, 0), False, 10 * PASSED, 40 * PASSED, {
-        "claim", "pass", "gated_front",
+        "claim", "admit_claim", "gated_front",
     }),
-    "claim what a gate drops": Deed(claim_dropping, False, 10 * PASSED, 40 * PASSED, {"claim", "pass"}),
+    "claim what a gate drops": Deed(claim_dropping, False, 10 * PASSED, 40 * PASSED, {"claim", "admit_claim"}),
     "claim what has fallen": Deed(claims("fed", 100, 100), False, 20_000, 100_000, {"claim", "put_back"}),
     "claim what is ranked anew": Deed(claims("stepped", 50, 50), False, 8_000, 20_000, {
         "claim", "rank_those", "rank_anew", "queues_of",
@@ -387,10 +392,11 @@ DEEDS: dict[str, Deed] = {
     "admit nothing where jobs age faster": Deed(admit_hasty, False, 40_000, 120_000, {"rank_anew"}),
     "sweep what a gate closed over": Deed(sweep_closed, False, 3_000, 30_000, {"insert_gate", "sweep_gates"}),
     "sweep what a gate let go": Deed(sweep_opened, False, 3_000, 30_000, {"open_gate", "sweep_gates"}),
-    "stay alone": Deed(stay_alone, False, 5_000, 20_000, {"sweep_alone"}),
+    "stay alone": Deed(stay_alone, False, 5_000, 20_000, {"any_lone", "lone_jobs", "note_claims", "alone_of"}),
+    "end alone": Deed(end_alone, False, 5_000, 20_000, {"let_lone_go", "yield_lone", "cancel_beside"}),
     "lift flows": Deed(lift, False, 5_000, 30_000, {"boost", "put_forward"}),
     "lift nothing": Deed(lift_nothing, False, 100, 1_000, {"boost", "put_forward"}),
-    "charge": Deed(charge, False, 1_000, 4_000, {"charge"}),
+    "charge": Deed(charge, False, 1_000, 4_000, {"feedback_rules", "charge", "set_levels"}),
     "renew": Deed(renew, False, 5_000, 10_000, {"renew"}),
     "prune": Deed(prune, False, 1_000, 4_000, {"delete_old_starts"}),
     "change limits": Deed(change_limits, False, 1_000, 4_000, {
@@ -413,7 +419,7 @@ COUNTING: dict[str, Deed] = {
 # One row of a table that stays small.
 SMALL = {"next_boost"}
 OUTER = {
-    "accept", "pass", "hand_on", "sweep_gates", "sweep_alone", "put_back", "rank_anew", "key_bounds",
+    "accept", "admit_claim", "hand_on", "sweep_gates", "alone_of", "put_back", "rank_anew", "key_bounds",
 }  # fmt: skip  # their pages are those of the statements inside
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from rota.clock import ManualClock
 from rota.model.job import Claimed
 from rota.model.lifecycle import State
-from rota.store.postgres import PostgresStore, work
+from rota.store.postgres import PostgresStore, admission, work
 from tests.contracts.admission import admitted, finish_all, lone, names
 from tests.contracts.world import BOTH, Actor, World
 from tests.store.postgres.ranking import LIMIT, Place, until
@@ -94,7 +94,7 @@ async def test_a_claim_that_began_before_the_gate_sees_it_all_the_same(
         job = await world.one(queue="apart", requirements=lone("queue:default"))
         assert await actor.claim(queue="apart") == []
         async with store._database.unit(store._database.pools().work) as unit:  # nothing else moves jobs aside
-            await unit.row("sweep_alone", now=unit.now)
+            await admission.sweep_alone(unit)
         assert names(await actor.claim(queue="apart")) == [job]
         assert await world.state(within) is State.READY
         db.execute("ROLLBACK")

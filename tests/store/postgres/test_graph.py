@@ -434,9 +434,9 @@ async def test_whatever_happens_at_once_the_end_makes_sense(world: World, place:
     assert not lively, "all that could end has ended"
     for job, info in infos.items():
         edges = await world.store.parents(LOCAL, job)
-        assert all(one.standing is not EdgeState.OPEN for one in edges)
+        assert all(one.edge is not EdgeState.OPEN for one in edges)
         if info.state is State.SKIPPED:
-            assert EdgeState.BROKEN in {one.standing for one in edges}
+            assert EdgeState.BROKEN in {one.edge for one in edges}
         if info.state in (State.SUCCEEDED, State.FAILED):
-            assert {one.standing for one in edges} <= {EdgeState.MET}
+            assert {one.edge for one in edges} <= {EdgeState.MET}
     assert place.value("SELECT count(*) FROM settling") == 0

@@ -110,9 +110,9 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "candidates": ("candidates", {"seqs": SEQS}, 60 * BATCH),
     "hold": ("hold_jobs", {"rows": ASIDE}, 400 * BATCH),
     "put away": ("put_away", {"rows": DROPPED, "now": NOW}, 400 * BATCH),
-    "keys as they stand": ("key_standings", {"keys": NAMES, "now": NOW, "latest": LATEST}, 200 * BATCH),
-    "rates as they stand": ("key_standings", {"keys": RATES, "now": NOW, "latest": LATEST}, 1_200 * BATCH),
-    "what others wait for": ("key_standings", {"keys": SPOKEN_FOR, "now": NOW, "latest": LATEST}, 200 * BATCH),
+    "keys as they stand": ("key_states", {"keys": NAMES, "now": NOW, "latest": LATEST}, 200 * BATCH),
+    "rates as they stand": ("key_states", {"keys": RATES, "now": NOW, "latest": LATEST}, 1_200 * BATCH),
+    "what others wait for": ("key_states", {"keys": SPOKEN_FOR, "now": NOW, "latest": LATEST}, 200 * BATCH),
     "a token": (
         "token_back",
         {"owner": "local", "key": "rate7", "now": NOW, "span": 60_000_000, "count": 3, "latest": LATEST},

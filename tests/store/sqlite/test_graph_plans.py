@@ -72,16 +72,16 @@ def test_no_query_reads_a_whole_table(large: apsw.Connection, name: str) -> None
 
 JOBS = json.dumps([f"j{n * 2:06}" for n in range(1, FAMILY + 1)])
 MARKS = json.dumps([(f"j{n * 2:06}", "j000001", "met") for n in range(1, FAMILY + 1)])
-COUNTS = json.dumps([(f"j{n * 2:06}", 1) for n in range(1, FAMILY + 1)])
+CHILDREN = json.dumps([(n * 2, "ready", 0, NOW, NOW) for n in range(1, FAMILY + 1)])
 SKIPS = json.dumps([(f"j{n * 2:06}", "why") for n in range(1, FAMILY + 1)])
 FEW = json.dumps(["j000001", "j150001"])
 # What is asked, and how many steps are enough.
 COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "what waits for these": ("open_edges", {"ids": FEW, "limit": 500}, 60 * FAMILY),
     "mark": ("mark_edges", {"rows": MARKS}, 200 * FAMILY),
-    "count down": ("count_down", {"rows": COUNTS, "now": NOW, "step": 1}, 300 * FAMILY),
+    "children": ("children", {"ids": JOBS}, 60 * FAMILY),
+    "children go on": ("move_children", {"rows": CHILDREN}, 300 * FAMILY),
     "skip": ("skip_jobs", {"rows": SKIPS, "now": NOW}, 300 * FAMILY),
-    "gone on": ("gone_on", {"ids": JOBS}, 60 * FAMILY),
     "tie": ("tie", {"ids": FEW}, 500),
     "count parents": ("count_parents", {"ids": JOBS}, 300 * FAMILY),
     "skipped below": ("skipped_below", {"ids": FEW}, 60 * FAMILY),

@@ -140,7 +140,7 @@ INTENDED = {
     "living_nodes": ["SEARCH j USING COVERING INDEX jobs_running (node=?)"],
     "take": ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"],
     "taken": ["SEARCH j USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH p USING INTEGER PRIMARY KEY (rowid=?)"],
-    "standing": [
+    "attempt_states": [
         "SEARCH j USING INDEX sqlite_autoindex_jobs_1 (id=?)",
         "SEARCH a USING PRIMARY KEY (job=? AND fence=?)",
     ],
@@ -227,7 +227,7 @@ def test_a_finish_costs_by_its_batch(large: apsw.Connection) -> None:
     refs = json.dumps([(job, fence) for _, job, fence in running])
     ending = ("succeeded", 0, None, "null", "succeeded", None, 0, 0, 0, None, True)
     rows = json.dumps([(seq, *ending) for seq, *_ in running])
-    assert query_steps(large, "standing", refs=refs) < 200 * 50
+    assert query_steps(large, "attempt_states", refs=refs) < 200 * 50
     assert query_steps(large, "record_attempts", rows=rows, now=NOW) < 300 * 50
     assert query_steps(large, "move_jobs", rows=rows, now=NOW, step=1) < 400 * 50
 

@@ -1,5 +1,4 @@
-"""Who may run: gates, limits, queues. The deciding is done by functions of the database (`pass`, `hand_on`,
-`sweep_gates`)."""
+"""Gates, limits and queues. Functions of the database decide on claims (`admit_claim`) and on lines (`hand_on`)."""
 
 from __future__ import annotations
 
@@ -8,14 +7,15 @@ from typing import Any
 
 import msgspec
 
-from rota.model.feedback import Feedback
+from rota.model.admission import LOOK_AGAIN, YIELDED, LoneStep, lone_step
+from rota.model.feedback import Feedback, level
 from rota.model.gates import Effect, Gate, Match
 from rota.model.job import Kind
 from rota.model.lifecycle import State
 from rota.model.limits import Limit, Rate
 from rota.model.principal import SYSTEM, Principal
 from rota.model.requirements import read_requirements
-from rota.model.times import Duration
+from rota.model.times import Duration, Instant
 from rota.store.admission import (
     LATELY,
     Admitted,
@@ -38,6 +38,8 @@ AT_ONCE = 500
 FRONT = 2_000
 # Jobs that are ranked anew together.
 PUT_RIGHT = 5_000
+# Between two looks at whether the claims have ended that don't know of a gate.
+LOOK_AT_CLAIMS: Duration = 50_000
 _WAITING = {State.BLOCKED, State.SCHEDULED, State.HELD, State.READY}
 
 
@@ -67,7 +69,7 @@ async def clear_front(unit: Unit, incarnation: str, queues: Sequence[str], kinds
     names = {"queues": list(queues), "kinds": [kind.value for kind in kinds], "incarnation": incarnation}
     front = [job for (job,) in await unit.rows("gated_front", now=unit.now, most=FRONT, **names)]
     if front:
-        await unit.rows("pass", ids=front, incarnation=incarnation, now=unit.now, only_gates=True, step=0)
+        await unit.rows("admit_claim", ids=front, incarnation=incarnation, now=unit.now, only_gates=True, step=0)
     if keys:
         await unit.run("hold_full_front", now=unit.now, most=FRONT, **names)
 
@@ -81,12 +83,9 @@ async def admit(unit: Unit, limit: int) -> Admitted:
         moved += row["moved"]
         more |= row["more"]
         instants += [] if row["next_at"] is None else [row["next_at"]]
-    lone = await unit.row("sweep_alone", now=unit.now)
-    assert lone is not None
-    moved += lone["moved"]
-    instants += [] if lone["next_at"] is None else [lone["next_at"]]
-    if lone["cancelled"]:
-        unit.topics.add(Topic.CANCEL)
+    let_go, look_again = await sweep_alone(unit)
+    moved += let_go
+    instants += [] if look_again is None else [look_again]
     step = unit.database.ageing_step
     names = [name for (name,) in await unit.rows("stepped_queues", step=step, now=unit.now)]
     ranked = await unit.value("rank_anew", names=names, step=step, most=limit, reach=None) if names else 0
@@ -98,6 +97,36 @@ async def admit(unit: Unit, limit: int) -> Admitted:
     if moved or forward:
         unit.topics |= {Topic.READY, Topic.DUE, Topic.NEWS}
     return Admitted(moved + forward, more or forward >= limit, min(instants, default=None))
+
+
+async def sweep_alone(unit: Unit) -> tuple[int, Instant | None]:
+    """As `store.sqlite.alone.sweep`; but first the claims must have ended that don't know of the gate."""
+    if not await unit.value("any_lone"):
+        return 0, None
+    await unit.begin()
+    rows = await unit.rows("lone_jobs", now=unit.now)
+    if not rows:  # others look after them
+        return 0, None
+    now: Instant = rows[0]["now"]
+    unproved = [row["gate"] for row in rows if row["gate"] is not None and not row["proved"]]
+    if unproved:
+        await unit.run("note_claims", ids=unproved)
+    alone = dict(await unit.rows("alone_of", ids=[row["id"] for row in rows]))
+    going: list[str] = []
+    yielded = 0
+    for row in rows:
+        wish = read_requirements(row["requirements"]).alone
+        match lone_step(wish, row["since"], alone[row["id"]], now):
+            case LoneStep.GO:
+                going.append(row["id"])
+            case LoneStep.CANCEL:
+                if await unit.run("cancel_beside", gate=row["gate"]):
+                    unit.topics.add(Topic.CANCEL)
+            case LoneStep.YIELD if wish is not None:
+                yielded += await unit.run("yield_lone", id=row["id"], at=now + wish.drain, now=now, reason=YIELDED)
+    if going:
+        await unit.run("let_lone_go", ids=going)
+    return len(going) + yielded, now + (LOOK_AT_CLAIMS if unproved else LOOK_AGAIN)
 
 
 # -- gates ------------------------------------------------------------------------------------------------------------
@@ -222,9 +251,15 @@ async def flows(unit: Unit, who: Principal, limit: int) -> list[FlowInfo]:
 
 
 async def charge(unit: Unit, used: Used) -> None:
-    await unit.run(
-        "charge", queues=[queue for queue, _ in used], flows=[clean(flow) for _, flow in used], used=list(used.values())
-    )
+    rules = {name: Feedback(*rule) for name, *rule in await unit.rows("feedback_rules")}
+    charged = [(queue, clean(flow), span) for (queue, flow), span in used.items() if queue in rules]
+    if not charged:
+        return
+    await unit.begin()
+    queues, flows, spans = map(list, zip(*charged, strict=True))
+    totals = await unit.rows("charge", queues=queues, flows=flows, used=spans)
+    levels = [level(total, rules[queue]) for queue, _, total in totals]
+    await unit.run("set_levels", queues=[row[0] for row in totals], flows=[row[1] for row in totals], levels=levels)
 
 
 async def queues(unit: Unit, who: Principal) -> list[QueueInfo]:

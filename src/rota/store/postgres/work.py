@@ -49,9 +49,9 @@ async def claim(
             claimed += found
             if fallen:
                 await admission.put_right(unit, fallen)
-            passed = await _pass(unit, incarnation, stopped) if stopped else []
-            claimed += passed
-            if stopped and not passed:  # all were moved aside: perhaps there are many more of their kind
+            admitted = await _admit(unit, incarnation, stopped) if stopped else []
+            claimed += admitted
+            if stopped and not admitted:  # all were moved aside: perhaps there are many more of their kind
                 queues = [queue for queue in left if left[queue] > 0]
                 await admission.clear_front(unit, incarnation, queues, kinds, keys=look > 0)
         except asyncpg.PostgresError:
@@ -59,29 +59,30 @@ async def claim(
             if not claimed or unit.in_transaction:
                 raise
             break
-        settled = len(passed) == len(stopped) and not fallen  # nothing was moved aside: there is room for nobody else
-        if settled and (full or len(claimed) >= sum(wants.values())):
+        complete = len(admitted) == len(stopped) and not fallen  # nothing was moved aside: no room for others
+        if complete and (full or len(claimed) >= sum(wants.values())):
             break
         if any(one.slack is not None for one in claimed):
             unit.topics.add(Topic.READY)  # these have to start soon: another claim may look for the rest
             break
-        if settled:
+        if complete:
             low_end.read_all_next()  # there are free slots: what lies below the floor must not wait for a better time
     else:
         unit.topics.add(Topic.READY)  # there may be more behind
     return sorted(claimed, key=lambda one: (one.rank, one.job_id))
 
 
-async def _pass(unit: Unit, incarnation: str, stopped: Sequence[str]) -> list[Claimed]:
+async def _admit(unit: Unit, incarnation: str, stopped: Sequence[str]) -> list[Claimed]:
     """Of jobs that a gate fits or that need keys, those that may run after all; the others are moved aside."""
     step = unit.database.ageing_step
-    rows = await unit.rows("pass", ids=stopped, incarnation=incarnation, now=unit.now, only_gates=False, step=step)
-    passed = [Claimed(*row) for row in rows]
-    if len(passed) < len(stopped) or any(one.slack is not None for one in passed):
+    about = {"incarnation": incarnation, "now": unit.now, "step": step}
+    rows = await unit.rows("admit_claim", ids=stopped, only_gates=False, **about)
+    admitted = [Claimed(*row) for row in rows]
+    if len(admitted) < len(stopped) or any(one.slack is not None for one in admitted):
         unit.topics.add(Topic.GATE)  # a token is used up: whoever waits has a time to wait for now
-    if len(passed) < len(stopped):
+    if len(admitted) < len(stopped):
         unit.topics |= {Topic.NEWS, Topic.CANCEL}  # of some it may have been the end
-    return passed
+    return admitted
 
 
 async def _look(
@@ -244,7 +245,7 @@ def _usage(one: Settlement) -> str | None:
 async def _settle(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]:
     ids, fences = _columns([Ref(one.job_id, one.fence) for one in settlements])
     await unit.rows("lock_jobs", ids=ids_only(ids), sees=None)
-    found = {place: rest for place, *rest in await unit.rows("standing", ids=ids, fences=fences)}
+    found = {place: rest for place, *rest in await unit.rows("attempt_states", ids=ids, fences=fences)}
     verdicts: list[Verdict] = []
     moves: dict[str, Move] = {}
     done: dict[str, Ending] = {}

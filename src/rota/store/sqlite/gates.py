@@ -1,61 +1,37 @@
-"""Gates: which of them fits a job, and what becomes of the job then.
-
-Every look asks `Match.fits` itself, in Python: one answer for claims, sweeps and explanations.
-"""
+"""Gates: closing and opening them, and the sweep that moves jobs aside which no claim has met yet."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from rota.model.gates import Effect, Gate, Match
+from rota.model.gates import ClosedGate, Effect, Gate, Match
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
-from rota.model.requirements import read_requirements
+from rota.model.requirements import subject
 from rota.model.times import Instant
 from rota.store.admission import NewGate
 from rota.store.base import Topic
 from rota.store.sqlite.database import Database, encode
 
-# Rows of the table that a sweep passes by for each job that it may move: those that have ended are still there.
+# Rows of the table that a sweep reads for each job that it may move: jobs that have ended are still there.
 SPAN = 20
 
 
-class Closed(NamedTuple):
-    id: str
-    owner: str | None
-    match: Match
-    effect: Effect
-    reason: str
-    swept: int
-    until: Instant | None
-    job: str | None = None  # that is to run alone, and closed it for itself
-
-    def fits(self, owner: str, task: str, queue: str, requirements: str | None) -> bool:
-        if self.owner not in (None, owner):
-            return False
-        labels = read_requirements(requirements).labels if self.match.label is not None else ()
-        return self.match.fits(task=task, queue=queue, user=owner, labels=labels)
-
-
-def closed(db: Database, now: Instant) -> list[Closed]:
+def closed(db: Database, now: Instant) -> list[ClosedGate]:
     """Oldest first."""
+    return [gate for gate, _ in _closed(db, now)]
+
+
+def _closed(db: Database, now: Instant) -> list[tuple[ClosedGate, int]]:
+    """Each with the number of the job that its sweep has reached."""
     return [
-        Closed(gate_id, owner, Match(task, queue, user, label), Effect(effect), reason, *rest)
-        for gate_id, owner, task, queue, user, label, effect, reason, *rest in db.rows("closed_gates", now=now)
+        (ClosedGate(gate_id, owner, Match(task, queue, user, label), Effect(effect), reason, *rest), swept)
+        for gate_id, owner, task, queue, user, label, effect, reason, *rest, swept in db.rows("closed_gates", now=now)
     ]
 
 
-def fitting(
-    gates: Sequence[Closed], owner: str, task: str, queue: str, requirements: str | None, job: str | None
-) -> Closed | None:
-    """Not the one that the job has closed for itself."""
-    others = (gate for gate in gates if gate.job is None or gate.job != job)
-    return next((gate for gate in others if gate.fits(owner, task, queue, requirements)), None)
-
-
-def bar(db: Database, hits: Sequence[tuple[int, Closed]]) -> None:
+def bar(db: Database, hits: Sequence[tuple[int, ClosedGate]]) -> None:
     """Holds or drops jobs, each for the gate that fits it."""
     held = [(seq, f"g:{gate.id}", gate.reason) for seq, gate in hits if gate.effect is Effect.PAUSE]
     dropped = [(seq, State.DROPPED, gate.reason) for seq, gate in hits if gate.effect is Effect.DROP]
@@ -110,8 +86,8 @@ def next_opening(db: Database) -> Instant | None:
 
 
 def sweep(db: Database, most: int) -> tuple[int, bool]:
-    """Lets go what opened gates held, then moves aside what closed ones fit: (jobs moved, is there more to do at once).
-    In this order, so that what another gate fits is not let go for long."""
+    """Lets jobs go that opened gates held, then moves jobs aside that closed ones fit: (jobs moved, is there more to do
+    at once). In this order, a job that another gate fits is not let go for long."""
     now, moved = db.now(), 0
     for (gate_id,) in db.rows("opened_gates", now=now):
         if moved >= most:
@@ -119,25 +95,25 @@ def sweep(db: Database, most: int) -> tuple[int, bool]:
         moved += db.run("release_held", id=gate_id, limit=most - moved)
         db.run("remove_gate", id=gate_id)
         db.topics.add(Topic.READY)
-    for gate in closed(db, now):
+    for gate, swept in _closed(db, now):
         if moved >= most:
             return moved, True
-        count, through = _sweep(db, gate, most - moved)
+        count, through = _sweep(db, gate, swept, most - moved)
         moved += count
         if not through:
             return moved, True
     return moved, bool(db.rows("opened_gates", now=now))
 
 
-def _sweep(db: Database, gate: Closed, most: int) -> tuple[int, bool]:
+def _sweep(db: Database, gate: ClosedGate, swept: int, most: int) -> tuple[int, bool]:
     """Goes on where it was: (jobs moved, has it come to the end)."""
     span = most * SPAN
-    reach, count = db.rows("sweep_end", swept=gate.swept, span=span)[0]
+    reach, count = db.rows("sweep_end", swept=swept, span=span)[0]
     if reach is None:
         return 0, True
     drops = gate.effect is Effect.DROP
-    rows = db.rows("sweep", swept=gate.swept, reach=reach, drop=drops, limit=most, but=gate.job)
-    bar(db, hits := [(seq, gate) for seq, *about in rows if gate.fits(*about)])
+    rows = db.rows("sweep", swept=swept, reach=reach, drop=drops, limit=most, but=gate.job)
+    bar(db, hits := [(seq, gate) for seq, *about in rows if gate.fits(subject(*about))])
     cut = len(rows) == most
     db.run("move_sweep", id=gate.id, swept=rows[-1][0] if cut else reach)
     return len(hits), count < span and not cut

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from rota.model.graph import EdgeState, Need, ParentInfo, standing, why_skipped
+from rota.model.graph import Child, EdgeState, Need, ParentInfo, after_parents, edge_state, why_skipped
 from rota.model.job import NewJob
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import Principal
@@ -95,19 +95,12 @@ def settle_piece(db: Database) -> None:
 
 
 def _mark(db: Database, edges: Sequence[tuple[str, str, str]], ended: Mapping[str, State | None]) -> int:
-    marks = [(child, parent, _standing(Need(need), ended[parent])) for child, parent, need in edges]
+    marks = [(child, parent, edge_state(Need(need), ended[parent])) for child, parent, need in edges]
     db.run("mark_edges", rows=_text(marks))
-    # Of several the first is told.
+    # Of several broken edges the first is told.
     broken = {child: parent for child, parent, mark in sorted(marks, reverse=True) if mark is EdgeState.BROKEN}
     met = Counter(child for child, _, mark in marks if mark is EdgeState.MET and child not in broken)
-    moved = 0
-    if met:
-        db.run("count_down", rows=_text(met.items()), now=db.now(), step=db.ageing_step)
-        states = {state for (state,) in db.rows("gone_on", ids=_text(met))}
-        db.topics |= {
-            topic for topic, state in ((Topic.READY, State.READY), (Topic.DUE, State.SCHEDULED)) if state in states
-        }
-        moved += len(met)
+    moved = _go_on(db, met) if met else 0
     if broken:
         known = {job: (task, state) for job, task, state in db.rows("tasks_of", ids=_text(set(broken.values())))}
         needs = {(child, parent): need for child, parent, need in edges}
@@ -120,11 +113,16 @@ def _mark(db: Database, edges: Sequence[tuple[str, str, str]], ended: Mapping[st
     return moved
 
 
-def _standing(need: Need, state: State | None) -> EdgeState:
-    """None: it was purged."""
-    if state is None:
-        return EdgeState.MET if need is Need.FINISH else EdgeState.BROKEN
-    return standing(need, state)
+def _go_on(db: Database, met: Mapping[str, int]) -> int:
+    """Counts parents that have ended as needed; children that wait for no more of them go on."""
+    now, rings = db.now(), {State.READY: Topic.READY, State.SCHEDULED: Topic.DUE}
+    rows = []
+    for seq, job, state, *rest in db.rows("children", ids=_text(met)):
+        child = after_parents(Child(State(state), *rest), met[job], now, db.ageing_step)
+        rows.append((seq, child.state, child.waits, child.run_at, child.rank))
+        db.topics |= {rings[child.state]} if not child.waits and child.state in rings else set()
+    db.run("move_children", rows=_text(rows))
+    return len(met)
 
 
 def reopen(db: Database, ids: Collection[str]) -> None:

@@ -1,18 +1,18 @@
-"""Keys that jobs need: who holds them, who waits for them, and who goes on when there is room.
+"""Keys that jobs need: loading them for `model.keys`, and letting jobs go on when there is room.
 
-There is one writer at a time, so what is counted is so until the write ends. Those who wait for a key stand in a
-*line*; its name (`k:owner:key`) is what holds them. Lines that may have room are put on a list (`freed`), by triggers
-too, and before a write commits those at their heads go on.
+There is one writer at a time, so counts are exact until the write ends. Lines that may have room are put on a list
+(`freed`), by triggers too, and before a write commits the jobs at their heads go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from rota.model.limits import KEPT_STARTS, LONGEST_GROWN_SLACK, Key, Limit, Rate, effective
+from rota.model.keys import KeyId, KeyState, Line, Reservation, going_on, line, looks_back
+from rota.model.limits import LONGEST_GROWN_SLACK, Key, Limit, Rate, effective
 from rota.model.principal import Principal
 from rota.model.requirements import read_requirements
 from rota.model.times import Duration, Instant
@@ -20,82 +20,27 @@ from rota.store.admission import Holder, LimitInfo
 from rota.store.base import Topic
 from rota.store.sqlite.database import Database, encode
 
-# What any write does for others before it ends, in waiters and in lines; admission does the rest.
+# What any write does for waiting jobs before it ends, in waiters and in lines; admission does the rest.
 AT_ONCE = 500
 LINES_AT_ONCE = 500
-EVERY = 1 << 40
-Name = tuple[str, str]  # owner, key
-Asked = tuple[str, str, Duration | None]  # and the window that a job brings along
-
-
-def line(owner: str, key: str) -> str:
-    return f"k:{owner}:{key}"
-
-
-def waits_for(key: str) -> str:
-    return f"waits for key {key}"
-
-
-class KeyState:
-    """A key as it stands, with what this write takes of it."""
-
-    def __init__(self, limit: Limit | None, numbers: Iterable[int], kept: Duration | None, latest: int | None) -> None:
-        self.limit, self.numbers, self._latest = limit, set(numbers), latest
-        self.started, self.kept = kept is not None, max(kept or 0, KEPT_STARTS)  # any tokens; how far one may look back
-        self._used: dict[Duration, int] = {}  # tokens, by the window in which they count
-        self._low = 1
-
-    def count(self, window: Duration | None, tokens: int) -> None:
-        if window is not None:
-            self._used[window] = tokens
-
-    def room(self, key: Key, rank: int) -> int | None:
-        """How many more may hold it, and start now, for one of this rank; None: any number. `key`: as a job brings it
-        along. One place is left to a job that waits for several keys, and has for long."""
-        counts = effective(key, self.limit)
-        rooms = [] if counts.concurrency is None else [counts.concurrency - len(self.numbers)]
-        rooms += [] if counts.rate is None else [counts.rate.count - self._used[counts.rate.window]]
-        spoken_for = self._latest is not None and self._latest < rank
-        return min(rooms) - spoken_for if rooms else None
-
-    def leave_room(self, latest: int) -> None:
-        """To a job that has to wait for several keys."""
-        self._latest = latest if self._latest is None else min(self._latest, latest)
-
-    def start(self, rate: Rate) -> bool:
-        """Takes a token; was it the last?"""
-        self._used = {window: tokens + 1 for window, tokens in self._used.items()}
-        return self._used[rate.window] >= rate.count
-
-    def take(self) -> int:
-        """The lowest number that is free. None is given back within a write."""
-        while self._low in self.numbers:
-            self._low += 1
-        self.numbers.add(self._low)
-        return self._low
+Asked = tuple[str, str, Duration | None]  # owner, key, the window that a job brings along
 
 
 def asked(owner: str, key: Key) -> Asked:
     return owner, key.name, key.rate.window if key.rate else None
 
 
-def standings(db: Database, wanted: Collection[Asked], now: Instant) -> dict[Name, KeyState]:
-    found: dict[Name, KeyState] = {}
-    for owner, key, was_set, concurrency, starts, set_span, span, numbers, tokens, kept, latest in db.rows(
-        "key_standings", keys=encode(list(wanted)).decode(), now=now, latest=LONGEST_GROWN_SLACK
+def key_states(db: Database, wanted: Collection[Asked], now: Instant) -> dict[KeyId, KeyState]:
+    found: dict[KeyId, KeyState] = {}
+    for owner, key, was_set, concurrency, starts, set_span, span, numbers, tokens, kept, reserved in db.rows(
+        "key_states", keys=encode(list(wanted)).decode(), now=now, latest=LONGEST_GROWN_SLACK
     ):
         if (owner, key) not in found:
             limit = Limit(key, concurrency, _rate(starts, set_span)) if was_set else None
-            found[owner, key] = KeyState(limit, msgspec.json.decode(numbers, type=list[int]), kept, latest)
+            places = msgspec.json.decode(reserved, type=list[Reservation])
+            found[owner, key] = KeyState(limit, msgspec.json.decode(numbers, type=list[int]), kept, places)
         found[owner, key].count(span, tokens)
     return found
-
-
-def look_back(db: Database, owner: str, key: str, standing: KeyState, window: Duration) -> None:
-    """Starts are kept for as long as anyone looks back."""
-    if window > standing.kept:
-        db.run("stretch_tokens", owner=owner, key=key, span=window)
-        standing.kept = window
 
 
 def _rate(starts: int | None, span: Duration | None) -> Rate | None:
@@ -108,7 +53,7 @@ class Plan(NamedTuple):
     looked_at: list[str]
     next_at: Instant | None  # when a token comes back that somebody waits for
     more: bool
-    far: list[tuple[Name, Duration]]  # keys whose starts have to be kept for longer, as the first in line looks back
+    far: list[tuple[KeyId, Duration]]  # keys whose starts are to be kept for longer, as the first in line looks back
 
 
 class Handed(NamedTuple):
@@ -122,38 +67,27 @@ def plan(db: Database, every: bool, most: int) -> Plan:
     way already; a look at all does not count these: perhaps nobody takes them."""
     now = db.now()
     rows = db.rows("all_lines") if every else db.rows("freed_lines", limit=LINES_AT_ONCE)
-    heads = [
-        (at, on_way, owner, _wanted(at, owner, requirements), rank)
-        for at, on_way, owner, requirements, rank in rows if owner is not None
-    ]  # fmt: skip
-    known = standings(db, {asked(owner, key) for _, _, owner, key, _ in heads}, now) if heads else {}
+    lines = [(one := Line(*row), one.key) for row in rows if row[2] is not None]
+    known = key_states(db, {asked(one.owner, key) for one, key in lines}, now) if lines else {}
     goes: list[tuple[str, int, bool]] = []
     looked_at = [] if every else [row[0] for row in rows]
     instants: list[Instant] = []
-    far: list[tuple[Name, Duration]] = []
-    for at, on_way, owner, key, rank in heads:
-        standing = known[owner, key.name]
-        room = standing.room(key, rank)
-        room = EVERY if room is None else room - on_way
+    far: list[tuple[KeyId, Duration]] = []
+    more = not every and len(rows) == LINES_AT_ONCE
+    for one, key in lines:
+        state = known[one.owner, key.name]
+        room = going_on(one, key, state)
         if room > 0 and most <= 0:
-            return Plan(
-                goes, looked_at[: looked_at.index(at)] if looked_at else [], min(instants, default=None), True, far
-            )
+            looked_at, more = looked_at[: looked_at.index(one.name)] if looked_at else [], True
+            break
         if room > 0:
-            goes.append((at, min(room, most), room > most))
+            goes.append((one.name, min(room, most), room > most))
             most -= min(room, most)
         else:
-            counts = effective(key, standing.limit)
-            instants += _token_back(db, owner, counts, now)
-            if counts.rate is not None and standing.started and counts.rate.window > standing.kept:
-                far.append(((owner, key.name), counts.rate.window))
-    return Plan(goes, looked_at, min(instants, default=None), not every and len(rows) == LINES_AT_ONCE, far)
-
-
-def _wanted(at: str, owner: str, requirements: str | None) -> Key:
-    """The key of a line, as its first waiter brings it along; without bounds if it does not."""
-    name = at.removeprefix(line(owner, ""))
-    return next((key for key in read_requirements(requirements).keys if key.name == name), Key(name))
+            instants += _token_back(db, one.owner, effective(key, state.limit), now)
+        if state.started and (window := looks_back(key, state)) is not None:
+            far.append(((one.owner, key.name), window))
+    return Plan(goes, looked_at, min(instants, default=None), more, far)
 
 
 def _token_back(db: Database, owner: str, key: Key, now: Instant) -> list[Instant]:
@@ -214,9 +148,9 @@ def _look_again(db: Database, owner: str, key: str, span: Duration | None) -> No
     db.topics.add(Topic.GATE)
 
 
-def _first_waiters(db: Database) -> dict[Name, Key]:
-    wanted = [(owner, _wanted(at, owner, requirements)) for at, _, owner, requirements, _ in db.rows("all_lines")]
-    return {(owner, key.name): key for owner, key in wanted}
+def _first_waiters(db: Database) -> dict[KeyId, Key]:
+    wanted = [(one := Line(*row), one.key) for row in db.rows("all_lines")]
+    return {(one.owner, key.name): key for one, key in wanted}
 
 
 def limits(db: Database, who: Principal, keys: Sequence[str] | None) -> list[LimitInfo]:
@@ -225,8 +159,8 @@ def limits(db: Database, who: Principal, keys: Sequence[str] | None) -> list[Lim
         "limit_rows", now=db.now(), sees=who.sees, lines=encode(list(waiters)).decode(),
         keys=None if keys is None else encode(keys).decode(),
     )  # fmt: skip
-    wanted: dict[Name, Key] = {}
-    shown: dict[Name, Key] = {}
+    wanted: dict[KeyId, Key] = {}
+    shown: dict[KeyId, Key] = {}
     for owner, key, concurrency, starts, span in rows:
         shown[owner, key] = Key(key, concurrency, _rate(starts, span))
         wanted[owner, key] = waiters.get((owner, key), Key(key))
@@ -239,14 +173,14 @@ def of_job(db: Database, owner: str, requirements: str | None) -> tuple[LimitInf
     return tuple(_infos(db, wanted, None)) if wanted else ()
 
 
-def _infos(db: Database, wanted: dict[Name, Key], shown: dict[Name, Key] | None) -> list[LimitInfo]:
+def _infos(db: Database, wanted: dict[KeyId, Key], shown: dict[KeyId, Key] | None) -> list[LimitInfo]:
     """`wanted`: the keys as jobs bring them along; `shown`: the bounds to tell of, if not those that count."""
     now, names = db.now(), encode(list(wanted)).decode()
-    known = standings(db, [asked(owner, key) for (owner, _), key in wanted.items()], now)
-    holders: dict[Name, list[Holder]] = {}
+    known = key_states(db, [asked(owner, key) for (owner, _), key in wanted.items()], now)
+    holders: dict[KeyId, list[Holder]] = {}
     for owner, key, *rest in db.rows("holder_rows", keys=names):
         holders.setdefault((owner, key), []).append(Holder(*rest))
-    waiting: dict[Name, int] = {(owner, key): count for owner, key, count in db.rows("line_counts", keys=names)}
+    waiting: dict[KeyId, int] = {(owner, key): count for owner, key, count in db.rows("line_counts", keys=names)}
     found: list[LimitInfo] = []
     for name, brought in wanted.items():
         counts = effective(brought, known[name].limit)

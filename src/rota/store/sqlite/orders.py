@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
+from rota.model.keys import line, waits_for
 from rota.model.lifecycle import TERMINAL, JobEvent, State, sources
 from rota.model.principal import Principal
 from rota.model.rank import rank
@@ -14,7 +15,7 @@ from rota.model.requirements import NO_REQUIREMENTS
 from rota.model.times import LATEST, Duration, Instant
 from rota.store import columns
 from rota.store.base import Answer, Cancelling, Topic
-from rota.store.sqlite import graph, limits
+from rota.store.sqlite import graph
 from rota.store.sqlite.database import Database, encode
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
@@ -113,7 +114,7 @@ def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, block
         held_by = reason = None
         if job.requirements is not NO_REQUIREMENTS and state is _READY and job.requirements.patient:
             key = job.requirements.keys[0].name  # it stands in the line of its first key from the beginning
-            state, held_by, reason = _HELD, limits.line(owner, key), limits.waits_for(key)
+            state, held_by, reason = _HELD, line(owner, key), waits_for(key)
             lines.add(held_by)
         states.add(state)
         if expires_at is not None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.model.feedback import Feedback
-from rota.model.gates import Gate
+from rota.model.gates import Gate, fitting
 from rota.model.lifecycle import INITIAL, State
 from rota.model.principal import SYSTEM, Principal
+from rota.model.requirements import subject
 from rota.store.admission import LATELY, QueueInfo, Waiting
 from rota.store.base import Topic
 from rota.store.sqlite import gates, limits, offers
@@ -73,5 +74,5 @@ def waiting(db: Database, who: Principal, job_id: str) -> Waiting | None:
 
 
 def _gate(db: Database, owner: str, task: str, queue: str, requirements: str | None, job: str) -> Gate | None:
-    hit = gates.fitting(gates.closed(db, db.now()), owner, task, queue, requirements, job)
+    hit = fitting(gates.closed(db, db.now()), subject(owner, task, queue, requirements), job)
     return None if hit is None else next((one for one in gates.gates(db, SYSTEM) if one.id == hit.id), None)

@@ -9,19 +9,20 @@ from typing import Any
 import apsw
 import msgspec
 
-from rota.model.gates import Effect
+from rota.model.gates import ClosedGate, Effect, fitting
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
+from rota.model.requirements import subject
 from rota.model.times import Duration
 from rota.store.base import Chunk, Note, Start, Topic
 from rota.store.settlement import Move, move
 from rota.store.sqlite import gates, ranking
-from rota.store.sqlite.claim_admission import ClaimAdmission
+from rota.store.sqlite.claim_scan import ClaimScan
 from rota.store.sqlite.database import Database, encode
 
 _claimed = msgspec.json.Decoder(list[Claimed])
-_standing = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
+_attempt_states = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, apsw.TooBigError)
 _NOTHING: Sequence[Any] = (None, False, None, None)
 _PLAIN_SUCCESS = (State.SUCCEEDED, None, 0, 0, 0, None, True)
@@ -31,25 +32,25 @@ _MOVE = slice(5, 12)  # of a row: what becomes of the job
 def claim(
     db: Database, incarnation: str, wants: Mapping[str, int], kinds: Sequence[Kind], start: Mapping[str, int]
 ) -> list[Claimed]:
-    standing = db.rows("claimer", incarnation=incarnation)
-    if not standing or standing[0][0] not in ("live", "stopping"):
+    claimer = db.rows("claimer", incarnation=incarnation)
+    if not claimer or claimer[0][0] not in ("live", "stopping"):
         return []
-    _, gated, ruled = standing[0]
+    _, gated, ruled = claimer[0]
     now = db.now()
     paused = {name for (name,) in db.rows("paused_queues")} if ruled else set()
     rules = ranking.rules(db) if ruled else {}
-    passing = ClaimAdmission(db, incarnation, gates.closed(db, now) if gated else (), now)
+    scan = ClaimScan(db, incarnation, gates.closed(db, now) if gated else (), now)
     for queue, limit in wants.items():
         if queue in rules and queue not in paused and limit > 0:
-            ranking.put_right(db, rules[queue], partial(passing.front, queue, kinds))
+            ranking.put_right(db, rules[queue], partial(scan.front, queue, kinds))
         if queue not in paused:
-            passing.pick(queue, kinds, limit, start.get(queue, 0))
-    for seqs, at in ((passing.started, now), (passing.ahead, None)):
+            scan.pick(queue, kinds, limit, start.get(queue, 0))
+    for seqs, at in ((scan.started, now), (scan.ahead, None)):
         if seqs:
             db.run("take", seqs=encode(seqs).decode(), incarnation=incarnation, started_at=at)
-    chosen = [*passing.keyed, *passing.started, *passing.ahead]
+    chosen = [*scan.keyed, *scan.started, *scan.ahead]
     found = _taken(db, chosen) if chosen else []
-    return [_with_slack(one, passing.slacks) for one in found] if passing.slacks else found
+    return [_with_slack(one, scan.slacks) for one in found] if scan.slacks else found
 
 
 def _with_slack(one: Claimed, slacks: Mapping[str, Duration]) -> Claimed:
@@ -82,7 +83,7 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
     answers: list[Start] = []
     chosen: list[int] = []
     back: list[int] = []
-    barred: dict[int, gates.Closed] = {}
+    barred: dict[int, ClosedGate] = {}
     for index in range(len(refs)):
         seq, started_at, cancel, *about = rows.get(index, (None, None, None))
         if seq is None:
@@ -93,7 +94,7 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
             answers.append(Start(Verdict.STALE, None, cancel))
         elif seq in chosen:
             answers.append(Start(Verdict.ALREADY, now))
-        elif closed and (gate := gates.fitting(closed, *_four(about), None)):  # it was closed since the claim
+        elif closed and (gate := fitting(closed, subject(*_four(about)), None)):  # it was closed since the claim
             barred[seq] = gate
             answers.append(Start(Verdict.STALE))
         elif _four(about)[2] in paused:
@@ -134,7 +135,9 @@ def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:
 def finish(db: Database, settlements: Sequence[Settlement]) -> list[Verdict]:
     """Also carries out what the reaper decides: the same write, by another hand."""
     refs = encode([(s.job_id, s.fence) for s in settlements]).decode()
-    found: dict[int, Sequence[Any]] = {key: rest for key, *rest in _standing.decode(db.value("standing", refs=refs))}
+    found: dict[int, Sequence[Any]] = {
+        key: rest for key, *rest in _attempt_states.decode(db.value("attempt_states", refs=refs))
+    }
     verdicts: list[Verdict] = []
     rows: list[tuple[Any, ...]] = []
     done: dict[int, Ending] = {}  # a batch may name the same attempt twice

@@ -26,13 +26,41 @@ WITH front AS MATERIALIZED (
     ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 ), full_ones AS MATERIALIZED (
     SELECT DISTINCT ON (n.job) n.job, n.owner, n.key, n.policy
-    FROM rota.needs(ARRAY(SELECT id FROM front), rota.clock(:now)) n WHERE n.room <= 0 ORDER BY n.job, n.key
+    FROM rota.needs(ARRAY(SELECT id FROM front), rota.clock(:now)) n WHERE n.room <= 0 ORDER BY n.job, n.key COLLATE "C"
 )
 UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
 FROM full_ones f WHERE j.id = f.job AND f.policy = 'wait'
 
--- name: sweep_alone
-SELECT moved, cancelled, next_at FROM rota.sweep_alone(:now)
+-- name: any_lone
+SELECT EXISTS (SELECT FROM rota.jobs WHERE held_by >= 'a:' AND held_by < 'a;' AND state = 'held')
+
+-- name: lone_jobs
+-- Jobs that wait until they are alone, and the gates that they have closed for themselves.
+SELECT j.id::text, j.requirements, g.id::text AS gate, g.created_at AS since, g.claims = '{}' AS proved, rota.clock(:now) AS now
+FROM rota.jobs j LEFT JOIN rota.gates g ON g.job = j.id AND g.opened_at IS NULL
+WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' ORDER BY j.rank, j.id LIMIT 1000 FOR UPDATE OF j SKIP LOCKED
+
+-- name: note_claims
+-- The claims that have read the gates before these were committed, and have not ended. (Asked after the gates were seen.)
+UPDATE rota.gates g SET claims = ARRAY(SELECT unnest(coalesce(g.claims, u.claims)) INTERSECT SELECT unnest(u.claims))
+FROM (SELECT rota.claims_under_way() AS claims OFFSET 0) u WHERE g.id = ANY (:ids::uuid[])
+
+-- name: alone_of
+SELECT w.id::text, rota.is_alone(w.id) FROM unnest(:ids::uuid[]) AS w(id)
+
+-- name: let_lone_go
+UPDATE rota.jobs SET state = 'ready', held_by = NULL, reason = NULL WHERE id = ANY (:ids::uuid[])
+
+-- name: yield_lone
+WITH opened AS (
+    UPDATE rota.gates SET opened_at = :now::bigint WHERE job = :id::uuid AND opened_at IS NULL
+)
+UPDATE rota.jobs SET state = 'scheduled', held_by = NULL, run_at = :at::bigint, reason = :reason WHERE id = :id::uuid
+
+-- name: cancel_beside
+UPDATE rota.jobs j SET cancel = g.reason
+FROM rota.gates g WHERE g.id = :gate::uuid AND j.node IS NOT NULL AND j.cancel IS NULL AND j.id <> g.job
+  AND rota.fits(g, j.owner, j.task, j.queue, j.requirements)
 
 -- name: insert_gate
 INSERT INTO rota.gates (id, owner, task, task_like, queue, by_user, label, effect, reason, author, created_at, until)
@@ -159,17 +187,18 @@ ON CONFLICT (name) DO UPDATE SET feedback = excluded.feedback, quantum = exclude
 -- name: forget_flows
 DELETE FROM rota.flows WHERE queue = :name
 
+-- name: feedback_rules
+SELECT name, quantum, levels, boost FROM rota.queues WHERE feedback
+
 -- name: charge
--- Level 0 lasts for one quantum, each further one for twice as long as the one before.
+-- The rows stay locked until the levels that follow are written.
 INSERT INTO rota.flows AS f (queue, flow, used, level)
-SELECT q.name, c.flow, c.used, least(q.levels - 1, (c.used > q.quantum)::integer + (c.used > 3 * q.quantum)::integer
-                                     + (c.used > 7 * q.quantum)::integer + (c.used > 15 * q.quantum)::integer)
-FROM unnest(:queues::text[], :flows::text[], :used::bigint[]) AS c(queue, flow, used) JOIN rota.queues q ON q.name = c.queue
-WHERE q.feedback ORDER BY q.name, c.flow
-ON CONFLICT (queue, flow) DO UPDATE SET used = f.used + excluded.used, level = (
-    SELECT least(q.levels - 1, (f.used + excluded.used > q.quantum)::integer + (f.used + excluded.used > 3 * q.quantum)::integer
-                 + (f.used + excluded.used > 7 * q.quantum)::integer + (f.used + excluded.used > 15 * q.quantum)::integer)
-    FROM rota.queues q WHERE q.name = f.queue)
+SELECT c.queue, c.flow, c.used, 0 FROM unnest(:queues::text[], :flows::text[], :used::bigint[]) AS c(queue, flow, used) ORDER BY 1, 2
+ON CONFLICT (queue, flow) DO UPDATE SET used = f.used + excluded.used RETURNING queue, flow, used
+
+-- name: set_levels
+UPDATE rota.flows f SET level = c.level FROM unnest(:queues::text[], :flows::text[], :levels::smallint[]) AS c(queue, flow, level)
+WHERE f.queue = c.queue AND f.flow = c.flow
 
 -- name: boost
 -- All flows of a queue start again, when its time has come or its feedback was switched off.

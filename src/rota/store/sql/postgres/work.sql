@@ -1,7 +1,7 @@
 -- name: claim
 -- The heads of all lanes (a queue and a kind), straight off the index, past what others hold just now; of these the best of
 -- each queue. What has expired is not to be started; the promoter will clear it away. Of what a gate fits, or needs keys, only
--- the ids are told: `pass` looks at these.
+-- the ids are told: `admit_claim` decides on these.
 --
 -- A node runs the functions it offers and no others. Mostly those at the front are its own, so `near` reads the front in the
 -- order of rank, but no further than the `edge`. If that did not bring enough, the rest is read behind the edge task by task
@@ -72,8 +72,8 @@ FROM chosen WHERE fallen OR stopped AND starts
 UNION ALL   -- the microseconds of the server's time that it took
 SELECT {jobs.claimed; fence = (extract(epoch FROM clock_timestamp() - began) * 1000000)::bigint; * = NULL} FROM moment
 
--- name: pass
-SELECT * FROM rota.pass(:ids::uuid[], :incarnation, :now, :only_gates, :step)
+-- name: admit_claim
+SELECT * FROM rota.admit_claim(:ids::uuid[], :incarnation, :now, :only_gates, :step)
 
 -- name: start_states
 SELECT wanted.place - 1, j.id::text, j.started_at,
@@ -138,7 +138,7 @@ WITH ended AS (
 )
 SELECT id::text, tied, special FROM ended
 
--- name: standing
+-- name: attempt_states
 -- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
 SELECT wanted.place - 1, j.id IS NOT NULL AND j.state = 'running' AND j.fence = wanted.fence, j.cancel, j.owner,
        coalesce((SELECT a.outcome FROM rota.attempts a WHERE a.job = wanted.id AND a.fence = wanted.fence LIMIT 1),

@@ -8,7 +8,9 @@ FROM nodes WHERE incarnation = :incarnation
 SELECT EXISTS (SELECT 1 FROM settling), EXISTS (SELECT 1 FROM freed)
 
 -- name: candidates
-SELECT j.seq, j.id, j.owner, j.task, j.queue, j.requirements, j.special, j.fence, j.rank, j.own_step, j.interruptions
+-- The last column: it has waited for several keys before; jobs that rank behind this must leave it room.
+SELECT j.seq, j.id, j.owner, j.task, j.queue, j.requirements, j.fence, j.rank, j.own_step, j.interruptions,
+       iif(j.special, (SELECT min(d.latest) FROM wanted d WHERE d.job = j.id), NULL)
 FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value
 
 -- name: hold_jobs
@@ -36,7 +38,7 @@ WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > :now) AND (:sees IS 
 ORDER BY g.created_at, g.id
 
 -- name: closed_gates
-SELECT id, owner, task, queue, by_user, label, effect, reason, swept, until, job FROM gates
+SELECT id, owner, task, queue, by_user, label, effect, reason, until, job, swept FROM gates
 WHERE opened_at IS NULL AND (until IS NULL OR until > :now) ORDER BY created_at, id
 
 -- name: opened_gates
@@ -85,7 +87,7 @@ SELECT EXISTS (SELECT 1 FROM freed)
 
 -- name: freed_lines
 -- Lines to be looked at: how many were let go and are on their way, and who is next.
-SELECT f.held_by, (SELECT count(*) FROM jobs r WHERE r.state = 'ready' AND r.held_by = f.held_by), j.owner, j.requirements, j.rank
+SELECT f.held_by, (SELECT count(*) FROM jobs r WHERE r.state = 'ready' AND r.held_by = f.held_by), j.owner, j.requirements, j.id, j.rank
 FROM (SELECT held_by FROM freed ORDER BY held_by LIMIT :limit) f
 LEFT JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = f.held_by ORDER BY h.rank, h.seq LIMIT 1)
 
@@ -97,7 +99,7 @@ WITH RECURSIVE known(line) AS (
     SELECT (SELECT min(held_by) FROM jobs WHERE state = 'held' AND held_by > known.line AND held_by < 'k;')
     FROM known WHERE known.line IS NOT NULL
 )
-SELECT known.line, 0, j.owner, j.requirements, j.rank FROM known
+SELECT known.line, 0, j.owner, j.requirements, j.id, j.rank FROM known
 JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = known.line ORDER BY h.rank, h.seq LIMIT 1)
 WHERE known.line IS NOT NULL
 
@@ -111,17 +113,18 @@ SELECT seq FROM jobs WHERE state = 'held' AND held_by = :line ORDER BY rank, seq
 -- name: let_go
 UPDATE jobs SET state = 'ready', reason = NULL WHERE seq IN (SELECT value FROM json_each(:seqs))
 
--- name: key_standings
+-- name: key_states
 -- Rows: owner, key, the window that a job brings along. What was set for the key, who holds it, how many tokens are used up by
--- the window that counts, for how long the latest of them is kept, and from which rank on a place is left to a job that waits
--- for several keys: to one that stands in line, for nobody may ever take one that was let go, and the key would lie idle.
+-- the window that counts, for how long the latest of them is kept, and the best two reservations of jobs that wait for several
+-- keys: only of jobs that stand in line. One that was let go may never be taken, and the key would lie idle.
 SELECT w.owner, w.key, w.was_set, w.concurrency, w.starts, w.set_span, w.span,
        (SELECT json_group_array(s.number) FROM slots s WHERE s.owner = w.owner AND s.key = w.key),
        (SELECT count(*) FROM starts t WHERE t.owner = w.owner AND t.key = w.key
           AND t.at > :now - w.span - :latest AND t.at + t.late + w.span > :now),
        (SELECT t.until - t.at - t.late FROM starts t WHERE t.owner = w.owner AND t.key = w.key ORDER BY t.at DESC LIMIT 1),
-       (SELECT d.latest FROM wanted d JOIN jobs h ON h.id = d.job
-        WHERE d.owner = w.owner AND d.key = w.key AND h.state = 'held' AND h.held_by LIKE 'k:%' ORDER BY d.latest LIMIT 1)
+       (SELECT json_group_array(json_array(r.latest, r.job)) FROM (
+            SELECT d.latest, d.job FROM wanted d JOIN jobs h ON h.id = d.job
+            WHERE d.owner = w.owner AND d.key = w.key AND h.state = 'held' AND h.held_by LIKE 'k:%' ORDER BY d.latest LIMIT 2) r)
 FROM (SELECT e.value ->> 0 AS owner, e.value ->> 1 AS key, l.key IS NOT NULL AS was_set, l.concurrency, l.starts, l.span AS set_span,
              iif(l.key IS NULL, e.value ->> 2, l.span) AS span
       FROM json_each(:keys) e LEFT JOIN limits l ON l.owner = e.value ->> 0 AND l.key = e.value ->> 1) w
@@ -372,7 +375,7 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE held_by >= 'a:' AND held_by < 'a;' AND s
 UPDATE jobs SET state = 'ready', held_by = NULL, reason = NULL WHERE id = :id AND state = 'held'
 
 -- name: yield_lone
-UPDATE jobs SET state = 'scheduled', held_by = NULL, run_at = :at, reason = 'others were still running at its drain deadline'
+UPDATE jobs SET state = 'scheduled', held_by = NULL, run_at = :at, reason = :reason
 WHERE id = :id AND state = 'held'
 
 -- name: cancel_for

@@ -45,17 +45,13 @@ WHERE e.state = 'open' LIMIT :limit
 -- name: mark_edges
 UPDATE edges SET state = r.value ->> 2 FROM json_each(:rows) r WHERE edges.child = r.value ->> 0 AND edges.parent = r.value ->> 1
 
--- name: count_down
--- Rows: child, parents that have ended as needed. The rank counts from the first instant at which it is due with its parents done.
-UPDATE jobs SET
-    waits  = max(waits - (r.value ->> 1), 0),
-    state  = iif(waits > r.value ->> 1 OR state <> 'blocked', state, iif(run_at <= :now, 'ready', 'scheduled')),
-    rank   = iif(waits > r.value ->> 1 OR state <> 'blocked', rank, max(run_at, :now) + priority * :step),
-    run_at = iif(waits > r.value ->> 1 OR state <> 'blocked', run_at, max(run_at, :now))
-FROM json_each(:rows) r WHERE jobs.id = r.value ->> 0
+-- name: children
+SELECT j.seq, j.id, j.state, j.waits, j.run_at, j.priority, j.rank FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
 
--- name: gone_on
-SELECT DISTINCT j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.waits = 0
+-- name: move_children
+-- Rows: seq, state, parents that it still waits for, when it is due, rank.
+UPDATE jobs SET state = r.value ->> 1, waits = r.value ->> 2, run_at = r.value ->> 3, rank = r.value ->> 4
+FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 0
 
 -- name: skip_jobs
 -- Rows: child, reason.

@@ -78,7 +78,7 @@ UPDATE jobs SET state = iif(cancel IS NULL, 'ready', 'cancelled'), finished_at =
                 node = NULL, reason = cancel, cancel = NULL
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 
--- name: standing
+-- name: attempt_states
 -- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
 SELECT json_group_array(json_array(wanted.key, j.seq, j.state = 'running' AND j.fence = wanted.value ->> 1, j.cancel,
                                    a.outcome))

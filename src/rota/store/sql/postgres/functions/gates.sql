@@ -1,9 +1,3 @@
-CREATE OR REPLACE FUNCTION rota.fits(gate rota.gates, owner text, task text, queue text, requirements text) RETURNS boolean
-LANGUAGE sql IMMUTABLE AS $$
-    SELECT (gate.owner IS NULL OR gate.owner = fits.owner) AND (gate.by_user IS NULL OR gate.by_user = fits.owner)
-       AND (gate.queue IS NULL OR gate.queue = fits.queue) AND (gate.task_like IS NULL OR fits.task LIKE gate.task_like)
-       AND (gate.label IS NULL OR coalesce(fits.requirements::jsonb -> 'labels' ? gate.label, false)) $$;
-
 -- For claims: the gates that are closed, as of after the lock was taken (VOLATILE: the claim itself may have begun before).
 CREATE OR REPLACE FUNCTION rota.closed_gates(given bigint) RETURNS SETOF rota.gates LANGUAGE plpgsql VOLATILE ROWS 10 AS $$
 BEGIN
