@@ -5,7 +5,7 @@ Rows may have been written by anyone with access to the tables: what doesn't dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,48 +22,24 @@ from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.model.trigger.records import FireInfo, FireKind, ScheduledFire, ScheduleInfo
 from rota.model.trigger.skipped import SkipReason
+from rota.store.columns import SHOWN
 from rota.store.graph import WorkflowInfo, WorkflowJob
 
 T = TypeVar("T")
 Otherwise = TypeVar("Otherwise")
 
 
-class JobRow(NamedTuple):
-    """The columns of a job, in the order in which queries name them."""
+JobRow = Mapping[str, Any]  # by the names of columns.SHOWN
 
-    id: str
-    owner: str
-    task: str
-    kind: str
-    spec: str | None
-    args: str | None
-    queue: str
-    priority: int
-    state: str
-    reason: str | None
-    run_at: int
-    created_at: int
-    started_at: int | None
-    finished_at: int | None
-    expires_at: int | None
-    timeout: int | None
-    retry: str | None
-    fence: int
-    tries: int
-    failures: int
-    crashes: int
-    interruptions: int
-    replays: int
-    node: str | None
-    cancelling: bool
-    key: str | None
-    requirements: str | None = None
-    progress: str | None = None  # [fraction, text, at]
+
+def job_row(values: Iterable[Any]) -> JobRow:
+    return dict(zip(_SHOWN, values, strict=True))
 
 
 class AttemptRow(NamedTuple):
-    """An attempt that ended."""
+    """An attempt that ended, in the order of columns.ATTEMPT."""
 
+    job: Any
     number: int
     fence: int
     node: str
@@ -73,38 +49,26 @@ class AttemptRow(NamedTuple):
     exit_code: int | None
     error: str | None
     result: str | None
-    usage: str | None = None
-
-
-_PLAIN = (
-    "id", "owner", "task", "queue", "priority", "reason", "run_at", "created_at", "started_at", "finished_at",
-    "expires_at", "timeout", "fence", "failures", "crashes", "interruptions", "replays", "node", "key",
-)  # fmt: skip
+    usage: str | None
 
 
 def job_info(
     row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, workflow: str | None = None
 ) -> JobInfo:
-    state = State(row.state)
+    state = State(row["state"])
     attempts = [_attempt(one) for one in past]
-    if state is State.RUNNING and row.started_at is not None:
-        attempts.append(AttemptInfo(row.tries, row.fence, row.node or "", row.started_at))
+    if state is State.RUNNING and row["started_at"] is not None:
+        attempts.append(AttemptInfo(row["tries"], row["fence"], row["node"] or "", row["started_at"]))
+    read = {name: _READERS[name](row[name]) if name in _READERS else row[name] for name in _OWN}
+    read["spec"] = shown_spec(row["kind"], read_object(row["spec"]))
     return JobInfo(
-        **{name: getattr(row, name) for name in _PLAIN},
-        state=state,
-        kind=_kind(row.kind),
-        spec=shown_spec(row.kind, read_object(row.spec)),
-        args=read_object(row.args),
-        retry=_retry(row.retry),
-        cancelling=bool(row.cancelling),
-        progress=_progress(row.progress),
+        **read,
         attempts=attempts,
         result=_json(past[-1].result) if past and state is State.SUCCEEDED else None,
-        error=_error(state, attempts, row.reason),
+        error=_error(state, attempts, row["reason"]),
         schedule=fire.schedule if fire else None,
         fire_time=fire.fire if fire else None,
         workflow=workflow,
-        requirements=read_requirements(row.requirements),
     )
 
 
@@ -161,6 +125,15 @@ def _progress(text: str | None) -> Progress | None:
 
 def _kind(text: str) -> Kind:
     return Kind(text) if text in Kind._value2member_map_ else Kind.COMMAND
+
+
+_SHOWN = tuple(column.name for column in SHOWN)
+_OWN = tuple(name for name in _SHOWN if name in JobInfo.__struct_fields__)
+# The columns that are not shown as they are.
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "state": State, "kind": _kind, "args": read_object, "retry": _retry, "cancelling": bool, "progress": _progress,
+    "requirements": read_requirements,
+}  # fmt: skip
 
 
 def task_infos(texts: Iterable[str]) -> list[TaskInfo]:

@@ -1,9 +1,15 @@
-"""Named queries: SQL lives in .sql files, each query under a line `-- name: ...`, and is fetched by that name."""
+"""The SQL of the stores, from files below store/sql and store/migrations.
+
+A query stands under a line `-- name: ...` and is fetched by that name. Queries and functions name lists of columns
+(`store.columns`), which are filled in here.
+"""
 
 from __future__ import annotations
 
 import re
 from importlib import resources
+
+from rota.store import columns
 
 _NAME = re.compile(r"^-- name: *(\w+) *$", re.MULTILINE)
 
@@ -15,7 +21,7 @@ def load(dialect: str) -> dict[str, str]:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if not entry.name.endswith(".sql"):
             continue
-        parts = _NAME.split(entry.read_text("utf-8"))
+        parts = _NAME.split(columns.expand(dialect, entry.read_text("utf-8")))
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
             if name in queries:
                 raise ValueError(f"query {name!r} is defined twice")
@@ -37,7 +43,7 @@ def functions(dialect: str) -> str:
     """All functions of a dialect (the files below store/sql/<dialect>/functions), as one text."""
     folder = resources.files("rota.store") / "sql" / dialect / "functions"
     texts = {e.name: e.read_text("utf-8") for e in folder.iterdir() if e.name.endswith(".sql")}
-    return "\n".join(texts[name] for name in sorted(texts))
+    return columns.expand(dialect, "\n".join(texts[name] for name in sorted(texts)))
 
 
 def migrations(dialect: str) -> list[tuple[int, str]]:

@@ -20,6 +20,7 @@ import psycopg
 
 from rota.clock import Chance, SystemClock
 from rota.model.lifecycle import TERMINAL, State
+from rota.store import columns
 from rota.store.postgres import PostgresStore
 from tests.servers.postgres import create_database, database, fresh_schema_name, shared_server
 from tests.store.backends import Backend, Contents
@@ -114,10 +115,7 @@ class Postgres(Backend):
                 cursor = db.execute("UPDATE jobs SET state = %s WHERE id = %s", (state.value, job_id))
                 assert cursor.rowcount == 1
                 return
-            shared = (
-                "id, owner, queue, kind, task, priority, rank, run_at, expires_at, created_at, fence, tries, spec, "
-            )
-            shared += "digest, args, retry, timeout, key"
+            shared = columns.expand("postgres", "{jobs.kept}")
             cursor = db.execute(
                 f"WITH gone AS (DELETE FROM jobs WHERE id = %s RETURNING *) "
                 f"INSERT INTO history ({shared}, state, finished_at, lasting) "

@@ -12,6 +12,7 @@ from rota.clock import Chance, ManualClock
 from rota.store.postgres import PostgresStore
 from tests.contracts.world import World
 from tests.servers.postgres import Server
+from tests.store.postgres import rule_cases
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.ranking import Place
 
@@ -62,3 +63,12 @@ async def own(created: Server) -> AsyncIterator[Place]:
     yield place
     await place.close()
     created.execute("DROP SCHEMA IF EXISTS rota CASCADE")
+
+
+@pytest.fixture
+def rule_tables(place: Place, store: PostgresStore) -> Iterator[rule_cases.Connection]:
+    """Empty tables, and one node."""
+    with place.connect() as connection:
+        rule_cases.clear(connection)
+        rule_cases.put_node(connection)
+        yield connection

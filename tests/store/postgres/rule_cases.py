@@ -251,7 +251,7 @@ def put_jobs(db: Connection, jobs: Iterable[Job]) -> None:
 def put_cases(db: Connection, cases: Sequence[Case]) -> None:
     put_jobs(db, [job for case in cases for job in case.jobs])
     put_keys(db, cases)
-    rows: list[tuple[Any, ...]] = [
+    rows: list[tuple[object, ...]] = [
         (gate.id, gate.owner, gate.match.task, gate.match.like, gate.match.queue, gate.match.user, gate.match.label,
          gate.effect.value, gate.reason, case.owner, at, gate.job, [] if gate.proved else None)
         for case in cases for gate, at in case.gates

@@ -10,19 +10,19 @@ from rota.model.lifecycle import JobEvent, State, sources
 from rota.model.principal import Principal
 from rota.model.rank import rank
 from rota.model.times import LATEST, Duration, Instant
+from rota.store import columns
 from rota.store.base import Answer, Cancelling, Topic
 from rota.store.postgres import graph
-from rota.store.postgres.database import Unit, encode
+from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import ids_only
 from rota.store.postgres.wire import read_answer, stray, wire
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
+_TOPICS = {_READY: Topic.READY, _SCHEDULED: Topic.DUE}
 # So many jobs are worth the two round trips more that COPY takes.
 MANY = 50
-_COLUMNS = (
-    "id", "owner", "state", "queue", "kind", "task", "priority", "rank", "run_at", "expires_at", "created_at",
-    "spec", "digest", "args", "retry", "timeout", "requirements", "special",
-)  # fmt: skip
+_row = columns.row_maker(columns.LISTS["postgres"]["jobs.inserted"])
+_INSERTED = tuple(column.name for column in columns.LISTS["postgres"]["jobs.inserted"])
 
 
 async def submit(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
@@ -47,36 +47,26 @@ async def insert(unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collec
     now = database.now()
     # What is due at some instant is ready only if that has passed for certain; the promoter decides the rest.
     surely = now - (database.server_clock.doubt if database.server_time else 0)
-    retries: dict[int, str] = {}  # jobs of one call mostly share their policy object: encode it once
     rows: list[tuple[Any, ...]] = []
+    states: set[str] = set()
     step = database.ageing_step
-    for job in jobs:
-        spec = job.spec
+    for job, text in zip(jobs, columns.texts(jobs), strict=True):
         at_once = job.at <= surely if job.at is not None else not job.delay
         run_at = now if at_once else due(job, now)
         expires_at = None if job.expires is None else run_at + job.expires
-        retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), encode(job.retry).decode())
         state = _BLOCKED if job.id in blocked else _READY if at_once else _SCHEDULED
-        rows.append((
-            job.id, owner, state, job.queue, spec.kind.value, job.task, job.priority,
-            rank(run_at, job.priority, step), run_at, expires_at, now, spec.body, spec.digest, job.args, retry,
-            job.timeout, job.requirements.text, job.requirements.special,
+        states.add(state)
+        if expires_at is not None:
+            states.add(_SCHEDULED)  # an expiry is awaited like a due time
+        rows.append(_row(
+            job, retry=text.retry, requirements=text.requirements, special=text.special, owner=owner, state=state,
+            rank=rank(run_at, job.priority, step), run_at=run_at, expires_at=expires_at, created_at=now,
         ))  # fmt: skip
-    if any(row[2] is _READY for row in rows):
-        unit.topics.add(Topic.READY)
-    if any(row[2] is _SCHEDULED or row[9] is not None for row in rows):
-        unit.topics.add(Topic.DUE)
+    unit.topics |= {topic for state, topic in _TOPICS.items() if state in states}
     if len(rows) >= MANY:
-        await unit.copy("jobs", _COLUMNS, rows)
+        await unit.copy("jobs", _INSERTED, rows)
     else:
-        columns = dict(zip(_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
-        await unit.run(
-            "insert_jobs", owner=owner, created_at=now, ids=columns["id"], states=columns["state"],
-            queues=columns["queue"], kinds=columns["kind"], tasks=columns["task"], priorities=columns["priority"],
-            ranks=columns["rank"], due=columns["run_at"], expiries=columns["expires_at"], specs=columns["spec"],
-            digests=columns["digest"], args=columns["args"], retries=columns["retry"], timeouts=columns["timeout"],
-            requirements=columns["requirements"], specials=columns["special"],
-        )  # fmt: skip
+        await unit.run("insert_jobs", **dict(zip(_INSERTED, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def due(job: NewJob, now: Instant) -> Instant:

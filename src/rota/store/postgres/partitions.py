@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import asyncpg
 
 from rota.model.times import DAY, Duration, Instant
+from rota.store import columns
 from rota.store.postgres.database import Unit
 from rota.store.postgres.session import lock_number
 
@@ -24,10 +25,7 @@ AHEAD = 3  # days
 WORTH_WAITING: Duration = 2 * DAY
 LOCK_LIMIT = "150ms"
 # What must outlive its day is copied with these.
-_LASTING_COLUMNS = {
-    "attempts": "job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result, usage",
-    "output": "job, fence, number, at, kept_at, stream, body",
-}
+_LASTING_COLUMNS = {table: columns.expand("postgres", f"{{{table}.kept}}") for table in ("attempts", "output")}
 
 
 def name(table: str, day: Instant) -> str:
@@ -111,17 +109,17 @@ async def drop(unit: Unit, table: str, partition: str) -> int:
         return 0
     # Nobody adds to it from here on (a replay might): what is not copied now would be lost.
     await connection.execute(f"LOCK TABLE {schema}.{partition} IN SHARE ROW EXCLUSIVE MODE")
-    if columns := _LASTING_COLUMNS.get(table):
+    if kept := _LASTING_COLUMNS.get(table):
         await connection.execute(
-            f"INSERT INTO {schema}.{table} ({columns}, lasting) "  # noqa: S608
-            f"SELECT {columns}, true FROM {schema}.{partition} p "
+            f"INSERT INTO {schema}.{table} ({kept}, lasting) "  # noqa: S608
+            f"SELECT {kept}, true FROM {schema}.{partition} p "
             f"WHERE p.job IN (SELECT id FROM {schema}.jobs UNION ALL SELECT id FROM {schema}.history)"
         )
     else:
         lasting = [f"{other}_{where}" for other in _LASTING_COLUMNS for where in ("lasting", "other")]
-        for kept in (*lasting, "progress", "checkpoints"):
+        for other in (*lasting, "progress", "checkpoints"):
             await connection.execute(  # what had to outlive its own day goes with its job
-                f"DELETE FROM {schema}.{kept} o USING {schema}.{partition} p WHERE p.id = o.job"  # noqa: S608
+                f"DELETE FROM {schema}.{other} o USING {schema}.{partition} p WHERE p.id = o.job"  # noqa: S608
             )
     await connection.execute(f"DROP TABLE {schema}.{partition}")
     return 1

@@ -10,11 +10,12 @@ from rota.model.lifecycle import LIVE, State
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.store.base import Chunk, JobFilter, OutboxEvent, Position
+from rota.store.columns import SHOWN
 from rota.store.postgres import graph, schedules
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import glob, id_range, ids_only, is_id
 from rota.store.postgres.session import lock_number
-from rota.store.rows import AttemptRow, JobRow, job_info, read_object, task_infos
+from rota.store.rows import AttemptRow, JobRow, job_info, job_row, read_object, task_infos
 
 _DEAD = ("failed",)
 
@@ -92,8 +93,8 @@ async def _infos(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, Jo
     if len(rows) < len(ids):
         rows |= await _live(unit, who, ids)
     attempts: dict[str, list[AttemptRow]] = {}
-    for job_id, *rest in await unit.rows("attempt_rows", ids=ids):
-        attempts.setdefault(job_id, []).append(AttemptRow(*rest))
+    for row in await unit.rows("attempt_rows", ids=ids):
+        attempts.setdefault(row[0], []).append(AttemptRow(*row))
     for job_id, attempt in last.items():
         attempts.setdefault(job_id, []).append(attempt)
     fires, workflows = await schedules.of_jobs(unit, ids), await graph.of_jobs(unit, ids)
@@ -104,18 +105,16 @@ async def _infos(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, Jo
 
 
 async def _live(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, JobRow]:
-    return {row[0]: JobRow(*row) for row in await unit.rows("job_rows", ids=ids, sees=who.sees)}
+    return {row["id"]: row for row in map(job_row, await unit.rows("job_rows", ids=ids, sees=who.sees))}
 
 
 async def _ended(unit: Unit, who: Principal, ids: Sequence[str], last: dict[str, AttemptRow]) -> dict[str, JobRow]:
     rows: dict[str, JobRow] = {}
     for row in await unit.rows("history_rows", ids=ids, sees=who.sees):
-        *columns, node, outcome, exit_code, error, result, usage = row
-        job = rows[row[0]] = JobRow(*columns)
-        if outcome is not None and job.started_at is not None and job.finished_at is not None:
-            last[job.id] = AttemptRow(
-                job.tries, job.fence, node, job.started_at, job.finished_at, outcome, exit_code, error, result, usage
-            )
+        job = job_row(row[: len(SHOWN)])
+        rows[job["id"]] = job
+        if row["outcome"] is not None and job["started_at"] is not None:
+            last[job["id"]] = AttemptRow(*row[len(SHOWN) :])
     return rows
 
 

@@ -28,6 +28,7 @@ from rota.model.trigger.records import (
 )
 from rota.model.trigger.skipped import Skipped
 from rota.store.base import Topic
+from rota.store.columns import given_lists
 from rota.store.firing import NOTHING, REPLACED, decide, saved
 from rota.store.postgres import orders
 from rota.store.postgres.database import Unit, encode
@@ -177,13 +178,9 @@ async def _fire_plainly(unit: Unit, steps: Sequence[Advance]) -> list[list[Fate]
         "fire_plainly", now=unit.now, step=unit.database.ageing_step, owners=[one.owner for one in steps],
         names=[one.name for one in steps], revisions=[one.revision for one in steps],
         cursors=[one.before for one in steps], fires=[one.fires[0].fire for one in steps],
-        limits=[one.limit for one in steps], nexts=[one.next_at for one in steps], ids=[job.id for job in jobs],
-        queues=[job.queue for job in jobs], kinds=[job.spec.kind.value for job in jobs],
-        tasks=[job.task for job in jobs], priorities=[job.priority for job in jobs], times=[job.at for job in jobs],
-        expiries=[job.expires for job in jobs], specs=[job.spec.body for job in jobs],
-        digests=[job.spec.digest for job in jobs], args=[job.args for job in jobs],
-        retries=[encode(job.retry).decode() for job in jobs], timeouts=[job.timeout for job in jobs],
-        requirements=[job.requirements.text for job in jobs], specials=[job.requirements.special for job in jobs],
+        limits=[one.limit for one in steps], nexts=[one.next_at for one in steps], times=[job.at for job in jobs],
+        expiries=[job.expires for job in jobs],
+        **given_lists(jobs),
     )  # fmt: skip
     answers: list[list[Fate] | None] = [None] * len(steps)
     for place, made, later in rows:

@@ -10,24 +10,23 @@ import msgspec
 from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
 from rota.store.base import Answer, Topic
+from rota.store.columns import GIVEN, given_rows
 from rota.store.postgres.encoding import is_id
 
 encode = msgspec.json.encode
+_GIVEN = tuple(column.name for column in GIVEN)
 
 
 def wire(order: Sequence[NewJob]) -> str:
     """An order as the function `accept` of the database takes it."""
     places = {job.id: place for place, job in enumerate(order)}
-    return encode([
-        {
-            "id": job.id, "task": job.task, "kind": job.spec.kind.value, "spec": job.spec.body,
-            "digest": job.spec.digest, "args": job.args, "queue": job.queue, "priority": job.priority,
-            "at": job.at, "delay": job.delay,
-            "retry": encode(job.retry).decode(), "timeout": job.timeout, "expires": job.expires, "key": job.key,
-            "content": job.content(places), **_ties(job),
-        }
-        for job in order
-    ]).decode()  # fmt: skip
+    return encode(
+        [
+            dict(zip(_GIVEN, row, strict=True))
+            | {"at": job.at, "delay": job.delay, "expires": job.expires, "content": job.content(places), **_ties(job)}
+            for job, row in zip(order, given_rows(order), strict=True)
+        ]
+    ).decode()
 
 
 def stray(order: Sequence[NewJob]) -> NotFound | None:
@@ -47,11 +46,8 @@ def _ties(job: NewJob) -> dict[str, Any]:
         ties["after"] = job.after
     if job.workflow is not None:
         ties["workflow"] = job.workflow
-    if job.requirements:
-        ties["requirements"] = job.requirements.text
-        ties["special"] = job.requirements.special
-        if job.requirements.patient:
-            ties["line"] = job.requirements.keys[0].name
+    if job.requirements.patient:
+        ties["line"] = job.requirements.keys[0].name
     return ties
 
 

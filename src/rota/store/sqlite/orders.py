@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import msgspec
-
 from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
 from rota.model.keys import line, waits_for
 from rota.model.lifecycle import TERMINAL, JobEvent, State, sources
 from rota.model.principal import Principal
 from rota.model.rank import rank
-from rota.model.requirements import NO_REQUIREMENTS, Requirements
-from rota.model.retry import Retry
+from rota.model.requirements import NO_REQUIREMENTS
 from rota.model.times import LATEST, Duration, Instant
+from rota.store import columns
 from rota.store.base import Answer, Cancelling, Topic
 from rota.store.sqlite import graph
 from rota.store.sqlite.database import Database, encode
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 _HELD = State.HELD.value
+_row = columns.row_maker(columns.LISTS["sqlite"]["jobs.inserted"])
+_payload = columns.row_maker(columns.LISTS["sqlite"]["payloads.inserted"])
+_TOPICS = {_READY: Topic.READY, _SCHEDULED: Topic.DUE, _HELD: Topic.GATE}
 
 
 def submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
@@ -101,66 +102,40 @@ class _Keys:
 def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, blocked: Collection[str] = ()) -> None:
     """`blocked`: ids of those that wait for something else first."""
     first: int = db.value("next_seq")
-    retries: dict[int, str] = {}  # jobs of one call mostly share their policy object: encode it once
     rows: list[tuple[Any, ...]] = []
-    special: list[tuple[Any, ...]] = []  # with labels or keys
     payloads: list[tuple[Any, ...]] = []
+    lines: set[str] = set()
+    states: set[str] = set()
     step = db.ageing_step
-    due_later = False
-    for seq, job in enumerate(jobs, first):
-        spec = job.spec
+    for seq, (job, text) in enumerate(zip(jobs, columns.texts(jobs), strict=True), first):
         run_at = now if job.at is None and not job.delay else _due(job, now)
         state = _BLOCKED if job.id in blocked else _READY if run_at <= now else _SCHEDULED
-        due_later = due_later or state is _SCHEDULED or job.expires is not None
         expires_at = None if job.expires is None else run_at + job.expires
-        row = (
-            seq, job.id, owner, state, job.queue, spec.kind.value, job.task, job.priority,
-            rank(run_at, job.priority, step), run_at, expires_at, now,
-        )  # fmt: skip
-        if job.requirements is NO_REQUIREMENTS:
-            rows.append(row)
-        else:
-            special.append(_with_requirements(row, job.requirements))
-        retry = retries.get(id(job.retry)) or retries.setdefault(id(job.retry), _text(job.retry))
-        payloads.append((seq, spec.body, spec.digest, job.args, retry, job.timeout, job.key))
+        held_by = reason = None
+        if job.requirements is not NO_REQUIREMENTS and state is _READY and job.requirements.patient:
+            key = job.requirements.keys[0].name  # it stands in the line of its first key from the beginning
+            state, held_by, reason = _HELD, line(owner, key), waits_for(key)
+            lines.add(held_by)
+        states.add(state)
+        if expires_at is not None:
+            states.add(_SCHEDULED)  # an expiry is awaited like a due time
+        rows.append(_row(
+            job, seq=seq, requirements=text.requirements, special=text.special, owner=owner, state=state,
+            rank=rank(run_at, job.priority, step), run_at=run_at, expires_at=expires_at, created_at=now,
+            held_by=held_by, reason=reason,
+        ))  # fmt: skip
+        payloads.append(_payload(job, seq=seq, retry=text.retry))
     db.many("insert_job", rows)
     db.many("insert_payload", payloads)
-    if special:
-        _insert_special(db, special)
-    if any(row[3] is _READY for row in rows):
-        db.topics.add(Topic.READY)
-    if due_later:
-        db.topics.add(Topic.DUE)
-
-
-def _with_requirements(row: tuple[Any, ...], requirements: Requirements) -> tuple[Any, ...]:
-    """Whoever waits for its keys, whatever they do, stands in line from the beginning."""
-    seq, job, owner, state, *rest = row
-    text, special = requirements.text, int(requirements.special)
-    if state is not _READY or not requirements.patient:
-        return (*row, text, special, None, None)
-    first = requirements.keys[0].name
-    return (seq, job, owner, _HELD, *rest, text, special, line(owner, first), waits_for(first))
-
-
-def _insert_special(db: Database, rows: Sequence[tuple[Any, ...]]) -> None:
-    db.many("insert_job_with_requirements", rows)
-    lines = {row[14] for row in rows if row[3] is _HELD}
     if lines:
         db.run("look_at_line", lines=encode(sorted(lines)).decode())
-        db.topics.add(Topic.GATE)
-    if any(row[3] is _READY for row in rows):
-        db.topics.add(Topic.READY)
+    db.topics |= {topic for state, topic in _TOPICS.items() if state in states}
 
 
 def _due(job: NewJob, now: Instant) -> Instant:
     """A time in the past means now; a time beyond the calendar means its end."""
     at = job.at if job.at is not None else now + job.delay
     return min(max(at, now), LATEST)
-
-
-def _text(retry: Retry) -> str:
-    return msgspec.json.encode(retry).decode()
 
 
 def cancel(db: Database, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:

@@ -9,7 +9,7 @@ from rota.model.lifecycle import State
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.store.base import Chunk, JobFilter, OutboxEvent, Position
-from rota.store.rows import AttemptRow, JobRow, job_info, read_object, task_infos
+from rota.store.rows import AttemptRow, job_info, job_row, read_object, task_infos
 from rota.store.sqlite import graph, schedules
 from rota.store.sqlite.database import Database, encode
 
@@ -68,12 +68,15 @@ def _infos(db: Database, seqs: list[int]) -> list[JobInfo]:
     """In descending order of seq."""
     text = encode(seqs).decode()
     attempts: dict[int, list[AttemptRow]] = {}
-    for job, *rest in db.rows("attempt_rows", seqs=text):
-        attempts.setdefault(job, []).append(AttemptRow(*rest))
-    rows = {seq: JobRow(*values) for seq, *values in db.rows("job_rows", seqs=text)}
-    ids = [row.id for row in rows.values()]
+    for row in db.rows("attempt_rows", seqs=text):
+        attempts.setdefault(row[0], []).append(AttemptRow(*row))
+    rows = {seq: job_row(values) for seq, *values in db.rows("job_rows", seqs=text)}
+    ids = [row["id"] for row in rows.values()]
     fires, workflows = schedules.of_jobs(db, ids), graph.of_jobs(db, ids)
-    return [job_info(row, attempts.get(seq, []), fires.get(row.id), workflows.get(row.id)) for seq, row in rows.items()]
+    return [
+        job_info(row, attempts.get(seq, []), fires.get(row["id"]), workflows.get(row["id"]))
+        for seq, row in rows.items()
+    ]
 
 
 def output(db: Database, who: Principal, job_id: str, after: Position, limit: int) -> list[Chunk]:

@@ -31,8 +31,7 @@ SELECT id::text FROM below
 WITH back AS (
     DELETE FROM rota.history WHERE id = ANY (:ids::uuid[]) RETURNING *
 ), kept AS (
-    INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result, usage)
-    SELECT id, fence, tries, coalesce(node, ''), started_at, finished_at, outcome, exit_code, error, result, usage
+    INSERT INTO rota.attempts ({attempts.kept}) SELECT {attempts.kept; job = id; number = tries; node = coalesce(node, '')}
     FROM back WHERE outcome IS NOT NULL AND started_at IS NOT NULL
 ), again AS MATERIALIZED (
     -- What was met by a parent that was purged since stays met: a dead letter is kept for longer than what it came from.
@@ -46,12 +45,11 @@ WITH back AS (
     INSERT INTO rota.settling (job)
     SELECT DISTINCT parent FROM again WHERE open AND parent <> ALL (:ids::uuid[])
 )
-INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence, tries,
-                       replays, spec, digest, args, retry, timeout, key, requirements, special, parents, waits, tied)
-SELECT id, owner, CASE WHEN above.open > 0 THEN 'blocked' ELSE 'scheduled' END, queue, kind, task, priority,
+INSERT INTO rota.jobs ({jobs.order}, owner, state, rank, run_at, created_at, started_at, fence, tries, replays, special,
+                       parents, waits, tied)
+SELECT {jobs.order}, owner, CASE WHEN above.open > 0 THEN 'blocked' ELSE 'scheduled' END,
        rota.clock(:now) + priority * :step::bigint, rota.clock(:now), created_at, started_at, fence, tries,
-       replays + (id = ANY (:replayed::uuid[]))::integer, spec, digest, args, retry, timeout, key, requirements,
-       coalesce(requirements::jsonb ?| '{keys,alone}', false), above.every, above.open,
+       replays + (id = ANY (:replayed::uuid[]))::integer, coalesce(requirements::jsonb ?| '{keys,alone}', false), above.every, above.open,
        EXISTS (SELECT FROM rota.edges e WHERE e.parent = back.id)
 FROM back CROSS JOIN LATERAL (SELECT count(*) AS every, count(*) FILTER (WHERE again.open) AS open FROM again WHERE again.child = back.id) AS above
 

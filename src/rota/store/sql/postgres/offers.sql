@@ -37,12 +37,7 @@ WITH front AS MATERIALIZED (
     DELETE FROM rota.jobs j USING front
     WHERE j.id = front.id AND front.run_at <= rota.clock(:now) - :grace::bigint RETURNING j.*
 ), kept AS (
-    INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-                              tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
-                              requirements, finished_at, lasting)
-    SELECT id, owner, 'failed', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-           tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key, requirements,
-           rota.clock(:now), true
-    FROM gone
+    INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
+    SELECT {jobs.kept}, 'failed', :reason, rota.clock(:now), true FROM gone
 )
 SELECT id::text, owner, fence, tied FROM gone

@@ -1,13 +1,6 @@
 -- name: insert_jobs
 -- A few jobs; many go by COPY.
-INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
-                       spec, digest, args, retry, timeout, requirements, special)
-SELECT id, :owner, state, queue, kind, task, priority, rank, run_at, expires_at, :created_at,
-       spec, digest, args, retry, timeout, requirements, special
-FROM unnest(:ids::uuid[], :states::text[], :queues::text[], :kinds::text[], :tasks::text[], :priorities::smallint[],
-            :ranks::bigint[], :due::bigint[], :expiries::bigint[], :specs::text[], :digests::text[], :args::text[],
-            :retries::text[], :timeouts::bigint[], :requirements::text[], :specials::boolean[])
-  AS new(id, state, queue, kind, task, priority, rank, run_at, expires_at, spec, digest, args, retry, timeout, requirements, special)
+INSERT INTO rota.jobs ({jobs.inserted}) SELECT * FROM unnest({jobs.inserted[]})
 
 -- name: accept
 -- Orders with keys, one after the other; each sees what those before it have done.
@@ -30,13 +23,8 @@ ORDER BY id FOR UPDATE
 WITH gone AS (
     DELETE FROM rota.jobs WHERE id = ANY (:ids::uuid[]) AND node IS NULL RETURNING *
 )
-INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-                          tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
-                          requirements, finished_at, lasting)
-SELECT id, owner, :state::text, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-       tries, failures, crashes, interruptions, replays, :reason, spec, digest, args, retry, timeout, key, requirements,
-       rota.clock(:now), :state::text = 'failed'
-FROM gone
+INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
+SELECT {jobs.kept}, :state::text, :reason, rota.clock(:now), :state::text = 'failed' FROM gone
 
 -- name: cancel_running
 -- The first reason stays: it is what the attempt was stopped for.

@@ -1,23 +1,18 @@
 -- name: job_rows
-SELECT j.id::text, j.owner, j.task, j.kind, j.spec, j.args, j.queue, j.priority, j.state, j.reason, j.run_at, j.created_at,
-       j.started_at, NULL::bigint, j.expires_at, j.timeout, j.retry, j.fence, j.tries, j.failures, j.crashes,
-       j.interruptions, j.replays, coalesce(n.id, j.node), j.cancel IS NOT NULL, j.key, j.requirements,
-       (SELECT json_build_array(t.fraction, t.text, t.at)::text FROM rota.progress t WHERE t.job = j.id)
+SELECT {jobs.shown j; id = j.id::text; finished_at = NULL::bigint; node = coalesce(n.id, j.node); cancelling = j.cancel IS NOT NULL;
+        progress = (SELECT json_build_array(t.fraction, t.text, t.at)::text FROM rota.progress t WHERE t.job = j.id)}
 FROM rota.jobs j LEFT JOIN rota.nodes n ON n.incarnation = j.node
 WHERE j.id = ANY (:ids::uuid[]) AND (:sees::text IS NULL OR j.owner = :sees)
 
 -- name: history_rows
--- ... and behind them the last attempt.
-SELECT h.id::text, h.owner, h.task, h.kind, h.spec, h.args, h.queue, h.priority, h.state, h.reason, h.run_at, h.created_at,
-       h.started_at, h.finished_at, h.expires_at, h.timeout, h.retry, h.fence, h.tries, h.failures, h.crashes,
-       h.interruptions, h.replays, NULL::text, false, h.key, h.requirements,
-       (SELECT json_build_array(t.fraction, t.text, t.at)::text FROM rota.progress t WHERE t.job = h.id),
-       h.node AS ran_on, h.outcome, h.exit_code, h.error, h.result, h.usage
+-- The same columns, and behind them the last attempt.
+SELECT {jobs.shown h; id = h.id::text; node = NULL::text; cancelling = false;
+        progress = (SELECT json_build_array(t.fraction, t.text, t.at)::text FROM rota.progress t WHERE t.job = h.id)},
+       {attempts.kept h; job = h.id::text; number = h.tries}
 FROM rota.history h WHERE h.id = ANY (:ids::uuid[]) AND (:sees::text IS NULL OR h.owner = :sees)
 
 -- name: attempt_rows
-SELECT job::text, number, fence, node, started_at, finished_at, outcome, exit_code, error, result, usage
-FROM rota.attempts WHERE job = ANY (:ids::uuid[]) ORDER BY job, fence
+SELECT {attempts.kept; job = job::text} FROM rota.attempts WHERE job = ANY (:ids::uuid[]) ORDER BY job, fence
 
 -- name: ids_ending
 SELECT id::text FROM rota.jobs WHERE right(id::text, length(:tail)) = :tail AND (:sees::text IS NULL OR owner = :sees)

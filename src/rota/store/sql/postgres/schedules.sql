@@ -51,8 +51,7 @@ UPDATE rota.schedules SET broken = :why, next_at = NULL
 WHERE owner = :owner AND name = :name AND revision = :revision AND broken IS NULL
 
 -- name: coming_schedules
-SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
-       paused_at, paused_by, note, broken, module, undeclared_at
+SELECT {schedules.shown; last_job = last_job::text}
 FROM rota.schedules WHERE next_at <= :until::bigint ORDER BY next_at LIMIT :limit::integer
 
 -- name: next_schedule_after
@@ -78,11 +77,8 @@ WITH moment AS MATERIALIZED (
 ), standing AS MATERIALIZED (
     SELECT wanted.*
     FROM unnest(:owners::text[], :names::text[], :revisions::bigint[], :cursors::bigint[], :fires::bigint[], :limits::bigint[],
-                :nexts::bigint[], :ids::uuid[], :queues::text[], :kinds::text[], :tasks::text[], :priorities::smallint[],
-                :times::bigint[], :expiries::bigint[], :specs::text[], :digests::text[], :args::text[], :retries::text[],
-                :timeouts::bigint[], :requirements::text[], :specials::boolean[])
-         WITH ORDINALITY AS wanted(owner, name, revision, handled, fire, most, next_at, id, queue, kind, task, priority, at, expires,
-                                   spec, digest, args, retry, timeout, requirements, special, place)
+                :nexts::bigint[], :times::bigint[], :expiries::bigint[], {jobs.given[]})
+         WITH ORDINALITY AS wanted(owner, name, revision, handled, fire, most, next_at, at, expires, {jobs.given}, place)
     CROSS JOIN moment
     JOIN rota.schedules s ON s.owner = wanted.owner AND s.name = wanted.name
     WHERE s.revision = wanted.revision AND s.handled = wanted.handled AND s.next_at + 0 <= moment.now AND wanted.fire <= moment.now
@@ -92,10 +88,9 @@ WITH moment AS MATERIALIZED (
     SELECT owner, name, fire, id, 'rule', moment.now, false, false FROM standing, moment
     ON CONFLICT (owner, name, fire) DO NOTHING RETURNING job_id
 ), ordered AS (
-    INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
-                           spec, digest, args, retry, timeout, requirements, special)
-    SELECT id, owner, CASE WHEN due <= moment.now THEN 'ready' ELSE 'scheduled' END, queue, kind, task, priority,
-           due + priority * :step::bigint, due, due + expires, moment.now, spec, digest, args, retry, timeout, requirements, special
+    INSERT INTO rota.jobs ({jobs.inserted})
+    SELECT {jobs.inserted; state = CASE WHEN due <= moment.now THEN 'ready' ELSE 'scheduled' END; rank = due + priority * :step::bigint;
+            run_at = due; expires_at = due + expires; created_at = moment.now}
     FROM (SELECT *, greatest(coalesce(at, now), now) AS due FROM standing, moment) AS one, moment
     WHERE CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false END   -- CASE: looked up, not joined
 ), moved AS (
@@ -223,22 +218,19 @@ SELECT name, body FROM rota.calendars
 WHERE owner = :owner AND (:names::text[] IS NULL OR name = ANY (:names)) ORDER BY name
 
 -- name: schedule_rows
-SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
-       paused_at, paused_by, note, broken, module, undeclared_at
+SELECT {schedules.shown; last_job = last_job::text}
 FROM rota.schedules
 WHERE (owner, name) > (:after_owner, :after_name) AND (:names::text[] IS NULL OR name = ANY (:names))
   AND (:app::text IS NULL OR app = :app)
 ORDER BY owner, name LIMIT :limit::integer
 
 -- name: schedule_rows_of
-SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
-       paused_at, paused_by, note, broken, module, undeclared_at
+SELECT {schedules.shown; last_job = last_job::text}
 FROM rota.schedules WHERE owner = :owner AND name > :after_name AND (:app::text IS NULL OR app = :app)
 ORDER BY name LIMIT :limit::integer
 
 -- name: schedule_rows_named
-SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job::text,
-       paused_at, paused_by, note, broken, module, undeclared_at
+SELECT {schedules.shown; last_job = last_job::text}
 FROM rota.schedules
 WHERE owner = :owner AND name = ANY (:names::text[]) AND name > :after_name AND (:app::text IS NULL OR app = :app)
 ORDER BY name LIMIT :limit::integer

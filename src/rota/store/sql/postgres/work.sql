@@ -61,22 +61,20 @@ SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, re
     started_at = CASE WHEN starts THEN moment.now END, tries = tries + starts::integer,
     expires_at = CASE WHEN starts THEN NULL ELSE expires_at END   -- what has started can't expire any more
 FROM chosen, moment WHERE j.ctid = chosen.place AND NOT chosen.stopped AND NOT chosen.fallen
-RETURNING j.id::text, j.fence, j.owner, j.queue, j.kind, j.task, j.priority, j.rank,
-          j.tries + (NOT starts)::integer, j.failures, j.started_at, j.spec, j.args, j.retry, j.timeout, j.parents, NULL::bigint,
-          j.crashes, rota.flow_of(j.task, j.requirements)
+-- A first attempt finds no checkpoint, and does not look for one.
+RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries + (NOT starts)::integer; slack = NULL::bigint;
+           flow = rota.flow_of(j.task, j.requirements);
+           state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END}
 )
--- A first attempt finds nothing saved, and need not look.
-SELECT *, CASE WHEN fence > 1 THEN rota.saved_state(id::uuid) END FROM claimed
-UNION ALL   -- (a fence of 0: it stands in the wrong place)
-SELECT id::text, CASE WHEN fallen THEN 0 END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT * FROM claimed
+UNION ALL   -- a fence of 0: it stands in the wrong place
+SELECT {jobs.claimed; job_id = id::text; fence = CASE WHEN fallen THEN 0 END; * = NULL}
 FROM chosen WHERE fallen OR stopped AND starts
-UNION ALL   -- how many microseconds of the server's time that took
-SELECT NULL, (extract(epoch FROM clock_timestamp() - began) * 1000000)::bigint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-FROM moment
+UNION ALL   -- the microseconds of the server's time that it took
+SELECT {jobs.claimed; fence = (extract(epoch FROM clock_timestamp() - began) * 1000000)::bigint; * = NULL} FROM moment
 
 -- name: admit_claim
-SELECT p.*, j.crashes, rota.flow_of(j.task, j.requirements), CASE WHEN p.fence > 1 THEN rota.saved_state(j.id) END
-FROM rota.admit_claim(:ids::uuid[], :incarnation, :now, :only_gates, :step) p JOIN rota.jobs j ON j.id = p.id::uuid
+SELECT * FROM rota.admit_claim(:ids::uuid[], :incarnation, :now, :only_gates, :step)
 
 -- name: start_states
 SELECT wanted.place - 1, j.id::text, j.started_at,
@@ -123,13 +121,8 @@ UPDATE rota.jobs SET state = 'ready', node = NULL, reason = NULL WHERE id = ANY 
 WITH gone AS (
     DELETE FROM rota.jobs WHERE id = ANY (:ids::uuid[]) RETURNING *
 )
-INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-                          tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry, timeout, key,
-                          requirements, finished_at, lasting)
-SELECT id, owner, 'cancelled', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-       tries, failures, crashes, interruptions, replays, cancel, spec, digest, args, retry, timeout, key, requirements,
-       rota.clock(:now), false
-FROM gone
+INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
+SELECT {jobs.kept}, 'cancelled', cancel, rota.clock(:now), false FROM gone
 
 -- name: succeed
 -- What nearly all attempts do: the job leaves the living with its one row of history, if the fence still holds. Tells which of
@@ -140,12 +133,8 @@ WITH ended AS (
     WHERE j.id = wanted.id AND j.fence = wanted.fence AND j.state = 'running' AND j.started_at IS NOT NULL
     RETURNING j.*, wanted.exit_code, wanted.result, wanted.usage
 ), kept AS (
-    INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, created_at, started_at, fence,
-                              tries, failures, crashes, interruptions, replays, node, spec, digest, args, retry, timeout, key,
-                              requirements, finished_at, outcome, exit_code, result, usage, lasting)
-    SELECT e.id, owner, 'succeeded', queue, kind, task, priority, rank, run_at, created_at, e.started_at, fence,
-           tries, failures, crashes, interruptions, replays, coalesce(n.id, e.node), spec, digest, args, retry, timeout, key,
-           requirements, rota.clock(:now), 'succeeded', exit_code, result, usage, false
+    INSERT INTO rota.history ({jobs.kept}, state, node, finished_at, outcome, exit_code, result, usage, lasting)
+    SELECT {jobs.kept e}, 'succeeded', coalesce(n.id, e.node), rota.clock(:now), 'succeeded', exit_code, result, usage, false
     FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 )
 SELECT id::text, tied, special FROM ended
@@ -168,21 +157,17 @@ WITH ended AS (
     WHERE j.id = w.id
     RETURNING j.*, w.ending, w.outcome, w.exit_code, w.error, w.result, w.failed, w.crashed, w.interrupted, w.why, w.usage
 )
-INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at, fence,
-                          tries, failures, crashes, interruptions, replays, node, reason, spec, digest, args, retry, timeout,
-                          key, requirements, finished_at, outcome, exit_code, error, result, usage, lasting)
-SELECT e.id, e.owner, e.ending, e.queue, e.kind, e.task, e.priority, e.rank, e.run_at, e.expires_at, e.created_at, e.started_at, e.fence,
-       e.tries, e.failures + e.failed, e.crashes + e.crashed, e.interruptions + e.interrupted, e.replays,
-       CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, e.why, e.spec, e.digest, e.args,
-       e.retry, e.timeout, e.key, e.requirements, rota.clock(:now), CASE WHEN e.started_at IS NULL THEN NULL ELSE e.outcome END,
-       e.exit_code, e.error, e.result, e.usage, e.ending = 'failed'
+INSERT INTO rota.history ({jobs.kept}, state, node, reason, finished_at, outcome, exit_code, error, result, usage, lasting)
+SELECT {jobs.kept e; failures = e.failures + e.failed; crashes = e.crashes + e.crashed; interruptions = e.interruptions + e.interrupted},
+       e.ending, CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, e.why, rota.clock(:now),
+       CASE WHEN e.started_at IS NULL THEN NULL ELSE e.outcome END, e.exit_code, e.error, e.result, e.usage, e.ending = 'failed'
 FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 
 -- name: record_attempts
 -- Attempts that don't end their jobs.
-INSERT INTO rota.attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result, usage)
-SELECT j.id, j.fence, j.tries, coalesce(n.id, j.node), j.started_at, rota.clock(:now),
-       wanted.outcome, wanted.exit_code, wanted.error, wanted.result, wanted.usage
+INSERT INTO rota.attempts ({attempts.kept})
+SELECT {attempts.kept wanted; job = j.id; number = j.tries; fence = j.fence; node = coalesce(n.id, j.node); started_at = j.started_at;
+        finished_at = rota.clock(:now)}
 FROM unnest(:ids::uuid[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[], :usages::text[])
      AS wanted(id, outcome, exit_code, error, result, usage)
 JOIN rota.jobs j ON j.id = wanted.id
@@ -230,8 +215,7 @@ WITH wanted AS MATERIALIZED (
     WHERE w.place NOT IN (SELECT place FROM kept)
     ORDER BY w.job, w.fence, w.number, w.place
 ), appended AS (
-    INSERT INTO rota.output (job, fence, number, at, kept_at, stream, body)
-    SELECT job, fence, number, at, rota.clock(:now), stream, body FROM fresh
+    INSERT INTO rota.output ({output.kept}) SELECT {output.kept; kept_at = rota.clock(:now)} FROM fresh
 )
 SELECT w.place - 1, w.place IN (SELECT place FROM kept), w.place IN (SELECT place FROM fresh),
        EXISTS (SELECT FROM open WHERE open.id = w.job AND open.fence = w.fence)
@@ -281,13 +265,8 @@ WITH moment AS MATERIALIZED (
 ), expired AS (
     DELETE FROM rota.jobs j USING late WHERE j.ctid = late.place RETURNING j.*
 ), ended AS (
-    INSERT INTO rota.history (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at,
-                              fence, tries, failures, crashes, interruptions, replays, reason, spec, digest, args, retry,
-                              timeout, key, requirements, finished_at, lasting)
-    SELECT id, owner, 'cancelled', queue, kind, task, priority, rank, run_at, expires_at, created_at, started_at,
-           fence, tries, failures, crashes, interruptions, replays, 'expired', spec, digest, args, retry,
-           timeout, key, requirements, moment.now, false
-    FROM expired, moment RETURNING 1
+    INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
+    SELECT {jobs.kept}, 'cancelled', 'expired', moment.now, false FROM expired, moment RETURNING 1
 ), due AS MATERIALIZED (
     SELECT j.ctid AS place FROM rota.jobs j
     WHERE j.state = 'scheduled' AND j.run_at >= :floor::bigint AND j.run_at <= (SELECT before FROM moment)

@@ -8,16 +8,10 @@ CROSS JOIN keys k ON k.owner = :owner AND k.key = wanted.value   -- CROSS: a few
 SELECT coalesce(max(seq), 0) + 1 FROM jobs
 
 -- name: insert_job
-INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-
--- name: insert_job_with_requirements
-INSERT INTO jobs (seq, id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at, requirements, special,
-                  held_by, reason)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO jobs ({jobs.inserted}) VALUES ({jobs.inserted?})
 
 -- name: insert_payload
-INSERT INTO payloads (seq, spec, digest, args, retry, timeout, key) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO payloads ({payloads.inserted}) VALUES ({payloads.inserted?})
 
 -- name: insert_key
 INSERT INTO keys (owner, key, content, job_id, expires_at) VALUES (?, ?, ?, ?, ?)

@@ -8,10 +8,8 @@ SELECT id FROM jobs WHERE substr(id, -length(:tail)) = :tail AND (:sees IS NULL 
 SELECT id FROM jobs WHERE id >= :low AND id < :high AND (:sees IS NULL OR owner = :sees) ORDER BY id LIMIT 3
 
 -- name: job_rows
-SELECT j.seq, j.id, j.owner, j.task, j.kind, p.spec, p.args, j.queue, j.priority, j.state, j.reason, j.run_at, j.created_at,
-       j.started_at, j.finished_at, j.expires_at, p.timeout, p.retry, j.fence, j.tries, j.failures, j.crashes,
-       j.interruptions, j.replays, coalesce(n.id, j.node), j.cancel IS NOT NULL, p.key, j.requirements,
-       (SELECT json_array(t.fraction, t.text, t.at) FROM progress t WHERE t.job = j.seq)
+SELECT j.seq, {jobs.shown j p; node = coalesce(n.id, j.node); cancelling = j.cancel IS NOT NULL;
+               progress = (SELECT json_array(t.fraction, t.text, t.at) FROM progress t WHERE t.job = j.seq)}
 FROM jobs j
 LEFT JOIN payloads p USING (seq)
 LEFT JOIN nodes n ON n.incarnation = j.node
@@ -19,8 +17,7 @@ WHERE j.seq IN (SELECT value FROM json_each(:seqs))
 ORDER BY j.seq DESC
 
 -- name: attempt_rows
-SELECT job, number, fence, node, started_at, finished_at, outcome, exit_code, error, result, usage
-FROM attempts WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY job, fence
+SELECT {attempts.kept} FROM attempts WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY job, fence
 
 -- name: output_rows
 SELECT o.fence, o.number, o.at, o.stream, o.body

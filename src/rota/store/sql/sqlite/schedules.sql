@@ -45,8 +45,7 @@ RETURNING name, module
 UPDATE schedules SET broken = :why, next_at = NULL WHERE owner = :owner AND name = :name AND revision = :revision AND broken IS NULL
 
 -- name: coming_schedules
-SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job,
-       paused_at, paused_by, note, broken, module, undeclared_at
+SELECT {schedules.shown}
 FROM schedules WHERE next_at <= :until ORDER BY next_at LIMIT :limit
 
 -- name: next_schedule
@@ -142,21 +141,18 @@ SELECT name, body FROM calendars
 WHERE owner = :owner AND (:names IS NULL OR name IN (SELECT value FROM json_each(:names))) ORDER BY name
 
 -- name: schedule_rows
-SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job,
-       paused_at, paused_by, note, broken, module, undeclared_at
+SELECT {schedules.shown}
 FROM schedules
 WHERE (owner, name) > (:after_owner, :after_name) AND (:names IS NULL OR name IN (SELECT value FROM json_each(:names)))
   AND (:app IS NULL OR app = :app)
 ORDER BY owner, name LIMIT :limit
 
 -- name: schedule_rows_of
-SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job,
-       paused_at, paused_by, note, broken, module, undeclared_at
+SELECT {schedules.shown}
 FROM schedules WHERE owner = :owner AND name > :after_name AND (:app IS NULL OR app = :app) ORDER BY name LIMIT :limit
 
 -- name: schedule_rows_named
-SELECT owner, name, revision, timing, work, app, created_at, changed_at, handled, next_at, fired, last_fire, last_job,
-       paused_at, paused_by, note, broken, module, undeclared_at
+SELECT {schedules.shown}
 FROM schedules
 WHERE owner = :owner AND name IN (SELECT value FROM json_each(:names)) AND name > :after_name AND (:app IS NULL OR app = :app)
 ORDER BY name LIMIT :limit

@@ -41,14 +41,12 @@ UPDATE jobs SET state = 'running', fence = fence + 1, node = :incarnation, cance
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: taken
--- All that was taken, as one JSON text that decodes straight into values.
-SELECT json_group_array(json_array(id, fence, owner, queue, kind, task, priority, rank, number, failures, started_at,
-                                   spec, args, retry, timeout, parents, NULL, crashes, flow, saved) ORDER BY rank, seq)
-FROM (SELECT j.*, tries + (started_at IS NULL) AS number, p.spec, p.args, p.retry, p.timeout,
-             -- A first attempt finds nothing saved, and need not look.
-             iif(j.fence > 1, (SELECT c.state FROM checkpoints c WHERE c.job = j.seq), NULL) AS saved
-      FROM jobs j LEFT JOIN payloads p USING (seq)
-      WHERE seq IN (SELECT value FROM json_each(:seqs)))
+-- All jobs that were taken, as one JSON text that decodes straight into values. A first attempt finds no checkpoint, and
+-- does not look for one.
+SELECT json_group_array(json_array(
+           {jobs.claimed j p; job_id = j.id; number = j.tries + (j.started_at IS NULL); slack = NULL; flow = j.flow;
+            state = iif(j.fence > 1, (SELECT c.state FROM checkpoints c WHERE c.job = j.seq), NULL)}) ORDER BY j.rank, j.seq)
+FROM jobs j LEFT JOIN payloads p USING (seq) WHERE j.seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: set_aside
 UPDATE jobs SET state = 'failed', finished_at = :now, node = NULL, cancel = NULL, reason = :reason WHERE seq = :seq
@@ -90,9 +88,9 @@ LEFT JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
 
 -- name: record_attempts
 -- One row per attempt, written at its end (REPLACE: a row that someone put in by hand is no reason to stop). Columns of a row: seq, ending, exit code, error, result, ...
-INSERT OR REPLACE INTO attempts (job, fence, number, node, started_at, finished_at, outcome, exit_code, error, result, usage)
-SELECT j.seq, j.fence, j.tries, coalesce(n.id, j.node), j.started_at, :now,
-       r.value ->> 1, r.value ->> 2, r.value ->> 3, r.value ->> 4, r.value ->> 12
+INSERT OR REPLACE INTO attempts ({attempts.kept})
+SELECT {attempts.kept j; job = j.seq; number = j.tries; node = coalesce(n.id, j.node); finished_at = :now; outcome = r.value ->> 1;
+        exit_code = r.value ->> 2; error = r.value ->> 3; result = r.value ->> 4; usage = r.value ->> 12}
 FROM json_each(:rows) r
 JOIN jobs j ON j.seq = r.value ->> 0
 LEFT JOIN nodes n ON n.incarnation = j.node

@@ -1,11 +1,10 @@
 -- The rule of `model.admission.ClaimAdmission`, for sets of jobs: ready jobs that a gate fits or that need keys are claimed or moved
--- aside (`only_gates`: no more than what gates hold or drop). tests/store/postgres/test_rules.py holds it against the model.
+-- aside (`only_gates`: no more than what gates hold or drop). tests/store/postgres/test_admission_rules.py holds it against the model.
 --
 -- It is decided here because of the lock: an advisory lock serialises callers, so counts are exact. Decided by the client, the lock
--- would be held for four round trips instead of one statement (docs/measurements.md), and for seconds if the client is stopped.
+-- would be held for four round trips instead of one statement, and for seconds if the client is stopped (docs/measurements.md).
 CREATE OR REPLACE FUNCTION rota.admit_claim(ids uuid[], incarnation text, given bigint, only_gates boolean, step bigint)
-RETURNS TABLE (id text, fence bigint, owner text, queue text, kind text, task text, priority smallint, rank bigint, number bigint,
-               failures bigint, started_at bigint, spec text, args text, retry text, timeout bigint, parents integer, slack bigint)
+RETURNS TABLE ({jobs.claimed::})
 LANGUAGE plpgsql SET enable_hashjoin = on AS $$
 #variable_conflict use_column
 DECLARE
@@ -100,8 +99,9 @@ BEGIN
             SET state = 'running', fence = j.fence + 1, node = admit_claim.incarnation, cancel = NULL, reason = NULL, claimed_at = moment,
                 started_at = moment, tries = j.tries + 1, expires_at = NULL, held_by = NULL
             FROM lucky WHERE j.id = lucky.job
-            RETURNING j.id::text, j.fence, j.owner, j.queue, j.kind, j.task, j.priority, j.rank, j.tries, j.failures, j.started_at,
-                      j.spec, j.args, j.retry, j.timeout, j.parents, lucky.slack;
+            RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries; slack = lucky.slack;
+                       flow = rota.flow_of(j.task, j.requirements);
+                       state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END};
             EXIT WHEN NOT FOUND;
             turn := ARRAY(SELECT l.id FROM (SELECT j.id, j.state FROM rota.jobs j WHERE j.id = ANY (turn) OFFSET 0) l WHERE l.state = 'ready');
         END LOOP;

@@ -1,5 +1,5 @@
 -- How much room a key has, by the rules of `model.limits` (effective, slack) and `model.keys` (KeyState.room, token_counts), for sets of
--- jobs. tests/store/postgres/test_rules.py holds these functions against the model.
+-- jobs. tests/store/postgres/test_admission_rules.py holds these functions against the model.
 
 -- The keys that a job needs, with the bounds that count. How long after its token a start may really happen is part of the
 -- window: the last start may be late, and the next one early.

@@ -1,6 +1,6 @@
 -- Lets jobs go on that wait for keys: of the keys on the list, or of every key that a job waits for. As many as there is room for
 -- (`model.keys.going_on`), less those that are on their way already; a look at every key does not count these: perhaps no node takes
--- them. tests/store/postgres/test_rules.py holds it against the model.
+-- them. tests/store/postgres/test_admission_rules.py holds it against the model.
 CREATE OR REPLACE FUNCTION rota.hand_on(every boolean, given bigint, most integer,
                              OUT moved bigint, OUT next_at bigint, OUT more boolean)
 LANGUAGE plpgsql AS $$

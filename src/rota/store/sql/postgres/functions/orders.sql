@@ -106,19 +106,14 @@ BEGIN
         FROM jsonb_array_elements(jobs) WITH ORDINALITY AS one(job, place)
         LEFT JOIN rota.keys k ON k.owner = by AND k.key = job ->> 'key'
     ), inserted AS (
-        INSERT INTO rota.jobs (id, owner, state, queue, kind, task, priority, rank, run_at, expires_at, created_at,
-                               spec, digest, args, retry, timeout, key, parents, waits, tied, requirements, special,
-                               held_by, reason)
-        SELECT (job ->> 'id')::uuid, by,
-               CASE WHEN asked.waits > 0 THEN 'blocked' WHEN due > moment THEN 'scheduled'
-                    WHEN job ? 'line' THEN 'held' ELSE 'ready' END, job ->> 'queue',
-               job ->> 'kind', job ->> 'task', (job ->> 'priority')::smallint, due + (job ->> 'priority')::bigint * step,
-               due, due + (job ->> 'expires')::bigint, moment, job ->> 'spec', job ->> 'digest', job ->> 'args',
-               job ->> 'retry', (job ->> 'timeout')::bigint, job ->> 'key', asked.waits, asked.waits, above ? (job ->> 'id'),
-               job ->> 'requirements', coalesce((job ->> 'special')::boolean, false),
+        INSERT INTO rota.jobs ({jobs.inserted}, parents, waits, tied, held_by, reason)
+        SELECT {jobs.inserted given; special = coalesce(given.special, false); owner = by;
+                state = CASE WHEN asked.waits > 0 THEN 'blocked' WHEN due > moment THEN 'scheduled' WHEN job ? 'line' THEN 'held' ELSE 'ready' END;
+                rank = due + given.priority * step; run_at = due; expires_at = due + (job ->> 'expires')::bigint; created_at = moment},
+               asked.waits, asked.waits, above ? (job ->> 'id'),
                CASE WHEN asked.waits = 0 AND due <= moment THEN 'k:' || by || ':' || (job ->> 'line') END,
                CASE WHEN asked.waits = 0 AND due <= moment THEN 'waits for key ' || (job ->> 'line') END
-        FROM asked WHERE created
+        FROM asked CROSS JOIN LATERAL jsonb_populate_record(NULL::rota.jobs, job) AS given WHERE created
         RETURNING state, expires_at, held_by
     ), lines AS (
         -- A job that waits for a key stands in its line from the beginning.
