@@ -32,7 +32,8 @@ from rota.model.principal import SYSTEM
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND
 from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
-from rota.store.base import Retention, Store, Topic
+from rota.store.base import Store
+from rota.store.values import Retention, Topic
 from rota.telemetry import events
 from rota.work.attempt import Pipeline, Stop, weight
 from rota.work.heartbeat import Heartbeat, LeaseGuard

@@ -30,7 +30,8 @@ from rota.model.node import NewNode
 from rota.model.outcome import Settlement
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Instant, duration
-from rota.store.base import JobFilter, Store
+from rota.store.base import Store
+from rota.store.values import JobFilter
 from rota.telemetry.events import Bus
 from rota.work.attempt import Executor, Pipeline, weight
 from rota.work.executors.command import CommandExecutor

@@ -16,7 +16,8 @@ from rota.model.lifecycle import JobEvent
 from rota.model.node import NewNode
 from rota.model.outcome import Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM
-from rota.store.base import JobFilter, Store
+from rota.store.base import Store
+from rota.store.values import JobFilter
 from tests.cli.program import Rota, on_terminal
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from rota.cli.logs import _Stamped
-from rota.store.base import CUT, Chunk
+from rota.store.values import CUT, Chunk
 from tests.cli.program import Rota, on_terminal
 
 SCRIPT = r'printf "out $ROTA_ATTEMPT \033[31mred\033[2J\377\n"; echo err >&2; exit 1'

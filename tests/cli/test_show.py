@@ -6,7 +6,7 @@ import pytest
 
 from rota.cli import show
 from rota.cli.logs import _Json, _Stamped, _Terminal
-from rota.store.base import Chunk
+from rota.store.values import Chunk
 
 
 @pytest.mark.parametrize(

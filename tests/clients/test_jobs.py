@@ -16,7 +16,7 @@ from rota.model.job import NewJob
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL
 from rota.model.times import SECOND
-from rota.store.base import JobFilter
+from rota.store.values import JobFilter
 from tests.contracts.world import BOB, FATAL, World
 from tests.control.stage import Troubled
 from tests.store.sqlite.backends import SqliteMemory

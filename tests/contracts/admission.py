@@ -17,7 +17,7 @@ from rota.model.requirements import Alone, Requirements
 from rota.model.retry import Retry
 from rota.model.times import SECOND, Duration, Instant
 from rota.store.admission import Admitted, LimitInfo, NewGate, QueueInfo, Waiting
-from rota.store.base import Cancelling
+from rota.store.values import Cancelling
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, NAP, PLENTY, STOPPED, Actor, World, settled
 
 PAUSE, DROP = Effect.PAUSE, Effect.DROP

@@ -11,7 +11,8 @@ from rota.logs.shipper import Shipper
 from rota.model.job import Claimed, Verdict
 from rota.model.outcome import Outcome, Settlement, Succeeded
 from rota.model.principal import SYSTEM
-from rota.store.base import Position, Store
+from rota.store.base import Store
+from rota.store.values import Position
 from rota.telemetry.events import Bus
 from rota.work.attempt import Attempt, Pipeline, weight
 from rota.work.progress import ProgressWriter

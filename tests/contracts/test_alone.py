@@ -12,7 +12,7 @@ from rota.model.limits import Key, Rate
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.requirements import Requirements
 from rota.model.times import HOUR, SECOND
-from rota.store.base import Cancelling, Topic
+from rota.store.values import Cancelling, Topic
 from tests.contracts.admission import (
     ENDS,
     HELD,

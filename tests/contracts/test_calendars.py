@@ -13,7 +13,8 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import HOUR
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.records import ScheduleInfo
-from rota.store.base import Store, Topic
+from rota.store.base import Store
+from rota.store.values import Topic
 from tests.contracts.timetables import NAME, behind, events, minutely, new, standing, step
 from tests.contracts.world import ALICE, BOB, World
 

@@ -8,7 +8,7 @@ from rota.model.job import Verdict
 from rota.model.lifecycle import INITIAL, TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import HOUR, SECOND
-from rota.store.base import Cancelling, Position
+from rota.store.values import Cancelling, Position
 from tests.contracts.shelves import stand
 from tests.contracts.world import BOOM, FATAL, World
 

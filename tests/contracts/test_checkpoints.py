@@ -12,7 +12,7 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.progress import Progress
 from rota.model.requirements import Requirements
 from rota.model.retry import Retry
-from rota.store.base import Note
+from rota.store.values import Note
 from tests.contracts.world import BOOM, DONE, FATAL, STOPPED, Actor, World, settled
 
 AGAIN = Retry(9, "1s", 0)

@@ -14,7 +14,7 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.rank import AGEING_STEP
 from rota.model.times import HOUR, SECOND
-from rota.store.base import Cancelling
+from rota.store.values import Cancelling
 from tests.contracts.graphs import FAILURE, FINISH, NOBODY, all_settled, children
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, Actor, World, settled
 

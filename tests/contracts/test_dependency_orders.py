@@ -10,7 +10,7 @@ from rota.errors import KeyConflict, NotFound
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY, HOUR, SECOND
-from rota.store.base import Cancelling, Retention
+from rota.store.values import Cancelling, Retention
 from tests.contracts.graphs import FINISH, NOBODY, all_settled
 from tests.contracts.world import ALICE, DONE, PLENTY, World
 

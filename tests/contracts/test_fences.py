@@ -10,7 +10,7 @@ from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Outcome, Settlement
 from rota.model.principal import SYSTEM
 from rota.model.retry import Retry
-from rota.store.base import Position, Start
+from rota.store.values import Position, Start
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, NAP, STOPPED, Actor, World, settled
 
 APPLIED, ALREADY, STALE = Verdict.APPLIED, Verdict.ALREADY, Verdict.STALE

@@ -18,7 +18,8 @@ from rota.model.trigger.records import Fate, FireInfo, FireKind, NewFire
 from rota.model.trigger.rules import Every
 from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.model.trigger.template import Template
-from rota.store.base import Retention, Store
+from rota.store.base import Store
+from rota.store.values import Retention
 from tests.contracts.timetables import (
     NAME,
     backfill,

@@ -16,7 +16,7 @@ from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.rank import rank
 from rota.model.times import HOUR, MINUTE, SECOND
-from rota.store.base import Cancelling
+from rota.store.values import Cancelling
 from tests.contracts.admission import (
     DROP,
     DROPPED,

@@ -9,7 +9,8 @@ import pytest
 from rota.clock import ManualClock
 from rota.errors import SchemaMissing, SchemaTooNew
 from rota.model.principal import LOCAL, SYSTEM
-from rota.store.base import JobFilter, Store
+from rota.store.base import Store
+from rota.store.values import JobFilter
 from tests.contracts.world import World
 from tests.store.backends import Backend
 

@@ -12,7 +12,8 @@ from rota.model.lifecycle import State
 from rota.model.principal import LOCAL
 from rota.model.retry import Retry
 from rota.model.times import DAY, HOUR, LATEST, MINUTE, SECOND
-from rota.store.base import JobFilter, Store
+from rota.store.base import Store
+from rota.store.values import JobFilter
 from tests.contracts.world import ALICE, PLENTY, World, command
 
 

@@ -9,7 +9,7 @@ import pytest
 from rota.model.job import Verdict
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
-from rota.store.base import Chunk, Position
+from rota.store.values import Chunk, Position
 from tests.contracts.world import BOOM, DONE, World
 
 START = Position()

@@ -16,7 +16,8 @@ from rota.model.trigger.plan import parse
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Fate
 from rota.model.trigger.template import Template
-from rota.store.base import Store, Topic
+from rota.store.base import Store
+from rota.store.values import Topic
 from tests.contracts.timetables import (
     NAME,
     ORDER,

@@ -10,9 +10,9 @@ import pytest
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY
-from rota.store.base import JobFilter, Retention
 from rota.store.postgres import graph as on_postgres
 from rota.store.sqlite import graph as on_sqlite
+from rota.store.values import JobFilter, Retention
 from rota.store.walks import Walk
 from tests.contracts.world import DONE, World
 

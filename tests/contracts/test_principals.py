@@ -24,9 +24,10 @@ from rota.model.requirements import Requirements
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND
 from rota.store.admission import NewGate
-from rota.store.base import Cancelling, JobFilter, Note, Position, Retention, Store
+from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
 from rota.store.offers import Unoffered
+from rota.store.values import Cancelling, JobFilter, Note, Position, Retention
 from rota.store.verbs import Caller, verbs
 from tests.contracts.shelves import STATES
 from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, OLGA, PLENTY, Actor, World, settled

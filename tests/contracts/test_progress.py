@@ -10,7 +10,7 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.progress import Progress
 from rota.model.retry import Retry
 from rota.model.times import DAY
-from rota.store.base import Note, Retention
+from rota.store.values import Note, Retention
 from tests.contracts.world import BOOM, DONE, FATAL, STOPPED, World
 
 NOBODY = "00000000-0000-7000-8000-000000000000"

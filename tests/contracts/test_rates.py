@@ -10,7 +10,7 @@ import pytest
 from rota.model.limits import Rate, slack
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, Instant
-from rota.store.base import Retention
+from rota.store.values import Retention
 from tests.contracts.admission import HELD, RUNNING, admitted, finish_all, key_info, limit, names, rated
 from tests.contracts.world import STOPPED, Actor, World
 

@@ -7,7 +7,8 @@ import pytest
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import HOUR, SECOND
-from rota.store.base import JobFilter, Store
+from rota.store.base import Store
+from rota.store.values import JobFilter
 from rota.store.verbs import verbs
 from tests.contracts.shelves import STATES, one_of_each, stand
 from tests.contracts.world import ALICE, BOOM, DONE, FATAL, PLENTY, World

@@ -7,7 +7,7 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Succeeded
 from rota.model.principal import LOCAL
 from rota.model.times import HOUR
-from rota.store.base import Position
+from rota.store.values import Position
 from tests.contracts.graphs import FAILURE, FINISH, all_settled
 from tests.contracts.world import DONE, FATAL, World
 

@@ -14,7 +14,8 @@ from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import FireKind, ScheduleFilter, ScheduleInfo
 from rota.model.trigger.rules import Every
 from rota.model.trigger.skipped import Skipped, SkipReason
-from rota.store.base import Store, Topic
+from rota.store.base import Store
+from rota.store.values import Topic
 from tests.contracts.timetables import (
     NAME,
     behind,

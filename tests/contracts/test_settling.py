@@ -10,7 +10,7 @@ from rota.model.graph import Edge, EdgeState, ParentInfo
 from rota.model.lifecycle import State
 from rota.model.outcome import Succeeded
 from rota.model.principal import LOCAL, SYSTEM
-from rota.store.base import Cancelling
+from rota.store.values import Cancelling
 from tests.contracts.graphs import FAILURE, FINISH, NOBODY, SUCCESS, all_settled
 from tests.contracts.world import ALICE, BOOM, DONE, FATAL, PLENTY, World, settled
 

@@ -8,7 +8,7 @@ from rota.model.job import Submitted
 from rota.model.lifecycle import INITIAL, State
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
-from rota.store.base import Position, Retention
+from rota.store.values import Position, Retention
 from tests.contracts.shelves import stand
 from tests.contracts.world import DONE, FATAL, GIVEN_UP, PLENTY, World
 

@@ -13,7 +13,8 @@ from rota.model.job import Claimed, Ref
 from rota.model.lifecycle import JobEvent
 from rota.model.outcome import Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
-from rota.store.base import JobFilter, Position, Store
+from rota.store.base import Store
+from rota.store.values import JobFilter, Position
 from tests.contracts.world import Actor, World
 
 ODD = [

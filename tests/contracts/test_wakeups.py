@@ -19,7 +19,8 @@ from rota.model.requirements import Requirements
 from rota.model.retry import Retry
 from rota.model.times import HOUR, MINUTE, SECOND
 from rota.store.admission import NewGate
-from rota.store.base import Store, Topic
+from rota.store.base import Store
+from rota.store.values import Topic
 from tests.contracts.world import ALICE, BOOM, DONE, FATAL, NAP, PLENTY, STOPPED, World, settled
 
 READY, DUE, CANCEL, NEWS, TIES, GATE = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS, Topic.TIES, Topic.GATE

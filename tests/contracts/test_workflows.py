@@ -10,8 +10,8 @@ from rota.model.job import Membership, NewJob
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY, HOUR
-from rota.store.base import Retention
 from rota.store.graph import WorkflowFilter
+from rota.store.values import Retention
 from tests.contracts.world import ALICE, DONE, FATAL, PLENTY, World
 
 NOBODY = "00000000-0000-7000-8000-000000000000"

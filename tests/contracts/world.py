@@ -20,8 +20,9 @@ from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND
-from rota.store.base import Answer, Chunk, JobFilter, Store
+from rota.store.base import Store
 from rota.store.graph import Settled
+from rota.store.values import Answer, Chunk, JobFilter
 from tests.store.backends import Backend
 
 ALICE = Principal("alice")

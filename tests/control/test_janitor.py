@@ -9,7 +9,7 @@ import pytest
 from rota.control import janitor
 from rota.control.janitor import BREATH, PERIOD, SOON, Janitor
 from rota.model.times import DAY, HOUR, SECOND
-from rota.store.base import Retention
+from rota.store.values import Retention
 from tests.contracts.world import FATAL, World
 from tests.control.stage import let_pass
 

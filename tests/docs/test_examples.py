@@ -18,7 +18,7 @@ import pytest
 
 import rota
 from rota.cli.main import main, parse
-from rota.store.base import JobFilter
+from rota.store.values import JobFilter
 from rota.testing import harness
 from tests.node.running import LONG, running
 from tests.servers.postgres import database, shared_server

@@ -11,7 +11,7 @@ import rota
 from rota import testing
 from rota.errors import JobFailed, NotFound, WaitTimeout
 from rota.model.lifecycle import State
-from rota.store.base import Cancelling
+from rota.store.values import Cancelling
 
 app = rota.App("sqlite:///never-made.db", user="me")
 

@@ -12,7 +12,8 @@ from rota.errors import InvalidInput, StoreUnavailable
 from rota.logs.capture import CURRENT, Handler, captured
 from rota.logs.shipper import LARGEST_BATCH, LARGEST_CHUNK, Shipper
 from rota.model.job import Ref, Verdict
-from rota.store.base import CUT, Chunk, Store
+from rota.store.base import Store
+from rota.store.values import CUT, Chunk
 from rota.telemetry.events import Bus
 
 REF = Ref("job", 1)

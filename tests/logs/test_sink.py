@@ -11,7 +11,7 @@ import pytest
 from rota.clock import ManualClock
 from rota.logs.sink import LARGEST_CHUNK, SAME_TIME, Sink
 from rota.model.job import Ref
-from rota.store.base import CUT, Chunk
+from rota.store.values import CUT, Chunk
 
 MIB = 1 << 20
 MARK = re.compile(

@@ -10,7 +10,7 @@ from pathlib import Path
 import rota
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending
-from rota.store.base import Cancelling
+from rota.store.values import Cancelling
 from tests.node.running import LONG, make_app, running
 
 

@@ -16,7 +16,7 @@ from rota.control import unoffered
 from rota.errors import JobFailed, WaitTimeout
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending
-from rota.store.base import Cancelling
+from rota.store.values import Cancelling
 from rota.telemetry.events import AttemptStuck
 from rota.work import heartbeat, worker
 from tests.node.running import LONG, make_app, running

@@ -16,7 +16,7 @@ from rota.errors import InvalidInput, NotFound
 from rota.model.job import Spec
 from rota.model.lifecycle import State
 from rota.model.task import TaskInfo
-from rota.store.base import JobFilter
+from rota.store.values import JobFilter
 from tests.node.running import LONG, make_app, running
 
 

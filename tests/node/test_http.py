@@ -15,7 +15,7 @@ from rota.model.job import Kind
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending
 from rota.model.times import SECOND
-from rota.store.base import Cancelling
+from rota.store.values import Cancelling
 from rota.telemetry.events import AttemptEnded
 from rota.testing import harness
 from tests.node.running import LONG, running

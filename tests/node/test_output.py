@@ -20,7 +20,8 @@ from rota.logs.shipper import Shipper
 from rota.logs.sink import Sink
 from rota.model.job import Ref, Verdict
 from rota.model.lifecycle import State
-from rota.store.base import Chunk, Store
+from rota.store.base import Store
+from rota.store.values import Chunk
 from rota.telemetry.events import Bus
 from rota.work.output import PIPE_SIZE, Drain, Output
 from tests.node.running import LONG, make_app, running

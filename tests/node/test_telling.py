@@ -17,7 +17,7 @@ from rota.model.job import NO_RETRY, JobInfo
 from rota.model.lifecycle import State
 from rota.model.outcome import Interrupted, settle
 from rota.model.principal import SYSTEM
-from rota.store.base import Note, Topic
+from rota.store.values import Note, Topic
 from tests.node.running import LONG, make_app, running
 
 AGAIN = rota.Retry(3, backoff="10ms")

@@ -16,9 +16,9 @@ import asyncpg
 
 from rota.clock import Chance
 from rota.model.principal import SYSTEM
-from rota.store.base import Topic
 from rota.store.postgres import PostgresStore
 from rota.store.postgres.database import CONNECT_LIMIT, Database, Unit
+from rota.store.values import Topic
 from tests.sim.loop import Process, SimClock
 from tests.sim.network import Port
 from tests.sim.server import Answer, Server, shape

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from rota.model.node import NodeInfo
-from rota.store.base import Store, Topic
+from rota.store.base import Store
 from rota.store.postgres import PostgresStore, nodes
 from rota.store.postgres.session import GRACE, lock_number
 from rota.store.sqlite import SqliteStore
+from rota.store.values import Topic
 from rota.store.verbs import verbs
 from tests.sim.mutants import GRACE_IGNORED, IDENTITY_IGNORED
 from tests.sim.network import Link

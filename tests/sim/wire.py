@@ -14,8 +14,8 @@ from random import Random
 from typing import Any
 
 from rota.errors import StoreDenied, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
-from rota.store.base import Topic
 from rota.store.sqlite import SqliteStore
+from rota.store.values import Topic
 from tests.sim.loop import SimLoop
 from tests.sim.plan import Plan
 from tests.sim.witness import Cause, Witness, cause

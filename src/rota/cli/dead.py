@@ -21,7 +21,7 @@ from rota.errors import InvalidInput
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import Instant, duration
-from rota.store.base import JobFilter
+from rota.store.values import JobFilter
 
 PAGE = 200
 DEAD = (State.FAILED,)

@@ -23,7 +23,7 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Problem
 from rota.model.rank import priority
 from rota.model.times import SECOND, Duration, Instant, duration, short
-from rota.store.base import Cancelling, JobFilter
+from rota.store.values import Cancelling, JobFilter
 
 TIMED_OUT = 124
 LONGEST_VALUE = 2_000

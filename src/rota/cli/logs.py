@@ -16,7 +16,7 @@ from rota.cli.waiting import hinting
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput, NotFound
 from rota.model.times import iso
-from rota.store.base import CUT, Chunk
+from rota.store.values import CUT, Chunk
 
 STREAMS = ("stdout", "stderr", "log")  # the mark of a cut belongs to each
 Voice = tuple[int, str]  # fence and stream

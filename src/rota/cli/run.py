@@ -19,7 +19,7 @@ from rota.model.job import NO_RETRY, JobInfo
 from rota.model.lifecycle import State
 from rota.model.options import Options
 from rota.model.outcome import Ending
-from rota.store.base import Chunk
+from rota.store.values import Chunk
 
 TIMED_OUT = 124
 CANCELLED = 130

@@ -14,7 +14,8 @@ from rota.cli.show import complain, document, table
 from rota.config import CONFIG, FILE, PREFIX, Settings, variables
 from rota.errors import StoreError
 from rota.model.lifecycle import State
-from rota.store.base import Finding, Store
+from rota.store.base import Store
+from rota.store.values import Finding
 
 
 async def migrate_(args: argparse.Namespace) -> int:

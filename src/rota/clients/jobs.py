@@ -19,8 +19,9 @@ from rota.model.principal import Principal
 from rota.model.rank import priority
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Span, duration
-from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Store, Topic
+from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
+from rota.store.values import Answer, Cancelling, Chunk, JobFilter, Position, Topic
 
 T = TypeVar("T")
 # One order is one write. These bounds, in jobs and in bytes of arguments, keep the write short.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rota.model.principal import SYSTEM
-from rota.store.base import Retention, Store
+from rota.store.base import Store
+from rota.store.values import Retention
 
 BATCH = 200
 PERIOD = 60.0

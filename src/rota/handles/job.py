@@ -10,7 +10,7 @@ from rota.errors import JobFailed
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import Span
-from rota.store.base import Cancelling, Chunk
+from rota.store.values import Cancelling, Chunk
 
 if TYPE_CHECKING:
     from rota.app import App

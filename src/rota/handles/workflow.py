@@ -13,8 +13,8 @@ from rota.model.graph import below
 from rota.model.lifecycle import LIVE, TERMINAL, State
 from rota.model.options import check_reason
 from rota.model.times import SECOND, Span, duration, short
-from rota.store.base import Cancelling
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
+from rota.store.values import Cancelling
 
 if TYPE_CHECKING:
     from rota.app import App

@@ -24,7 +24,8 @@ from rota.logs.sink import LARGEST_CHUNK, LARGEST_PIECE, Sink
 from rota.model.job import Ref
 from rota.model.principal import SYSTEM
 from rota.refusals import Refusals, anyones
-from rota.store.base import CUT, Chunk, Store
+from rota.store.base import Store
+from rota.store.values import CUT, Chunk
 from rota.telemetry.complaints import Complaints
 from rota.telemetry.events import Bus
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from rota.model.job import Ref
 from rota.model.times import Instant
-from rota.store.base import CUT, Chunk
+from rota.store.values import CUT, Chunk
 
 LARGEST_CHUNK = 64 << 10
 # Writes to one stream within this time share a chunk, and so a timestamp.

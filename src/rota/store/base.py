@@ -19,138 +19,32 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
-from typing import Any
 
-import msgspec
-
-from rota.errors import KeyConflict, NotFound
-from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
-from rota.model.lifecycle import TERMINAL, State
+from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Verdict
+from rota.model.lifecycle import State
 from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
-from rota.model.progress import Progress
 from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
 from rota.store.graph import Graph
 from rota.store.offers import Offers
 from rota.store.timetable import Timetable
+from rota.store.values import (
+    Answer,
+    Cancelling,
+    Chunk,
+    Finding,
+    JobFilter,
+    Note,
+    OutboxEvent,
+    Position,
+    Retention,
+    Start,
+    Topic,
+)
 from rota.store.verbs import NODE, READ, WRITE, verb
-
-
-class Topic(StrEnum):
-    """The subject of a wake-up. A wake-up carries no data: the listener looks at the store."""
-
-    READY = "r"  # there is work to claim
-    DUE = "d"  # a due time or expiry appeared that may be earlier than the known ones
-    CANCEL = "c"  # a running attempt should stop
-    NEWS = "n"  # a job ended, or output arrived: people may be watching
-    SCHEDULE = "s"  # a schedule was changed, or is due; or a fire waits for earlier fires
-    TIES = "t"  # a job waits for others, or one has ended that others wait for
-    GATE = "g"  # a gate was closed or opened, a limit changed, a key became free
-
-
-# The topics that new orders may touch.
-OF_ORDERS = frozenset({Topic.READY, Topic.DUE, Topic.TIES, Topic.GATE})
-
-
-class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs; all given conditions must hold. Newest first."""
-
-    ids: tuple[str, ...] | None = None
-    states: tuple[State, ...] | None = None
-    queue: str | None = None
-    task: str | None = None  # a glob
-    error: str | None = None  # a part of the message of the last error
-    ended_before: Instant | None = None
-    limit: int = 100
-
-
-class Cancelling(StrEnum):
-    CANCELLED = "cancelled"  # it was waiting; it is over
-    REQUESTED = "requested"  # it runs; its node was told
-    ENDED = "ended"  # it had ended before
-    UNKNOWN = "unknown"
-
-    @classmethod
-    def of(cls, state: State | None) -> Cancelling:
-        """The answer for a job in this state; None: there is no such job that the principal may see."""
-        if state is None:
-            return cls.UNKNOWN
-        if state in TERMINAL:
-            return cls.ENDED
-        return cls.REQUESTED if state is State.RUNNING else cls.CANCELLED
-
-
-# The stream of marks that replace output which was cut out.
-CUT = "cut"
-
-
-class Chunk(msgspec.Struct, frozen=True, gc=False):
-    """A piece of an attempt's output. Numbers count up from 0 in each attempt; a repeat of a number changes nothing.
-
-    A chunk with `since` replaces all chunks of its attempt from that number up to its own."""
-
-    job_id: str
-    fence: int
-    number: int
-    at: Instant
-    stream: str  # stdout, stderr, log or CUT
-    body: bytes
-    since: int | None = None
-
-
-class Position(msgspec.Struct, frozen=True):
-    """How far a reader of a job's output has come."""
-
-    fence: int = 0
-    number: int = -1
-
-
-class Note(msgspec.Struct, frozen=True, gc=False):
-    """Progress or state that an attempt reports. Numbers rise in each attempt: the highest number wins, in whatever
-    order notes arrive."""
-
-    job_id: str
-    fence: int
-    number: int
-    progress: Progress | None = None  # None: as before
-    state: str | None = None  # to be kept for the next attempt, as JSON; None: as before
-
-
-class Start(msgspec.Struct, frozen=True, gc=False):
-    verdict: Verdict
-    started_at: Instant | None = None
-    cancel: str | None = None  # don't start it: it was cancelled meanwhile, for this reason
-
-
-class OutboxEvent(msgspec.Struct, frozen=True):
-    seq: int
-    at: Instant
-    kind: str  # job.failed, job.replayed, node.died, ...
-    owner: str
-    subject: str
-    data: dict[str, Any]
-
-
-class Retention(msgspec.Struct, frozen=True):
-    ended: Duration
-    dead: Duration
-    events: Duration
-    nodes: Duration
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing `rota doctor` looked at."""
-
-    name: str
-    ok: bool
-    text: str
-
-
-Answer = list[Submitted] | KeyConflict | NotFound
 
 
 def tell_nobody(line: str) -> None:

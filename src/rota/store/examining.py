@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.model.times import iso
-from rota.store.base import Finding
 from rota.store.offers import Unoffered
+from rota.store.values import Finding
 
 MOST_NAMED = 5
 

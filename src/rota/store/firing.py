@@ -13,7 +13,7 @@ from rota.model.trigger.overlap import Step, step
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Fate, FireKind, NewFire, NewSchedule
 from rota.model.trigger.skipped import Skipped, SkipReason
-from rota.store.base import Finding
+from rota.store.values import Finding
 
 # A schedule that has been due for longer has nobody who fires it.
 LATE: Duration = 10 * SECOND

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Set
 
-from rota.store.base import Topic
+from rota.store.values import Topic
 
 
 class Listeners:

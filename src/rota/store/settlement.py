@@ -8,7 +8,7 @@ import msgspec
 
 from rota.model.lifecycle import TERMINAL, JobEvent, State, step
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
-from rota.store.base import Topic
+from rota.store.values import Topic
 
 # These would have the job run again; a job that was asked to stop ends instead.
 _COMES_BACK = {

@@ -24,7 +24,8 @@ from rota.model.principal import SYSTEM
 from rota.model.progress import Progress
 from rota.model.times import Instant
 from rota.refusals import CERTAIN, Refusals, anyones
-from rota.store.base import Note, Store
+from rota.store.base import Store
+from rota.store.values import Note
 
 # Often enough to look live, seldom enough that a thousand jobs which tell of every step cost five writes a second.
 GATHER = 0.2

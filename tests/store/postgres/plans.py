@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from rota.store.base import Retention
 from rota.store.postgres import nodes
 from rota.store.postgres.database import Database, Unit
 from rota.store.postgres.pool import ConnectionPool
+from rota.store.values import Retention
 
 # Below this they are the rows of a table that stays small, or a partition that is empty.
 FEW_PAGES = 16

@@ -21,9 +21,9 @@ from rota.model.node import NewNode
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.task import TaskInfo
 from rota.model.times import MINUTE, SECOND
-from rota.store.base import Topic
 from rota.store.postgres import PostgresStore
 from rota.store.postgres import work as working
+from rota.store.values import Topic
 from tests.contracts.admission import close, finish_all, holders, lone, mutex, names, needs, rated
 from tests.contracts.world import BOTH, DONE, Actor, World, settled
 from tests.servers.postgres import fresh_schema_name, shared_server

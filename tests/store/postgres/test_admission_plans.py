@@ -29,10 +29,10 @@ from rota.model.requirements import Requirements
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.store import sql_files
 from rota.store.admission import NewGate
-from rota.store.base import Retention, Topic
 from rota.store.postgres import PostgresStore, admission, nodes, orders, work
 from rota.store.postgres.database import Unit
 from rota.store.postgres.scan_floor import ScanFloor
+from rota.store.values import Retention, Topic
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import ADMISSION, CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids

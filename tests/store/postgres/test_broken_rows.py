@@ -17,8 +17,8 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.task import TaskInfo
 from rota.model.times import DAY
-from rota.store.base import Cancelling, JobFilter, Position, Retention
 from rota.store.postgres import PostgresStore
+from rota.store.values import Cancelling, JobFilter, Position, Retention
 from tests.contracts.admission import mutex
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
 from tests.store.postgres.backends import Postgres

@@ -22,7 +22,7 @@ from rota.model.limits import fill, word
 from rota.model.node import NewNode
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
-from rota.store.base import JobFilter, Topic
+from rota.store.values import JobFilter, Topic
 from rota.tasks.catalogue import fits
 from tests.servers.postgres import fresh_schema_name, shared_server
 from tests.store.postgres.drivers import ASYNC, SYNC, by_asyncpg

@@ -12,8 +12,8 @@ import pytest
 from rota.clock import ManualClock, SystemClock
 from rota.model.principal import SYSTEM
 from rota.model.times import DAY
-from rota.store.base import Finding, Retention
 from rota.store.postgres import PostgresStore, doctor, partitions
+from rota.store.values import Finding, Retention
 from tests.contracts.world import DONE, World
 from tests.servers.postgres import Server, database, shared_server, unique_name
 from tests.store.postgres.backends import Postgres

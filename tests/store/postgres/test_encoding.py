@@ -19,8 +19,8 @@ from rota.model.job import Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import Problem
 from rota.model.principal import LOCAL, SYSTEM, Principal
-from rota.store.base import JobFilter, Position
 from rota.store.postgres.encoding import clean, glob, id_range, ids_only, is_id
+from rota.store.values import JobFilter, Position
 from tests.contracts.world import World
 from tests.servers.postgres import shared_server
 

@@ -16,8 +16,8 @@ from rota.model.job import NewJob, Verdict
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
-from rota.store.base import Topic
 from rota.store.postgres import PostgresStore
+from rota.store.values import Topic
 from tests.contracts.world import DONE, FATAL, Actor, World, settled
 from tests.servers.postgres import shared_server
 from tests.store.postgres.backends import Postgres

@@ -23,10 +23,10 @@ from rota.model.outcome import Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY, HOUR
 from rota.store import sql_files
-from rota.store.base import Retention
 from rota.store.graph import WorkflowFilter
 from rota.store.postgres import PostgresStore, graph, nodes, orders, reads, work
 from rota.store.postgres.database import Unit
+from rota.store.values import Retention
 from rota.store.walks import PIECE
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans

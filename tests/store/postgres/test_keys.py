@@ -11,9 +11,9 @@ import pytest
 from rota.clock import Chance, ManualClock
 from rota.model.job import NewJob
 from rota.model.principal import LOCAL
-from rota.store.base import Answer
 from rota.store.postgres import PostgresStore, database
 from rota.store.postgres.database import LockedUp, Unit
+from rota.store.values import Answer
 from tests.contracts.world import World
 from tests.store.postgres.ranking import LIMIT, Place, until
 

@@ -17,10 +17,10 @@ from rota.model.job import Verdict
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY
-from rota.store.base import JobFilter, Retention
 from rota.store.postgres import PostgresStore
 from rota.store.postgres.address import address
 from rota.store.postgres.session import lock_number
+from rota.store.values import JobFilter, Retention
 from tests.contracts.world import BOOM, DONE, World
 from tests.servers.postgres import database, shared_server, unique_name
 from tests.store.postgres.backends import Postgres

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rota.store.base import Topic
 from rota.store.postgres.notifier import BURST, LAST_LIMIT, PER_SECOND, Notifier
+from rota.store.values import Topic
 from tests.sim.loop import SimLoop
 
 READY, DUE, CANCEL, NEWS = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS

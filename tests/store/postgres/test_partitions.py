@@ -19,8 +19,8 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.progress import Progress
 from rota.model.retry import Retry
 from rota.model.times import DAY, HOUR
-from rota.store.base import Note, Position, Retention
 from rota.store.postgres import PostgresStore, partitions
+from rota.store.values import Note, Position, Retention
 from tests.contracts.world import BOOM, DONE, FATAL, NAP, Actor, World, settled
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.ranking import LIMIT

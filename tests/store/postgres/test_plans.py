@@ -25,12 +25,12 @@ from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.progress import Progress
 from rota.model.times import DAY, MINUTE
 from rota.store import sql_files
-from rota.store.base import Chunk, JobFilter, Note, Position, Retention
 from rota.store.postgres import PostgresStore, nodes, orders, reads, work
 from rota.store.postgres.address import STEADY_PLANS
 from rota.store.postgres.database import Unit
 from rota.store.postgres.pool import ConnectionPool
 from rota.store.postgres.scan_floor import ScanFloor
+from rota.store.values import Chunk, JobFilter, Note, Position, Retention
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres.beliefs import BELIEFS, believe, mislead
 from tests.store.postgres.crowd import (

@@ -25,8 +25,8 @@ from rota.model.retry import Retry
 from rota.model.times import HOUR
 from rota.store import sql_files
 from rota.store.admission import NewGate
-from rota.store.base import Cancelling
 from rota.store.postgres import PostgresStore
+from rota.store.values import Cancelling
 from tests.contracts.world import BOOM, FATAL, NAP, STOPPED, Actor, World
 from tests.store.postgres.backends import Postgres
 

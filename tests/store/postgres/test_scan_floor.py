@@ -16,11 +16,11 @@ from rota.model.job import Claimed, Kind, Verdict
 from rota.model.lifecycle import State
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
-from rota.store.base import Topic
 from rota.store.postgres import PostgresStore, nodes, work
 from rota.store.postgres.database import Unit
 from rota.store.postgres.scan_floor import BEGINNING, LONGEST_REST, PER_ROW, QUICK, REST, ScanFloor
 from rota.store.postgres.scan_floor import Place as Floor
+from rota.store.values import Topic
 from tests.contracts.world import DONE, Actor, World, settled
 from tests.store.postgres.plans import Seen, listening, observe, pages
 from tests.store.postgres.ranking import LIMIT, Place

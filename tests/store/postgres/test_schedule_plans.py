@@ -24,11 +24,11 @@ from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Advance, Fate, FireKind, NewFire, NewSchedule, ScheduleFilter
 from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.store import sql_files
-from rota.store.base import Retention
 from rota.store.postgres import PostgresStore, nodes, orders, reads, schedules
 from rota.store.postgres.database import Unit
 from rota.store.postgres.pool import ConnectionPool
 from rota.store.postgres.scan_floor import ScanFloor
+from rota.store.values import Retention
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids

@@ -20,9 +20,10 @@ from rota.model.node import NewNode
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Duration
-from rota.store.base import Store, Topic
+from rota.store.base import Store
 from rota.store.postgres import PostgresStore, session
 from rota.store.postgres.session import GRACE, lock_number
+from rota.store.values import Topic
 from tests.contracts.world import Actor, World
 from tests.servers.postgres import Server
 from tests.store.postgres.backends import Postgres

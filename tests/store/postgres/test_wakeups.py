@@ -13,9 +13,9 @@ import pytest
 from rota.clock import ManualClock
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
-from rota.store.base import Topic
 from rota.store.postgres import PostgresStore, session
 from rota.store.postgres.session import PROOF, PROOF_LIMIT
+from rota.store.values import Topic
 from tests.contracts.test_wakeups import Alarm
 from tests.contracts.world import World
 from tests.servers.postgres import shared_server

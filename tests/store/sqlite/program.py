@@ -22,8 +22,8 @@ from rota.model.lifecycle import JobEvent
 from rota.model.node import NewNode
 from rota.model.outcome import Ending, Settlement
 from rota.model.principal import LOCAL, SYSTEM
-from rota.store.base import Topic
 from rota.store.sqlite import SqliteStore
+from rota.store.values import Topic
 
 chance = Chance()
 

@@ -17,8 +17,8 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.requirements import NO_REQUIREMENTS
 from rota.model.task import TaskInfo
 from rota.model.times import DAY
-from rota.store.base import Cancelling, Chunk, JobFilter, Position, Retention, Topic
 from rota.store.sqlite import SqliteStore
+from rota.store.values import Cancelling, Chunk, JobFilter, Position, Retention, Topic
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
 from tests.store.sqlite.backends import SqliteMemory
 

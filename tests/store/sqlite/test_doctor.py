@@ -9,8 +9,8 @@ import apsw
 import pytest
 
 from rota.clock import Chance
-from rota.store.base import Finding
 from rota.store.sqlite import SqliteStore, doctor
+from rota.store.values import Finding
 from tests.contracts.world import World
 from tests.store.sqlite.backends import SqliteFile
 

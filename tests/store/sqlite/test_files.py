@@ -17,8 +17,8 @@ from rota.clock import Chance, ManualClock
 from rota.errors import SchemaTooNew, StoreError, StoreFull, StoreReadOnly
 from rota.model import outcome
 from rota.model.principal import LOCAL, SYSTEM
-from rota.store.base import JobFilter
 from rota.store.sqlite import SqliteStore
+from rota.store.values import JobFilter
 from tests.contracts.world import World, settled
 from tests.store.sqlite.backends import SqliteFile
 from tests.store.sqlite.children import child

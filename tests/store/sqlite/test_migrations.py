@@ -10,8 +10,8 @@ from rota.clock import Chance, SystemClock
 from rota.errors import SchemaMissing, SchemaTooNew
 from rota.model.principal import LOCAL
 from rota.store import sql_files
-from rota.store.base import JobFilter
 from rota.store.sqlite import SqliteStore, migrate
+from rota.store.values import JobFilter
 
 KNOWN = migrate.known_version()
 NEXT = "ALTER TABLE jobs ADD COLUMN colour TEXT;"

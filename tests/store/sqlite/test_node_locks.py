@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.base import Topic
 from rota.store.sqlite import SqliteStore
 from rota.store.sqlite.node_locks import NodeLocks
+from rota.store.values import Topic
 from tests.contracts.world import World
 
 

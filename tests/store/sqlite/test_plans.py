@@ -17,8 +17,8 @@ import pytest
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.store import sql_files
-from rota.store.base import JobFilter
 from rota.store.sqlite import reads
+from rota.store.values import JobFilter
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from rota.model.job import Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
-from rota.store.base import JobFilter, Topic
 from rota.store.sqlite import SqliteStore
 from rota.store.sqlite.migrate import known_version
+from rota.store.values import JobFilter, Topic
 from tests.contracts.world import World
 from tests.store.sqlite.children import LIMIT, child
 

@@ -14,8 +14,8 @@ from rota.clock import Chance, ManualClock
 from rota.errors import StoreUnavailable
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
-from rota.store.base import JobFilter, Topic
 from rota.store.sqlite import SqliteStore, database, work
+from rota.store.values import JobFilter, Topic
 from tests.contracts.world import World
 
 LIMIT = 20.0

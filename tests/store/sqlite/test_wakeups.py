@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.base import Topic
 from rota.store.sqlite.wakeups import Wakeups
+from rota.store.values import Topic
 
 LIMIT = 20.0
 

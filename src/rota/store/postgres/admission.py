@@ -27,10 +27,10 @@ from rota.store.admission import (
     Used,
     Waiting,
 )
-from rota.store.base import Topic
 from rota.store.postgres import offers
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import clean, ids_only, is_id
+from rota.store.values import Topic
 
 # Waiters of one key that a write which frees it lets go itself.
 AT_ONCE = 500

@@ -13,11 +13,12 @@ from rota.clock import Chance
 from rota.errors import StoreError
 from rota.model.principal import Principal
 from rota.model.times import Duration, Instant
-from rota.store.base import OF_ORDERS, Store, Topic
+from rota.store.base import Store
 from rota.store.listeners import Listeners
 from rota.store.postgres.database import Database, Unit
 from rota.store.postgres.notifier import Notifier
 from rota.store.postgres.session import LockSession
+from rota.store.values import OF_ORDERS, Topic
 from rota.store.verbs import READ, WRITE, carried_out
 
 T = TypeVar("T")

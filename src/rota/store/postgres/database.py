@@ -20,12 +20,12 @@ from rota.clock import Chance, Clock
 from rota.errors import StoreUnavailable
 from rota.model.times import Duration, Instant
 from rota.store import sql_files
-from rota.store.base import Topic
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
 from rota.store.postgres.clocks import ServerClock
 from rota.store.postgres.errors import broken, elsewhere, refused, shut_out, translated
 from rota.store.postgres.loops import Loops
 from rota.store.postgres.pool import ConnectionPool
+from rota.store.values import Topic
 
 T = TypeVar("T")
 P = ParamSpec("P")

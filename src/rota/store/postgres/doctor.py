@@ -6,12 +6,12 @@ from rota import errors
 from rota.clock import Clock
 from rota.model.job import Kind
 from rota.model.times import DAY, SECOND, short
-from rota.store.base import Finding
 from rota.store.examining import waited_for
 from rota.store.firing import examined, undeclared
 from rota.store.postgres import drift, migrate, offers, partitions
 from rota.store.postgres.database import Unit
 from rota.store.postgres.session import LockSession
+from rota.store.values import Finding
 
 # Dead rows in the table of the living that vacuum should have taken long ago.
 MANY_DEAD = 100_000

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 
 from rota.model.graph import ParentInfo
 from rota.model.principal import Principal
-from rota.store.base import Topic
 from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import id_range, ids_only, is_id
 from rota.store.rows import edge, parent_info, workflow_infos, workflow_job
+from rota.store.values import Topic
 
 # Edges that the write that ends a parent looks after itself; the resolver does the rest.
 AT_ONCE = 500

@@ -13,13 +13,13 @@ from rota.model.node import NewNode, News, NodeInfo, NodeState
 from rota.model.outcome import CrashRule
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Duration, Instant
-from rota.store.base import Retention, Topic
 from rota.store.postgres import graph, orders, partitions, work
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.scan_floor import BEGINNING, ScanFloor
 from rota.store.postgres.session import GRACE, lock_number
 from rota.store.rows import NodeRow, node_info
 from rota.store.settlement import crash
+from rota.store.values import Retention, Topic
 from rota.store.walks import PIECE, Place
 
 _holds = msgspec.json.Decoder(list[tuple[str, int, str | None]])

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from rota.store.base import Topic
 from rota.store.postgres.loops import may_be_abandoned
+from rota.store.values import Topic
 
 # More would only cost: a worker that finds work at this rate looks again by itself (`work/worker.py`).
 PER_SECOND = 250.0

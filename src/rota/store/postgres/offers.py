@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from rota.model.task import TaskInfo
 from rota.model.times import Duration
-from rota.store.base import Topic
 from rota.store.offers import Unoffered, why_set_aside
 from rota.store.postgres import graph
 from rota.store.postgres.database import Unit, encode
+from rota.store.values import Topic
 
 
 async def make_known(unit: Unit, tasks: Sequence[TaskInfo]) -> None:

@@ -11,11 +11,11 @@ from rota.model.principal import Principal
 from rota.model.rank import rank
 from rota.model.times import LATEST, Duration, Instant
 from rota.store import columns
-from rota.store.base import Answer, Cancelling, Topic
 from rota.store.postgres import graph
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import ids_only
 from rota.store.postgres.wire import read_answer, stray, wire
+from rota.store.values import Answer, Cancelling, Topic
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 _TOPICS = {_READY: Topic.READY, _SCHEDULED: Topic.DUE}

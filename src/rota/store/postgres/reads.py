@@ -9,13 +9,13 @@ from rota.model.job import JobInfo
 from rota.model.lifecycle import LIVE, State
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
-from rota.store.base import Chunk, JobFilter, OutboxEvent, Position
 from rota.store.columns import SHOWN
 from rota.store.postgres import graph, schedules
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import glob, id_range, ids_only, is_id
 from rota.store.postgres.session import lock_number
 from rota.store.rows import AttemptRow, JobRow, job_info, job_row, read_object, task_infos
+from rota.store.values import Chunk, JobFilter, OutboxEvent, Position
 
 _DEAD = ("failed",)
 

@@ -27,13 +27,13 @@ from rota.model.trigger.records import (
     ScheduleInfo,
 )
 from rota.model.trigger.skipped import Skipped
-from rota.store.base import Topic
 from rota.store.columns import given_lists
 from rota.store.firing import NOTHING, REPLACED, decide, saved
 from rota.store.postgres import orders
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.encoding import clean
 from rota.store.rows import fire_infos, schedule_info
+from rota.store.values import Topic
 
 Alive = Mapping[tuple[str, str], list[tuple[str, str]]]  # jobs of a schedule that have not ended, with their kinds
 

@@ -19,7 +19,7 @@ from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND, Duration, Instant
-from rota.store.base import Answer, Finding, Retention, Topic, tell_nobody
+from rota.store.base import tell_nobody
 
 # An underscore tells a module from the verb of the same name.
 from rota.store.postgres import admission, doctor, graph, migrate, offers, partitions, work
@@ -32,6 +32,7 @@ from rota.store.postgres.calls import Calls, reads, writes
 from rota.store.postgres.database import Database, LockedUp
 from rota.store.postgres.errors import translated
 from rota.store.postgres.scan_floor import ScanFloor
+from rota.store.values import Answer, Finding, Retention, Topic
 from rota.store.walks import Walk
 
 PAUSE = 0.005  # between the pieces of a purge

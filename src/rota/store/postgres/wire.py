@@ -9,9 +9,9 @@ import msgspec
 
 from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
-from rota.store.base import Answer, Topic
 from rota.store.columns import GIVEN, given_rows
 from rota.store.postgres.encoding import is_id
+from rota.store.values import Answer, Topic
 
 encode = msgspec.json.encode
 _GIVEN = tuple(column.name for column in GIVEN)

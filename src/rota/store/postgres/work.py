@@ -12,12 +12,12 @@ from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Settlement
 from rota.model.times import SECOND
-from rota.store.base import Chunk, Note, Start, Topic
 from rota.store.postgres import admission, graph
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import clean, ids_only, is_id
 from rota.store.postgres.scan_floor import Place, ScanFloor
 from rota.store.settlement import Move, move
+from rota.store.values import Chunk, Note, Start, Topic
 
 _NO_JOB = "00000000-0000-0000-0000-000000000000"
 _LARGEST = (1 << 63) - 1

@@ -6,9 +6,9 @@ from rota.model.admission import LOOK_AGAIN, YIELDED, LoneStep, beside, is_alone
 from rota.model.gates import ClosedGate, Subject
 from rota.model.requirements import read_requirements, subject
 from rota.model.times import Instant
-from rota.store.base import Topic
 from rota.store.sqlite import gates
 from rota.store.sqlite.database import Database
+from rota.store.values import Topic
 
 
 def close(db: Database, gate: ClosedGate, now: Instant) -> None:

@@ -18,7 +18,7 @@ from rota.errors import StoreUnavailable
 from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.times import DAY, Duration, Instant
-from rota.store.base import OF_ORDERS, Store, Topic
+from rota.store.base import Store
 from rota.store.listeners import Listeners
 from rota.store.sqlite import graph, limits
 from rota.store.sqlite.database import MEMORY, Database, beside
@@ -26,6 +26,7 @@ from rota.store.sqlite.fork import TORN, Fork
 from rota.store.sqlite.node_locks import NodeLocks
 from rota.store.sqlite.threads import Threads
 from rota.store.sqlite.wakeups import Wakeups
+from rota.store.values import OF_ORDERS, Topic
 from rota.store.verbs import READ, WRITE, carried_out
 from rota.store.walks import Walk
 

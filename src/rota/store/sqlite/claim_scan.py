@@ -17,10 +17,10 @@ from rota.model.job import Kind
 from rota.model.keys import line
 from rota.model.requirements import read_requirements, subject
 from rota.model.times import Duration, Instant
-from rota.store.base import Topic
 from rota.store.sqlite import alone, gates
 from rota.store.sqlite.database import Database, encode
 from rota.store.sqlite.limits import asked, key_states
+from rota.store.values import Topic
 
 # How far the looks of one claim reach, at least. The last is as long as a write may take.
 LOOKS = (0, 200, 1_000, 4_000)

@@ -23,8 +23,8 @@ from rota import errors
 from rota.clock import Clock
 from rota.model.times import Duration, Instant
 from rota.store import sql_files
-from rota.store.base import Topic
 from rota.store.sqlite.write_queue import WriteQueue
+from rota.store.values import Topic
 
 T = TypeVar("T")
 MEMORY = ":memory:"

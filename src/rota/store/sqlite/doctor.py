@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rota import errors
 from rota.model.job import Kind
-from rota.store.base import Finding
 from rota.store.examining import waited_for
 from rota.store.firing import examined, undeclared
 from rota.store.sqlite import migrate, offers
 from rota.store.sqlite.database import MEMORY, Database
+from rota.store.values import Finding
 
 LITTLE_SPACE = 100 << 20
 LARGE_WAL = 256 << 20

@@ -11,8 +11,8 @@ from rota.model.principal import Principal
 from rota.model.requirements import subject
 from rota.model.times import Instant
 from rota.store.admission import NewGate
-from rota.store.base import Topic
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Topic
 
 # Rows of the table that a sweep reads for each job that it may move: jobs that have ended are still there.
 SPAN = 20

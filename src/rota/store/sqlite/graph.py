@@ -10,10 +10,10 @@ from rota.model.job import NewJob
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import Principal
 from rota.model.times import Instant
-from rota.store.base import Topic
 from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
 from rota.store.rows import edge, parent_info, workflow_infos, workflow_job
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Topic
 
 # Edges that any write looks after before it ends; the resolver does the rest.
 AT_ONCE = 500

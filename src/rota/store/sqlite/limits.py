@@ -17,8 +17,8 @@ from rota.model.principal import Principal
 from rota.model.requirements import read_requirements
 from rota.model.times import Duration, Instant
 from rota.store.admission import Holder, LimitInfo
-from rota.store.base import Topic
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Topic
 
 # What any write does for waiting jobs before it ends, in waiters and in lines; admission does the rest.
 AT_ONCE = 500

@@ -12,11 +12,11 @@ from rota.model.node import NewNode, News, NodeInfo, NodeState
 from rota.model.outcome import CrashRule
 from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
-from rota.store.base import Retention, Topic
 from rota.store.rows import NodeRow, node_info
 from rota.store.settlement import crash
 from rota.store.sqlite import gates, graph, orders, ranking, work
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Retention, Topic
 from rota.store.walks import PIECE, Place
 
 # Chunks of output (64 KiB at most) that one write deletes.

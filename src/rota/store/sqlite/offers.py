@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from rota.model.lifecycle import State
 from rota.model.task import TaskInfo
 from rota.model.times import Duration
-from rota.store.base import Topic
 from rota.store.offers import Unoffered, why_set_aside
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Topic
 
 
 def unknown(db: Database, tasks: Sequence[TaskInfo]) -> list[TaskInfo]:

@@ -14,9 +14,9 @@ from rota.model.rank import rank
 from rota.model.requirements import NO_REQUIREMENTS
 from rota.model.times import LATEST, Duration, Instant
 from rota.store import columns
-from rota.store.base import Answer, Cancelling, Topic
 from rota.store.sqlite import graph
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Answer, Cancelling, Topic
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 _HELD = State.HELD.value

@@ -11,9 +11,9 @@ from rota.model.lifecycle import INITIAL, State
 from rota.model.principal import SYSTEM, Principal
 from rota.model.requirements import subject
 from rota.store.admission import LATELY, QueueInfo, Waiting
-from rota.store.base import Topic
 from rota.store.sqlite import gates, limits, offers
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Topic
 
 
 def pause(db: Database, who: Principal, name: str, note: str) -> None:

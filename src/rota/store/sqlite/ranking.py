@@ -14,8 +14,8 @@ from rota.model.job import Kind
 from rota.model.principal import Principal
 from rota.model.times import SECOND, Duration, Instant
 from rota.store.admission import FlowInfo, Used
-from rota.store.base import Topic
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Topic
 
 # Jobs at the front that are looked at, and those that are then put right together.
 FRONT, PUT_RIGHT = 200, 5_000

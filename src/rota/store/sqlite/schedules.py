@@ -27,11 +27,11 @@ from rota.model.trigger.records import (
     ScheduleInfo,
 )
 from rota.model.trigger.skipped import Skipped
-from rota.store.base import Topic
 from rota.store.firing import NOTHING, REPLACED, Decision, decide, saved
 from rota.store.rows import fire_infos, schedule_info
 from rota.store.sqlite import orders
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Topic
 
 # Of fires that wait, read at once: to know that there are some, and to replace them all.
 A_FEW, MANY = 20, 1_000_000

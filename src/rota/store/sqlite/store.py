@@ -13,7 +13,7 @@ from rota.model.node import NewNode, NodeInfo
 from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
-from rota.store.base import Answer, Finding, Retention, tell_nobody
+from rota.store.base import tell_nobody
 from rota.store.graph import Settled
 
 # An underscore tells a module from the verb of the same name.
@@ -26,6 +26,7 @@ from rota.store.sqlite import queues as queues_
 from rota.store.sqlite import reads as reads_
 from rota.store.sqlite import schedules as schedules_
 from rota.store.sqlite.calls import Calls, looks_first, reads, writes
+from rota.store.values import Answer, Finding, Retention
 
 
 class SqliteStore(Calls):

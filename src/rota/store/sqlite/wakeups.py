@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rota import forking
-from rota.store.base import Topic
+from rota.store.values import Topic
 
 _PIPE = ".wake"
 

@@ -15,11 +15,11 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
 from rota.model.requirements import subject
 from rota.model.times import Duration
-from rota.store.base import Chunk, Note, Start, Topic
 from rota.store.settlement import Move, move
 from rota.store.sqlite import gates, ranking
 from rota.store.sqlite.claim_scan import ClaimScan
 from rota.store.sqlite.database import Database, encode
+from rota.store.values import Chunk, Note, Start, Topic
 
 _claimed = msgspec.json.Decoder(list[Claimed])
 _attempt_states = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, str | None]], strict=False)
