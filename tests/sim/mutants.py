@@ -61,19 +61,22 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
 _OF_SCHEDULES: dict[str, list[tuple[str, str, str]]] = {
     "revision-ignored": [("standing_schedules", "s.revision = wanted.value ->> 2 AND ", "")],
     "pause-unfenced": [("pause_schedule", "revision = revision + 1, ", "")],
-    "released-too-soon": [("going_fires", "f.open AND NOT f.waiting", "f.open AND NOT f.waiting AND false")],
+    "released-too-soon": [
+        ("open_fires", "f.open AND NOT f.waiting", "f.open AND NOT f.waiting AND false"),
+        ("free_fires", "g.open AND NOT g.waiting", "g.open AND NOT g.waiting AND false"),
+    ],
     "fire-not-unique": [
         ("standing_schedules", "s.handled = wanted.value ->> 3", "true"),
-        ("known_fires", "f.fire = wanted.value", "false"),
-        ("insert_fire", "INSERT INTO", "INSERT OR REPLACE INTO"),
+        ("insert_fires", "INSERT INTO", "INSERT OR REPLACE INTO"),
+        ("insert_fires", "ON CONFLICT (owner, name, fire) DO NOTHING", ""),
     ],
     "edit-forgets": [("replace_schedule", "AND (next_at IS NULL OR next_at > :since)", "")],
-    "cursor-moves-back": [("move_schedule", "handled = max(handled, ", "handled = min(handled - 1, ")],
-    "skips-unrecorded": [("insert_skip", "VALUES (?, ?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ?, ? WHERE false")],
+    "cursor-moves-back": [("move_schedules", "handled = max(handled, ", "handled = min(handled - 1, ")],
+    "skips-unrecorded": [("insert_skips", "WHERE true", "WHERE false")],
     "living-forgotten": [("reopen_fires", "NOT open", "NOT open AND false")],
     "resume-forgets": [("resume_schedule", "AND (next_at IS NULL OR next_at > :since)", "")],
     "remove-unfenced": [("remove_schedule", "AND revision = :revision AND handled = :before", "")],
-    "fires-uncounted": [("move_schedule", "fired = fired + :made", "fired = fired")],
+    "fires-uncounted": [("move_schedules", "fired = fired + (w.value ->> 3)", "fired = fired")],
 }
 # Of jobs that wait for others, keys and gates.
 _OF_ADMISSION: dict[str, list[tuple[str, str, str]]] = {

@@ -95,7 +95,7 @@ class Witness:
         for event, values in (("INSERT", (nothing, new)), ("UPDATE", (old, new)), ("DELETE", (old, nothing))):
             db.connection.execute(_TRIGGER.format(event=event, values=", ".join(values))).fetchall()
         self._watch(db, "schedules", "INSERT", "UPDATE", "DELETE")
-        self._watch(db, "fires", "INSERT")
+        self._watch(db, "fires", "INSERT", "UPDATE", "DELETE")
         self._watch(db, "skips", "INSERT")
         db.connection.create_scalar_function("witness_told", lambda *told: self._told.append(told), 4)
         for table, thing in TELLINGS.items():
@@ -161,9 +161,8 @@ class Witness:
         """Fires and skips before the change of the schedule: they are judged by how it stood."""
         deeds, self._deeds = self._deeds, {table: [] for table in TABLES}
         rest: dict[str, Any] = {"verb": verb, "wall": wall, "wish": why.wish, "sent": why.sent}
-        for _, fire in deeds["fires"]:
-            assert fire is not None
-            self.note(who, "fire", fire.pop("job_id"), 0, **fire, **rest)
+        for job, fire in _made(deeds["fires"]).items():
+            self.note(who, "fire", job, 0, **fire, **rest)
         for _, skip in deeds["skips"]:
             assert skip is not None
             self.note(who, "skip", **skip, **rest)
@@ -200,6 +199,18 @@ class Witness:
         until = self._clock.monotonic() + self._leases[incarnation]
         self._homes[incarnation] = who
         self.note(who, "lease", incarnation=incarnation, until=until)
+
+
+def _made(deeds: Sequence[tuple[Row | None, Row | None]]) -> dict[str, Row]:
+    """Fires that one call has inserted, by job, as they were committed: it may withdraw one, or have it wait."""
+    made: dict[str, Row] = {}
+    for before, after in deeds:
+        job = (before or after or {})["job_id"]
+        if after is None:
+            made.pop(job, None)
+        elif before is None or job in made:
+            made[job] = {name: value for name, value in after.items() if name != "job_id"}
+    return made
 
 
 def _row(values: Sequence[Any]) -> Row | None:

@@ -24,10 +24,13 @@ from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Advance, Fate, FireKind, NewFire, NewSchedule, ScheduleFilter
 from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.store import sql_files
-from rota.store.postgres import PostgresStore, nodes, orders, reads, schedules
+from rota.store.carriers import calendars as calendars_
+from rota.store.carriers import fires, schedules
+from rota.store.postgres import PostgresStore, nodes, orders, reads
 from rota.store.postgres.database import Unit
 from rota.store.postgres.pool import ConnectionPool
 from rota.store.postgres.scan_floor import ScanFloor
+from rota.store.postgres.schedules import PostgresFires
 from rota.store.values import Retention
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres import plans
@@ -91,6 +94,7 @@ INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, s
 VALUES ('inc0', 'box', '["worker","control"]', '{{"q":4}}', '{{t}}', '1', 'live', {NOW}, {NOW}, 1, 1)""",
 ]
 
+MAKER = PostgresFires()
 OURS = "SELECT oid FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
 FORGET = f"DELETE FROM pg_statistic WHERE starelid IN ({OURS})"
 BELIEFS: dict[str, list[str]] = {
@@ -171,47 +175,47 @@ async def coming_few(unit: Unit) -> None:
 
 async def advance(unit: Unit) -> None:
     """Of a hundred of them one fire runs."""
-    fates = await schedules.advance(unit, SYSTEM, [step(number) for number in range(101, 351)])
+    fates = await MAKER.advance(unit, SYSTEM, [step(number) for number in range(101, 351)])
     assert fates == [[Fate.QUEUED]] * 100 + [[Fate.MADE]] * 150
 
 
 async def fire_plainly(unit: Unit) -> None:
     plain = [replace(step(number), skips=[], overlap=Overlap.ALLOW) for number in range(101, 351)]
-    assert await schedules.advance(unit, SYSTEM, plain) == [[Fate.MADE]] * 250
+    assert await MAKER.advance(unit, SYSTEM, plain) == [[Fate.MADE]] * 250
 
 
 async def advance_after_the_end(unit: Unit) -> None:
     """Of those whose jobs have ended some wait: they are the next."""
-    assert await schedules.advance(unit, SYSTEM, [step(number) for number in range(1, 6)]) == [[Fate.QUEUED]] * 5
+    assert await MAKER.advance(unit, SYSTEM, [step(number) for number in range(1, 6)]) == [[Fate.QUEUED]] * 5
 
 
 async def advance_in_vain(unit: Unit) -> None:
-    assert await schedules.advance(unit, SYSTEM, [step(number) for number in range(2_001, 2_101)]) == [None] * 100
+    assert await MAKER.advance(unit, SYSTEM, [step(number) for number in range(2_001, 2_101)]) == [None] * 100
 
 
 async def backfill(unit: Unit) -> None:
     wanted = [fire(150, NOW - HOUR - n) for n in range(100)]
-    fates = await schedules.make_fires(unit, owner(150), "s150", FireKind.BACKFILL, wanted)
+    fates = await MAKER.make_fires(unit, owner(150), "s150", FireKind.BACKFILL, wanted)
     assert fates == [Fate.QUEUED] * 100
 
 
 async def skip(unit: Unit) -> None:
-    fates = await schedules.make_fires(unit, owner(151), "s151", FireKind.MANUAL, [fire(151)])
+    fates = await MAKER.make_fires(unit, owner(151), "s151", FireKind.MANUAL, [fire(151)])
     assert fates == [Fate.SKIPPED]
 
 
 async def by_hand(unit: Unit) -> None:
-    fates = await schedules.make_fires(unit, owner(600), "s600", FireKind.MANUAL, [fire(600)])
+    fates = await MAKER.make_fires(unit, owner(600), "s600", FireKind.MANUAL, [fire(600)])
     assert fates == [Fate.MADE]
 
 
 async def release(unit: Unit) -> None:
-    assert await schedules.release(unit, 100) == (OVER, WAITING - OVER)
+    assert await fires.release(unit, 100) == (OVER, WAITING - OVER)
 
 
 async def release_nothing(unit: Unit) -> None:
-    await schedules.release(unit, 100)
-    assert await schedules.release(unit, 100) == (0, WAITING - OVER)
+    await fires.release(unit, 100)
+    assert await fires.release(unit, 100) == (0, WAITING - OVER)
 
 
 async def renew(unit: Unit) -> None:
@@ -267,8 +271,8 @@ async def of_an_app(unit: Unit) -> None:
 
 
 async def calendars(unit: Unit) -> None:
-    await schedules.put_calendar(unit, LOCAL, Calendar("off"))
-    assert await schedules.remove_calendar(unit, LOCAL, "off") == []
+    await calendars_.put_calendar(unit, LOCAL, Calendar("off"))
+    assert await calendars_.remove_calendar(unit, LOCAL, "off") == []
 
 
 class Deed(NamedTuple):
@@ -298,7 +302,8 @@ DEEDS = {
     "skip": Deed(skip, False, 20, 500, {"withdraw_fires": {OF_JOB}}),
     "by hand": Deed(by_hand, False, 20, 500, {"note_last_fire": {SCHEDULE}}),
     "release": Deed(release, False, 2_000, 6_000, {
-        "count_waiting": {WAITS}, "close_ended": {WAITS, OPEN, JOB}, "release": {WAITS, OPEN, FIRE, OF_JOB, JOB},
+        "count_waiting": {WAITS}, "close_ended": {WAITS, OPEN, JOB}, "free_fires": {WAITS, OPEN, FIRE, OF_JOB, JOB},
+        "release_jobs": {JOB},
     }),
     "release nothing": Deed(release_nothing, False, 3_500, 9_000, {"count_waiting": {WAITS}}),
     "renew": Deed(renew, False, 300, 900, {"renew": {

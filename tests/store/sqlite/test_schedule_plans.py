@@ -55,7 +55,8 @@ def large() -> Iterator[apsw.Connection]:
 WHOLE = {"broken_schedules", "undeclared_schedules"}  # `rota doctor` looks at all of them
 OURS = {name for name, text in QUERIES.items() if re.search(r"\b(schedules|fires|skips)\b", text)}
 # They walk along an index that holds little: what waits, or what comes next.
-ALONG = {"waiting_schedules": "fires_waiting", "any_waiting": "fires_waiting"}
+WAITING = "fires_waiting"
+ALONG = {"count_waiting": WAITING, "any_waiting": WAITING, "close_ended": WAITING}
 
 
 @pytest.mark.parametrize("name", sorted(OURS - WHOLE))
@@ -73,17 +74,21 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "those that come": ("coming_schedules", {"until": NOW + 100, "limit": 1_000}, 5_000),
     "the next": ("next_schedule", {}, 100),
     "the next after those": ("next_schedule_after", {"until": NOW + 100}, 100),
-    "those that go on": ("going_fires", ONE, 5_000),
-    "the first that wait": ("waiting_fires", {**ONE, "limit": 20}, 2_000),
-    "those that were made": ("known_fires", {**ONE, "fires": json.dumps([1, 2, 3])}, 1_000),
-    "all that wait": ("waiting_schedules", {}, 1_000),
+    "those that are open": ("open_fires", {"rows": json.dumps([["u2", "s000005", 0]]), "few": 5}, 5_000),
+    "all that wait": ("count_waiting", {}, 1_000),
+    "those that have ended": ("close_ended", {}, 10_000),
+    "the first that wait": ("free_fires", {"limit": 20}, 2_000),
+    "new fires": (
+        "insert_fires", {"rows": json.dumps([["u2", "s000005", n, f"new{n}", 0] for n in range(3)]), "kind": "rule",
+                         "now": NOW}, 1_000,
+    ),
     "the fires of a schedule": ("fire_rows", {**ONE, "before": NOW * 2, "limit": 20}, 1_500),
     "its skips": ("skip_rows", {**ONE, "before": NOW * 2, "limit": 20}, 1_500),
     "the fire of a job": ("fires_of_jobs", {"ids": json.dumps(["j500", "j501"])}, 500),
     "old fires": ("delete_old_fires", {"before": NOW + 1_000, "limit": 50}, 10_000),
     "old skips": ("delete_old_skips", {"before": NOW + 1_000, "limit": 50}, 10_000),
     "steps that fit": (
-        "standing_schedules", {"steps": json.dumps([["u2", "s000005", 1, 1]] * 10), "now": NOW + 10}, 2_000,
+        "standing_schedules", {"rows": json.dumps([["u2", "s000005", 1, 1]] * 10), "now": NOW + 10}, 2_000,
     ),
 }  # fmt: skip
 

@@ -20,8 +20,10 @@ from rota.clock import Chance, Clock
 from rota.errors import StoreUnavailable
 from rota.model.times import Duration, Instant
 from rota.store import sql_files
+from rota.store.carriers.unit import Columns
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
 from rota.store.postgres.clocks import ServerClock
+from rota.store.postgres.encoding import clean
 from rota.store.postgres.errors import broken, elsewhere, refused, shut_out, translated
 from rota.store.postgres.loops import Loops
 from rota.store.postgres.pool import ConnectionPool
@@ -258,6 +260,10 @@ class Unit:
     def now(self) -> Instant | None:
         return self.database.given_now
 
+    @property
+    def ageing_step(self) -> Duration:
+        return self.database.ageing_step
+
     async def begin(self) -> None:
         """From here on all happens together."""
         if not self.in_transaction:
@@ -297,28 +303,30 @@ class Unit:
             raise
         await self.connection.execute("RELEASE attempt")
 
-    def _prepare(self, name: str, values: dict[str, Any]) -> tuple[str, list[Any]]:
+    def _prepare(self, name: str, columns: Columns | None, values: dict[str, Any]) -> tuple[str, list[Any]]:
         text, names = self.database.queries[name]
+        if columns:
+            values |= columns
         return text, [values[name] for name in names]
 
-    async def rows(self, name: str, /, **values: Any) -> list[Record]:
-        text, arguments = self._prepare(name, values)
+    async def rows(self, name: str, columns: Columns | None = None, /, **values: Any) -> list[Record]:
+        text, arguments = self._prepare(name, columns, values)
         found: list[Record] = await self.connection.fetch(text, *arguments)
         return found
 
-    async def row(self, name: str, /, **values: Any) -> Record | None:
-        text, arguments = self._prepare(name, values)
+    async def row(self, name: str, columns: Columns | None = None, /, **values: Any) -> Record | None:
+        text, arguments = self._prepare(name, columns, values)
         found: Record | None = await self.connection.fetchrow(text, *arguments)
         return found
 
-    async def value(self, name: str, /, **values: Any) -> Any:
+    async def value(self, name: str, columns: Columns | None = None, /, **values: Any) -> Any:
         """The first column of the first row, or None."""
-        text, arguments = self._prepare(name, values)
+        text, arguments = self._prepare(name, columns, values)
         return await self.connection.fetchval(text, *arguments)
 
-    async def run(self, name: str, /, **values: Any) -> int:
+    async def run(self, name: str, columns: Columns | None = None, /, **values: Any) -> int:
         """Carries out a change; returns how many rows it touched."""
-        text, arguments = self._prepare(name, values)
+        text, arguments = self._prepare(name, columns, values)
         status = await self.connection.execute(text, *arguments)
         return int(status.rpartition(" ")[2])
 
@@ -326,6 +334,9 @@ class Unit:
         await self.connection.copy_records_to_table(
             table, schema_name=self.database.schema, columns=columns, records=records
         )
+
+    def text(self, text: str | None) -> str | None:
+        return clean(text)
 
     async def look_at_the_clock(self, again: bool = False) -> None:
         """The server's, if that was too long ago; or again, because ours seems to be wrong."""

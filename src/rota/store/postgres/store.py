@@ -20,18 +20,21 @@ from rota.model.rank import AGEING_STEP
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND, Duration, Instant
 from rota.store.base import tell_nobody
+from rota.store.carriers import calendars as calendars_
+from rota.store.carriers import fires as fires_
+from rota.store.carriers import schedules as schedules_
 
 # An underscore tells a module from the verb of the same name.
 from rota.store.postgres import admission, doctor, graph, migrate, offers, partitions, work
 from rota.store.postgres import nodes as nodes_
 from rota.store.postgres import orders as orders_
 from rota.store.postgres import reads as reads_
-from rota.store.postgres import schedules as schedules_
 from rota.store.postgres.address import address
 from rota.store.postgres.calls import Calls, reads, writes
 from rota.store.postgres.database import Database, LockedUp
 from rota.store.postgres.errors import translated
 from rota.store.postgres.scan_floor import ScanFloor
+from rota.store.postgres.schedules import PostgresFires
 from rota.store.values import Answer, Finding, Retention, Topic
 from rota.store.walks import Walk
 
@@ -234,14 +237,14 @@ class PostgresStore(Calls):
     resume_schedule = writes(schedules_.resume)
     remove_schedule = writes(schedules_.remove)
     undeclare_schedules = writes(schedules_.undeclare)
-    make_fires = writes(schedules_.make_fires)
+    make_fires = writes(PostgresFires().make_fires)
     coming_schedules = reads(schedules_.coming)
-    advance = writes(schedules_.advance)
+    advance = writes(PostgresFires().advance)
     set_aside_schedule = writes(schedules_.set_aside)
-    release = writes(schedules_.release)
-    put_calendar = writes(schedules_.put_calendar)
-    remove_calendar = writes(schedules_.remove_calendar)
-    calendars = reads(schedules_.calendars)
+    release = writes(fires_.release)
+    put_calendar = writes(calendars_.put_calendar)
+    remove_calendar = writes(calendars_.remove_calendar)
+    calendars = reads(calendars_.calendars)
     schedules = reads(schedules_.schedules)
     fires = reads(schedules_.fires)
 

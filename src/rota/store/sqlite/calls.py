@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from inspect import iscoroutinefunction
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from rota import forking
@@ -25,6 +26,7 @@ from rota.store.sqlite.database import MEMORY, Database, beside
 from rota.store.sqlite.fork import TORN, Fork
 from rota.store.sqlite.node_locks import NodeLocks
 from rota.store.sqlite.threads import Threads
+from rota.store.sqlite.unit import Unit, at_once
 from rota.store.sqlite.wakeups import Wakeups
 from rota.store.values import OF_ORDERS, Topic
 from rota.store.verbs import READ, WRITE, carried_out
@@ -36,21 +38,33 @@ Carried = Callable[Concatenate["Calls", Principal, P], Coroutine[Any, Any, T]]
 
 
 @overload
+def writes(carrier: Callable[Concatenate[Unit, Principal, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
+@overload
+def writes(carrier: Callable[Concatenate[Unit, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
+@overload
 def writes(carrier: Callable[Concatenate[Database, Principal, P], T]) -> Carried[P, T]: ...
 @overload
 def writes(carrier: Callable[Concatenate[Database, P], T]) -> Carried[P, T]: ...
 def writes(carrier: Callable[..., Any]) -> Callable[..., Any]:
     """A verb that the function carries out in one write."""
-    return carried_out(carrier, WRITE)
+    return carried_out(_for_database(carrier), WRITE)
 
 
+@overload
+def reads(carrier: Callable[Concatenate[Unit, Principal, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
+@overload
+def reads(carrier: Callable[Concatenate[Unit, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
 @overload
 def reads(carrier: Callable[Concatenate[Database, Principal, P], T]) -> Carried[P, T]: ...
 @overload
 def reads(carrier: Callable[Concatenate[Database, P], T]) -> Carried[P, T]: ...
 def reads(carrier: Callable[..., Any]) -> Callable[..., Any]:
     """A verb that the function carries out in one read."""
-    return carried_out(carrier, READ)
+    return carried_out(_for_database(carrier), READ)
+
+
+def _for_database(carrier: Callable[..., Any]) -> Callable[..., Any]:
+    return at_once(carrier) if iscoroutinefunction(carrier) else carrier
 
 
 def looks_first(

@@ -14,6 +14,9 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.store.base import tell_nobody
+from rota.store.carriers import calendars as calendars_
+from rota.store.carriers import fires as fires_
+from rota.store.carriers import schedules as schedules_
 from rota.store.graph import Settled
 
 # An underscore tells a module from the verb of the same name.
@@ -24,8 +27,9 @@ from rota.store.sqlite import nodes as nodes_
 from rota.store.sqlite import orders as orders_
 from rota.store.sqlite import queues as queues_
 from rota.store.sqlite import reads as reads_
-from rota.store.sqlite import schedules as schedules_
 from rota.store.sqlite.calls import Calls, looks_first, reads, writes
+from rota.store.sqlite.schedules import SqliteFires
+from rota.store.sqlite.unit import at_once
 from rota.store.values import Answer, Finding, Retention
 
 
@@ -152,14 +156,14 @@ class SqliteStore(Calls):
     resume_schedule = writes(schedules_.resume)
     remove_schedule = writes(schedules_.remove)
     undeclare_schedules = writes(schedules_.undeclare)
-    make_fires = writes(schedules_.make_fires)
+    make_fires = writes(SqliteFires().make_fires)
     coming_schedules = reads(schedules_.coming)
-    advance = writes(schedules_.advance)
+    advance = writes(SqliteFires().advance)
     set_aside_schedule = writes(schedules_.set_aside)
-    release = looks_first(schedules_.nothing_waits, schedules_.release)
-    put_calendar = writes(schedules_.put_calendar)
-    remove_calendar = writes(schedules_.remove_calendar)
-    calendars = reads(schedules_.calendars)
+    release = looks_first(at_once(fires_.nothing_waits), at_once(fires_.release))
+    put_calendar = writes(calendars_.put_calendar)
+    remove_calendar = writes(calendars_.remove_calendar)
+    calendars = reads(calendars_.calendars)
     schedules = reads(schedules_.schedules)
     fires = reads(schedules_.fires)
 

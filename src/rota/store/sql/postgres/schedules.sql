@@ -108,7 +108,7 @@ FROM standing, moment
 SELECT overlap FROM rota.schedules WHERE owner = :owner AND name = :name FOR UPDATE
 
 -- name: open_fires
-SELECT f.owner, f.name, f.job_id::text, f.kind, f.waiting, j.id IS NOT NULL
+SELECT f.owner, f.name, f.job_id::text, f.kind, j.id IS NOT NULL
 FROM unnest(:owners::text[], :names::text[]) AS wanted(owner, name)
 JOIN rota.fires f ON f.owner = wanted.owner AND f.name = wanted.name AND f.open
 LEFT JOIN rota.jobs j ON j.id = f.job_id
@@ -158,8 +158,8 @@ WHERE s.owner = w.owner AND s.name = w.name
 -- name: note_last_fire
 UPDATE rota.schedules SET last_fire = :last_fire, last_job = :last_job::text::uuid WHERE owner = :owner AND name = :name
 
--- name: release
--- Of each schedule with fires that wait and none that runs or may run, the first. Whoever holds it is letting it go.
+-- name: free_fires
+-- The first of each schedule with fires that wait and none that runs or may run. A locked fire is being freed by another node.
 WITH ready AS MATERIALIZED (
     SELECT DISTINCT ON (f.owner, f.name) f.owner, f.name, f.fire FROM rota.fires f
     WHERE f.waiting AND NOT EXISTS (SELECT FROM rota.fires o JOIN rota.jobs j ON j.id = o.job_id
@@ -169,13 +169,14 @@ WITH ready AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT f.job_id FROM rota.fires f JOIN ready USING (owner, name, fire)
     WHERE f.waiting FOR UPDATE OF f SKIP LOCKED
-), unheld AS (
-    UPDATE rota.fires f SET waiting = false FROM chosen WHERE f.job_id = chosen.job_id
 )
--- Its rank counts from now: this is the first instant at which it was due with those before it done.
+UPDATE rota.fires f SET waiting = false FROM chosen WHERE f.job_id = chosen.job_id RETURNING f.job_id::text
+
+-- name: release_jobs
+-- The rank counts from now: this is the first instant at which the job was due with the fires before it done.
 UPDATE rota.jobs j SET state = CASE WHEN j.run_at <= rota.clock(:now) THEN 'ready' ELSE 'scheduled' END,
                        rank = greatest(j.run_at, rota.clock(:now)) + j.priority * :step::bigint
-FROM chosen WHERE j.id = chosen.job_id AND j.state = 'blocked'
+WHERE j.id = ANY (:ids::uuid[]) AND j.state = 'blocked'
 RETURNING j.state
 
 -- name: close_ended

@@ -38,7 +38,7 @@ DELETE FROM schedules WHERE owner = :owner AND name = :name AND revision = :revi
 -- Those that stand as they were read: another node may have declared them meanwhile.
 UPDATE schedules SET undeclared_at = :now
 WHERE owner = :owner AND app = :app AND undeclared_at IS NULL
-  AND (name, revision) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:read))
+  AND (name, revision) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:rows))
 RETURNING name, module
 
 -- name: set_aside_schedule
@@ -57,63 +57,100 @@ SELECT min(next_at) FROM schedules WHERE next_at > :until
 -- name: standing_schedules
 -- Which of these steps (owner, name, revision, cursor) still fit, and are due.
 SELECT wanted.key
-FROM json_each(:steps) wanted
+FROM json_each(:rows) wanted
 JOIN schedules s ON s.owner = wanted.value ->> 0 AND s.name = wanted.value ->> 1
 WHERE s.revision = wanted.value ->> 2 AND s.handled = wanted.value ->> 3 AND s.next_at <= :now
   AND wanted.value ->> 4 <= :now   -- a clock that is fast must not decide about what is still to come
 
--- name: overlap_of
+-- name: hold_schedule
 SELECT overlap FROM schedules WHERE owner = :owner AND name = :name
 
--- name: going_fires
-SELECT f.job_id, f.kind, j.id IS NOT NULL
-FROM fires f INDEXED BY fires_going LEFT JOIN jobs j ON j.id = f.job_id AND j.finished_at IS NULL
-WHERE f.owner = :owner AND f.name = :name AND f.open AND NOT f.waiting
-
--- name: waiting_fires
-SELECT f.job_id, f.kind, j.id IS NOT NULL
-FROM fires f INDEXED BY fires_waiting LEFT JOIN jobs j ON j.id = f.job_id AND j.finished_at IS NULL
-WHERE f.owner = :owner AND f.name = :name AND f.waiting ORDER BY f.fire LIMIT :limit
+-- name: open_fires
+-- Of these schedules (owner, name, all): the fires that go on and the first few that wait, or all; and whether their jobs live.
+SELECT f.owner, f.name, f.job_id, f.kind, j.id IS NOT NULL
+FROM json_each(:rows) wanted
+CROSS JOIN fires f INDEXED BY fires_going ON f.owner = wanted.value ->> 0 AND f.name = wanted.value ->> 1
+LEFT JOIN jobs j ON j.id = f.job_id AND j.finished_at IS NULL
+WHERE f.open AND NOT f.waiting
+UNION ALL
+SELECT f.owner, f.name, f.job_id, f.kind, j.id IS NOT NULL
+FROM json_each(:rows) wanted
+CROSS JOIN fires f INDEXED BY fires_waiting ON f.owner = wanted.value ->> 0 AND f.name = wanted.value ->> 1
+LEFT JOIN jobs j ON j.id = f.job_id AND j.finished_at IS NULL
+WHERE f.waiting AND f.fire <= coalesce(iif(wanted.value ->> 2, NULL, (
+    SELECT w.fire FROM fires w INDEXED BY fires_waiting
+    WHERE w.owner = wanted.value ->> 0 AND w.name = wanted.value ->> 1 AND w.waiting ORDER BY w.fire LIMIT 1 OFFSET :few - 1
+)), 9223372036854775807)
 
 -- name: close_fires
 UPDATE fires SET open = 0, waiting = 0 WHERE job_id IN (SELECT value FROM json_each(:ids))
 
--- name: known_fires
--- CROSS: a few look-ups, never a scan of all fires of the schedule.
-SELECT f.fire FROM json_each(:fires) wanted CROSS JOIN fires f ON f.owner = :owner AND f.name = :name AND f.fire = wanted.value
-
 -- name: known_jobs
 SELECT j.id FROM json_each(:ids) wanted CROSS JOIN jobs j ON j.id = wanted.value
 
--- name: insert_fire
-INSERT INTO fires (owner, name, fire, job_id, kind, at, open, waiting) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+-- name: insert_fires
+-- A fire that was made before stays as it was: its row tells, or its job, which may outlive the row.
+INSERT INTO fires (owner, name, fire, job_id, kind, at, open, waiting)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, :kind, :now, value ->> 4, 0 FROM json_each(:rows)
+WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = value ->> 3)
+ON CONFLICT (owner, name, fire) DO NOTHING RETURNING job_id
 
--- name: insert_skip
+-- name: wait_for_others
+UPDATE fires SET waiting = 1 WHERE job_id IN (SELECT value FROM json_each(:ids))
+
+-- name: withdraw_fires
+DELETE FROM fires WHERE job_id IN (SELECT value FROM json_each(:ids))
+
+-- name: insert_skips
 -- A run that begins with the same fire was recorded before: that one stays.
-INSERT INTO skips (owner, name, first, last, count, reason, at) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO skips (owner, name, first, last, count, reason, at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, :now FROM json_each(:rows)
+WHERE true ON CONFLICT DO NOTHING
 
--- name: move_schedule
-UPDATE schedules SET handled = max(handled, :handled), fired = fired + :made,
-                     next_at = iif(:limit <= fired + :made, NULL, :next_at),   -- no limit is NULL, which is not true
-                     last_fire = coalesce(:last_fire, last_fire), last_job = coalesce(:last_job, last_job)
-WHERE owner = :owner AND name = :name
+-- name: move_schedules
+UPDATE schedules SET handled = max(handled, w.value ->> 2), fired = fired + (w.value ->> 3),
+                     next_at = iif(w.value ->> 4 <= fired + (w.value ->> 3), NULL, w.value ->> 5),   -- no limit is NULL, which is not true
+                     last_fire = coalesce(w.value ->> 6, last_fire), last_job = coalesce(w.value ->> 7, last_job)
+FROM json_each(:rows) w WHERE owner = w.value ->> 0 AND name = w.value ->> 1
 
 -- name: note_last_fire
 UPDATE schedules SET last_fire = :last_fire, last_job = :last_job WHERE owner = :owner AND name = :name
 
--- name: waiting_schedules
-SELECT DISTINCT owner, name FROM fires WHERE waiting
+-- name: close_ended
+-- Of schedules with fires that wait: the fires whose jobs have ended; of those that wait, the ones before the first that lives.
+UPDATE fires SET open = 0, waiting = 0 WHERE job_id IN (
+    WITH line AS MATERIALIZED (
+        SELECT w.owner, w.name, (SELECT f.fire FROM fires f INDEXED BY fires_waiting CROSS JOIN jobs j ON j.id = f.job_id
+                                 WHERE f.owner = w.owner AND f.name = w.name AND f.waiting AND j.finished_at IS NULL
+                                 ORDER BY f.fire LIMIT 1) AS first
+        FROM (SELECT DISTINCT owner, name FROM fires WHERE waiting) w
+    )
+    SELECT f.job_id FROM line CROSS JOIN fires f INDEXED BY fires_going ON f.owner = line.owner AND f.name = line.name
+    WHERE f.open AND NOT f.waiting AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = f.job_id AND j.finished_at IS NULL)
+    UNION ALL
+    SELECT f.job_id FROM line CROSS JOIN fires f INDEXED BY fires_waiting ON f.owner = line.owner AND f.name = line.name
+    WHERE f.waiting AND f.fire < coalesce(line.first, 9223372036854775807))
+
+-- name: free_fires
+-- The first of each schedule with fires that wait and none that runs or may run. `close_ended` has closed the others.
+UPDATE fires SET waiting = 0
+FROM (SELECT w.owner, w.name, min(w.fire) AS fire FROM fires w INDEXED BY fires_waiting WHERE w.waiting GROUP BY w.owner, w.name
+      HAVING NOT EXISTS (SELECT 1 FROM fires g INDEXED BY fires_going
+                         WHERE g.owner = w.owner AND g.name = w.name AND g.open AND NOT g.waiting)
+      LIMIT :limit) AS first
+WHERE fires.owner = first.owner AND fires.name = first.name AND fires.fire = first.fire
+RETURNING job_id
+
+-- name: release_jobs
+-- The rank counts from now: this is the first instant at which the job was due with the fires before it done.
+UPDATE jobs SET state = iif(run_at <= :now, 'ready', 'scheduled'), rank = max(run_at, :now) + priority * :step
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'blocked' RETURNING state
+
+-- name: count_waiting
+SELECT count(*) FROM (SELECT DISTINCT owner, name FROM fires WHERE waiting)
 
 -- name: any_waiting
 SELECT EXISTS (SELECT 1 FROM fires WHERE waiting)
-
--- name: release_job
--- Its rank counts from now: this is the first instant at which it was due with those before it done.
-UPDATE jobs SET state = iif(run_at <= :now, 'ready', 'scheduled'), rank = max(run_at, :now) + priority * :step
-WHERE id = :id AND state = 'blocked' RETURNING state
-
--- name: stop_waiting
-UPDATE fires SET waiting = 0 WHERE job_id = :id
 
 -- name: put_calendar
 INSERT INTO calendars (owner, name, body) VALUES (:owner, :name, :body)
@@ -126,6 +163,12 @@ UPDATE schedules SET revision = revision + 1, next_at = :now, broken = NULL,
                      handled = iif(broken IS NULL AND (next_at IS NULL OR next_at > :now), max(handled, :now), handled)
 WHERE owner = :owner AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(calendars), calendars, '[]')) needed
                                  WHERE needed.value = :calendar)
+
+-- name: lock_calendars
+SELECT name FROM calendars WHERE owner = :owner AND name IN (SELECT value FROM json_each(:names))
+
+-- name: hold_calendar
+SELECT 1 FROM calendars WHERE owner = :owner AND name = :name
 
 -- name: schedules_needing
 SELECT name FROM schedules

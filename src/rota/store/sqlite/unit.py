@@ -1,0 +1,72 @@
+"""A transaction of SQLite as the `Unit` that shared carriers take.
+
+A carrier is a coroutine, but here every statement has been carried out when its call returns. So nothing ever waits,
+and one step takes the coroutine from its beginning to its end, in the thread and transaction of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from rota.model.times import Duration, Instant
+from rota.store.carriers.unit import Columns, Row
+from rota.store.sqlite.database import Database, encode
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Unit:
+    def __init__(self, db: Database) -> None:
+        self.db, self.topics = db, db.topics
+
+    @property
+    def now(self) -> Instant:
+        return self.db.now()
+
+    @property
+    def ageing_step(self) -> Duration:
+        return self.db.ageing_step
+
+    async def begin(self) -> None:
+        """All calls are transactions."""
+
+    async def rows(self, name: str, columns: Columns | None = None, /, **values: Any) -> list[Row]:
+        return self.db.rows(name, **_encoded(columns, values))
+
+    async def value(self, name: str, columns: Columns | None = None, /, **values: Any) -> Any:
+        return self.db.value(name, **_encoded(columns, values))
+
+    async def run(self, name: str, columns: Columns | None = None, /, **values: Any) -> int:
+        return self.db.run(name, **_encoded(columns, values))
+
+    async def emit(self, kind: str, owner: str, subject: str, data: dict[str, Any] | None = None) -> None:
+        self.db.emit(kind, owner, subject, data)
+
+    def text(self, text: str | None) -> str | None:
+        return text
+
+
+def _encoded(columns: Columns | None, values: dict[str, Any]) -> dict[str, Any]:
+    if columns is not None:
+        values["rows"] = list(zip(*columns.values(), strict=True))
+    return {key: encode(one).decode() if isinstance(one, (list, tuple)) else one for key, one in values.items()}
+
+
+def at_once(carrier: Callable[Concatenate[Unit, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Database, P], T]:
+    """The function that carries out the whole coroutine."""
+
+    @wraps(carrier)
+    def carry_out(db: Database, /, *args: P.args, **named: P.kwargs) -> T:
+        coroutine = carrier(Unit(db), *args, **named)
+        try:
+            coroutine.send(None)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        coroutine.close()
+        raise RuntimeError(f"{carrier.__name__} waits for something that is not the store")
+
+    return carry_out
