@@ -381,8 +381,9 @@ DEEDS = {
     "dead letters": Deed(looking(SYSTEM, 100, states=(State.FAILED,), limit=100), True, 1_500, 6_000, SHOWN),
 }  # fmt: skip
 
-# They look at every row: one counts them all, the other looks at the ends of ids (asked by hand, now and then).
-WHOLE = {"state_counts", "ids_ending"}
+# They look at every row: one counts them all, one looks at the ends of ids (asked by hand, now and then), one is of the
+# doctor.
+WHOLE = {"state_counts", "ids_ending", "ready_kinds"}
 # They look at tables that stay small, or only write.
 SMALL = {
     "insert_node", "lock_node", "lock_number", "living_with_id", "upsert_tasks", "end_node", "really_gone",

@@ -44,5 +44,8 @@ class Unit(Protocol):
     async def emit(self, kind: str, owner: str, subject: str, data: dict[str, Any] | None = None) -> None:
         """Appends to the outbox, in this transaction."""
 
+    async def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+        """Appends one event per (job, its owner, data)."""
+
     def text(self, text: str | None) -> str | None:
         """A text that a person wrote, as the store can keep it."""

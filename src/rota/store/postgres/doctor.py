@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from rota import errors
 from rota.clock import Clock
-from rota.model.job import Kind
 from rota.model.times import DAY, SECOND, short
-from rota.store.examining import waited_for
-from rota.store.firing import examined, undeclared
-from rota.store.postgres import drift, migrate, offers, partitions
+from rota.store.carriers import doctor
+from rota.store.postgres import drift, migrate, partitions
 from rota.store.postgres.database import Unit
 from rota.store.postgres.session import LockSession
 from rota.store.values import Finding
@@ -29,11 +27,7 @@ async def examine(unit: Unit, known: migrate.KnownSchema, session: LockSession, 
             await _functions(unit, known),
             await _drift(unit, known),
             await _partitions(unit),
-            await _strays(unit),
-            await _kinds(unit),
-            waited_for(await offers.unoffered(unit)),
-            await _schedules(unit),
-            await _undeclared(unit),
+            *await doctor.examine(unit, unit.database.now()),
             await _bloat(unit),
         ]
     return [*findings, await _transactions(unit), await _clock(unit, clock), _session(unit, session)]
@@ -88,29 +82,6 @@ async def _partitions(unit: Unit) -> Finding:
         return Finding("partitions", False, f"missing: {', '.join(tomorrow)}; a node with the role control makes them")
     text = f"made for {partitions.AHEAD} days ahead" if not lacking else f"{len(lacking)} of the days ahead are missing"
     return Finding("partitions", True, text + ("; some rows lie outside of all days" if strays else ""))
-
-
-async def _strays(unit: Unit) -> Finding:
-    count = len(await unit.rows("stray_holders"))
-    bad = f"running jobs are held by {count} nodes that are not alive"
-    return Finding("running jobs", count == 0, bad if count else "every running job has a living node")
-
-
-async def _kinds(unit: Unit) -> Finding:
-    schema = unit.database.schema
-    rows = await unit.connection.fetch(f"SELECT DISTINCT kind FROM {schema}.jobs WHERE state = 'ready'")  # noqa: S608
-    unknown = sorted({kind for (kind,) in rows} - set(Kind))
-    text = f"ready jobs of kinds that no node runs: {', '.join(unknown)}" if unknown else "all known"
-    return Finding("kinds", not unknown, text)
-
-
-async def _schedules(unit: Unit) -> Finding:
-    broken = [name for (name,) in await unit.rows("broken_schedules")]
-    return examined(broken, await unit.value("next_schedule_after", until=-1), unit.database.now())
-
-
-async def _undeclared(unit: Unit) -> Finding:
-    return undeclared([name for (name,) in await unit.rows("undeclared_schedules")])
 
 
 async def _bloat(unit: Unit) -> Finding:

@@ -1,36 +1,18 @@
-"""Which functions nodes offer, and jobs that wait for those that none has ever offered."""
+"""Functions that nodes offer: on PostgreSQL, a unit that ends jobs settles those that wait for them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from rota.model.task import TaskInfo
 from rota.model.times import Duration
-from rota.store.offers import Unoffered, why_set_aside
+from rota.store.carriers.offers import end_overdue, make_known, unoffered
+from rota.store.offers import Unoffered
 from rota.store.postgres import graph
-from rota.store.postgres.database import Unit, encode
-from rota.store.values import Topic
+from rota.store.postgres.database import Unit
 
-
-async def make_known(unit: Unit, tasks: Sequence[TaskInfo]) -> None:
-    names, infos = [task.name for task in tasks], [encode(task).decode() for task in tasks]
-    await unit.run("make_known", names=names, infos=infos, now=unit.now)
-
-
-async def unoffered(unit: Unit) -> list[Unoffered]:
-    return [Unoffered(*row) for row in await unit.rows("unoffered")]
+__all__ = ["make_known", "set_aside", "unoffered"]
 
 
 async def set_aside(unit: Unit, one: Unoffered, grace: Duration, limit: int) -> int:
-    await unit.begin()
-    reason = why_set_aside(one.task, grace)
-    gone = await unit.rows(
-        "set_aside_unoffered", queue=one.queue, task=one.task, grace=grace, limit=limit, reason=reason, now=unit.now
-    )
-    if gone:
-        failed = [(job, owner, {"reason": reason, "fence": fence}) for job, owner, fence, _ in gone]
-        await unit.emit_for_jobs("job.failed", failed)
-        unit.topics.add(Topic.NEWS)
+    gone = await end_overdue(unit, one, grace, limit)
     if tied := [job for job, _, _, ties in gone if ties]:
         await graph.settle(unit, tied)
     return len(gone)

@@ -16,6 +16,7 @@ from rota.model.task import TaskInfo
 from rota.store.base import tell_nobody
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import fires as fires_
+from rota.store.carriers import offers as offers_
 from rota.store.carriers import schedules as schedules_
 from rota.store.graph import Settled
 
@@ -127,7 +128,7 @@ class SqliteStore(Calls):
     # -- functions that nodes offer ----------------------------------------------------------------------------------
     tasks = reads(reads_.tasks)
     unoffered = reads(offers.unoffered)
-    set_aside_task = writes(offers.set_aside)
+    set_aside_task = writes(offers_.set_aside)
 
     async def make_known(self, who: Principal, /, tasks: Sequence[TaskInfo]) -> None:
         if new := await self._read(offers.unknown, tasks):  # mostly none: then no write lock is needed

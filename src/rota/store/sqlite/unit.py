@@ -6,7 +6,7 @@ and one step takes the coroutine from its beginning to its end, in the thread an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -44,6 +44,9 @@ class Unit:
 
     async def emit(self, kind: str, owner: str, subject: str, data: dict[str, Any] | None = None) -> None:
         self.db.emit(kind, owner, subject, data)
+
+    async def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+        self.db.emit_for_jobs(kind, [(job, data) for job, _, data in jobs])
 
     def text(self, text: str | None) -> str | None:
         return text

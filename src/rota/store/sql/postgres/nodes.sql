@@ -86,6 +86,9 @@ SELECT pg_try_advisory_xact_lock_shared(silent.lock) FROM (
 -- name: held_by
 SELECT id::text, fence, started_at IS NOT NULL, crashes FROM rota.jobs WHERE node = :incarnation ORDER BY id FOR UPDATE
 
+-- name: ready_kinds
+SELECT DISTINCT kind FROM rota.jobs WHERE state = 'ready'
+
 -- name: stray_holders
 -- Incarnations that hold running jobs and are not alive.
 SELECT DISTINCT j.node FROM rota.jobs j LEFT JOIN rota.nodes n ON n.incarnation = j.node

@@ -2,28 +2,40 @@
 SELECT value FROM json_each(:names) WHERE value NOT IN (SELECT name FROM tasks)
 
 -- name: make_known
-INSERT OR IGNORE INTO tasks (name, info, seen_at, offered) VALUES (:name, :info, :now, 0)
+INSERT OR IGNORE INTO tasks (name, info, seen_at, offered)
+SELECT value ->> 0, value ->> 1, :now, 0 FROM json_each(:rows)
 
--- name: next_waiting_task
--- The next task with ready functions, and when the first of them was due.
-SELECT j.queue, j.task, (SELECT f.run_at FROM jobs f
-                         WHERE f.state = 'ready' AND f.kind = 'function' AND f.queue = j.queue AND f.task = j.task
+-- name: unoffered
+WITH RECURSIVE waiting(queue, task) AS (
+    -- From task to task through the index, however many jobs each has.
+    VALUES ('', '')
+    UNION ALL
+    SELECT j.queue, j.task FROM waiting w CROSS JOIN jobs j ON j.seq = (
+        SELECT n.seq FROM jobs n WHERE n.state = 'ready' AND n.kind = 'function' AND (n.queue, n.task) > (w.queue, w.task)
+        ORDER BY n.queue, n.task LIMIT 1)
+)
+SELECT w.queue, w.task, (SELECT f.run_at FROM jobs f
+                         WHERE f.state = 'ready' AND f.kind = 'function' AND f.queue = w.queue AND f.task = w.task
                          ORDER BY f.rank, f.seq LIMIT 1)
-FROM jobs j WHERE j.state = 'ready' AND j.kind = 'function' AND (j.queue, j.task) > (:queue, :task)
-ORDER BY j.queue, j.task LIMIT 1
-
--- name: ever_offered
-SELECT EXISTS (SELECT 1 FROM tasks WHERE name = :task AND offered)
-    OR EXISTS (SELECT 1 FROM nodes n, json_each(iif(json_valid(n.tasks), n.tasks, '[]')) own
-               WHERE (n.state = 'live' OR n.state = 'stopping') AND own.value = :task)
+FROM waiting w
+WHERE (w.queue, w.task) > ('', '')
+  AND NOT EXISTS (SELECT 1 FROM tasks WHERE name = w.task AND offered)
+  AND NOT EXISTS (SELECT 1 FROM nodes n, json_each(iif(json_valid(n.tasks), n.tasks, '[]')) own
+                  WHERE (n.state = 'live' OR n.state = 'stopping') AND own.value = w.task)
+ORDER BY w.queue, w.task
 
 -- name: someone_waits
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task
                  AND (:sees IS NULL OR owner = :sees))
 
--- name: overdue_functions
--- Of the first in line.
-SELECT seq, id, fence FROM (
-    SELECT seq, id, fence, run_at FROM jobs
-    WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task ORDER BY rank, seq LIMIT :limit)
-WHERE run_at <= :before
+-- name: set_aside_unoffered
+-- Of the first in line, unless a node has come to offer the task meanwhile.
+UPDATE jobs SET state = 'failed', finished_at = :now, reason = :reason
+WHERE seq IN (SELECT seq FROM (SELECT seq, run_at FROM jobs
+                               WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task
+                               ORDER BY rank, seq LIMIT :limit)
+              WHERE run_at <= :now - :grace)
+  AND NOT EXISTS (SELECT 1 FROM tasks WHERE name = :task AND offered)
+  AND NOT EXISTS (SELECT 1 FROM nodes n, json_each(iif(json_valid(n.tasks), n.tasks, '[]')) own
+                  WHERE (n.state = 'live' OR n.state = 'stopping') AND own.value = :task)
+RETURNING id, owner, fence, false

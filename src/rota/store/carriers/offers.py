@@ -1,0 +1,41 @@
+"""Functions that nodes offer, and jobs that wait for functions that no node has ever offered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.model.times import Duration
+from rota.store.carriers.unit import Columns, Row, Unit
+from rota.store.offers import Unoffered, why_set_aside
+from rota.store.values import TaskInfo, Topic
+
+
+async def make_known(unit: Unit, tasks: Sequence[TaskInfo]) -> None:
+    columns: Columns = {
+        "names": [task.name for task in tasks], "infos": [msgspec.json.encode(task).decode() for task in tasks],
+    }  # fmt: skip
+    await unit.run("make_known", columns, now=unit.now)
+
+
+async def unoffered(unit: Unit) -> list[Unoffered]:
+    return [Unoffered(*row) for row in await unit.rows("unoffered")]
+
+
+async def set_aside(unit: Unit, one: Unoffered, grace: Duration, limit: int) -> int:
+    return len(await end_overdue(unit, one, grace, limit))
+
+
+async def end_overdue(unit: Unit, one: Unoffered, grace: Duration, limit: int) -> list[Row]:
+    """Returns (id, owner, fence, tied) of the jobs it has ended; tied: other jobs may wait for it."""
+    await unit.begin()
+    reason = why_set_aside(one.task, grace)
+    gone = await unit.rows(
+        "set_aside_unoffered", queue=one.queue, task=one.task, grace=grace, limit=limit, reason=reason, now=unit.now
+    )
+    if gone:
+        failed = [(job, owner, {"reason": reason, "fence": fence}) for job, owner, fence, _ in gone]
+        await unit.emit_for_jobs("job.failed", failed)
+        unit.topics.add(Topic.NEWS)
+    return gone
