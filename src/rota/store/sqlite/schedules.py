@@ -10,14 +10,14 @@ from rota.store.carriers import schedules
 from rota.store.carriers.fires import Fires
 from rota.store.firing import REPLACED
 from rota.store.sqlite import orders
-from rota.store.sqlite.unit import Unit, at_once
+from rota.store.sqlite.unit import SqliteUnit, at_once
 
 
-class SqliteFires(Fires[Unit]):
-    async def insert_jobs(self, unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collection[str]) -> None:
+class SqliteFires(Fires[SqliteUnit]):
+    async def insert_jobs(self, unit: SqliteUnit, owner: str, jobs: Sequence[NewJob], blocked: Collection[str]) -> None:
         orders.insert(unit.db, owner, jobs, unit.now, blocked)
 
-    async def cancel_replaced(self, unit: Unit, owner: str, ids: Sequence[str]) -> None:
+    async def cancel_replaced(self, unit: SqliteUnit, owner: str, ids: Sequence[str]) -> None:
         orders.cancel(unit.db, Principal(owner), ids, REPLACED)
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Unit:
+class SqliteUnit:
     def __init__(self, db: Database) -> None:
         self.db, self.topics = db, db.topics
 
@@ -58,12 +58,14 @@ def _encoded(columns: Columns | None, values: dict[str, Any]) -> dict[str, Any]:
     return {key: encode(one).decode() if isinstance(one, (list, tuple)) else one for key, one in values.items()}
 
 
-def at_once(carrier: Callable[Concatenate[Unit, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Database, P], T]:
+def at_once(
+    carrier: Callable[Concatenate[SqliteUnit, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Database, P], T]:
     """The function that carries out the whole coroutine."""
 
     @wraps(carrier)
     def carry_out(db: Database, /, *args: P.args, **named: P.kwargs) -> T:
-        coroutine = carrier(Unit(db), *args, **named)
+        coroutine = carrier(SqliteUnit(db), *args, **named)
         try:
             coroutine.send(None)
         except StopIteration as end:

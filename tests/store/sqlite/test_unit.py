@@ -1,0 +1,78 @@
+"""Shared carriers on SQLite: a coroutine is carried out at once, and values become what SQLite takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from rota.clock import ManualClock
+from rota.store.carriers.unit import Unit
+from rota.store.sqlite import migrate
+from rota.store.sqlite.database import MEMORY, Database
+from rota.store.sqlite.unit import at_once
+from rota.store.values import Topic
+
+ROWS = "SELECT value ->> 0, value ->> 1 FROM json_each(:rows)"
+NAMES = "SELECT value FROM json_each(:names)"
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    database = Database(MEMORY, ManualClock(), 0)
+    migrate.migrate(database)
+    database._queries = {**database._queries, "rows": ROWS, "names": NAMES}
+    yield database
+    database.close()
+
+
+def test_a_carrier_is_carried_out_and_answers(db: Database) -> None:
+    async def carrier(unit: Unit, names: list[str], last: str = "z") -> list[str]:
+        await unit.begin()
+        unit.topics.add(Topic.READY)
+        return [*[name for (name,) in await unit.rows("names", names=names)], last]
+
+    assert at_once(carrier)(db, ["a", "b"]) == ["a", "b", "z"]
+    assert at_once(carrier)(db, [], last="end") == ["end"]
+    assert db.topics == {Topic.READY}
+
+
+def test_columns_become_rows(db: Database) -> None:
+    async def carrier(unit: Unit, columns: dict[str, list[object]]) -> list[tuple[object, object]]:
+        return [tuple(row) for row in await unit.rows("rows", columns)]
+
+    assert at_once(carrier)(db, {"names": ["a", "b"], "numbers": [1, None]}) == [("a", 1), ("b", None)]
+    assert at_once(carrier)(db, {"names": [], "numbers": []}) == []
+    with pytest.raises(ValueError, match="shorter"):
+        at_once(carrier)(db, {"names": ["a"], "numbers": []})
+
+
+def test_an_error_goes_to_the_caller(db: Database) -> None:
+    async def carrier(unit: Unit) -> None:
+        raise KeyError("this one")
+
+    with pytest.raises(KeyError, match="this one"):
+        at_once(carrier)(db)
+
+
+async def test_a_carrier_must_not_wait_for_anything_else(db: Database) -> None:
+    cleared: list[str] = []
+
+    async def impatient(unit: Unit) -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            cleared.append("yes")
+
+    with pytest.raises(RuntimeError, match="impatient waits for something that is not the store"):
+        at_once(impatient)(db)
+    assert cleared == ["yes"]
+
+
+def test_a_carrier_keeps_its_name_and_parameters() -> None:
+    async def carrier(unit: Unit, who: str) -> None:
+        """Its text."""
+
+    made = at_once(carrier)
+    assert (made.__name__, made.__doc__) == ("carrier", "Its text.")
