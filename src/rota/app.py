@@ -119,6 +119,7 @@ class App:
         limits: Mapping[str, int | str | None] | None = None,
         full: str | None = None,
         labels: Sequence[str] | None = None,
+        flow: str | None = None,
         alone: str | None = None,
         drain: str | float | timedelta | None = None,
         drained: str | None = None,

@@ -54,6 +54,7 @@ GIVEN: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
     "expires": ({"expires": "1h"}, ["--expires", "1h"], {"expires": "1h"}),
     "key": ({"key": "k"}, ["--key", "k"], {"key": "k"}),
     "labels": ({"labels": ["a", "b"]}, ["--label", "a", "--label", "b"], {"labels": ["a", "b"]}),
+    "flow": ({"flow": "bulk mail"}, ["--flow", "bulk mail"], {"flow": "bulk mail"}),
     "exclusive": ({"exclusive": "u:{n}"}, ["--exclusive", "u:{n}"], {"exclusive": "u:{n}"}),
     "rate": ({"rate": "60/1m"}, ["--rate", "60/1m"], {"rate": "60/1m"}),
     "limits": ({"limits": {"db": 5, "x": None}}, ["--limit", "db=5", "--limit", "x"], {"limits": {"db": 5, "x": None}}),
@@ -177,6 +178,10 @@ def test_files_have_the_fields_of_the_table() -> None:
         ({"queue": "a b"}, "queue: 'a b' is not valid; expected letters, digits and -_.@, at most 100"),
         ({"exclusive": ""}, "exclusive: '' is not valid; expected a key such as user:{user_id}"),
         ({"limits": ["db"]}, "limits: ['db'] is not valid; expected keys and their bounds such as "),
+        ({"flow": ""}, "flow: '' is not valid; expected 1 to 200 printable characters without blanks around them"),
+        ({"flow": 7}, "flow: 7 is not valid; expected 1 to 200 printable characters"),
+        ({"flow": "a\0"}, "flow: 'a\\x00' is not valid; expected 1 to 200 printable characters"),
+        ({"flow": "x" * 201}, "flow: 'xxxx"),
         ({"after": 7}, "after: 7 is not valid; expected a job or its id, "),
     ],
 )

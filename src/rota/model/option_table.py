@@ -76,6 +76,7 @@ JOBS = (
         default="wait", json=str),
     _admission("labels", "a label for gates to match; repeat for more", "LABEL",
         json=str | list[str], flag="--label", kind="many"),
+    _admission("flow", "the flow that pays for its slots in queues with feedback levels (its task)", "NAME", json=str),
     _admission("alone", "run while nothing else of it runs: queue:mail, task:report.*, label:db, all", "SCOPE",
         json=str),
     _admission("drain", "how long it waits for the others to end", "DURATION", default="10m", json=Span),

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.feedback import flow
 from rota.model.gates import labels, scope
 from rota.model.graph import Edge, Need, edges, need
 from rota.model.job import NewJob, Spec, Terms, queue_name, shared
@@ -36,6 +37,7 @@ class TaskOptions(Terms, frozen=True, kw_only=True):
     """The options that a task may have by itself."""
 
     labels: tuple[str, ...] = ()
+    flow: str | None = None  # None: that of the task
     exclusive: str | None = None  # a template of a key
     rate: Rate | None = None  # of the task's own key
     limits: tuple[Key, ...] = ()  # with templates as names
@@ -131,13 +133,13 @@ def new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], o
 def requirements(task: str, body: str, options: Options) -> Requirements:
     """Labels, and keys with the arguments filled in."""
     templates = options.templates
-    if not (options.labels or templates or options.rate or options.alone):
+    if not (options.labels or templates or options.rate or options.alone or options.flow):
         return NO_REQUIREMENTS
     arguments = msgspec.json.decode(body) if any(fields(key.name) for key in templates) else {}
     wanted = [msgspec.structs.replace(key, name=fill(key.name, arguments)) for key in templates]
     if options.rate is not None:
         wanted.append(Key(f"task:{task}", None, options.rate, options.full))
-    return Requirements(options.labels, keys(wanted), _alone(options))
+    return Requirements(options.labels, keys(wanted), _alone(options), options.flow)
 
 
 def _alone(options: Options) -> Alone | None:
@@ -237,6 +239,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "timeout": lambda value: _longer_than_nothing(value, "timeout"),
     "expires": lambda value: _longer_than_nothing(value, "expires"),
     "labels": labels,
+    "flow": flow,
     "exclusive": _template,
     "rate": rate,
     "limits": _limits,

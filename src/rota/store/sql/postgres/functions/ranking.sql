@@ -21,7 +21,7 @@ CREATE OR REPLACE FUNCTION rota.rank_anew(names text[], usual bigint, most integ
 
 -- The flow that is charged for a job's slots, within those of its owner. The index jobs_put_back has the same expression.
 CREATE OR REPLACE FUNCTION rota.flow_of(task text, requirements text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT task $$;
+    SELECT coalesce(requirements::jsonb ->> 'flow', task) $$;
 
 -- Puts back the jobs of flows whose level has risen: all at the front of the line that a claim would have to read one by one.
 -- The jobs of a function's flow are found by their task, however many jobs of other tasks rank before them.
