@@ -164,20 +164,16 @@ class App:
         """Orders a command: a list of arguments, never a shell line. `resources`, `user`, `group`, `inherit` and
         `fatal_exit_codes` are for it too (docs/execution.md). `within`: in the caller's own transaction on this
         connection, as `Task.within` does."""
-        about, rest = about_command({"cwd": cwd, "env": env, "stdin": stdin, "name": name, **options})
-        spec, task = self.command(argv, **about)
-        chosen = read_options(Options(), rest, beside=COMMAND_NAMES)
-        if within is not None:
-            return (await self.submit_within(within, spec, task, ["{}"], chosen))[0]
-        return (await self.submit_orders(spec, task, ["{}"], chosen))[0]
+        given = {"cwd": cwd, "env": env, "stdin": stdin, "name": name, **options}
+        return (await self.submit_orders(*self.command_order(argv, given), within=within))[0]
 
     def submit_command_sync(self, argv: Sequence[str], *, within: Any = None, **options: Any) -> Job:
-        if within is None:
-            return self.sync(self.submit_command(argv, **options))
-        about, rest = about_command(options)
-        spec, task = self.command(argv, **about)
-        chosen = read_options(Options(), rest, beside=COMMAND_NAMES)
-        return self.submit_within_sync(within, spec, task, ["{}"], chosen)[0]
+        return self.submit_orders_sync(*self.command_order(argv, options), within=within)[0]
+
+    def command_order(self, argv: Sequence[str], given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
+        """The order of a command, from the options of the command and the job, as `submit_orders` takes it."""
+        about, rest = about_command(given)
+        return *self.command(argv, **about), ["{}"], read_options(Options(), rest, beside=COMMAND_NAMES)
 
     def command(self, argv: Sequence[str], *, name: str | None = None, **about: Any) -> tuple[Spec, str]:
         """A command as what to run, and the name of its task. `about`: as `Spec.command` takes it."""
@@ -185,21 +181,15 @@ class App:
 
     async def submit_http(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
         """Orders an HTTP call: what `http` takes, and options of orders. `within` as for commands."""
-        call, chosen = self._call(method, url, options)
-        if within is not None:
-            return (await self.submit_within(within, call.spec, call.task, ["{}"], chosen))[0]
-        return (await self.submit_orders(call.spec, call.task, ["{}"], chosen))[0]
+        return (await self.submit_orders(*self._call_order(method, url, options), within=within))[0]
 
     def submit_http_sync(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
-        if within is None:
-            return self.sync(self.submit_http(method, url, **options))
-        call, chosen = self._call(method, url, options)
-        return self.submit_within_sync(within, call.spec, call.task, ["{}"], chosen)[0]
+        return self.submit_orders_sync(*self._call_order(method, url, options), within=within)[0]
 
-    def _call(self, method: str, url: str, options: Mapping[str, Any]) -> tuple[HttpCall, Options]:
-        about = {name: value for name, value in options.items() if name in CALL_NAMES}
-        rest = {name: value for name, value in options.items() if name not in CALL_NAMES}
-        return self.http(method, url, **about), read_options(Options(), rest, beside=CALL_NAMES)
+    def _call_order(self, method: str, url: str, given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
+        call = self.http(method, url, **{name: value for name, value in given.items() if name in CALL_NAMES})
+        rest = {name: value for name, value in given.items() if name not in CALL_NAMES}
+        return call.spec, call.task, ["{}"], read_options(Options(), rest, beside=CALL_NAMES)
 
     def http(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None,
@@ -211,20 +201,21 @@ class App:
         given = {"headers": headers, "json": json, "body": body, "expect": expect, "redirects": redirects, "name": name}
         return orders.http(self.settings.max_args, method, url, given)
 
-    async def submit_named(self, info: TaskInfo, arguments: Mapping[str, Any], **options: Any) -> Job:
-        """Orders a function that is known by its description only, as the command line does."""
-        body, defaults = self.named(info, arguments)
-        chosen = read_options(defaults, options)
-        return (await self.submit_orders(Spec.function(info.name), info.name, [body], chosen))[0]
-
     def named(self, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
         """Arguments as JSON, held against the description of a function, and the options that it has by itself."""
         body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
         orders.check_arguments(info, arguments)
         return body, Options(**shared(info, Options))
 
-    async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
-        if self._opened.client is None:  # what is refused makes no store
+    async def submit_orders(
+        self, spec: Spec, task: str, bodies: Sequence[str], options: Options, within: Any = None
+    ) -> list[Job]:
+        """Orders a job per body (arguments as JSON). `within`: all together, in the caller's transaction on this
+        connection."""
+        if within is not None:
+            order = self._order(spec, task, bodies, options)
+            return [Job(self, answer.id) for answer in await order.give_to(within)]
+        if self._opened.client is None:  # invalid orders must not create a store
             new_jobs([""] * len(bodies), spec, task, bodies, options)
         client = await self.client()
         if spec.kind is Kind.FUNCTION:
@@ -232,18 +223,13 @@ class App:
         jobs = new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
         return [Job(self, answer.id) for answer in await client.submit(jobs)]
 
-    async def submit_within(
-        self, connection: Any, spec: Spec, task: str, bodies: Sequence[str], options: Options
+    def submit_orders_sync(
+        self, spec: Spec, task: str, bodies: Sequence[str], options: Options, within: Any = None
     ) -> list[Job]:
-        """In the caller's transaction, all together."""
+        if within is None:
+            return self.sync(self.submit_orders(spec, task, bodies, options))
         order = self._order(spec, task, bodies, options)
-        return [Job(self, answer.id) for answer in await order.give_to(connection)]
-
-    def submit_within_sync(
-        self, connection: Any, spec: Spec, task: str, bodies: Sequence[str], options: Options
-    ) -> list[Job]:
-        order = self._order(spec, task, bodies, options)
-        return [Job(self, answer.id) for answer in order.give_to_sync(connection)]
+        return [Job(self, answer.id) for answer in order.give_to_sync(within)]
 
     def _order(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> CallerOrder:
         if self.settings.store.startswith("sqlite:"):

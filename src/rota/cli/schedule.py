@@ -8,19 +8,16 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from rota.app import App
-from rota.cli.calls import call_of
 from rota.cli.schedule_texts import as_json, in_zone, look, next_text, utc
 from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
 from rota.cli.show import complain, document, safe
-from rota.cli.submit import about_command, check_form, find_task, order_options, read_arguments, verdict
+from rota.cli.submit import check_form, order_options, verdict, work_of
 from rota.cli.waiting import hinting
 from rota.clients.schedules import BackfillProgress, Saved, SchedulesClient
 from rota.errors import InvalidInput, NotFound
 from rota.handles.schedule_builder import order
-from rota.model.job import Spec
 from rota.model.option_table import SCHEDULE_NAMES
-from rota.model.options import Options, read_options
-from rota.model.retry import Retry
+from rota.model.options import read_options
 from rota.model.times import Instant, instant
 from rota.model.trigger.arguments import fill
 from rota.model.trigger.fires import next_fire
@@ -61,21 +58,10 @@ def how(saved: Saved) -> str:
 
 
 async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
-    if args.command is not None:
-        spec, task = app.command(args.command, **about_command(args))
-        return order(spec, task, "{}", read_options(Options(), order_options(args, Retry()), SCHEDULE_NAMES))
-    if args.http is not None:
-        call = call_of(app, args)
-        options = read_options(Options(), order_options(args, Retry()), SCHEDULE_NAMES)
-        return order(call.spec, call.task, "{}", options)
-    info = await find_task(app, args)
-    arguments = read_arguments(args.json_arguments)
-    if args.app:  # types are known here: whether the arguments fit shows when the times are filled in
-        now = app.clock.now()
-        app.catalogue.get(info.name).encode((), fill(arguments, where, now, now), app.settings.max_args)
-    body, defaults = app.named(info, arguments)
-    options = read_options(defaults, order_options(args, info.retry), SCHEDULE_NAMES)
-    return order(Spec.function(info.name), info.name, body, options)
+    now = app.clock.now()
+    # Whether the arguments fit shows when the times are filled in; what is kept has them still open.
+    spec, task, body, defaults = await work_of(app, args, lambda given: fill(given, where, now, now))
+    return order(spec, task, body, read_options(defaults, order_options(args, defaults.retry), SCHEDULE_NAMES))
 
 
 # -- pause, resume, remove -------------------------------------------------------------------------------------------

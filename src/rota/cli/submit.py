@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,10 +18,10 @@ from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, UnknownTask
 from rota.handles.job import Job
 from rota.model.graph import Need, need
-from rota.model.job import JobInfo, variable
+from rota.model.job import JobInfo, Spec, variable
 from rota.model.limits import Key, concurrency, rate
 from rota.model.option_table import CALLS, COMMANDS, JOBS, NAME, flags
-from rota.model.options import Options, read_options, requirements
+from rota.model.options import Options, read_options
 from rota.model.resources import READERS, Resources
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
@@ -34,12 +34,7 @@ _EXPECTED_JSON = """a JSON object such as '{"name": "you"}'"""
 async def submit_(args: argparse.Namespace) -> int:
     check_form(args)
     async with make_app(args) as app:
-        if args.command is not None:
-            job = await order_command(app, args, Retry())
-        elif args.http is not None:
-            job = await _order_call(app, args)
-        else:
-            job = await _order_task(app, args)
+        job = await place_order(app, args, *await work_of(app, args))
         if not args.json:
             print(job.id, flush=True)
         if args.wait:
@@ -76,18 +71,27 @@ def verdict(info: JobInfo) -> int:
     return 1
 
 
-async def order_command(app: App, args: argparse.Namespace, retry: Retry) -> Job:
-    about, options = about_command(args), await _options(app, args, retry)
-    _, task = app.command(args.command, **about)
-    requirements(task, "{}", read_options(Options(), options))  # a key that can't be: no store is made for it
-    return await app.submit_command(args.command, **about, **options)
+async def work_of(
+    app: App, args: argparse.Namespace, sample: Callable[[dict[str, Any]], Any] = dict
+) -> tuple[Spec, str, str, Options]:
+    """The command, call or function that was given: its spec, task, arguments, and the options it has by itself.
+    `sample`: arguments that the function must take, made from those that are kept."""
+    if args.command is not None:
+        return *app.command(args.command, **about_command(args)), "{}", Options()
+    if args.http is not None:
+        call = call_of(app, args)
+        return call.spec, call.task, "{}", Options()
+    info = (await known_tasks(app, args)).get(args.task)
+    arguments = read_arguments(args.json_arguments)
+    if args.app:  # types are known here: check them too
+        app.catalogue.get(info.name).encode((), sample(arguments), app.settings.max_args)
+    return Spec.function(info.name), info.name, *app.named(info, arguments)
 
 
-async def _order_call(app: App, args: argparse.Namespace) -> Job:
-    call = call_of(app, args)
-    chosen = read_options(Options(), await _options(app, args, Retry()))
-    requirements(call.task, "{}", chosen)
-    return (await app.submit_orders(call.spec, call.task, ["{}"], chosen))[0]
+async def place_order(app: App, args: argparse.Namespace, spec: Spec, task: str, body: str, defaults: Options) -> Job:
+    given = order_options(args, defaults.retry) | {"after": await _parents(app, args)}
+    chosen = read_options(defaults, given)
+    return (await app.submit_orders(spec, task, [body], chosen))[0]
 
 
 def about_command(args: argparse.Namespace) -> dict[str, Any]:
@@ -145,10 +149,6 @@ def _codes(given: str | None) -> list[int]:
         raise InvalidInput("--fatal-exit-codes", given, "exit codes such as 3,4") from None
 
 
-async def _options(app: App, args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
-    return order_options(args, retry) | {"after": await _parents(app, args)}
-
-
 async def _parents(app: App, args: argparse.Namespace) -> list[tuple[str, Need]] | None:
     """What to wait for, with ids that may be shortened."""
     if args.after is None:
@@ -197,24 +197,6 @@ def _limit(text: str, option: str) -> Key:
         return Key(name, None, rate(bound) if bound else None)
     except InvalidInput:
         raise InvalidInput(option, text, "KEY=5 (at once), KEY=60/1m (starts), or KEY alone") from None
-
-
-async def _order_task(app: App, args: argparse.Namespace) -> Job:
-    info = await find_task(app, args)
-    arguments = read_arguments(args.json_arguments)
-    if args.app:
-        app.catalogue.get(info.name).encode(
-            (), arguments, app.settings.max_args
-        )  # types are known here: check them too
-    options = await _options(app, args, info.retry)
-    body, defaults = app.named(info, arguments)
-    requirements(info.name, body, read_options(defaults, options))
-    return await app.submit_named(info, arguments, **options)
-
-
-async def find_task(app: App, args: argparse.Namespace) -> TaskInfo:
-    known = await known_tasks(app, args)
-    return known.get(args.task)
 
 
 class OfferedTasks(msgspec.Struct, frozen=True):
