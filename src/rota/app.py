@@ -73,23 +73,23 @@ class App:
 
     @property
     def who(self) -> Principal:
-        """The user of this process. It has the store's address, so it may do what is for operators."""
+        """The user of this process. It has the store's address, so it is an operator."""
         return Principal(self.settings.user, operator=True)
 
     def configure(self, **settings: Any) -> None:
-        """Settings over those the app was made with (None: not given); only before anything is opened."""
+        """Changes settings of the app (None: not given); only before the store is opened."""
         if self._opened.client is not None:
             raise InvalidInput("configure", "after the store was opened", "a call before the first order")
         self._given |= {name: value for name, value in settings.items() if value is not None}
         self.settings = config.load(self._given)
 
     def _adopt(self, settings: config.Settings) -> None:
-        """In a process that runs functions for a node: the settings of that node."""
+        """Takes over the settings of a node, in a process that runs functions for it."""
         self.settings = settings
 
     @contextmanager
     def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
-        """For tests: the same tasks on other parts for a while, with store calls inline. See `rota.testing`."""
+        """For tests: the same tasks with another clock, store and settings for a while. See `rota.testing`."""
         saved = self.__dict__.copy()
         self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, AppConnections()
         self._given = {}
@@ -176,11 +176,11 @@ class App:
         return *self.command(argv, **about), ["{}"], read_options(Options(), rest, beside=COMMAND_NAMES)
 
     def command(self, argv: Sequence[str], *, name: str | None = None, **about: Any) -> tuple[Spec, str]:
-        """A command as what to run, and the name of its task. `about`: as `Spec.command` takes it."""
+        """The spec of a command and the name of its task. `about`: the options of `Spec.command`."""
         return orders.command(self.settings.max_args, argv, name, about)
 
     async def submit_http(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
-        """Orders an HTTP call: what `http` takes, and options of orders. `within` as for commands."""
+        """Orders an HTTP call, with the options of `http` and of orders. `within` as for commands."""
         return (await self.submit_orders(*self._call_order(method, url, options), within=within))[0]
 
     def submit_http_sync(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
@@ -202,7 +202,7 @@ class App:
         return orders.http(self.settings.max_args, method, url, given)
 
     def named(self, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
-        """Arguments as JSON, held against the description of a function, and the options that it has by itself."""
+        """Checks arguments against the description of a task. Returns them as JSON, and the options of the task."""
         body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
         orders.check_arguments(info, arguments)
         return body, Options(**shared(info, Options))
@@ -276,7 +276,7 @@ class App:
         return self.sync(self.schedule(name, task, **options))
 
     async def schedules(self) -> list[ScheduleInfo]:
-        """All of this user's, in the order of their names. `rota.Schedule(app, name)` is a handle for one."""
+        """The schedules of this user, by name. `rota.Schedule(app, name)` is a handle for one."""
         return [info async for info in (await self.planning()).all()]
 
     def cron(
@@ -310,7 +310,7 @@ class App:
             words = schedule_builder.ScheduleOrder(
                 task.name if name is None else name, task, args or {}, options, module
             )
-            self._times_of(words)  # what is wrong with it should show here
+            self._times_of(words)  # refused where it is declared
             self._declared.add(self.settings.name, words)
             return task
 
@@ -340,11 +340,11 @@ class App:
         return schedule_builder.of_spec(self.who.user, name, spec, program, options, self.clock.now(), also)
 
     async def planning(self) -> SchedulesClient:
-        """What people do with schedules, with the store open."""
+        """The client for schedules, with its store open."""
         return SchedulesClient((await self.client()).store, self.who, self.chance)
 
     async def admissions(self) -> LimitsClient:
-        """Gates, limits and queues: who may run."""
+        """The client for gates, limits and queues, with its store open."""
         return LimitsClient((await self.client()).store, self.who, self.chance)
 
     # -- parts -------------------------------------------------------------------------------------------------------
@@ -372,8 +372,7 @@ class App:
         return JobsClient(store, self.who, self.chance)
 
     async def _open(self, store: Store) -> None:
-        """A store that nobody has used yet is migrated; an old one is left to `rota migrate`: others may be using
-        it."""
+        """Migrates a store that is new. An old one is left to `rota migrate`: other processes may be using it."""
         try:
             await store.open()
         except SchemaMissing as missing:
@@ -392,7 +391,7 @@ class App:
 
     async def node(self, make_runtime: MakeRuntime | None = None) -> Node:
         """This app as a node, ready to `run()`."""
-        from rota.node import Node  # most who order jobs run none: a third of what they would import
+        from rota.node import Node  # a third of all imports, and most clients run no node
         from rota.work.runtime import ProcessRuntime
 
         store = (await self.client()).store

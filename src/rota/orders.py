@@ -26,7 +26,7 @@ class HttpCall(msgspec.Struct, frozen=True):
 
 
 def command(limit: int, argv: Sequence[str], name: str | None, about: Mapping[str, Any]) -> tuple[Spec, str]:
-    """`limit`: of its size in bytes."""
+    """`limit`: the largest spec, in bytes."""
     spec = Spec.command(argv, **about)
     _check_size("command", spec, limit)
     return spec, task_name(name) if name is not None else _program(argv[0])
@@ -65,13 +65,13 @@ def _check_size(what: str, spec: Spec, limit: int) -> None:
 
 
 def _program(path: str) -> str:
-    """A name for a command that was given none: its program's, made fit to be shown."""
+    """The default name of a command: that of its program, with unprintable characters replaced."""
     name = path.rsplit("/", 1)[-1] or path
     return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME]
 
 
 def check_templates(info: TaskInfo) -> None:
-    """A field that no argument can fill should show where the task is declared."""
+    """Refuses templates of keys with fields that the task has no parameter for, where the task is declared."""
     for template in (key.name for key in info.templates):
         for field in fields(template):
             if field.partition(".")[0] not in info.parameters and not info.open:

@@ -92,7 +92,7 @@ def _verdict(info: JobInfo) -> int:
 
 
 def exit_code(info: JobInfo) -> int:
-    """What a shell would say of it."""
+    """The exit code that a shell would give for the same end."""
     last = info.attempts[-1] if info.attempts else None
     if info.state is State.SUCCEEDED:
         return 0

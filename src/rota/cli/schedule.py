@@ -1,5 +1,4 @@
-"""`rota schedule add`, `pause`, `resume`, `fire`, `backfill` and `remove`: what changes schedules, or makes their
-jobs."""
+"""`rota schedule add`, `pause`, `resume`, `fire`, `backfill` and `remove`: verbs that change schedules or make jobs."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ async def add_(args: argparse.Namespace) -> int:
         if named_calendars(schedule):
             check_exists(app)  # a store that is made for this has none
         else:
-            next_fire(schedule, app.clock.now())  # what can't be searched is refused before there is a store
+            next_fire(schedule, app.clock.now())  # refuses a rule without fires before a store is made
         planning = await app.planning()
         saved = await planning.save(schedule, template, replace=args.replace, note=note if args.paused else None)
         info = saved.info
@@ -59,7 +58,7 @@ def how(saved: Saved) -> str:
 
 async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
     now = app.clock.now()
-    # Whether the arguments fit shows when the times are filled in; what is kept has them still open.
+    # Arguments are checked with sample times filled in, and kept with the times still open.
     spec, task, body, defaults = await work_of(app, args, lambda given: fill(given, where, now, now))
     return order(spec, task, body, read_options(defaults, order_options(args, defaults.retry), SCHEDULE_NAMES))
 
@@ -73,7 +72,7 @@ async def pause_(args: argparse.Namespace) -> int:
     note = utf8(args.note or "", "--note")
 
     async def pause(planning: SchedulesClient, name: str, _: Instant) -> str:
-        if args.note is None and (await planning.get(name)).paused:  # what was noted then still holds
+        if args.note is None and (await planning.get(name)).paused:  # the earlier note stays
             return "was paused before"
         await planning.pause(name, note)
         return "paused"
@@ -105,8 +104,8 @@ def _note_declared(info: ScheduleInfo) -> None:
 
 
 async def _each(args: argparse.Namespace, step: Step, all_or_none: bool = False) -> int:
-    """One line per schedule; what could not be done goes to stderr and does not keep the others from being done. With
-    `all_or_none` nothing is done if a name is unknown."""
+    """Does a step for each schedule and prints a line for it. A failure goes to stderr, and the others are still done.
+    With `all_or_none` nothing is done if a name is unknown."""
     names = [utf8(name, "NAME") for name in dict.fromkeys(args.schedules)]
     async with existing(args) as client:
         planning = planning_of(client)
@@ -130,7 +129,7 @@ async def _each(args: argparse.Namespace, step: Step, all_or_none: bool = False)
 
 
 async def _refused(planning: SchedulesClient, names: Sequence[str]) -> list[Answer]:
-    """What to answer if one of the names is unknown; nothing if all are known."""
+    """The answers if one of the names is unknown; none if all are known."""
     unknown: dict[str, str] = {}
     for name in names:
         try:

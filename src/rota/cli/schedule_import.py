@@ -1,4 +1,4 @@
-"""`rota schedule import crontab`: a schedule for each line, and a word about each line that was not taken."""
+"""`rota schedule import crontab`: a schedule for each line, and a message for each line that was not taken."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Import:
-    """What is known of the file as a whole, and what has become of its lines so far."""
+    """The import of one crontab: its settings, and the lines that were taken and refused so far."""
 
     def __init__(self, app: App, args: argparse.Namespace, environment: Mapping[str, str], etc: Path = ETC) -> None:
         self._app, self._args = app, args
@@ -129,7 +129,7 @@ class Import:
 
 
 def entry_task(entry: CrontabEntry) -> str:
-    """What its jobs are called: the program, as in the name of the schedule but for the hash."""
+    """The task of its jobs: the name of the schedule without its hash, which is the program."""
     return entry_name(entry).rpartition("-")[0]
 
 

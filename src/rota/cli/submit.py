@@ -95,7 +95,7 @@ async def place_order(app: App, args: argparse.Namespace, spec: Spec, task: str,
 
 
 def about_command(args: argparse.Namespace) -> dict[str, Any]:
-    """What is said of a command beside its words."""
+    """The options of a command."""
     return {
         "cwd": folder(args.cwd),
         "env": _variables(args.env or []),
@@ -110,7 +110,7 @@ def about_command(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _resources(args: argparse.Namespace) -> Resources:
-    """Read here, for what is wrong should be told by the option's name."""
+    """Bounds are read here, so that complaints name the flag."""
     given = {name: getattr(args, name) for name in READERS if getattr(args, name) is not None}
     return Resources(**{name: READERS[name](value, f"--{name.replace('_', '-')}") for name, value in given.items()})
 
@@ -126,7 +126,7 @@ def _input(given: str) -> str:
 
 
 def folder(given: str | None, what: str = "--cwd") -> str:
-    """A relative folder means one of ours, not one of the node's."""
+    """An absolute folder. A relative one is relative to this process, not to the node."""
     if given == "":
         raise InvalidInput(what, given, "a folder")
     try:
@@ -150,7 +150,7 @@ def _codes(given: str | None) -> list[int]:
 
 
 async def _parents(app: App, args: argparse.Namespace) -> list[tuple[str, Need]] | None:
-    """What to wait for, with ids that may be shortened."""
+    """The parents, with shortened ids resolved."""
     if args.after is None:
         if args.on is not None:
             args.parser.error("--on says what --after needs; give --after too")
@@ -200,7 +200,7 @@ def _limit(text: str, option: str) -> Key:
 
 
 class OfferedTasks(msgspec.Struct, frozen=True):
-    """The tasks that can be ordered, and who says so."""
+    """The tasks that can be ordered, and where they are known from."""
 
     infos: dict[str, TaskInfo]
     place: str
@@ -220,7 +220,7 @@ async def known_tasks(app: App, args: argparse.Namespace) -> OfferedTasks:
 
 
 async def _registered(app: App) -> list[TaskInfo]:
-    """What nodes have offered so far. A look that finds nothing makes no store."""
+    """The tasks that nodes have offered so far. No store is made to look."""
     if not store_exists(app):
         return []
     return await (await app.client()).store.tasks(app.who)

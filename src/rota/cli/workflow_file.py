@@ -105,13 +105,13 @@ async def submit_(args: argparse.Namespace) -> int:
 
 
 async def _made_before(client: JobsClient, made: Sequence[Submitted]) -> str | None:
-    """The workflow of an order that was known by its keys: nothing of it is new."""
+    """The workflow that an earlier order with the same keys made; None if anything is new."""
     return None if any(answer.created for answer in made) else (await client.get(made[0].id)).workflow
 
 
 @contextmanager
 def _told(source: str, name: str | None = None) -> Iterator[None]:
-    """What is wrong is told with its place."""
+    """Adds the place in the file to complaints."""
     try:
         yield
     except WrongFile:
@@ -133,7 +133,7 @@ def _read(path: str, source: str) -> Description:
         raise WrongFile(source, f"is not JSON ({error})") from None
 
 
-# -- who waits for whom ----------------------------------------------------------------------------------------------
+# -- edges ----------------------------------------------------------------------------------------------
 def _graph(jobs: Sequence[JobEntry], source: str) -> dict[str, tuple[Edge, ...]]:
     """The parents of each job, by the names of the file."""
     if not 0 < len(jobs) <= LARGEST:
@@ -185,7 +185,7 @@ def _check_circles(graph: Mapping[str, tuple[Edge, ...]], source: str) -> None:
         raise WrongFile(source, safe(str(error).removeprefix("after: "))) from None
 
 
-# -- what they are ---------------------------------------------------------------------------------------------------
+# -- orders ---------------------------------------------------------------------------------------------------
 class Ordered(msgspec.Struct, frozen=True):
     name: str
     spec: Spec
@@ -200,7 +200,7 @@ async def _orders(app: App, args: argparse.Namespace, jobs: Sequence[JobEntry], 
     for job in jobs:
         with _told(source, job.name):
             order = _order(app, args, job, known)
-            requirements(order.task, order.body, order.options)  # whatever is wrong with its keys shows here
+            requirements(order.task, order.body, order.options)  # refuses keys that can't be filled in
             orders.append(order)
     return orders
 

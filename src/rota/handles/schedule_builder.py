@@ -44,7 +44,7 @@ def of_task(owner: str, words: ScheduleOrder, limit: int, now: Instant) -> tuple
     schedule = read_schedule(owner, words.name, times, now)
     if not isinstance(words.args, Mapping):
         raise InvalidInput("args", words.args, "a mapping of names to values")
-    # Whether they fit shows when the times are filled in; what is kept has them still open.
+    # Arguments are checked with sample times filled in, and kept with the times still open.
     words.task.encode(fill(dict(words.args), schedule.zone, now, now), limit)
     spec, body, defaults = words.task.order(words.args, limit)
     return schedule, order(spec, words.task.name, body, read_options(defaults, rest, SCHEDULE_NAMES))

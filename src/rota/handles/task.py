@@ -50,7 +50,7 @@ class Task:
         return self._definition.encode((), arguments, limit)
 
     def order(self, arguments: Mapping[str, Any], limit: int) -> tuple[Spec, str, Options]:
-        """What an order of it is made of. Arguments are not held against the signature: see `encode`."""
+        """Spec, body and options of an order. The signature does not check the arguments: see `encode`."""
         body = to_json(arguments, limit, f"arguments of task {self.name!r}")
         return self._definition.spec, body, self._options
 

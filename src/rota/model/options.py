@@ -27,7 +27,7 @@ DRAIN: Duration = 10 * MINUTE
 
 
 class Drained(StrEnum):
-    """What becomes of others that have not ended when a job wants to be alone."""
+    """The fate of other jobs that have not ended when a job wants to be alone."""
 
     YIELD = "yield"  # they go on, and it tries again later
     CANCEL = "cancel"
@@ -48,7 +48,7 @@ class TaskOptions(Terms, frozen=True, kw_only=True):
 
     @property
     def templates(self) -> list[Key]:
-        """The keys that a job needs, with fields for its arguments, but for the one of the task itself."""
+        """The keys that a job needs, with fields for its arguments; without the task's own key."""
         first = [] if self.exclusive is None else [Key(self.exclusive, 1)]
         return [Key(key.name, key.concurrency, key.rate, self.full) for key in (*first, *self.limits)]
 
@@ -104,7 +104,7 @@ def parents(given: Any, on: Any = None) -> tuple[Edge, ...]:
 
 
 def _is_pair(given: Any) -> bool:
-    """A handle is no text, so a text beside one can only be meant as its need."""
+    """Whether a tuple is a job and its need. A handle is no text, so a text beside it must be its need."""
     if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], str):
         return False
     return given[1] in list(Need) or (not isinstance(given[0], str) and len(given[1]) < 32)
@@ -131,7 +131,7 @@ def new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], o
 
 
 def requirements(task: str, body: str, options: Options) -> Requirements:
-    """Labels, and keys with the arguments filled in."""
+    """The requirements of a job: its options for admission, with arguments filled into the keys."""
     templates = options.templates
     if not (options.labels or templates or options.rate or options.alone or options.flow):
         return NO_REQUIREMENTS

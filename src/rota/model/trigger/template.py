@@ -1,4 +1,4 @@
-"""What a schedule orders each time it fires."""
+"""`Template`: the order that a schedule places each time it fires."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def to_json(template: Template) -> str:
 
 
 def from_json(text: str) -> Template:
-    """Reads a template back. It may have been written by anyone: what can't be ordered is refused here."""
+    """Reads a stored template. It may have been written by hand, so a template that can't be ordered is refused."""
     try:
         template = _decoder.decode(text)
         _check(template)
