@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cache
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -202,7 +204,14 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 def shared(source: msgspec.Struct, target: type[msgspec.Struct]) -> dict[str, Any]:
     """The fields of a value that a struct of another type has as well, to make one of it."""
-    return {name: getattr(source, name) for name in target.__struct_fields__ if name in source.__struct_fields__}
+    names, values = _shared_fields(type(source), target)
+    return dict(zip(names, values(source), strict=True))
+
+
+@cache
+def _shared_fields(source: type[msgspec.Struct], target: type[msgspec.Struct]) -> tuple[list[str], attrgetter[Any]]:
+    names = [name for name in target.__struct_fields__ if name in source.__struct_fields__]
+    return names, attrgetter(*names)
 
 
 class NewJob(Terms, frozen=True, gc=False):

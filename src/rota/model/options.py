@@ -123,9 +123,9 @@ def new_job(job_id: str, spec: Spec, task: str, body: str, options: Options) -> 
 
 
 def new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[NewJob]:
-    common = shared(options, NewJob)
+    first = NewJob("", task, spec, **shared(options, NewJob))
     return [
-        NewJob(job_id, task, spec, body, requirements=requirements(task, body, options), **common)
+        msgspec.structs.replace(first, id=job_id, args=body, requirements=requirements(task, body, options))
         for job_id, body in zip(ids, bodies, strict=True)
     ]
 
