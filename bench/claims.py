@@ -17,8 +17,9 @@ from rota.model.node import NewNode
 from rota.model.outcome import Settlement, Succeeded, settle
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import SECOND
-from rota.store.base import Store, TaskInfo
+from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
 
 
@@ -82,7 +83,7 @@ class _Claimer:
     async def join(self) -> None:
         await self._store.open()
         node = NewNode(self._incarnation, self._incarnation, ("worker",), {"default": 500}, "bench", 10 * SECOND)
-        await self._store.register(SYSTEM, node, [TaskInfo("noop", "default", 5, Retry(), None, (), ())])
+        await self._store.register(SYSTEM, node, [TaskInfo("noop")])
 
     async def claim(self, batch: int) -> float:
         """Seconds for a claim that finds its whole batch. The jobs come just before it and are ended after it."""

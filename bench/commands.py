@@ -18,7 +18,7 @@ from bench.figure import Figure, Size, against_floor
 from bench.quiet import SETTLING
 from bench.starting import PROGRAM
 from bench.throughput import rate, waiting
-from rota.options import Options
+from rota.model.options import Options
 
 BOUNDS = ("files=100", "memory=1GiB", "file_size=1GiB")
 

@@ -25,8 +25,8 @@ from rota.model.node import NewNode
 from rota.model.outcome import Succeeded, settle
 from rota.model.principal import SYSTEM
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND
-from rota.store.base import TaskInfo
 from rota.store.postgres import PostgresStore
 from tests.servers.postgres import Server
 
@@ -112,7 +112,7 @@ async def _take_turns(claimers: Sequence[_Claimer], tasks: int, batch: int, clai
 
 
 def _task(number: int) -> TaskInfo:
-    return TaskInfo(f"task-{number}", "default", 5, Retry(), None, (), ())
+    return TaskInfo(f"task-{number}")
 
 
 class _Claimer:

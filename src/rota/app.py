@@ -22,15 +22,17 @@ from rota.handles.schedule import Schedule
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
-from rota.model.job import ABOUT_COMMANDS, Kind, Spec
+from rota.model.job import Kind, Spec, shared
+from rota.model.option_table import CALL_NAMES, COMMAND_NAMES, COMMANDS, TASK_NAMES, names
+from rota.model.options import Options, about_command, new_jobs, read_options, task_name
 from rota.model.principal import Principal
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.trigger.records import ScheduleInfo
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
-from rota.options import FOR_COMMANDS, TASK_NAMES, Drained, Options, about_command, new_jobs, read_options, task_name
 from rota.orders import HttpCall
-from rota.store.base import Store, TaskInfo
+from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
 from rota.tasks.catalogue import Catalogue, Code, TaskDef
 from rota.tasks.context import Context
@@ -71,23 +73,23 @@ class App:
 
     @property
     def who(self) -> Principal:
-        """The user of this process. It has the store's address, so it may do what is for operators."""
+        """The user of this process. It has the store's address, so it is an operator."""
         return Principal(self.settings.user, operator=True)
 
     def configure(self, **settings: Any) -> None:
-        """Settings over those the app was made with (None: not given); only before anything is opened."""
+        """Changes settings of the app (None: not given); only before the store is opened."""
         if self._opened.client is not None:
             raise InvalidInput("configure", "after the store was opened", "a call before the first order")
         self._given |= {name: value for name, value in settings.items() if value is not None}
         self.settings = config.load(self._given)
 
     def _adopt(self, settings: config.Settings) -> None:
-        """In a process that runs functions for a node: the settings of that node."""
+        """Takes over the settings of a node, in a process that runs functions for it."""
         self.settings = settings
 
     @contextmanager
     def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
-        """For tests: the same tasks on other parts for a while, with store calls inline. See `rota.testing`."""
+        """For tests: the same tasks with another clock, store and settings for a while. See `rota.testing`."""
         saved = self.__dict__.copy()
         self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, AppConnections()
         self._given = {}
@@ -108,15 +110,16 @@ class App:
         /,
         *,
         name: str | None = None,
-        queue: str | None = None,
         priority: int | None = None,
+        queue: str | None = None,
         retry: Retry | int | None = None,
         timeout: str | float | timedelta | None = None,
-        labels: Sequence[str] | None = None,
         exclusive: str | None = None,
         rate: str | None = None,
         limits: Mapping[str, int | str | None] | None = None,
         full: str | None = None,
+        labels: Sequence[str] | None = None,
+        flow: str | None = None,
         alone: str | None = None,
         drain: str | float | timedelta | None = None,
         drained: str | None = None,
@@ -139,10 +142,10 @@ class App:
         defaults = read_options(Options(), options, allowed=TASK_NAMES, beside=("name", "isolation"))
 
         def info(**signature: Any) -> TaskInfo:
-            return TaskInfo(**{name: getattr(defaults, name) for name in TASK_NAMES}, **signature)
+            return TaskInfo(**shared(defaults, TaskInfo), **signature)
 
         definition = TaskDef(function, info, chosen, code)
-        orders.check_templates(definition.info, defaults)
+        orders.check_templates(definition.info)
         self.catalogue.add(definition)
         return Task(self, definition, defaults)
 
@@ -161,42 +164,32 @@ class App:
         """Orders a command: a list of arguments, never a shell line. `resources`, `user`, `group`, `inherit` and
         `fatal_exit_codes` are for it too (docs/execution.md). `within`: in the caller's own transaction on this
         connection, as `Task.within` does."""
-        about, rest = about_command({"cwd": cwd, "env": env, "stdin": stdin, "name": name, **options})
-        spec, task = self.command(argv, **about)
-        chosen = read_options(Options(), rest, beside=FOR_COMMANDS)
-        if within is not None:
-            return (await self.submit_within(within, spec, task, ["{}"], chosen))[0]
-        return (await self.submit_orders(spec, task, ["{}"], chosen))[0]
+        given = {"cwd": cwd, "env": env, "stdin": stdin, "name": name, **options}
+        return (await self.submit_orders(*self.command_order(argv, given), within=within))[0]
 
     def submit_command_sync(self, argv: Sequence[str], *, within: Any = None, **options: Any) -> Job:
-        if within is None:
-            return self.sync(self.submit_command(argv, **options))
-        about, rest = about_command(options)
-        spec, task = self.command(argv, **about)
-        chosen = read_options(Options(), rest, beside=FOR_COMMANDS)
-        return self.submit_within_sync(within, spec, task, ["{}"], chosen)[0]
+        return self.submit_orders_sync(*self.command_order(argv, options), within=within)[0]
+
+    def command_order(self, argv: Sequence[str], given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
+        """The order of a command, from the options of the command and the job, as `submit_orders` takes it."""
+        about, rest = about_command(given)
+        return *self.command(argv, **about), ["{}"], read_options(Options(), rest, beside=COMMAND_NAMES)
 
     def command(self, argv: Sequence[str], *, name: str | None = None, **about: Any) -> tuple[Spec, str]:
-        """A command as what to run, and the name of its task. `about`: as `Spec.command` takes it."""
+        """The spec of a command and the name of its task. `about`: the options of `Spec.command`."""
         return orders.command(self.settings.max_args, argv, name, about)
 
     async def submit_http(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
-        """Orders an HTTP call: what `http` takes, and options of orders. `within` as for commands."""
-        call, chosen = self._call(method, url, options)
-        if within is not None:
-            return (await self.submit_within(within, call.spec, call.task, ["{}"], chosen))[0]
-        return (await self.submit_orders(call.spec, call.task, ["{}"], chosen))[0]
+        """Orders an HTTP call, with the options of `http` and of orders. `within` as for commands."""
+        return (await self.submit_orders(*self._call_order(method, url, options), within=within))[0]
 
     def submit_http_sync(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
-        if within is None:
-            return self.sync(self.submit_http(method, url, **options))
-        call, chosen = self._call(method, url, options)
-        return self.submit_within_sync(within, call.spec, call.task, ["{}"], chosen)[0]
+        return self.submit_orders_sync(*self._call_order(method, url, options), within=within)[0]
 
-    def _call(self, method: str, url: str, options: Mapping[str, Any]) -> tuple[HttpCall, Options]:
-        about = {name: value for name, value in options.items() if name in orders.HTTP}
-        rest = {name: value for name, value in options.items() if name not in orders.HTTP}
-        return self.http(method, url, **about), read_options(Options(), rest, beside=orders.HTTP)
+    def _call_order(self, method: str, url: str, given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
+        call = self.http(method, url, **{name: value for name, value in given.items() if name in CALL_NAMES})
+        rest = {name: value for name, value in given.items() if name not in CALL_NAMES}
+        return call.spec, call.task, ["{}"], read_options(Options(), rest, beside=CALL_NAMES)
 
     def http(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None,
@@ -208,21 +201,21 @@ class App:
         given = {"headers": headers, "json": json, "body": body, "expect": expect, "redirects": redirects, "name": name}
         return orders.http(self.settings.max_args, method, url, given)
 
-    async def submit_named(self, info: TaskInfo, arguments: Mapping[str, Any], **options: Any) -> Job:
-        """Orders a function that is known by its description only, as the command line does."""
-        body, defaults = self.named(info, arguments)
-        chosen = read_options(defaults, options)
-        return (await self.submit_orders(Spec.function(info.name), info.name, [body], chosen))[0]
-
     def named(self, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
-        """Arguments as JSON, held against the description of a function, and the options that it has by itself."""
+        """Checks arguments against the description of a task. Returns them as JSON, and the options of the task."""
         body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
         orders.check_arguments(info, arguments)
-        defaults = {name: getattr(info, name) for name in TASK_NAMES}
-        return body, Options(**{**defaults, "drained": Drained(info.drained)})
+        return body, Options(**shared(info, Options))
 
-    async def submit_orders(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[Job]:
-        if self._opened.client is None:  # what is refused makes no store
+    async def submit_orders(
+        self, spec: Spec, task: str, bodies: Sequence[str], options: Options, within: Any = None
+    ) -> list[Job]:
+        """Orders a job per body (arguments as JSON). `within`: all together, in the caller's transaction on this
+        connection."""
+        if within is not None:
+            order = self._order(spec, task, bodies, options)
+            return [Job(self, answer.id) for answer in await order.give_to(within)]
+        if self._opened.client is None:  # invalid orders must not create a store
             new_jobs([""] * len(bodies), spec, task, bodies, options)
         client = await self.client()
         if spec.kind is Kind.FUNCTION:
@@ -230,18 +223,13 @@ class App:
         jobs = new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
         return [Job(self, answer.id) for answer in await client.submit(jobs)]
 
-    async def submit_within(
-        self, connection: Any, spec: Spec, task: str, bodies: Sequence[str], options: Options
+    def submit_orders_sync(
+        self, spec: Spec, task: str, bodies: Sequence[str], options: Options, within: Any = None
     ) -> list[Job]:
-        """In the caller's transaction, all together."""
+        if within is None:
+            return self.sync(self.submit_orders(spec, task, bodies, options))
         order = self._order(spec, task, bodies, options)
-        return [Job(self, answer.id) for answer in await order.give_to(connection)]
-
-    def submit_within_sync(
-        self, connection: Any, spec: Spec, task: str, bodies: Sequence[str], options: Options
-    ) -> list[Job]:
-        order = self._order(spec, task, bodies, options)
-        return [Job(self, answer.id) for answer in order.give_to_sync(connection)]
+        return [Job(self, answer.id) for answer in order.give_to_sync(within)]
 
     def _order(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> CallerOrder:
         if self.settings.store.startswith("sqlite:"):
@@ -288,7 +276,7 @@ class App:
         return self.sync(self.schedule(name, task, **options))
 
     async def schedules(self) -> list[ScheduleInfo]:
-        """All of this user's, in the order of their names. `rota.Schedule(app, name)` is a handle for one."""
+        """The schedules of this user, by name. `rota.Schedule(app, name)` is a handle for one."""
         return [info async for info in (await self.planning()).all()]
 
     def cron(
@@ -322,7 +310,7 @@ class App:
             words = schedule_builder.ScheduleOrder(
                 task.name if name is None else name, task, args or {}, options, module
             )
-            self._times_of(words)  # what is wrong with it should show here
+            self._times_of(words)  # refused where it is declared
             self._declared.add(self.settings.name, words)
             return task
 
@@ -347,16 +335,16 @@ class App:
             raise InvalidInput("args", args, "none: a command has its arguments in its list, a call in its body")
         if isinstance(task, HttpCall):
             return schedule_builder.of_spec(self.who.user, name, task.spec, task.task, options, self.clock.now())
-        about, _ = about_command({part: options.get(part) for part in ABOUT_COMMANDS})
-        spec, program = self.command(task, **about)
-        return schedule_builder.of_spec(self.who.user, name, spec, program, options, self.clock.now(), ABOUT_COMMANDS)
+        also = names(COMMANDS)
+        spec, program = self.command(task, **{part: options[part] for part in also if options.get(part) is not None})
+        return schedule_builder.of_spec(self.who.user, name, spec, program, options, self.clock.now(), also)
 
     async def planning(self) -> SchedulesClient:
-        """What people do with schedules, with the store open."""
+        """The client for schedules, with its store open."""
         return SchedulesClient((await self.client()).store, self.who, self.chance)
 
     async def admissions(self) -> LimitsClient:
-        """Gates, limits and queues: who may run."""
+        """The client for gates, limits and queues, with its store open."""
         return LimitsClient((await self.client()).store, self.who, self.chance)
 
     # -- parts -------------------------------------------------------------------------------------------------------
@@ -384,8 +372,7 @@ class App:
         return JobsClient(store, self.who, self.chance)
 
     async def _open(self, store: Store) -> None:
-        """A store that nobody has used yet is migrated; an old one is left to `rota migrate`: others may be using
-        it."""
+        """Migrates a store that is new. An old one is left to `rota migrate`: other processes may be using it."""
         try:
             await store.open()
         except SchemaMissing as missing:
@@ -404,7 +391,7 @@ class App:
 
     async def node(self, make_runtime: MakeRuntime | None = None) -> Node:
         """This app as a node, ready to `run()`."""
-        from rota.node import Node  # most who order jobs run none: a third of what they would import
+        from rota.node import Node  # a third of all imports, and most clients run no node
         from rota.work.runtime import ProcessRuntime
 
         store = (await self.client()).store

@@ -156,10 +156,6 @@ def _word(name: str, value: Any) -> str:
     return word(value, name)
 
 
-def queue_name(value: Any) -> str:
-    return _word("queue", value)
-
-
 def _roles(name: str, value: Any) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     roles = tuple(part.strip() for part in parts if isinstance(part, str)) if isinstance(parts, list | tuple) else ()

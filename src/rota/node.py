@@ -30,9 +30,10 @@ from rota.model.job import Kind, Verdict
 from rota.model.node import NewNode as NodeValue
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import SYSTEM
+from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND
 from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
-from rota.store.base import Retention, Store, TaskInfo, Topic
+from rota.store.base import Retention, Store, Topic
 from rota.telemetry import events
 from rota.work.attempt import Pipeline, Stop, weight
 from rota.work.heartbeat import Heartbeat, LeaseGuard

@@ -1,4 +1,4 @@
-"""What an app makes of the words about a command or an HTTP call, and what it holds orders of functions against."""
+"""Builds command and HTTP specs; validates the arguments of tasks."""
 
 from __future__ import annotations
 
@@ -11,34 +11,33 @@ from rota.errors import InvalidInput, TooLarge
 from rota.model.http import target
 from rota.model.job import Spec
 from rota.model.limits import fields
-from rota.options import LONGEST_NAME, Options, task_name
-from rota.store.base import TaskInfo
+from rota.model.option_table import CALL_NAMES
+from rota.model.options import LONGEST_NAME, task_name
+from rota.model.task import TaskInfo
 from rota.tasks.catalogue import InvalidArguments, fits
 from rota.tasks.encoding import to_json
 
-HTTP = ("headers", "json", "body", "expect", "redirects", "name")
-
 
 class HttpCall(msgspec.Struct, frozen=True):
-    """What `app.http(...)` makes: something to order, to schedule, or to add to a workflow."""
+    """The value of `app.http(...)`: a call to order, to schedule, or to add to a workflow."""
 
     spec: Spec
     task: str
 
 
 def command(limit: int, argv: Sequence[str], name: str | None, about: Mapping[str, Any]) -> tuple[Spec, str]:
-    """`limit`: of its size in bytes."""
+    """`limit`: the largest spec, in bytes."""
     spec = Spec.command(argv, **about)
     _check_size("command", spec, limit)
     return spec, task_name(name) if name is not None else _program(argv[0])
 
 
 def http(limit: int, method: str, url: str, given: Mapping[str, Any]) -> HttpCall:
-    """`given`: by the names in HTTP; None counts as not given."""
+    """`given`: by the names in CALL_NAMES; None counts as not given."""
     words = {name: value for name, value in given.items() if value is not None}
     for word in words:
-        if word not in HTTP:
-            raise InvalidInput("option", word, f"one of {', '.join(HTTP)}")
+        if word not in CALL_NAMES:
+            raise InvalidInput("option", word, f"one of {', '.join(CALL_NAMES)}")
     name, value = words.pop("name", None), words.pop("json", None)
     if value is not None:
         if "body" in words:
@@ -66,14 +65,14 @@ def _check_size(what: str, spec: Spec, limit: int) -> None:
 
 
 def _program(path: str) -> str:
-    """A name for a command that was given none: its program's, made fit to be shown."""
+    """The default name of a command: that of its program, with unprintable characters replaced."""
     name = path.rsplit("/", 1)[-1] or path
     return "".join(c if c.isprintable() else "?" for c in name)[:LONGEST_NAME]
 
 
-def check_templates(info: TaskInfo, options: Options) -> None:
-    """A field that no argument can fill should show where the task is declared."""
-    for template in (key.name for key in options.templates):
+def check_templates(info: TaskInfo) -> None:
+    """Refuses templates of keys with fields that the task has no parameter for, where the task is declared."""
+    for template in (key.name for key in info.templates):
         for field in fields(template):
             if field.partition(".")[0] not in info.parameters and not info.open:
                 raise InvalidInput("key", template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")

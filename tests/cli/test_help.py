@@ -11,7 +11,8 @@ import pytest
 
 from rota.cli.main import main
 from rota.cli.parser import build
-from rota.cli.reference import options, rewritten, verbs
+from rota.cli.reference import option_tables, options, rewritten, verbs
+from rota.model.option_table import CALLS, COMMANDS, JOBS
 
 ROOT = Path(__file__).parents[2]
 VERBS = {verb.prog: verb for verb in verbs(build())}
@@ -58,10 +59,16 @@ def test_every_option_says_what_it_does_and_every_verb_takes_json(verb: argparse
 
 def test_the_page_documents_every_verb_and_option() -> None:
     page = (ROOT / "docs/cli.md").read_text("utf-8")
-    assert page == rewritten(page), "run: python -m rota.cli.reference docs/cli.md"
+    assert page == rewritten(page), "run: python -m rota.cli.reference docs"
     for name, verb in VERBS.items():
         assert f"## {name}\n" in page
         assert all(text in page for option in options(verb) for text in option.option_strings)
+
+
+def test_the_page_of_options_is_made_from_their_table() -> None:
+    page = (ROOT / "docs/options.md").read_text("utf-8")
+    assert page == option_tables(page), "run: python -m rota.cli.reference docs"
+    assert all(f"| `{option.name}` |" in page for option in (*JOBS, *COMMANDS, *CALLS) if not option.part_of)
 
 
 def test_help_imports_nothing_heavy() -> None:

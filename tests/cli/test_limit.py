@@ -116,6 +116,32 @@ def test_a_task_brings_its_keys_along_and_options_replace_them(rota: Rota) -> No
     assert (job["labels"], job["keys"]) == (["quick"], ["all", "api", "task:work"])
 
 
+def test_a_flow_is_named_at_the_task_or_the_order_and_shown(rota: Rota) -> None:
+    (rota.folder / "flowing.py").write_text(
+        'import rota\napp = rota.App()\n\n@app.task(flow="bulk")\ndef work() -> None: ...\n'
+    )
+    job = rota.json("submit", "--app", "flowing:app", "work")
+    assert job["flow"] == "bulk"
+    assert "bulk" in rota.ok("job", "show", job["id"])
+    assert rota.json("submit", "--flow", "own", "--app", "flowing:app", "work")["flow"] == "own"
+    assert rota.json("submit", "--", "true")["flow"] is None
+    rota.ok("schedule", "add", "n", "@daily", "--flow", "own", "--", "true")
+    assert rota.json("schedule", "show", "n")["job"]["flow"] == "own"
+    (rota.folder / "w.json").write_text('{"jobs": [{"name": "a", "command": ["true"], "flow": "own"}]}')
+    (made,) = rota.json("workflow", "submit", "w.json")["jobs"].values()
+    assert rota.json("job", "show", made)["flow"] == "own"
+
+
+def test_a_flow_that_can_not_be_is_told_in_one_line(rota: Rota) -> None:
+    done = rota("submit", "--flow", " x", "--", "true")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "flow: ' x' is not valid; expected 1 to 200 printable characters" in done.stderr
+    (rota.folder / "w.json").write_text('{"jobs": [{"name": "a", "command": ["true"], "flow": ""}]}')
+    done = rota("workflow", "submit", "w.json")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "w.json: job 'a': flow: '' is not valid" in done.stderr
+
+
 def test_a_whole_run_with_a_key(served: Rota) -> None:
     done = served("run", "--exclusive", "one", "--rate", "100/1m", "--limit", "db=2", "--", "echo", "hi")
     assert (done.returncode, done.stdout) == (0, "hi\n")

@@ -44,7 +44,7 @@ def test_every_option_of_a_schedule_arrives(rota: Rota) -> None:
         "--catch-up-window", "1d", "--catch-up-max", "5", "--paused", "--note", "not yet", "--queue", "q",
         "--priority", "1", "--retries", "2", "--backoff", "5s", "--timeout", "1m", "--expires", "1h", "--cwd", "/",
         "--env", "A=b", "--name", "other", "--fatal-exit-codes", "3", "--label", "l", "--exclusive", "x", "--rate",
-        "9/1m", "--job-limit", "db=5", "--job-limit", "db=2/s", "--full", "skip", "--", "ls", "-l",
+        "9/1m", "--job-limit", "db=5", "--job-limit", "db=2/s", "--full", "skip", "--flow", "f", "--", "ls", "-l",
     )  # fmt: skip
     assert (found["saved"], found["state"], found["note"], found["paused_by"]) == (
         "added", "paused", "not yet", "local",
@@ -60,7 +60,7 @@ def test_every_option_of_a_schedule_arrives(rota: Rota) -> None:
         "task": "other", "kind": "command", "args": {}, "queue": "q", "priority": 1, "timeout": "1m", "expires": "1h",
         "retry": {"retries": 2, "backoff": "5s", "jitter": 0.1, "rules": {}},
         "spec": {"argv": ["ls", "-l"], "cwd": "/", "env": {"A": "b"}, "fatal_exit_codes": [3]},
-        "labels": ["l"], "keys": ["db", "task:other", "x"],
+        "labels": ["l"], "keys": ["db", "task:other", "x"], "alone": None, "flow": "f",
     }  # fmt: skip
     shown = rota.ok("schedule", "show", "n")
     for line in ("catch-up       all, not older than 1d, at most 5", "note           not yet", "environment    A\n"):

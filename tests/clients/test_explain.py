@@ -20,6 +20,7 @@ from rota.model.lifecycle import LIVE, TERMINAL, State
 from rota.model.limits import Key, Rate
 from rota.model.outcome import Problem
 from rota.model.principal import SYSTEM
+from rota.model.requirements import Requirements
 from rota.model.times import HOUR, MINUTE, SECOND, iso
 from rota.store.admission import Holder, LimitInfo, QueueInfo, Waiting
 from rota.testing import Harness, harness
@@ -181,10 +182,11 @@ parents = st.lists(
     ),
     max_size=8,
 )
+needed = st.builds(Requirements, keys=st.lists(st.builds(Key, texts), max_size=2).map(tuple))
 jobs = st.builds(
     job, st.sampled_from(State), task=texts, kind=st.sampled_from(Kind), queue=texts, priority=moments, run_at=moments,
     reason=st.none() | texts, started_at=st.none() | moments, failures=counts, crashes=counts, node=st.none() | texts,
-    cancelling=st.booleans(), schedule=st.none() | texts, keys=st.lists(st.builds(Key, texts), max_size=2).map(tuple),
+    cancelling=st.booleans(), schedule=st.none() | texts, requirements=needed,
     error=st.none() | st.builds(Problem, texts, texts),
 )  # fmt: skip
 

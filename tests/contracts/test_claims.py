@@ -217,6 +217,7 @@ async def test_a_claim_hands_over_all_that_the_attempt_needs(world: World) -> No
         args=job.args,
         retry=claimed.retry,
         timeout=HOUR,
+        flow="t",
     )
     assert settled(claimed, BOOM).delay == 5 * SECOND, "the policy travels with it"
 

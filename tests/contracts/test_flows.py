@@ -9,8 +9,11 @@ import pytest
 
 from rota.errors import NotAllowed
 from rota.model.feedback import Feedback, level
+from rota.model.job import NO_RETRY
+from rota.model.limits import Key
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.rank import rank
+from rota.model.requirements import Requirements
 from rota.model.times import HOUR, MINUTE, SECOND, Duration
 from tests.contracts.admission import (
     admitted,
@@ -23,7 +26,7 @@ from tests.contracts.admission import (
     queue_info,
     why,
 )
-from tests.contracts.world import ALICE, BOB, BOOM, World
+from tests.contracts.world import ALICE, BOB, BOOM, World, command
 
 RULE = Feedback(quantum=SECOND, levels=5, boost=HOUR)
 
@@ -190,6 +193,80 @@ async def test_with_gates_and_keys(world: World) -> None:
     await open_again(world, gate)
     assert sorted(await drain(world, actor)) == sorted([*flood, *short])
     assert await world.store.flows(LOCAL, 1) != []
+
+
+# -- flows that jobs name ---------------------------------------------------------------------------------------------
+BULK = Requirements(flow="bulk")
+
+
+async def test_a_claim_names_the_flow_that_is_to_be_charged(world: World) -> None:
+    actor = await world.node()
+    jobs = [
+        await world.one(task="short"), await world.one(task="short", requirements=BULK),
+        await world.one(task="flood", requirements=Requirements(flow="bulk", labels=("l",))),
+        await world.one(task="flood", requirements=Requirements(flow="keyed", keys=(Key("k", 1),))),
+    ]  # fmt: skip
+    found = {one.job_id: one.flow for one in await actor.claim()}
+    assert [found[job] for job in jobs] == ["short", "bulk", "bulk", "keyed"]
+    assert (await world.info(jobs[1])).requirements.flow == "bulk"
+
+
+async def test_a_named_flow_has_one_level_whatever_its_tasks_are(world: World) -> None:
+    actor = await world.node()
+    await switch_on(world)
+    bulk = [await world.one(task=task, requirements=BULK) for task in ("flood", "short", "flood", "short")]
+    shell = await world.one(task="sh", spec=command(), requirements=BULK)
+    own = [await world.one(task=task) for task in ("flood", "short")]
+    others = await world.one(ALICE, task="short", requirements=BULK)
+    await charge(world, 8 * SECOND, "bulk")
+    assert await drain(world, actor) == [*own, others, *bulk, shell]
+
+
+async def test_a_named_flow_leaves_that_of_its_task_alone(world: World) -> None:
+    actor = await world.node()
+    await switch_on(world)
+    plain = await world.several(3, task="flood")
+    bulk = await world.several(3, task="flood", requirements=BULK)
+    await charge(world, 8 * SECOND, "flood")
+    assert await drain(world, actor) == [*bulk, *plain]
+    assert (await levels(world)).keys() == {"local/flood"}
+
+
+async def test_a_job_may_join_the_flow_of_another_task(world: World) -> None:
+    actor = await world.node()
+    await switch_on(world)
+    joined = await world.one(task="short", requirements=Requirements(flow="flood"))
+    later = await world.one(task="short")
+    await charge(world, 8 * SECOND, "flood")
+    assert (await why(world, joined)).level == 3
+    assert await drain(world, actor) == [later, joined]
+
+
+async def test_the_boost_lifts_named_flows_one_by_one(world: World) -> None:
+    actor = await world.node()
+    await switch_on(world, Feedback(SECOND, 5, MINUTE))
+    jobs = [await world.one(task="flood", requirements=Requirements(flow=name)) for name in ("a", "b", "a", "b")]
+    for name in ("a", "b", "flood"):
+        await charge(world, HOUR, name)
+    plain = await world.one(task="flood")
+    last = await world.one(task="short")
+    assert names(await actor.claim(1)) == [last], "all others were put back"
+    world.clock.advance(60)
+    await admitted(world)
+    assert await levels(world) == {}
+    await charge(world, 4 * SECOND, "a")
+    late = await world.one(task="short")
+    assert names(await actor.claim()) == [jobs[1], jobs[3], plain, late, jobs[0], jobs[2]]
+
+
+async def test_a_replay_keeps_its_flow(world: World) -> None:
+    actor = await world.node()
+    claimed = await actor.take(await world.one(task="flood", requirements=BULK, retry=NO_RETRY))
+    await actor.finish(claimed, BOOM)
+    assert (await world.info(claimed.job_id)).requirements == BULK
+    assert await world.store.replay(LOCAL, [claimed.job_id]) == [True]
+    await world.promote()
+    assert (await actor.take(claimed.job_id)).flow == "bulk"
 
 
 async def test_nobody_is_starved_or_lost_while_levels_change(world: World) -> None:

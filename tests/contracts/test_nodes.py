@@ -11,8 +11,9 @@ from rota.model.node import NewNode, News, NodeInfo, NodeState
 from rota.model.outcome import CrashRule, Ending
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import HOUR, SECOND
-from rota.store.base import Store, TaskInfo
+from rota.store.base import Store
 from tests.contracts.world import BOOM, DONE, STOPPED, World
 
 RULE = CrashRule(limit=3, delay=5 * SECOND)
@@ -136,9 +137,10 @@ async def test_a_node_of_this_process_is_not_gone(world: World) -> None:
 
 
 async def test_tasks_are_offered_with_their_options(world: World) -> None:
-    old = TaskInfo("mail", "default", 5, Retry(), None, ("to",), ("to",))
-    new = TaskInfo("mail", "mail", 2, Retry(5, "1s..1m", 0.2, {"KeyError": "fatal"}), 30 * SECOND, ("to", "cc"), ())
-    other = TaskInfo("any", "default", 5, Retry(), None, (), (), open=True)
+    old = TaskInfo("mail", ("to",), ("to",))
+    retry = Retry(5, "1s..1m", 0.2, {"KeyError": "fatal"})
+    new = TaskInfo("mail", ("to", "cc"), queue="mail", priority=2, retry=retry, timeout=30 * SECOND)
+    other = TaskInfo("any", open=True)
     await world.node(tasks=[old])
     assert await world.store.tasks(LOCAL) == [old]
     await world.node(tasks=[new, other])

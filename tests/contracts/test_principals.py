@@ -22,10 +22,10 @@ from rota.model.node import NewNode
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.requirements import Requirements
-from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND
 from rota.store.admission import NewGate
-from rota.store.base import Cancelling, JobFilter, Note, Position, Retention, Store, TaskInfo
+from rota.store.base import Cancelling, JobFilter, Note, Position, Retention, Store
 from rota.store.graph import WorkflowFilter
 from tests.contracts.shelves import STATES
 from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, OLGA, PLENTY, Actor, World, settled
@@ -317,7 +317,7 @@ PEOPLE: dict[str, Deed] = {
     "queues": lambda h, s: s.queues(BOB),
     "flows": lambda h, s: s.flows(BOB, PLENTY),
     "waiting": lambda h, s: s.waiting(BOB, h.jobs[State.HELD]),
-    "make_known": lambda h, s: s.make_known(BOB, [TaskInfo("hers", "default", 0, Retry(), None, (), ())]),
+    "make_known": lambda h, s: s.make_known(BOB, [TaskInfo("hers", priority=0)]),
     "tasks": lambda h, s: s.tasks(BOB),
     "nodes": lambda h, s: s.nodes(BOB),
 }

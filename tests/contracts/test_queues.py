@@ -11,10 +11,9 @@ from rota.model.job import FunctionSpec, Kind, Spec, Verdict
 from rota.model.limits import Key, Rate
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.rank import AGEING_STEP, STRICT, rank
-from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration
 from rota.store.admission import LATELY
-from rota.store.base import TaskInfo
 from tests.contracts.admission import (
     HELD,
     READY,
@@ -236,7 +235,7 @@ async def test_steps_count_for_every_kind_of_job(world: World, kind: Kind) -> No
         Kind.FUNCTION: Spec.function("f"), Kind.COMMAND: Spec.command(["true"]),
         Kind.HTTP: Spec.http("GET", "http://a/"),
     }  # fmt: skip
-    task = TaskInfo("f", "default", 5, Retry(), None, (), ())
+    task = TaskInfo("f")
     actor = await world.node(tasks=[task])
     await world.store.set_step(LOCAL, "default", STRICT)
     patient = await world.one(priority=9, task="f", spec=specs[kind])
@@ -363,7 +362,7 @@ async def test_waiting_is_told_to_its_owner_and_only_while_it_lives(world: World
 async def test_a_function_is_offered_by_those_who_know_it(world: World) -> None:
     names = ("report", "other")
     job, other = [await world.one(task=name, spec=Spec.of(Kind.FUNCTION, FunctionSpec(name))) for name in names]
-    actor = await world.node(tasks=[TaskInfo("other", "default", 5, Retry(), None, (), ())])
+    actor = await world.node(tasks=[TaskInfo("other")])
     assert [(await why(world, one)).offered for one in (job, other)] == [False, True]
     await actor.die()
     assert [(await why(world, one)).offered for one in (job, other)] == [False, False]

@@ -10,8 +10,8 @@ from rota.model.graph import Need
 from rota.model.job import Spec
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.task import TaskInfo
 from rota.model.times import HOUR, MINUTE, SECOND
-from rota.store.base import TaskInfo
 from rota.store.offers import Unoffered
 from tests.contracts.admission import why
 from tests.contracts.test_offers import functions
@@ -156,7 +156,7 @@ async def test_a_client_makes_its_tasks_known(world: World) -> None:
 
 
 async def test_what_a_node_says_of_a_task_counts(world: World) -> None:
-    said = [TaskInfo("a", "mail", 1, offer("a")[0].retry, MINUTE, (), ())]
+    said = [TaskInfo("a", queue="mail", priority=1, timeout=MINUTE)]
     await world.store.make_known(LOCAL, offer("a"))
     await world.node(tasks=said)
     await world.store.make_known(LOCAL, offer("a"))

@@ -18,8 +18,9 @@ from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Outcome, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import SECOND
-from rota.store.base import Answer, Chunk, JobFilter, Store, TaskInfo
+from rota.store.base import Answer, Chunk, JobFilter, Store
 from rota.store.graph import Settled
 from tests.store.backends import Backend
 
@@ -40,7 +41,7 @@ BROKEN = outcome.SetAside(Problem("rota.UnknownTask", "no task of that name"))
 
 
 def offer(*names: str) -> list[TaskInfo]:
-    return [TaskInfo(name, "default", 5, Retry(), None, (), ()) for name in names]
+    return [TaskInfo(name) for name in names]
 
 
 def names_of(tasks: Sequence[TaskInfo]) -> list[str]:

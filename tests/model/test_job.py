@@ -28,6 +28,7 @@ from rota.model.job import (
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.outcome import Ending, Problem
 from rota.model.rank import DEFAULT_PRIORITY
+from rota.model.requirements import Requirements
 from rota.model.retry import Retry
 from rota.model.times import LATEST, LONGEST, MINUTE, SECOND, duration, instant
 
@@ -326,7 +327,7 @@ def test_every_job_can_be_shown_as_json_and_nothing_is_lost_on_the_way(info: Job
     wire = info.as_json()
     shown = json.loads(json.dumps(wire, allow_nan=False))
     assert shown == wire
-    assert set(shown) == set(JobInfo.__struct_fields__)
+    assert set(shown) == {*JobInfo.__struct_fields__, *Requirements.__struct_fields__} - {"requirements"}
     for name in ("run_at", "created_at", "started_at", "finished_at", "expires_at"):
         moment = getattr(info, name)
         assert shown[name] is None if moment is None else instant(shown[name]) == moment

@@ -16,9 +16,10 @@ import rota
 from rota.clock import SystemClock
 from rota.errors import InvalidInput, NotFound
 from rota.logs.shipper import Sink
-from rota.model.job import Ref
+from rota.model.job import Ref, Spec
 from rota.model.lifecycle import State
-from rota.store.base import JobFilter, TaskInfo
+from rota.model.task import TaskInfo
+from rota.store.base import JobFilter
 from rota.work.functions.in_node import ThreadHandlers
 from tests.node.running import LONG, make_app, running
 
@@ -154,8 +155,9 @@ async def test_orders_by_name_are_checked_where_the_code_is_not(
 
     info: TaskInfo = offering.catalogue.infos()[0]
     with pytest.raises(InvalidInput, match=problem):
-        await ordering.submit_named(info, arguments)
-    job = await ordering.submit_named(info, {"name": "a", "times": 2, "tags": ["x"]})
+        ordering.named(info, arguments)
+    body, options = ordering.named(info, {"name": "a", "times": 2, "tags": ["x"]})
+    (job,) = await ordering.submit_orders(Spec.function(info.name), info.name, [body], options)
     assert (await job.info()).args == {"name": "a", "times": 2, "tags": ["x"]}
     await ordering.close()
 

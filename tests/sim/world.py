@@ -17,8 +17,9 @@ from rota.control import admission, resolver
 from rota.control.promoter import FOLLOWERS_WAIT
 from rota.lease import BEAT
 from rota.model.job import NO_RETRY
+from rota.model.task import TaskInfo
 from rota.model.times import SECOND
-from rota.store.base import Store, TaskInfo
+from rota.store.base import Store
 from rota.store.postgres import nodes
 from rota.store.sqlite import SqliteStore, graph, limits
 from rota.tasks.catalogue import Catalogue, TaskDef
@@ -231,7 +232,7 @@ class World:
 
 def _catalogue(stage: Stage, old: bool) -> Catalogue:
     def info(**signature: Any) -> TaskInfo:
-        return TaskInfo(queue="default", priority=5, retry=NO_RETRY, timeout=None, **signature)
+        return TaskInfo(retry=NO_RETRY, **signature)
 
     catalogue = Catalogue()
     for name in ("play",) if old else ("play", "grind"):

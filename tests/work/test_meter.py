@@ -18,6 +18,7 @@ from rota.model.job import Claimed, Kind
 from rota.model.node import News
 from rota.model.outcome import Outcome
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.requirements import Requirements
 from rota.model.times import HOUR, SECOND
 from rota.telemetry.events import Bus
 from rota.work.attempt import Attempt, Pipeline
@@ -133,6 +134,16 @@ async def test_what_ended_between_two_looks_counts(world: World) -> None:
         world.clock.advance(0.5)
         await shop.end("a")
     assert shop.worker.used(["a"]) == {("a", "local/t"): round(2.5 * SECOND)}
+
+
+async def test_jobs_of_several_tasks_charge_the_flow_that_they_name(world: World) -> None:
+    shop = await Shop.open(world, {"a": 3})
+    for task in ("t", "f", "t"):
+        await world.one(queue="a", task=task, requirements=Requirements(flow="bulk"))
+    await world.one(ALICE, queue="b", task="t")
+    await shop.work()
+    world.clock.advance(2)
+    assert shop.worker.used(["a"]) == {("a", "local/bulk"): 6 * SECOND}
 
 
 async def test_of_queues_without_feedback_it_is_forgotten(world: World) -> None:

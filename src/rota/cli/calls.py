@@ -1,4 +1,4 @@
-"""HTTP calls on the command line: what is ordered with `--http`, and how one is shown."""
+"""HTTP calls on the command line: reading the flags of `--http`, and showing a call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from rota.app import App
 from rota.errors import InvalidInput
 from rota.orders import HttpCall
 
-FOR_CALLS = ("header", "header_env", "header_file", "body", "json_body", "expect", "redirects")
-
 
 def call_of(app: App, args: argparse.Namespace) -> HttpCall:
     method, url = args.http
@@ -27,7 +25,7 @@ def call_of(app: App, args: argparse.Namespace) -> HttpCall:
 
 
 def _headers(args: argparse.Namespace) -> dict[str, str]:
-    """From all that was said, each once. Values are not repeated in messages: they may be secrets."""
+    """The headers of all flags, each name once. Messages don't repeat values: they may be secrets."""
     found: dict[str, str] = {}
     for name, value in (
         *_pairs(args.header or [], ":", "--header", "'Name: value'"),
@@ -68,7 +66,7 @@ def _from_file(path: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _body(given: str | None) -> str | bytes | None:
-    """A text as text: so it can be read where the job is shown."""
+    """The body as text if it is UTF-8, so that it is readable where the job is shown."""
     if given is None:
         return None
     content = content_of(given, "--body")
@@ -89,7 +87,7 @@ def _json(given: str | None) -> Any:
 
 
 def content_of(given: str, what: str) -> bytes:
-    """What was given, or what the file or standard input holds that it names (`@FILE`, `-`)."""
+    """The given text, or the content of the file or of standard input that it names (`@FILE`, `-`)."""
     if given == "-":
         return sys.stdin.buffer.read()
     if not given.startswith("@"):

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 import msgspec
 
 from rota.cli import calls, commands
-from rota.cli.limit import keys_text
 from rota.cli.live import Bar, bar, used
 from rota.cli.relations import Relations, relations
 from rota.cli.session import existing, resolve
@@ -133,9 +132,7 @@ def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
     yield "retries", f"{job.retry.retries}, backoff {job.retry.backoff}" if job.retry.retries else "none"
     yield "timeout", short(job.timeout) if job.timeout is not None else ""
     yield "key", job.key or ""
-    yield "labels", ", ".join(job.labels)
-    yield "limits", keys_text(job.keys)
-    yield "alone", job.alone.text() if job.alone else ""
+    yield from job.requirements.facts()
     yield "schedule", job.schedule or ""
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from rota.cli.session import admissions_of, existing, utf8
 from rota.cli.show import Cell, age, ago, document, safe, table
 from rota.errors import NotFound
-from rota.model.limits import Key, Policy, Rate, concurrency, key_name, rate, rate_text
+from rota.model.limits import bounds_text, concurrency, key_name, rate, rate_text
 from rota.model.times import Instant
 from rota.store.admission import LimitInfo
 
@@ -47,22 +46,6 @@ def _holders(info: LimitInfo, now: Instant) -> str:
     return ", ".join(named) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def keys_text(keys: Sequence[Key]) -> str:
-    """The keys of a job, with the bounds that it brings along."""
-    return ", ".join(_key_text(key) for key in keys)
-
-
-def _key_text(key: Key) -> str:
-    full = "" if key.policy is Policy.WAIT else {Policy.SKIP: "else skipped", Policy.REPLACE: "replaces"}[key.policy]
-    said = ", ".join(part for part in (_bounds(key.concurrency, key.rate), full) if part)
-    return f"{key.name} ({said})" if said else key.name
-
-
-def _bounds(at_once: int | None, starts: Rate | None) -> str:
-    parts = ["" if at_once is None else f"{at_once} at once", "" if starts is None else rate_text(starts)]
-    return ", ".join(part for part in parts if part)
-
-
 async def set_(args: argparse.Namespace) -> int:
     key_name(utf8(args.key, "KEY"))
     if args.at_once is None and args.rate is None:
@@ -75,7 +58,7 @@ async def set_(args: argparse.Namespace) -> int:
         rate_as_text = None if limit.rate is None else rate_text(limit.rate)
         document({"key": limit.key, "concurrency": limit.concurrency, "rate": rate_as_text})
     else:
-        print(f"{safe(limit.key)}: {_bounds(limit.concurrency, limit.rate)}")
+        print(f"{safe(limit.key)}: {bounds_text(limit.concurrency, limit.rate)}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Every verb and option, as argparse knows them. Imports nothing but argparse: this is all that `--help` needs.
+"""Every verb and option, as argparse knows them. Imports only argparse and the table of options.
 
 `docs/cli.md` is made from here; a test compares.
 """
@@ -13,7 +13,6 @@ from rota.cli.grammar import (
     Parser,
     Verbs,
     add_verbs,
-    admission,
     command,
     count,
     everywhere,
@@ -70,45 +69,16 @@ def _up(up: Parser) -> None:
 
 
 def _run(run: Parser) -> None:
-    _when(run)
-    _after(run)
     order(run, retries="0")
-    _key(run)
-    admission(run)
     command(run)
 
 
 def _submit(submit: Parser) -> None:
     function(submit)
     submit.add_argument("--wait", action="store_true", help="wait for its end; exit 1 unless it succeeds")
-    _when(submit)
-    _after(submit)
     order(submit, retries="3, or what TASK says")
-    _key(submit)
-    admission(submit)
     command(submit)
     http(submit)
-
-
-def _when(parser: Parser) -> None:
-    when = parser.add_mutually_exclusive_group()
-    when.add_argument("--at", metavar="TIME", help="not before then: ISO 8601 with offset; a past time means now")
-    when.add_argument("--in", metavar="DURATION", dest="delay", help="not before this long from now: 90s, 5m, 2h, 1d")
-
-
-def _after(parser: Parser) -> None:
-    parser.add_argument(
-        "--after", metavar="ID[:NEED]", action="append", help="not before this job has ended as needed; repeat for more"
-    )
-    parser.add_argument(
-        "--on",
-        metavar="NEED",
-        help="what those without a NEED must have ended with: success, finish, failure (success)",
-    )
-
-
-def _key(parser: Parser) -> None:
-    parser.add_argument("--key", metavar="KEY", help="the same key and order again give the same job, not a second one")
 
 
 def _job(verbs: Verbs) -> None:

@@ -65,5 +65,5 @@ def queue(verbs: Verbs) -> None:
 
 
 def flow(verbs: Verbs) -> None:
-    listing = verb(verbs, "list", "flow", "list flows (user/task) that have used slots of queues with feedback")
+    listing = verb(verbs, "list", "flow", "list flows that have used slots of queues with feedback")
     listing.add_argument("--limit", metavar="N", type=count, default=50, help="show at most N (50)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from rota.cli.grammar import Parser, Verbs, admission, command, count, function, http, noun, order, verb
+from rota.cli.grammar import Parser, Verbs, command, count, function, http, noun, order, verb
 
 RULE = "when: '0 3 * * *', @daily, 'every 90s', 'FREQ=WEEKLY;BYDAY=MO', 'at 2027-01-01T09:00:00Z'"
 
@@ -49,8 +49,7 @@ def _add(verbs: Verbs) -> None:
     )
     group.add_argument("--catch-up-window", metavar="DURATION", help="don't make up for older ones")
     group.add_argument("--catch-up-max", metavar="N", type=count, help="make up for so many, the newest (100)")
-    order(add, retries="3, or what TASK says")
-    admission(add, limit="--job-limit")
+    order(add, "3, or what TASK says", "schedule")
     command(add)
     http(add)
 
@@ -113,8 +112,7 @@ def _import(verbs: Verbs) -> None:
     crontab.add_argument("--tz", metavar="ZONE", help="the time zone of all lines (CRON_TZ, or that of this machine)")
     crontab.add_argument("--prefix", metavar="TEXT", default="", help="begin the names of the schedules with this")
     crontab.add_argument("--dry-run", action="store_true", help="only say what would be taken; change nothing")
-    order(crontab, retries="0")
-    admission(crontab, limit="--job-limit")
+    order(crontab, "0", "schedule")
 
 
 def calendar(verbs: Verbs) -> None:

@@ -10,9 +10,9 @@ import msgspec
 from rota.cli.session import admissions_of, existing, utf8
 from rota.cli.show import Cell, age, ago, complain, document, table
 from rota.clients.jobs import JobsClient
-from rota.config import queue_name
 from rota.errors import InvalidInput
 from rota.model.feedback import Feedback, read_feedback
+from rota.model.job import queue_name
 from rota.model.rank import STRICT, ageing_step
 from rota.model.times import SECOND, Instant, iso, short
 from rota.store.admission import LATELY, QueueInfo

@@ -1,21 +1,40 @@
-"""Writes the reference in docs/cli.md from the parser: `python -m rota.cli.reference docs/cli.md`."""
+"""Writes the reference in docs/cli.md from the parser, and docs/options.md from the table of options:
+`python -m rota.cli.reference docs`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rota.cli.parser import build
+from rota.model.option_table import CALLS, COMMANDS, JOBS, NAME, Option
 
-MARK = "<!-- From here on made by `python -m rota.cli.reference docs/cli.md` out of src/rota/cli/parser.py. -->\n"
+MARK = "<!-- From here on made by `python -m rota.cli.reference docs` out of src/rota/cli/parser.py. -->\n"
+TABLES = "<!-- From here on made by `python -m rota.cli.reference docs` out of src/rota/model/option_table.py. -->\n"
 EVERYWHERE = ("help", "store", "json", "version")
 
 
 def rewritten(page: str) -> str:
     """The page with its reference made anew; what stands above the mark is kept."""
     return page.partition(MARK)[0] + MARK + reference()
+
+
+def option_tables(page: str) -> str:
+    """The page of options with its tables made anew."""
+    kinds = (("Of every job", JOBS), ("Of commands", (NAME, *COMMANDS)), ("Of HTTP calls", (*CALLS, NAME)))
+    lines = [line for title, options in kinds for line in ("", f"## {title}", "", *_options(options))]
+    return page.partition(TABLES)[0] + TABLES + "\n".join(lines) + "\n"
+
+
+def _options(options: Sequence[Option]) -> Iterator[str]:
+    yield from ("| option | of | on the command line | meaning |", "|---|---|---|---|")
+    for one in options:
+        if not one.part_of:
+            parts = [part for part in options if part.metavar and one.name in (part.name, part.part_of)]
+            written = ", ".join(f"`{part.flag_at('order')} {part.metavar}`" for part in parts)
+            yield f"| `{one.name}` | {', '.join(one.places)} | {written} | {one.help_with(one.default)} |"
 
 
 def reference() -> str:
@@ -61,5 +80,6 @@ def _name(action: argparse.Action) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(rewritten(path.read_text("utf-8")), "utf-8")
+    for name, remake in (("cli.md", rewritten), ("options.md", option_tables)):
+        path = Path(sys.argv[1]) / name
+        path.write_text(remake(path.read_text("utf-8")), "utf-8")

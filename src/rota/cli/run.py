@@ -12,11 +12,12 @@ from contextlib import contextmanager, suppress
 from rota.cli.live import Bar
 from rota.cli.session import make_app
 from rota.cli.show import complain, document
-from rota.cli.submit import order_command
+from rota.cli.submit import place_order, work_of
 from rota.cli.waiting import hinting
 from rota.clients.jobs import JobsClient
 from rota.model.job import NO_RETRY, JobInfo
 from rota.model.lifecycle import State
+from rota.model.options import Options
 from rota.model.outcome import Ending
 from rota.store.base import Chunk
 
@@ -28,7 +29,8 @@ async def run_(args: argparse.Namespace) -> int:
     if args.command is None:
         args.parser.error("give a command after `--`, as in: rota run -- echo hello")
     async with make_app(args) as app:
-        job = await order_command(app, args, NO_RETRY)
+        spec, task, body, _ = await work_of(app, args)
+        job = await place_order(app, args, spec, task, body, Options(retry=NO_RETRY))
         client = await app.client()
         with hinting(client, job.id), _cancelled_by_signals(client, job.id):
             with Bar(not args.json).of(client, job.id) as line:
@@ -90,7 +92,7 @@ def _verdict(info: JobInfo) -> int:
 
 
 def exit_code(info: JobInfo) -> int:
-    """What a shell would say of it."""
+    """The exit code that a shell would give for the same end."""
     last = info.attempts[-1] if info.attempts else None
     if info.state is State.SUCCEEDED:
         return 0

@@ -1,5 +1,4 @@
-"""`rota schedule add`, `pause`, `resume`, `fire`, `backfill` and `remove`: what changes schedules, or makes their
-jobs."""
+"""`rota schedule add`, `pause`, `resume`, `fire`, `backfill` and `remove`: verbs that change schedules or make jobs."""
 
 from __future__ import annotations
 
@@ -8,17 +7,16 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from rota.app import App
-from rota.cli.calls import call_of
 from rota.cli.schedule_texts import as_json, in_zone, look, next_text, utc
 from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
 from rota.cli.show import complain, document, safe
-from rota.cli.submit import about_command, check_form, find_task, order_options, read_arguments, verdict
+from rota.cli.submit import check_form, order_options, verdict, work_of
 from rota.cli.waiting import hinting
 from rota.clients.schedules import BackfillProgress, Saved, SchedulesClient
 from rota.errors import InvalidInput, NotFound
-from rota.handles.schedule_builder import JOB_OPTIONS, order
-from rota.model.job import Spec
-from rota.model.retry import Retry
+from rota.handles.schedule_builder import order
+from rota.model.option_table import SCHEDULE_NAMES
+from rota.model.options import read_options
 from rota.model.times import Instant, instant
 from rota.model.trigger.arguments import fill
 from rota.model.trigger.fires import next_fire
@@ -26,7 +24,6 @@ from rota.model.trigger.plan import named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule
 from rota.model.trigger.records import Fate, ScheduleInfo
 from rota.model.trigger.template import Template
-from rota.options import Options, read_options
 
 
 # -- add -------------------------------------------------------------------------------------------------------------
@@ -42,7 +39,7 @@ async def add_(args: argparse.Namespace) -> int:
         if named_calendars(schedule):
             check_exists(app)  # a store that is made for this has none
         else:
-            next_fire(schedule, app.clock.now())  # what can't be searched is refused before there is a store
+            next_fire(schedule, app.clock.now())  # refuses a rule without fires before a store is made
         planning = await app.planning()
         saved = await planning.save(schedule, template, replace=args.replace, note=note if args.paused else None)
         info = saved.info
@@ -60,21 +57,10 @@ def how(saved: Saved) -> str:
 
 
 async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
-    if args.command is not None:
-        spec, task = app.command(args.command, **about_command(args))
-        return order(spec, task, "{}", read_options(Options(), order_options(args, Retry()), JOB_OPTIONS))
-    if args.http is not None:
-        call = call_of(app, args)
-        options = read_options(Options(), order_options(args, Retry()), JOB_OPTIONS)
-        return order(call.spec, call.task, "{}", options)
-    info = await find_task(app, args)
-    arguments = read_arguments(args.json_arguments)
-    if args.app:  # types are known here: whether the arguments fit shows when the times are filled in
-        now = app.clock.now()
-        app.catalogue.get(info.name).encode((), fill(arguments, where, now, now), app.settings.max_args)
-    body, defaults = app.named(info, arguments)
-    options = read_options(defaults, order_options(args, info.retry), JOB_OPTIONS)
-    return order(Spec.function(info.name), info.name, body, options)
+    now = app.clock.now()
+    # Arguments are checked with sample times filled in, and kept with the times still open.
+    spec, task, body, defaults = await work_of(app, args, lambda given: fill(given, where, now, now))
+    return order(spec, task, body, read_options(defaults, order_options(args, defaults.retry), SCHEDULE_NAMES))
 
 
 # -- pause, resume, remove -------------------------------------------------------------------------------------------
@@ -86,7 +72,7 @@ async def pause_(args: argparse.Namespace) -> int:
     note = utf8(args.note or "", "--note")
 
     async def pause(planning: SchedulesClient, name: str, _: Instant) -> str:
-        if args.note is None and (await planning.get(name)).paused:  # what was noted then still holds
+        if args.note is None and (await planning.get(name)).paused:  # the earlier note stays
             return "was paused before"
         await planning.pause(name, note)
         return "paused"
@@ -118,8 +104,8 @@ def _note_declared(info: ScheduleInfo) -> None:
 
 
 async def _each(args: argparse.Namespace, step: Step, all_or_none: bool = False) -> int:
-    """One line per schedule; what could not be done goes to stderr and does not keep the others from being done. With
-    `all_or_none` nothing is done if a name is unknown."""
+    """Does a step for each schedule and prints a line for it. A failure goes to stderr, and the others are still done.
+    With `all_or_none` nothing is done if a name is unknown."""
     names = [utf8(name, "NAME") for name in dict.fromkeys(args.schedules)]
     async with existing(args) as client:
         planning = planning_of(client)
@@ -143,7 +129,7 @@ async def _each(args: argparse.Namespace, step: Step, all_or_none: bool = False)
 
 
 async def _refused(planning: SchedulesClient, names: Sequence[str]) -> list[Answer]:
-    """What to answer if one of the names is unknown; nothing if all are known."""
+    """The answers if one of the names is unknown; none if all are known."""
     unknown: dict[str, str] = {}
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""`rota schedule import crontab`: a schedule for each line, and a word about each line that was not taken."""
+"""`rota schedule import crontab`: a schedule for each line, and a message for each line that was not taken."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from rota.cli.session import make_app, utf8
 from rota.cli.show import complain, document, shortened, table
 from rota.cli.submit import order_options
 from rota.errors import InvalidInput
-from rota.handles.schedule_builder import JOB_OPTIONS, order
+from rota.handles.schedule_builder import order
 from rota.model.job import NO_RETRY
+from rota.model.option_table import SCHEDULE_NAMES
+from rota.model.options import Options, read_options
 from rota.model.times import Instant
 from rota.model.trigger.arguments import FIRE_TIME, SCHEDULED_FOR
 from rota.model.trigger.crontab import (
@@ -37,7 +39,6 @@ from rota.model.trigger.reading import read_schedule
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
 from rota.model.trigger.zones import zone
-from rota.options import Options, read_options
 
 ETC = Path("/etc")
 UNKNOWN_ZONE = "the time zone of this machine can't be told: the lines are taken as UTC; give --tz to say which"
@@ -54,7 +55,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Import:
-    """What is known of the file as a whole, and what has become of its lines so far."""
+    """The import of one crontab: its settings, and the lines that were taken and refused so far."""
 
     def __init__(self, app: App, args: argparse.Namespace, environment: Mapping[str, str], etc: Path = ETC) -> None:
         self._app, self._args = app, args
@@ -62,7 +63,7 @@ class Import:
         self._user, self._home = user.pw_name, user.pw_dir
         self._zone = None if args.tz is None else zone(args.tz).name
         self._machine_zone = machine_zone(environment, etc)
-        self._options = read_options(Options(), order_options(args, NO_RETRY), JOB_OPTIONS)
+        self._options = read_options(Options(), order_options(args, NO_RETRY), SCHEDULE_NAMES)
         self.zone_unknown = False
         self.taken: dict[str, Taken] = {}
         self.twice: list[tuple[int, int]] = []
@@ -128,7 +129,7 @@ class Import:
 
 
 def entry_task(entry: CrontabEntry) -> str:
-    """What its jobs are called: the program, as in the name of the schedule but for the hash."""
+    """The task of its jobs: the name of the schedule without its hash, which is the program."""
     return entry_name(entry).rpartition("-")[0]
 
 

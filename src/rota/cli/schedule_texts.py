@@ -1,4 +1,4 @@
-"""What is said of schedules: the words for their rules and times, and all of it as JSON."""
+"""Schedules as text: their rules, times and states, and all of it as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def utc(moment: Instant) -> str:
 
 
 def look(info: ScheduleInfo) -> tuple[Parsed | None, str | None]:
-    """What its texts say, or why they say nothing: they may have been written elsewhere."""
+    """The parsed schedule, or the problem with its stored texts: they may have been written by hand."""
     try:
         return parse(info), None
     except InvalidInput as problem:
@@ -35,7 +35,7 @@ def look(info: ScheduleInfo) -> tuple[Parsed | None, str | None]:
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """What a schedule that can't be read says all the same, each part by itself: enough to write it anew."""
+    """The readable parts of a schedule that can't be parsed as a whole: enough to write it anew."""
 
     rule: str | None = None
     zone: str | None = None
@@ -98,7 +98,7 @@ def next_text(info: ScheduleInfo, now: Instant) -> str:
 
 # -- JSON ------------------------------------------------------------------------------------------------------------
 def as_json(info: ScheduleInfo) -> dict[str, Any]:
-    """A schedule. Of one that can't be read: the parts that can."""
+    """A schedule as JSON. If it can't be parsed: the parts that can."""
     parsed, problem = look(info)
     template = parsed.template if parsed else stored(info).template
     return {
@@ -112,7 +112,7 @@ def as_json(info: ScheduleInfo) -> dict[str, Any]:
 
 
 def _timing(info: ScheduleInfo, parsed: Parsed | None) -> dict[str, Any]:
-    """By the names of the options that say it."""
+    """The timing, by the names of its options."""
     if parsed is None:
         said = stored(info)
         return {"rule": said.rule, "zone": said.zone}
@@ -130,7 +130,7 @@ def _work(template: Template) -> dict[str, Any]:
         "task": template.task, "kind": template.spec.kind, "spec": template.spec.shown,
         "args": msgspec.json.decode(template.args), "queue": template.queue, "priority": template.priority,
         "retry": template.retry.parts(), "timeout": _short(template.timeout), "expires": _short(template.expires),
-        "labels": template.requirements.labels, "keys": [key.name for key in template.requirements.keys],
+        **template.requirements.as_json(),
     }  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from rota.app import App
 from rota.cli import calls, commands
 from rota.cli.job import brief
-from rota.cli.limit import keys_text
 from rota.cli.schedule_texts import (
     as_json,
     fire_as_json,
@@ -188,8 +187,7 @@ def _work(info: ScheduleInfo, parsed: Parsed | None) -> Iterator[tuple[str, Cell
     yield "queue", f"{work.queue}, priority {work.priority}"
     yield "retries", f"{work.retry.retries}, backoff {work.retry.backoff}" if work.retry.retries else "none"
     yield "timeout", short(work.timeout) if work.timeout is not None else ""
-    yield "labels", ", ".join(work.requirements.labels)
-    yield "keys", keys_text(work.requirements.keys)
+    yield from work.requirements.facts()
     yield "expires", f"{short(work.expires)} after it is due" if work.expires is not None else ""
 
 

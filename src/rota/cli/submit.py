@@ -5,31 +5,28 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from rota.app import App
-from rota.cli.calls import FOR_CALLS, call_of, content_of
+from rota.cli.calls import call_of, content_of
 from rota.cli.session import check_exists, make_app, store_exists, utf8
 from rota.cli.show import complain, document
 from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, UnknownTask
 from rota.handles.job import Job
 from rota.model.graph import Need, need
-from rota.model.job import JobInfo, variable
+from rota.model.job import JobInfo, Spec, variable
 from rota.model.limits import Key, concurrency, rate
+from rota.model.option_table import CALLS, COMMANDS, JOBS, NAME, flags
+from rota.model.options import Options, read_options
 from rota.model.resources import READERS, Resources
 from rota.model.retry import Retry
-from rota.options import Options, read_options, requirements
-from rota.store.base import TaskInfo
+from rota.model.task import TaskInfo
 
-RESOURCES = ("cpu", "memory", "files", "processes", "file_size", "nice")
-FOR_COMMANDS = ("cwd", "env", "env_from", "name", "fatal_exit_codes", "stdin", "user", "group", *RESOURCES)
-ORDER = (
-    "priority", "queue", "timeout", "expires", "labels", "exclusive", "rate", "full", "alone", "drain", "drained",
-)  # fmt: skip
+FOR_COMMANDS, FOR_CALLS = flags((NAME, *COMMANDS)), flags(CALLS)
 LONGEST_NUMBER = 20
 _EXPECTED_JSON = """a JSON object such as '{"name": "you"}'"""
 
@@ -37,12 +34,7 @@ _EXPECTED_JSON = """a JSON object such as '{"name": "you"}'"""
 async def submit_(args: argparse.Namespace) -> int:
     check_form(args)
     async with make_app(args) as app:
-        if args.command is not None:
-            job = await order_command(app, args, Retry())
-        elif args.http is not None:
-            job = await _order_call(app, args)
-        else:
-            job = await _order_task(app, args)
+        job = await place_order(app, args, *await work_of(app, args))
         if not args.json:
             print(job.id, flush=True)
         if args.wait:
@@ -56,7 +48,7 @@ async def submit_(args: argparse.Namespace) -> int:
 
 
 def check_form(args: argparse.Namespace) -> None:
-    """A job is one thing, and what is said of another kind of thing was not meant."""
+    """A job is a task, a command or a call; options of the other kinds were not meant."""
     given = [form for form in ("task", "http", "command") if getattr(args, form) is not None]
     if not given:
         args.parser.error("give a TASK, --http METHOD URL, or a command after `--`")
@@ -79,22 +71,31 @@ def verdict(info: JobInfo) -> int:
     return 1
 
 
-async def order_command(app: App, args: argparse.Namespace, retry: Retry) -> Job:
-    about, options = about_command(args), await _options(app, args, retry)
-    _, task = app.command(args.command, **about)
-    requirements(task, "{}", read_options(Options(), options))  # a key that can't be: no store is made for it
-    return await app.submit_command(args.command, **about, **options)
+async def work_of(
+    app: App, args: argparse.Namespace, sample: Callable[[dict[str, Any]], Any] = dict
+) -> tuple[Spec, str, str, Options]:
+    """The command, call or function that was given: its spec, task, arguments, and the options it has by itself.
+    `sample`: arguments that the function must take, made from those that are kept."""
+    if args.command is not None:
+        return *app.command(args.command, **about_command(args)), "{}", Options()
+    if args.http is not None:
+        call = call_of(app, args)
+        return call.spec, call.task, "{}", Options()
+    info = (await known_tasks(app, args)).get(args.task)
+    arguments = read_arguments(args.json_arguments)
+    if args.app:  # types are known here: check them too
+        app.catalogue.get(info.name).encode((), sample(arguments), app.settings.max_args)
+    return Spec.function(info.name), info.name, *app.named(info, arguments)
 
 
-async def _order_call(app: App, args: argparse.Namespace) -> Job:
-    call = call_of(app, args)
-    chosen = read_options(Options(), await _options(app, args, Retry()))
-    requirements(call.task, "{}", chosen)
-    return (await app.submit_orders(call.spec, call.task, ["{}"], chosen))[0]
+async def place_order(app: App, args: argparse.Namespace, spec: Spec, task: str, body: str, defaults: Options) -> Job:
+    given = order_options(args, defaults.retry) | {"after": await _parents(app, args)}
+    chosen = read_options(defaults, given)
+    return (await app.submit_orders(spec, task, [body], chosen))[0]
 
 
 def about_command(args: argparse.Namespace) -> dict[str, Any]:
-    """What is said of a command beside its words."""
+    """The options of a command."""
     return {
         "cwd": folder(args.cwd),
         "env": _variables(args.env or []),
@@ -109,8 +110,8 @@ def about_command(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _resources(args: argparse.Namespace) -> Resources:
-    """Read here, for what is wrong should be told by the option's name."""
-    given = {name: getattr(args, name) for name in RESOURCES if getattr(args, name) is not None}
+    """Bounds are read here, so that complaints name the flag."""
+    given = {name: getattr(args, name) for name in READERS if getattr(args, name) is not None}
     return Resources(**{name: READERS[name](value, f"--{name.replace('_', '-')}") for name, value in given.items()})
 
 
@@ -125,7 +126,7 @@ def _input(given: str) -> str:
 
 
 def folder(given: str | None, what: str = "--cwd") -> str:
-    """A relative folder means one of ours, not one of the node's."""
+    """An absolute folder. A relative one is relative to this process, not to the node."""
     if given == "":
         raise InvalidInput(what, given, "a folder")
     try:
@@ -148,13 +149,8 @@ def _codes(given: str | None) -> list[int]:
         raise InvalidInput("--fatal-exit-codes", given, "exit codes such as 3,4") from None
 
 
-async def _options(app: App, args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
-    given = order_options(args, retry) | {name: getattr(args, name) for name in ("at", "delay", "key")}
-    return given | {"after": await _parents(app, args)}
-
-
 async def _parents(app: App, args: argparse.Namespace) -> list[tuple[str, Need]] | None:
-    """What to wait for, with ids that may be shortened."""
+    """The parents, with shortened ids resolved."""
     if args.after is None:
         if args.on is not None:
             args.parser.error("--on says what --after needs; give --after too")
@@ -176,15 +172,17 @@ def _edge(text: str, otherwise: Need) -> tuple[str, Need]:
 
 
 def order_options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
-    """How the job is to run; `retry` is what was not said of its retries."""
+    """The options of the job as `read_options` takes them, but for its parents. `retry`: for what was not given."""
     changes = {name: getattr(args, name) for name in ("retries", "backoff") if getattr(args, name) is not None}
-    given = {name: getattr(args, name) for name in ORDER}
-    return given | {"retry": Retry(**(retry.parts() | changes)), "limits": _limits(args)}
+    given = {one.name: getattr(args, one.name) for one in JOBS if one.metavar and args.place in one.places}
+    rest = {name: value for name, value in given.items() if name not in ("retries", "backoff", "after", "on")}
+    return rest | {"retry": Retry(**(retry.parts() | changes)), "limits": _limits(args)}
 
 
 def _limits(args: argparse.Namespace) -> list[Key] | None:
     """`db=5`, `api=60/1m`, or a key alone, whose bounds are set at run time."""
-    return None if args.limits is None else [_limit(text, args.limit_option) for text in args.limits]
+    flag = next(one for one in JOBS if one.name == "limits").flag_at(args.place)
+    return None if args.limits is None else [_limit(text, flag) for text in args.limits]
 
 
 def _limit(text: str, option: str) -> Key:
@@ -201,26 +199,8 @@ def _limit(text: str, option: str) -> Key:
         raise InvalidInput(option, text, "KEY=5 (at once), KEY=60/1m (starts), or KEY alone") from None
 
 
-async def _order_task(app: App, args: argparse.Namespace) -> Job:
-    info = await find_task(app, args)
-    arguments = read_arguments(args.json_arguments)
-    if args.app:
-        app.catalogue.get(info.name).encode(
-            (), arguments, app.settings.max_args
-        )  # types are known here: check them too
-    options = await _options(app, args, info.retry)
-    body, defaults = app.named(info, arguments)
-    requirements(info.name, body, read_options(defaults, options))
-    return await app.submit_named(info, arguments, **options)
-
-
-async def find_task(app: App, args: argparse.Namespace) -> TaskInfo:
-    known = await known_tasks(app, args)
-    return known.get(args.task)
-
-
 class OfferedTasks(msgspec.Struct, frozen=True):
-    """The tasks that can be ordered, and who says so."""
+    """The tasks that can be ordered, and where they are known from."""
 
     infos: dict[str, TaskInfo]
     place: str
@@ -240,7 +220,7 @@ async def known_tasks(app: App, args: argparse.Namespace) -> OfferedTasks:
 
 
 async def _registered(app: App) -> list[TaskInfo]:
-    """What nodes have offered so far. A look that finds nothing makes no store."""
+    """The tasks that nodes have offered so far. No store is made to look."""
     if not store_exists(app):
         return []
     return await (await app.client()).store.tasks(app.who)

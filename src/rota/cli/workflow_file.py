@@ -6,10 +6,10 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,67 +21,54 @@ from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
 from rota.handles.workflow_builder import LARGEST
 from rota.model.graph import Edge, Need, check, edges, need
-from rota.model.job import ABOUT_COMMANDS, Membership, NewJob, Spec, Submitted
+from rota.model.job import Membership, NewJob, Spec, Submitted
+from rota.model.option_table import CALLS, COMMANDS, JOBS, Option
+from rota.model.options import Options, new_job, read_options, requirements, task_name, workflow_name
 from rota.model.retry import Retry
-from rota.options import Options, new_job, read_options, requirements, task_name, workflow_name
 
 _EXPECTED = (
     """{"name": "...", "jobs": [{"name": "a", "task": "extract"}, {"name": "b", "command": ["ls"], "after": ["a"]}]}"""
 )
-_AS_THEY_ARE = (
-    "at", "delay", "priority", "queue", "key", "timeout", "expires", "labels", "exclusive", "rate", "limits", "full",
-    "alone", "drain", "drained",
-)  # fmt: skip
-Span = str | float
 
 
-class HttpEntry(msgspec.Struct, forbid_unknown_fields=True):
-    """An HTTP call as the file has it."""
+def _fields(options: Iterable[Option]) -> list[tuple[str, Any, None]]:
+    return [(one.name, one.json | None, None) for one in options if one.json is not None]
+
+
+if TYPE_CHECKING:
+    HttpFields = msgspec.Struct
+
+    class JobFields(msgspec.Struct):
+        """The fields that are read by name here."""
+
+        key: str | None
+        after: str | list[str] | dict[str, str] | None
+        on: str | None
+
+else:
+    HttpFields = msgspec.defstruct("HttpFields", _fields(CALLS), kw_only=True)
+    JobFields = msgspec.defstruct("JobFields", _fields((*COMMANDS, *JOBS)), kw_only=True)
+
+
+class HttpEntry(HttpFields, forbid_unknown_fields=True):
+    """An HTTP call as the file has it, with the options of calls."""
 
     method: str
     url: str
-    headers: dict[str, str] | None = None
-    json: Any = None
-    body: str | None = None
-    expect: int | str | list[int | str] | None = None
-    redirects: int | None = None
 
 
-class JobEntry(msgspec.Struct, forbid_unknown_fields=True):
-    """One job as the file has it."""
+class JobEntry(JobFields, forbid_unknown_fields=True):
+    """One job as the file has it, with the options of jobs and commands."""
 
     name: str
     task: str | None = None
     args: dict[str, Any] | None = None
     command: list[str] | None = None
-    cwd: str | None = None
-    env: dict[str, str] | None = None
-    fatal_exit_codes: list[int] | None = None
     http: HttpEntry | None = None
-    stdin: str | None = None
-    resources: dict[str, Any] | None = None
-    user: str | int | None = None
-    group: str | int | None = None
-    inherit: list[str] | None = None
-    after: str | list[str] | dict[str, str] = []
-    on: str | None = None
-    at: str | None = None
-    delay: Span | None = None
-    priority: int | None = None
-    queue: str | None = None
-    key: str | None = None
-    retries: int | None = None
-    backoff: str | None = None
-    timeout: Span | None = None
-    expires: Span | None = None
-    labels: str | list[str] | None = None
-    exclusive: str | None = None
-    rate: str | None = None
-    limits: dict[str, int | str | None] | None = None
-    full: str | None = None
-    alone: str | None = None
-    drain: Span | None = None
-    drained: str | None = None
+
+    def given(self, options: Iterable[Option]) -> dict[str, Any]:
+        """The values of options by their names; None: not given."""
+        return {one.name: getattr(self, one.name) for one in options if one.json is not None}
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,13 +105,13 @@ async def submit_(args: argparse.Namespace) -> int:
 
 
 async def _made_before(client: JobsClient, made: Sequence[Submitted]) -> str | None:
-    """The workflow of an order that was known by its keys: nothing of it is new."""
+    """The workflow that an earlier order with the same keys made; None if anything is new."""
     return None if any(answer.created for answer in made) else (await client.get(made[0].id)).workflow
 
 
 @contextmanager
 def _told(source: str, name: str | None = None) -> Iterator[None]:
-    """What is wrong is told with its place."""
+    """Adds the place in the file to complaints."""
     try:
         yield
     except WrongFile:
@@ -146,7 +133,7 @@ def _read(path: str, source: str) -> Description:
         raise WrongFile(source, f"is not JSON ({error})") from None
 
 
-# -- who waits for whom ----------------------------------------------------------------------------------------------
+# -- edges ----------------------------------------------------------------------------------------------
 def _graph(jobs: Sequence[JobEntry], source: str) -> dict[str, tuple[Edge, ...]]:
     """The parents of each job, by the names of the file."""
     if not 0 < len(jobs) <= LARGEST:
@@ -180,7 +167,7 @@ def _edges(job: JobEntry, names: Collection[str]) -> tuple[Edge, ...]:
             raise InvalidInput("on", job.on, "it beside a list: in a mapping each name has its own")
         found = [Edge(parent, need(needed)) for parent, needed in job.after.items()]
     else:
-        found = [Edge(parent, otherwise) for parent in ([job.after] if isinstance(job.after, str) else job.after)]
+        found = [Edge(parent, otherwise) for parent in ([job.after] if isinstance(job.after, str) else job.after or ())]
     for edge in found:
         if edge.parent not in names:
             close = difflib.get_close_matches(edge.parent, names, n=1)
@@ -198,7 +185,7 @@ def _check_circles(graph: Mapping[str, tuple[Edge, ...]], source: str) -> None:
         raise WrongFile(source, safe(str(error).removeprefix("after: "))) from None
 
 
-# -- what they are ---------------------------------------------------------------------------------------------------
+# -- orders ---------------------------------------------------------------------------------------------------
 class Ordered(msgspec.Struct, frozen=True):
     name: str
     spec: Spec
@@ -213,7 +200,7 @@ async def _orders(app: App, args: argparse.Namespace, jobs: Sequence[JobEntry], 
     for job in jobs:
         with _told(source, job.name):
             order = _order(app, args, job, known)
-            requirements(order.task, order.body, order.options)  # whatever is wrong with its keys shows here
+            requirements(order.task, order.body, order.options)  # refuses keys that can't be filled in
             orders.append(order)
     return orders
 
@@ -222,31 +209,34 @@ def _order(app: App, args: argparse.Namespace, job: JobEntry, known: OfferedTask
     given = [name for name in ("task", "command", "http") if getattr(job, name) is not None]
     if len(given) != 1:
         raise InvalidInput("task, command and http", " and ".join(given) or "none", "one of them")
+    about = job.given(COMMANDS)
     if job.command is not None:
         if job.args is not None:
             raise InvalidInput("args", job.args, "none: a command has its arguments in its list")
-        about = {name: getattr(job, name) for name in ABOUT_COMMANDS} | {"cwd": folder(job.cwd, "cwd")}
+        about["cwd"] = folder(about["cwd"], "cwd")
         spec, task = app.command(job.command, name=job.name, **about)
-        return Ordered(job.name, spec, task, "{}", _options(job, Options()))
-    for name in ABOUT_COMMANDS:
-        if getattr(job, name) is not None:
-            raise InvalidInput(name, getattr(job, name), f"it at a command, not at {given[0]}")
+        return Ordered(job.name, spec, task, "{}", options_of(job, Options()))
+    for name, value in about.items():
+        if value is not None:
+            raise InvalidInput(name, value, f"it at a command, not at {given[0]}")
     if job.http is not None:
         if job.args is not None:
             raise InvalidInput("args", job.args, "none: an HTTP call has a body")
         call = app.http(**msgspec.structs.asdict(job.http), name=job.name)
-        return Ordered(job.name, call.spec, call.task, "{}", _options(job, Options()))
+        return Ordered(job.name, call.spec, call.task, "{}", options_of(job, Options()))
     info = known.get(job.task or "")
     if args.app:  # types are known here: check them too
         app.catalogue.get(info.name).encode((), job.args or {}, app.settings.max_args)
     body, defaults = app.named(info, job.args or {})
-    return Ordered(job.name, Spec.function(info.name), info.name, body, _options(job, defaults))
+    return Ordered(job.name, Spec.function(info.name), info.name, body, options_of(job, defaults))
 
 
-def _options(job: JobEntry, defaults: Options) -> Options:
-    changes = {name: getattr(job, name) for name in ("retries", "backoff") if getattr(job, name) is not None}
-    given = {name: getattr(job, name) for name in _AS_THEY_ARE}
-    return read_options(defaults, given | {"retry": Retry(**(defaults.retry.parts() | changes))})
+def options_of(job: JobEntry, defaults: Options) -> Options:
+    """The parents are left out: they are known by the names of the file."""
+    given = job.given(JOBS)
+    changes = {name: value for name in ("retries", "backoff") if (value := given.pop(name)) is not None}
+    given |= {"retry": Retry(**(defaults.retry.parts() | changes)), "after": None, "on": None}
+    return read_options(defaults, given)
 
 
 def _tied(

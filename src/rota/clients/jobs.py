@@ -15,11 +15,12 @@ from rota.clock import Chance
 from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, StoreUnavailable, WaitTimeout
 from rota.model.job import JobInfo, NewJob, Submitted
 from rota.model.lifecycle import TERMINAL, State
+from rota.model.options import check_reason
 from rota.model.principal import Principal
 from rota.model.rank import priority
+from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Span, duration
-from rota.options import check_reason
-from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Store, TaskInfo, Topic
+from rota.store.base import Answer, Cancelling, Chunk, JobFilter, Position, Store, Topic
 from rota.store.graph import WorkflowFilter
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.clock import Chance
-from rota.config import queue_name
 from rota.errors import InvalidInput, NotFound
 from rota.model.feedback import read_feedback
 from rota.model.gates import Effect, Gate, Match, match
+from rota.model.job import queue_name
 from rota.model.limits import Limit, concurrency, key_name, rate
 from rota.model.principal import Principal
 from rota.model.rank import ageing_step
@@ -111,7 +111,7 @@ class LimitsClient:
     async def set_feedback(
         self, name: str, on: bool = True, *, quantum: object = None, levels: object = None, boost: object = None
     ) -> None:
-        """Feedback levels: flows (a user's jobs of one task) that use many slots fall behind those that use few."""
+        """Feedback levels: flows (mostly a user's jobs of a task) that use many slots fall behind the others."""
         if on not in (True, False):
             raise InvalidInput("on", on, "True or False")
         given = {"quantum": quantum, "levels": levels, "boost": boost}

@@ -1,1 +1,1 @@
-"""What users hold in their hands: handles for tasks, jobs, schedules and workflows, and builders that order them."""
+"""Handles for tasks, jobs, schedules and workflows, and the builders of schedules and workflows."""

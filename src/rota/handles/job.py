@@ -24,15 +24,15 @@ class Job:
         return f"Job({self.id!r})"
 
     async def info(self) -> JobInfo:
-        """Everything there is to see of it now."""
+        """The job as it is now: state, attempts, result, error and options."""
         return await (await self._app.client()).get(self.id)
 
     async def wait(self, timeout: Span | None = None) -> JobInfo:
-        """Everything there is to see of it once it has ended; raises `WaitTimeout` after that long."""
+        """The job once it has ended; raises `WaitTimeout` after the timeout."""
         return await (await self._app.client()).wait(self.id, timeout)
 
     async def result(self, timeout: Span | None = None) -> Any:
-        """What its task returned; raises `JobFailed` if it ended otherwise than in success."""
+        """The value that its task returned; raises `JobFailed` unless it succeeded."""
         info = await self.wait(timeout)
         if info.state is not State.SUCCEEDED:
             raise JobFailed(self.id, info.state, info.error.message if info.error else info.reason)
@@ -54,12 +54,12 @@ class Job:
         return (await (await self._app.client()).reprioritise([self.id], priority))[0]
 
     async def output(self, follow: bool = False) -> AsyncIterator[Chunk]:
-        """What its attempts said, in order; with `follow` until it has ended."""
+        """The output of its attempts, in order; with `follow` until it has ended."""
         async for chunk in (await self._app.client()).output(self.id, follow):
             yield chunk
 
     async def logs(self) -> str:
-        """What its attempts said so far, as one text."""
+        """The output of its attempts so far, as one text."""
         return b"".join([chunk.body async for chunk in self.output()]).decode("utf-8", "replace")
 
     # The sync face: the same calls for code that has no event loop.

@@ -23,7 +23,7 @@ class Schedule:
         return f"Schedule({self.name!r})"
 
     async def info(self) -> ScheduleInfo:
-        """How it stands now."""
+        """The schedule as it is now."""
         return await (await self._app.planning()).get(self.name)
 
     async def next(self, count: int = 1) -> list[datetime]:
@@ -48,17 +48,17 @@ class Schedule:
     async def backfill(
         self, start: datetime | str, end: datetime | str, *, dry_run: bool = False, many: bool = False
     ) -> BackfillProgress:
-        """Makes the fires of a time that has passed, as far as they were not made; `many` allows more than 10,000."""
+        """Makes the fires of a past span that were not made yet; `many` allows more than 10,000."""
         planning = await self._app.planning()
         steps = planning.backfill(self.name, instant(start, "start"), instant(end, "end"), dry_run=dry_run, many=many)
         return [progress async for progress in steps][-1]
 
     async def history(self, limit: int = 100) -> list[FireInfo]:
-        """What became of its fires, latest first: made or skipped, and why."""
+        """The record of its fires, latest first: made or skipped, and why."""
         return await (await self._app.planning()).history(self.name, limit)
 
     async def remove(self) -> None:
-        """Jobs that it made stay as they are."""
+        """Removes the schedule; jobs that it made stay as they are."""
         await (await self._app.planning()).remove(self.name)
 
     # The sync face: the same calls for code that has no event loop.

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import InvalidInput
 from rota.handles.job import Job
 from rota.model.job import Spec
-from rota.options import NAMES, Options, read_options
+from rota.model.option_table import ORDER_NAMES
+from rota.model.options import Options, read_options
 from rota.tasks.catalogue import TaskDef
 from rota.tasks.encoding import to_json
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Task:
-    """What `@app.task` makes of a function. Options of an order (`at`, `delay`, `priority`, `queue`, `key`, `retry`,
-    `timeout`, `expires`, `after`, `on`) are given beside the function's own arguments; where a parameter has the same
-    name as an option, the function gets it, and the option is given with `.options(...)`."""
+    """A function that `@app.task` has made a task. Options of an order (docs/options.md) are given beside the
+    function's own arguments. Where a parameter has the same name as an option, the function gets it, and the option is
+    given with `.options(...)`."""
 
     def __init__(self, app: App, definition: TaskDef, options: Options, within: Any = None) -> None:
         self._app, self._definition, self._options, self._within = app, definition, options, within
-        self._option_names = frozenset(NAMES) - set(definition.info.parameters)
+        self._option_names = frozenset(ORDER_NAMES) - set(definition.info.parameters)
         functools.update_wrapper(self, definition.function)
 
     @property
@@ -49,30 +50,27 @@ class Task:
         return self._definition.encode((), arguments, limit)
 
     def order(self, arguments: Mapping[str, Any], limit: int) -> tuple[Spec, str, Options]:
-        """What an order of it is made of. Arguments are not held against the signature: see `encode`."""
+        """Spec, body and options of an order. The signature does not check the arguments: see `encode`."""
         body = to_json(arguments, limit, f"arguments of task {self.name!r}")
         return self._definition.spec, body, self._options
 
     async def submit(self, *args: Any, **kwargs: Any) -> Job:
-        body, options = self._read(args, kwargs)
-        return (await self._order([body], options))[0]
+        spec, body, options = self.read(args, kwargs)
+        return (await self._app.submit_orders(spec, self.name, [body], options, self._within))[0]
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Spec, str, Options]:
-        """What an order is made of, from what `submit` takes."""
-        return self._definition.spec, *self._read(args, kwargs)
-
-    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, Options]:
+        """Spec, body and options of an order, from the arguments of `submit`."""
         given = {name: kwargs.pop(name) for name in self._option_names & kwargs.keys()}
         body = self._definition.encode(args, kwargs, self._app.settings.max_args)
-        return body, read_options(self._options, given) if given else self._options
+        return self._definition.spec, body, read_options(self._options, given) if given else self._options
 
     async def submit_many(self, arguments: Iterable[Mapping[str, Any]], **options: Any) -> list[Job]:
         """Orders one job per set of arguments. All are checked before the first is written."""
-        return await self._order(*self._read_many(arguments, options))
+        return await self._app.submit_orders(*self._read_many(arguments, options), within=self._within)
 
     def _read_many(
         self, arguments: Iterable[Mapping[str, Any]], options: Mapping[str, Any]
-    ) -> tuple[list[str], Options]:
+    ) -> tuple[Spec, str, list[str], Options]:
         limit, encode = self._app.settings.max_args, self._definition.encode
         if not isinstance(arguments, Iterable):
             raise InvalidInput("arguments", arguments, "a list with a mapping of names to values for each job")
@@ -83,22 +81,11 @@ class Task:
             bodies.append(encode((), one, limit))
         if options.get("key") is not None and len(bodies) > 1:
             raise InvalidInput("key", options["key"], "a key per job; submit them one by one")
-        return bodies, read_options(self._options, options)
-
-    async def _order(self, bodies: list[str], options: Options) -> list[Job]:
-        order = (self._definition.spec, self.name, bodies, options)
-        if self._within is not None:
-            return await self._app.submit_within(self._within, *order)
-        return await self._app.submit_orders(*order)
+        return self._definition.spec, self.name, bodies, read_options(self._options, options)
 
     def submit_sync(self, *args: Any, **kwargs: Any) -> Job:
-        if self._within is None:
-            return self._app.sync(self.submit(*args, **kwargs))
-        body, options = self._read(args, kwargs)
-        return self._app.submit_within_sync(self._within, self._definition.spec, self.name, [body], options)[0]
+        spec, body, options = self.read(args, kwargs)
+        return self._app.submit_orders_sync(spec, self.name, [body], options, self._within)[0]
 
     def submit_many_sync(self, arguments: Iterable[Mapping[str, Any]], **options: Any) -> list[Job]:
-        if self._within is None:
-            return self._app.sync(self.submit_many(arguments, **options))
-        order = self._read_many(arguments, options)
-        return self._app.submit_within_sync(self._within, self._definition.spec, self.name, *order)
+        return self._app.submit_orders_sync(*self._read_many(arguments, options), within=self._within)

@@ -11,15 +11,15 @@ from rota.handles.job import Job
 from rota.model.drawing import Vertex, graphviz, mermaid, tree
 from rota.model.graph import below
 from rota.model.lifecycle import LIVE, TERMINAL, State
+from rota.model.options import check_reason
 from rota.model.times import SECOND, Span, duration, short
-from rota.options import check_reason
 from rota.store.base import Cancelling
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
 
 if TYPE_CHECKING:
     from rota.app import App
 
-# What a retry runs again; what was skipped because of these reopens by itself.
+# The states that a retry runs again; jobs that were skipped because of these reopen by themselves.
 _FAILED = (State.FAILED, State.CANCELLED)
 
 
@@ -46,7 +46,7 @@ class Workflow:
         return list(found)
 
     async def wait(self, timeout: Span | None = None) -> WorkflowInfo:
-        """How it stands once all its jobs have ended; raises `WaitTimeout` after that long."""
+        """The workflow once all its jobs have ended; raises `WaitTimeout` after the timeout."""
         limit = None if timeout is None else duration(timeout, "timeout") / SECOND
         news = NewsListener((await self._app.client()).store)
         try:
@@ -69,13 +69,13 @@ class Workflow:
         return sum(answer in (Cancelling.CANCELLED, Cancelling.REQUESTED) for answer in answers)
 
     async def retry(self, start: Job | str | None = None) -> int:
-        """Runs again what failed or was cancelled, and what was skipped because of it; only from one job on if `start`
-        is given. Returns how many failed or cancelled ones there were."""
+        """Runs failed and cancelled jobs again, and jobs that were skipped because of them; with `start`, only that job
+        and those below it. Returns how many failed or cancelled ones there were."""
         ids = [job.id for job in await self._from(start) if job.state in _FAILED]
         return sum(await (await self._app.client()).replay(ids)) if ids else 0
 
     async def replay(self, start: Job | str | None = None) -> int:
-        """Runs all of it again, or all from one job on, whatever became of it. All of these must have ended."""
+        """Runs all jobs again, or those from `start` on, however they ended. All of these must have ended."""
         jobs = await self._from(start)
         living = [job for job in jobs if job.state not in TERMINAL]
         if living:

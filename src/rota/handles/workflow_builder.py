@@ -21,7 +21,7 @@ from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.model.graph import check
 from rota.model.job import Membership, NewJob
-from rota.options import FOR_COMMANDS, Options, about_command, new_job, read_options, workflow_name
+from rota.model.options import Options, new_job, read_options, workflow_name
 from rota.orders import HttpCall
 from rota.tasks.context import Context
 
@@ -61,9 +61,7 @@ class WorkflowBuilder(Workflow):
         else:
             if args:
                 raise InvalidInput("arguments", args, "none: a command has its arguments in its list")
-            about, rest = about_command(kwargs)
-            spec, name = self._app.command(task, **about)
-            body, options = "{}", read_options(Options(), rest, beside=FOR_COMMANDS)
+            spec, name, (body,), options = self._app.command_order(task, kwargs)
         (job_id,) = self._client.job_ids(1)
         job = Job(self._app, job_id)
         self._orders.append((job, new_job(job_id, spec, name, body, options)))

@@ -32,9 +32,9 @@ def level(used: Duration, rule: Feedback) -> int:
     return found
 
 
-def flow_name(owner: str, task: str) -> str:
-    """The flow of a job that names none."""
-    return f"{owner}/{task}"
+def flow_name(owner: str, flow: str) -> str:
+    """The name by which a flow is charged. Users can't have a flow in common."""
+    return f"{owner}/{flow}"
 
 
 def flow(given: object) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import cache
+from operator import attrgetter
 from typing import Any, cast
 
 import msgspec
@@ -13,7 +15,7 @@ from rota.errors import InvalidInput
 from rota.model import http
 from rota.model.graph import Edge
 from rota.model.lifecycle import TERMINAL, State
-from rota.model.limits import Key
+from rota.model.limits import Key, word
 from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
 from rota.model.rank import DEFAULT_PRIORITY
@@ -27,8 +29,6 @@ DEFAULT_QUEUE = "default"
 NO_RETRY = Retry(0)
 HIGHEST_ID = 2**32 - 1  # of users and groups; the last one means "none" to the system
 LONGEST_VARIABLE = 1_000
-# What may be said of a command beside its words; the arguments of `Spec.command`.
-ABOUT_COMMANDS = ("cwd", "env", "fatal_exit_codes", "stdin", "resources", "user", "group", "inherit")
 _canonical = msgspec.json.Encoder(order="deterministic")
 
 
@@ -189,19 +189,40 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     new: bool = True
 
 
-class NewJob(msgspec.Struct, frozen=True, gc=False):
+def queue_name(given: object) -> str:
+    return word(given, "queue")
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that reach the job as they were given: the base of options, orders and templates of orders."""
+
+    queue: str = DEFAULT_QUEUE
+    priority: int = DEFAULT_PRIORITY
+    retry: Retry = Retry()
+    timeout: Duration | None = None  # of each attempt
+
+
+def shared(source: msgspec.Struct, target: type[msgspec.Struct]) -> dict[str, Any]:
+    """The fields of a value that a struct of another type has as well, to make one of it."""
+    names, values = _shared_fields(type(source), target)
+    return dict(zip(names, values(source), strict=True))
+
+
+@cache
+def _shared_fields(source: type[msgspec.Struct], target: type[msgspec.Struct]) -> tuple[list[str], attrgetter[Any]]:
+    names = [name for name in target.__struct_fields__ if name in source.__struct_fields__]
+    return names, attrgetter(*names)
+
+
+class NewJob(Terms, frozen=True, gc=False):
     """One order, checked and ready to be written. `at` is absolute, `delay` counts from the store's clock."""
 
     id: str
     task: str
     spec: Spec
     args: str = "{}"  # JSON
-    queue: str = DEFAULT_QUEUE
-    priority: int = DEFAULT_PRIORITY
     at: Instant | None = None
     delay: Duration = 0
-    retry: Retry = Retry()
-    timeout: Duration | None = None
     expires: Duration | None = None  # counted from the moment it is due
     key: str | None = None
     after: tuple[Edge, ...] = ()
@@ -268,6 +289,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     parents: int = 0  # how many it was ordered after
     slack: Duration | None = None  # it must start within this time of its claim, or its rate would not hold
     crashes: int = 0  # so often its node, or what it ran in, has died under it
+    flow: str = ""  # the name of its flow, within those of its owner
     state: str | None = None  # what an earlier attempt has saved, as JSON
 
     @property
@@ -327,9 +349,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None = None  # the schedule that made it,
     fire_time: Instant | None = None  # and for which time
     workflow: str | None = None
-    labels: tuple[str, ...] = ()
-    keys: tuple[Key, ...] = ()  # of limits
-    alone: Alone | None = None  # what must not run beside it
+    requirements: Requirements = NO_REQUIREMENTS
     progress: Progress | None = None  # what it told last
     attempts: list[AttemptInfo] = []
     result: Any = None
@@ -339,14 +359,27 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     def ended(self) -> bool:
         return self.state in TERMINAL
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.requirements.labels
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of limits that it needs."""
+        return self.requirements.keys
+
+    @property
+    def alone(self) -> Alone | None:
+        """The jobs that must not run beside it."""
+        return self.requirements.alone
+
     def as_json(self) -> dict[str, Any]:
         """The job as the command line's `--json` and the HTTP interface show it: instants as ISO 8601."""
         wire: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
         wire |= {name: _iso(wire[name]) for name in wire if name.endswith(("_at", "_time"))}
         wire["timeout"] = None if self.timeout is None else short(self.timeout)
         wire["retry"] = self.retry.parts()
-        wire["alone"] = self.alone.as_json() if self.alone else None
-        wire["labels"], wire["keys"] = list(self.labels), [key.name for key in self.keys]
+        wire |= wire.pop("requirements").as_json()
         wire["progress"] = self.progress.as_json() if self.progress else None
         wire["error"] = msgspec.to_builtins(self.error) if self.error else None
         wire["attempts"] = [attempt.as_json() for attempt in self.attempts]

@@ -87,6 +87,18 @@ def _read_rate(given: object) -> Rate:
         raise InvalidInput("rate", given, _EXPECTED_RATE) from None
 
 
+def bounds_text(at_once: int | None, starts: Rate | None) -> str:
+    parts = ["" if at_once is None else f"{at_once} at once", "" if starts is None else rate_text(starts)]
+    return ", ".join(part for part in parts if part)
+
+
+def key_text(key: Key) -> str:
+    """A key with the bounds that a job brings along."""
+    full = {Policy.WAIT: "", Policy.SKIP: "else skipped", Policy.REPLACE: "replaces"}[key.policy]
+    said = ", ".join(part for part in (bounds_text(key.concurrency, key.rate), full) if part)
+    return f"{key.name} ({said})" if said else key.name
+
+
 def rate_text(rate: Rate) -> str:
     return f"{rate.count}/{short(rate.window)}"
 

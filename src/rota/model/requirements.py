@@ -1,13 +1,16 @@
-"""Requirements of a job that decide whether it may run: labels for gates, keys for limits, the wish to be alone."""
+"""The parts of a job that admission reads: labels for gates, keys for limits, the wish to be alone, its flow."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
-from rota.model.gates import Match, Subject
-from rota.model.limits import Key, Policy
+from rota.model.feedback import flow
+from rota.model.gates import Match, Subject, labels
+from rota.model.limits import Key, Policy, key_text, keys
 from rota.model.times import Duration, short
 
 
@@ -33,9 +36,28 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()
     alone: Alone | None = None
+    flow: str | None = None  # None: that of its task
+
+    def check(self) -> None:
+        """Raises InvalidInput for values that no order could have: they may have been written by hand."""
+        labels(self.labels)
+        keys(self.keys)
+        if self.flow is not None:
+            flow(self.flow)
+
+    def as_json(self) -> dict[str, Any]:
+        alone = self.alone.as_json() if self.alone else None
+        return {"labels": list(self.labels), "keys": [key.name for key in self.keys], "alone": alone, "flow": self.flow}
+
+    def facts(self) -> Iterator[tuple[str, str]]:
+        """For people: a name and a text each, which may be empty."""
+        yield "labels", ", ".join(self.labels)
+        yield "limits", ", ".join(map(key_text, self.keys))
+        yield "alone", self.alone.text() if self.alone else ""
+        yield "flow", self.flow or ""
 
     def __bool__(self) -> bool:
-        return bool(self.labels or self.keys or self.alone)
+        return bool(self.labels or self.keys or self.alone or self.flow)
 
     @property
     def special(self) -> bool:

@@ -86,7 +86,7 @@ class FlowInfo(msgspec.Struct, frozen=True):
     """A flow that has used slots since the last boost of its queue."""
 
     queue: str
-    flow: str  # user/task
+    flow: str  # with its user: local/report
     level: int
     used: Duration
 

@@ -28,12 +28,11 @@ import msgspec
 from rota.errors import KeyConflict, NotAllowed, NotFound
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Submitted, Verdict
 from rota.model.lifecycle import TERMINAL, State
-from rota.model.limits import Key, Policy, Rate
 from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.progress import Progress
-from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
 from rota.store.graph import Graph
@@ -145,28 +144,6 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     verdict: Verdict
     started_at: Instant | None = None
     cancel: str | None = None  # don't start it: it was cancelled meanwhile, for this reason
-
-
-class TaskInfo(msgspec.Struct, frozen=True):
-    """A function that some app offers, with the options its jobs get unless told otherwise."""
-
-    name: str
-    queue: str
-    priority: int
-    retry: Retry
-    timeout: Duration | None
-    parameters: tuple[str, ...]
-    required: tuple[str, ...]
-    open: bool = False  # takes any keyword
-    types: dict[str, tuple[str, ...]] = {}  # what JSON each parameter may be (string, integer, ...); absent: anything
-    labels: tuple[str, ...] = ()
-    exclusive: str | None = None
-    rate: Rate | None = None
-    limits: tuple[Key, ...] = ()
-    full: Policy = Policy.WAIT
-    alone: str | None = None
-    drain: Duration = 600_000_000
-    drained: str = "yield"
 
 
 class OutboxEvent(msgspec.Struct, frozen=True):

@@ -126,9 +126,11 @@ def given_lists(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
 
 # Of the fields of `Claimed` and of rows that are shown, those that no column has: every query says what they are.
 _WORKED_OUT = {
-    "claimed": (Column("job_id"), Column("number", "bigint"), Column("slack", "bigint"), Column("state")),
+    "claimed": (
+        Column("job_id"), Column("number", "bigint"), Column("slack", "bigint"), Column("flow"), Column("state"),
+    ),
     "shown": (Column("cancelling", "boolean"), Column("progress")),
-}
+}  # fmt: skip
 _JOBS = {column.name: column for column in (*ORDER, *BORN, *COUNTS, STARTED, *CLAIM, *LIVING, FINISHED)}
 
 
@@ -137,7 +139,7 @@ def _fields(use: str, names: Iterable[str]) -> tuple[Column, ...]:
     return tuple(own[name] if name in own else _JOBS[name] for name in names if name in own or name in _JOBS)
 
 
-SHOWN = _fields("shown", (*JobInfo.__struct_fields__, "tries", "requirements"))
+SHOWN = _fields("shown", (*JobInfo.__struct_fields__, "tries"))
 _BOTH = {
     "jobs.order": ORDER,
     "jobs.given": GIVEN,

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from rota.model.principal import Principal
+from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant, short
-
-if TYPE_CHECKING:
-    from rota.store.base import TaskInfo
 
 
 class Unoffered(msgspec.Struct, frozen=True):

@@ -19,9 +19,9 @@ from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
 from rota.model.requirements import read_requirements
 from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.trigger.records import FireInfo, FireKind, ScheduledFire, ScheduleInfo
 from rota.model.trigger.skipped import SkipReason
-from rota.store.base import TaskInfo
 from rota.store.columns import SHOWN
 from rota.store.graph import WorkflowInfo, WorkflowJob
 
@@ -56,7 +56,6 @@ def job_info(
     row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, workflow: str | None = None
 ) -> JobInfo:
     state = State(row["state"])
-    requirements = read_requirements(row["requirements"])
     attempts = [_attempt(one) for one in past]
     if state is State.RUNNING and row["started_at"] is not None:
         attempts.append(AttemptInfo(row["tries"], row["fence"], row["node"] or "", row["started_at"]))
@@ -70,9 +69,6 @@ def job_info(
         schedule=fire.schedule if fire else None,
         fire_time=fire.fire if fire else None,
         workflow=workflow,
-        labels=requirements.labels,
-        alone=requirements.alone,
-        keys=requirements.keys,
     )
 
 
@@ -136,6 +132,7 @@ _OWN = tuple(name for name in _SHOWN if name in JobInfo.__struct_fields__)
 # The columns that are not shown as they are.
 _READERS: dict[str, Callable[[Any], Any]] = {
     "state": State, "kind": _kind, "args": read_object, "retry": _retry, "cancelling": bool, "progress": _progress,
+    "requirements": read_requirements,
 }  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import msgspec
 from rota.config import Settings
 from rota.errors import InvalidInput, UnknownTask
 from rota.model.job import Spec
-from rota.store.base import TaskInfo
+from rota.model.task import TaskInfo
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
 

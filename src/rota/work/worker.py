@@ -259,7 +259,7 @@ class Worker:
         now = self._clock.monotonic()
         since, self._counted[attempt.sink.ref] = self._counted.get(attempt.sink.ref, now), now
         claimed = attempt.claimed
-        self._used[claimed.queue, flow_name(claimed.owner, claimed.task)] += round((now - since) * SECOND)
+        self._used[claimed.queue, flow_name(claimed.owner, claimed.flow)] += round((now - since) * SECOND)
 
     def used(self, queues: Collection[str]) -> dict[tuple[str, str], Duration]:
         """The slot-time that flows of these queues have used since the last call; of the others it is forgotten."""

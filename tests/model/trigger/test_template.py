@@ -9,6 +9,7 @@ import pytest
 
 from rota.errors import InvalidInput
 from rota.model.job import NewJob, Spec
+from rota.model.requirements import Requirements
 from rota.model.retry import Retry
 from rota.model.times import HOUR, SECOND, instant
 from rota.model.trigger.template import Template, from_json, to_json
@@ -30,8 +31,15 @@ def test_all_options_reach_the_job() -> None:
     retry = Retry(5, "1s..1m", 0.2)
     template = function(queue="mail", priority=2, retry=retry, timeout=HOUR, expires=2 * HOUR)
     assert job(template, LATER) == NewJob(
-        "id", "t", Spec.function("t"), "{}", "mail", 2, LATER, 0, retry, HOUR, 2 * HOUR, None
+        "id", "t", Spec.function("t"), at=LATER, queue="mail", priority=2, retry=retry, timeout=HOUR, expires=2 * HOUR
     )
+
+
+def test_a_flow_reaches_the_job_and_is_checked_when_it_is_read() -> None:
+    text = to_json(function(requirements=Requirements(flow="bulk")))
+    assert job(from_json(text)).requirements.flow == "bulk"
+    with pytest.raises(InvalidInput, match="expected an order as JSON"):
+        from_json(text.replace("bulk", "\\u0000"))
 
 
 def test_times_are_filled_in_wherever_a_text_names_them() -> None:

@@ -19,9 +19,9 @@ from rota.model.lifecycle import State
 from rota.model.limits import Key, Policy, Rate
 from rota.model.node import NewNode
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import MINUTE, SECOND
-from rota.store.base import TaskInfo, Topic
+from rota.store.base import Topic
 from rota.store.postgres import PostgresStore
 from rota.store.postgres import work as working
 from tests.contracts.admission import close, finish_all, holders, lone, mutex, names, needs, rated
@@ -345,10 +345,17 @@ async def test_one_that_did_not_come_to_the_end_has_somebody_look_again(
 
 
 # -- orders by SQL ----------------------------------------------------------------------------------------------------
+async def test_an_order_by_sql_is_in_the_flow_of_its_task(world: World, place: Place) -> None:
+    actor = await world.node(tasks=[TaskInfo("t", flow="bulk"), TaskInfo("u")])
+    with place.connect() as db:
+        db.execute("SELECT submit('t'), submit('u')")
+    assert {one.task: one.flow for one in await actor.claim()} == {"t": "bulk", "u": "u"}
+
+
 async def test_a_key_that_an_order_by_sql_names_twice_is_one(world: World, place: Place) -> None:
     """The stricter bound holds, as for orders from Python."""
     info = TaskInfo(
-        "t", "default", 5, Retry(), None, ("a", "b"), ("a", "b"), exclusive="u:{a}",
+        "t", ("a", "b"), ("a", "b"), exclusive="u:{a}",
         limits=(Key("u:{b}", 3, Rate(60, MINUTE)), Key("u:{a}", 2, Rate(10, MINUTE))),
     )  # fmt: skip
     actor = await world.node(tasks=[info])

@@ -15,9 +15,9 @@ from rota.model.job import JobInfo, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.retry import Retry
+from rota.model.task import TaskInfo
 from rota.model.times import DAY
-from rota.store.base import Cancelling, JobFilter, Position, Retention, TaskInfo
+from rota.store.base import Cancelling, JobFilter, Position, Retention
 from rota.store.postgres import PostgresStore
 from tests.contracts.admission import mutex
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
@@ -258,7 +258,7 @@ async def test_a_node_that_makes_no_sense_does_not_hide_the_others(world: World,
 
 @pytest.mark.parametrize("change", ["info = 'no json'", "info = '{}'", "info = ''"])
 async def test_a_task_that_makes_no_sense_does_not_hide_the_others(world: World, db: Db, change: str) -> None:
-    await world.node(tasks=[TaskInfo(name, "default", 5, Retry(), None, (), ()) for name in ("a", "b", "c")])
+    await world.node(tasks=[TaskInfo(name) for name in ("a", "b", "c")])
     db.execute(f"UPDATE tasks SET {change} WHERE name = 'b'".encode())
     assert [task.name for task in await world.store.tasks(LOCAL)] == ["a", "c"]
 

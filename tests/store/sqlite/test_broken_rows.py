@@ -9,13 +9,15 @@ import pytest
 
 from rota.clock import ManualClock
 from rota.errors import StoreError
+from rota.model.feedback import Feedback
 from rota.model.job import JobInfo, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule, Outcome
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.retry import Retry
+from rota.model.requirements import NO_REQUIREMENTS
+from rota.model.task import TaskInfo
 from rota.model.times import DAY
-from rota.store.base import Cancelling, Chunk, JobFilter, Position, Retention, TaskInfo, Topic
+from rota.store.base import Cancelling, Chunk, JobFilter, Position, Retention, Topic
 from rota.store.sqlite import SqliteStore
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
 from tests.store.sqlite.backends import SqliteMemory
@@ -310,10 +312,21 @@ async def test_a_node_that_makes_no_sense_does_not_hide_the_others(
 async def test_a_task_that_makes_no_sense_does_not_hide_the_others(
     world: World, db: apsw.Connection, change: str
 ) -> None:
-    tasks = [TaskInfo(name, "default", 5, Retry(), None, (), ()) for name in ("a", "b", "c")]
+    tasks = [TaskInfo(name) for name in ("a", "b", "c")]
     await world.node(tasks=tasks)
     spoil_by(db, f"UPDATE tasks SET {change} WHERE name = 'b'")
     assert [task.name for task in await world.store.tasks(LOCAL) if task.name != "b"] == ["a", "c"]
+
+
+@pytest.mark.parametrize("text", ["no json", "[", '{"flow": {"a": 1}}', '{"flow": 7}', '{"labels": 7}', "7", NOT_UTF8])
+async def test_requirements_that_make_no_sense_stop_no_claim(world: World, db: apsw.Connection, text: str) -> None:
+    await world.store.set_feedback(LOCAL, "default", Feedback())
+    actor = await world.node()
+    job, other = await world.several(2, task="t")
+    value = text if text is NOT_UTF8 else "'" + text + "'"
+    spoil_by(db, f"UPDATE jobs SET requirements = {value} WHERE id = ?", job)
+    assert {one.job_id for one in await actor.claim()} == {job, other}
+    assert (await world.info(job)).requirements == NO_REQUIREMENTS
 
 
 @pytest.mark.parametrize("change", ["data = '['", "data = '1'", f"data = {NOT_UTF8}", f"subject = {NOT_UTF8}"])

@@ -1,4 +1,4 @@
-"""What a schedule orders each time it fires."""
+"""`Template`: the order that a schedule places each time it fires."""
 
 from __future__ import annotations
 
@@ -8,29 +8,22 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model import http
-from rota.model.gates import labels
-from rota.model.job import ABOUT_COMMANDS, DEFAULT_QUEUE, CommandSpec, Kind, NewJob, Spec
-from rota.model.limits import keys
-from rota.model.rank import DEFAULT_PRIORITY, priority
+from rota.model.job import CommandSpec, Kind, NewJob, Spec, Terms, shared
+from rota.model.rank import priority
 from rota.model.requirements import NO_REQUIREMENTS, Requirements
-from rota.model.retry import Retry
 from rota.model.times import LONGEST, Duration, Instant
 from rota.model.trigger.arguments import FIRE_TIME, SCHEDULED_FOR, fill
 
 LONGEST_NAME = 200
 
 
-class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Template(Terms, frozen=True, kw_only=True, omit_defaults=True):
     """An order without its time. Texts in its arguments, and in those of a command or an HTTP call, may name the times
     of the fire."""
 
     task: str
     spec: Spec
     args: str = "{}"  # JSON
-    queue: str = DEFAULT_QUEUE
-    priority: int = DEFAULT_PRIORITY
-    retry: Retry = Retry()
-    timeout: Duration | None = None
     expires: Duration | None = None
     requirements: Requirements = NO_REQUIREMENTS
 
@@ -42,10 +35,8 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         def filled(value: Any) -> Any:
             return fill(value, zone_name, fire_time, scheduled_for)
 
-        return NewJob(
-            job_id, self.task, _with_times(self.spec, filled), _arguments(self.args, filled), self.queue, self.priority,
-            at, 0, self.retry, self.timeout, self.expires, requirements=self.requirements,
-        )  # fmt: skip
+        changed = {"spec": _with_times(self.spec, filled), "args": _arguments(self.args, filled)}
+        return NewJob(id=job_id, at=at, **shared(self, NewJob) | changed)
 
 
 def _arguments(text: str, filled: Any) -> str:
@@ -84,7 +75,7 @@ def to_json(template: Template) -> str:
 
 
 def from_json(text: str) -> Template:
-    """Reads a template back. It may have been written by anyone: what can't be ordered is refused here."""
+    """Reads a stored template. It may have been written by hand, so a template that can't be ordered is refused."""
     try:
         template = _decoder.decode(text)
         _check(template)
@@ -98,12 +89,11 @@ def _check(template: Template) -> None:
     msgspec.json.decode(template.args, type=dict[str, Any])
     if template.spec.kind is Kind.COMMAND:
         command = msgspec.json.decode(template.spec.body, type=CommandSpec)
-        Spec.command(command.argv, **{part: getattr(command, part) for part in ABOUT_COMMANDS})
+        Spec.command(**msgspec.structs.asdict(command))
     if template.spec.kind is Kind.HTTP:
         http.check(msgspec.json.decode(template.spec.body, type=http.HttpSpec))
     priority(template.priority)
-    labels(template.requirements.labels)
-    keys(template.requirements.keys)
+    template.requirements.check()
     for what in ("task", "queue"):
         name = getattr(template, what)
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():

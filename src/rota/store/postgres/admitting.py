@@ -11,6 +11,7 @@ from rota.model.feedback import Feedback
 from rota.model.gates import Gate
 from rota.model.limits import Limit
 from rota.model.principal import Principal
+from rota.model.task import TaskInfo
 from rota.model.times import Duration
 from rota.store import base
 from rota.store.admission import Admission, Admitted, FlowInfo, LimitInfo, NewGate, QueueInfo, Used, Waiting
@@ -88,7 +89,7 @@ class Admitting(Admission, Offers):
         base.require_system(who, "admit")
         return await self._write(admission.admit, limit)
 
-    async def make_known(self, who: Principal, tasks: Sequence[base.TaskInfo]) -> None:
+    async def make_known(self, who: Principal, tasks: Sequence[TaskInfo]) -> None:
         await self._write(offers.make_known, tasks)
 
     async def unoffered(self, who: Principal) -> list[Unoffered]:

@@ -11,8 +11,9 @@ from rota.model.job import Kind, Ref
 from rota.model.lifecycle import JobEvent
 from rota.model.node import NewNode, News, NodeInfo, NodeState
 from rota.model.outcome import CrashRule
+from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Duration, Instant
-from rota.store.base import Retention, TaskInfo, Topic
+from rota.store.base import Retention, Topic
 from rota.store.postgres import graph, orders, partitions, work
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.scan_floor import BEGINNING, ScanFloor

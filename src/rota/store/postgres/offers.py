@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rota.model.task import TaskInfo
 from rota.model.times import Duration
-from rota.store.base import TaskInfo, Topic
+from rota.store.base import Topic
 from rota.store.offers import Unoffered, why_set_aside
 from rota.store.postgres import graph
 from rota.store.postgres.database import Unit, encode

@@ -8,7 +8,8 @@ from typing import Any
 from rota.model.job import JobInfo
 from rota.model.lifecycle import LIVE, State
 from rota.model.principal import Principal
-from rota.store.base import Chunk, JobFilter, OutboxEvent, Position, TaskInfo
+from rota.model.task import TaskInfo
+from rota.store.base import Chunk, JobFilter, OutboxEvent, Position
 from rota.store.columns import SHOWN
 from rota.store.postgres import graph, schedules
 from rota.store.postgres.database import Unit

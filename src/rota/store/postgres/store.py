@@ -18,6 +18,7 @@ from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
+from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND, Duration, Instant
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.records import (
@@ -192,7 +193,7 @@ class PostgresStore(Admitting, base.Store):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     async def register(
-        self, who: Principal, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+        self, who: Principal, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
         base.require_system(who, "register")
         with translated(self._database.place):
@@ -208,7 +209,7 @@ class PostgresStore(Admitting, base.Store):
             await self._session.drop(incarnation)
 
     async def _join(
-        self, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str], server: str | None
+        self, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str], server: str | None
     ) -> None:
         """An id whose owner was killed a moment ago is free when its grace is over: whoever restarts it should not be
         turned away for coming too soon."""
@@ -384,7 +385,7 @@ class PostgresStore(Admitting, base.Store):
         return await self._read(reads.output, who, job_id, after, limit)
 
     @base.stale_ok
-    async def tasks(self, who: Principal) -> list[base.TaskInfo]:
+    async def tasks(self, who: Principal) -> list[TaskInfo]:
         return await self._read(reads.tasks)
 
     @base.stale_ok

@@ -11,6 +11,7 @@ from rota.model.feedback import Feedback
 from rota.model.gates import Gate
 from rota.model.limits import Limit
 from rota.model.principal import Principal
+from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
 from rota.store import base
 from rota.store.admission import Admission, Admitted, FlowInfo, LimitInfo, NewGate, QueueInfo, Used, Waiting
@@ -86,7 +87,7 @@ class Admitting(Admission, Offers):
         idle, next_at = await self._read(_look)
         return Admitted(0, False, next_at) if idle else await self._write(_admit, limit)
 
-    async def make_known(self, who: Principal, tasks: Sequence[base.TaskInfo]) -> None:
+    async def make_known(self, who: Principal, tasks: Sequence[TaskInfo]) -> None:
         if new := await self._read(offers.unknown, tasks):
             await self._write(offers.make_known, new)
 

@@ -10,8 +10,9 @@ from rota.model.job import Ref
 from rota.model.lifecycle import JobEvent
 from rota.model.node import NewNode, News, NodeInfo, NodeState
 from rota.model.outcome import CrashRule
+from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
-from rota.store.base import Retention, TaskInfo, Topic
+from rota.store.base import Retention, Topic
 from rota.store.rows import NodeRow, node_info
 from rota.store.settlement import crash
 from rota.store.sqlite import gates, graph, orders, ranking, work

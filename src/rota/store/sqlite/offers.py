@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rota.model.lifecycle import State
+from rota.model.task import TaskInfo
 from rota.model.times import Duration
-from rota.store.base import TaskInfo, Topic
+from rota.store.base import Topic
 from rota.store.offers import Unoffered, why_set_aside
 from rota.store.sqlite.database import Database, encode
 

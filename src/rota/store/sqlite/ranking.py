@@ -44,20 +44,15 @@ def put_right(db: Database, rule: RankingRule, front: Callable[[int], list[int]]
         wrong = db.rows("misplaced", seqs=_text(front(FRONT)), step=rule.step)
         if not wrong:
             return
-        if stepped := [seq for seq, _, _, _, by_step, _, _ in wrong if by_step]:
+        if stepped := [seq for seq, _, _, _, _, by_step, _, _ in wrong if by_step]:
             db.run("rank_those", seqs=_text(stepped), step=rule.step, usual=db.ageing_step)
             rank_anew(db, rule, PUT_RIGHT, PUT_RIGHT)
-        fallen = {(kind, owner, task, behind) for _, kind, owner, task, _, here, behind in wrong if behind > here}
-        for kind, owner, task, behind in sorted(fallen):
-            _put_back(db, rule.name, kind, owner, task, behind)
-
-
-def _put_back(db: Database, queue: str, kind: str, owner: str, task: str, level: int) -> None:
-    about = {"queue": queue, "owner": owner, "task": task, "level": level, "step": db.ageing_step, "limit": PUT_RIGHT}
-    if kind == Kind.FUNCTION:
-        db.run("put_back_functions", **about)
-    else:
-        db.run("put_back", kind=kind, **about)
+        fallen = {(*same, behind) for _, *same, _, here, behind in wrong if behind > here}
+        for kind, owner, task, flow, behind in sorted(fallen):
+            about = {"queue": rule.name, "owner": owner, "task": task, "flow": flow, "level": behind}
+            about |= {"kind": kind} if kind != Kind.FUNCTION else {}
+            query = "put_back_functions" if kind == Kind.FUNCTION else "put_back"
+            db.run(query, **about, step=db.ageing_step, limit=PUT_RIGHT)
 
 
 def rank_anew(db: Database, rule: RankingRule, limit: int, reach: int) -> int:

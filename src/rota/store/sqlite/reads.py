@@ -7,7 +7,8 @@ from typing import Any
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
-from rota.store.base import Chunk, JobFilter, OutboxEvent, Position, TaskInfo
+from rota.model.task import TaskInfo
+from rota.store.base import Chunk, JobFilter, OutboxEvent, Position
 from rota.store.rows import AttemptRow, job_info, job_row, read_object, task_infos
 from rota.store.sqlite import graph, schedules
 from rota.store.sqlite.database import Database, encode

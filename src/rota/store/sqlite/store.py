@@ -22,6 +22,7 @@ from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
+from rota.model.task import TaskInfo
 from rota.model.times import DAY, Duration, Instant
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.records import (
@@ -68,9 +69,8 @@ class SqliteStore(Admitting, base.Store):
         self._bell = None if path == MEMORY else Wakeups(folder, chance.token())
         self.locks = None if path == MEMORY else NodeLocks(folder)
         self._listeners: list[tuple[frozenset[base.Topic], Callable[[], None], asyncio.AbstractEventLoop]] = []
-        self._inline, self._chance = inline, chance
+        self._inline, self._chance, self._closed = inline, chance, False
         self._threads = None if inline else Threads(shared=path == MEMORY)
-        self._closed = False
         self._writer: Database | None = None
         self._reader: Database | None = None
         self._flows = Walk(clock, ("",))  # through all workflows, for old ones
@@ -206,7 +206,7 @@ class SqliteStore(Admitting, base.Store):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     async def register(
-        self, who: Principal, node: NewNode, tasks: Sequence[base.TaskInfo], replaces: Sequence[str] = ()
+        self, who: Principal, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
         base.require_system(who, "register")
         if self.locks:
@@ -374,7 +374,7 @@ class SqliteStore(Admitting, base.Store):
         return await self._read(reads.output, who, job_id, after, limit)
 
     @base.stale_ok
-    async def tasks(self, who: Principal) -> list[base.TaskInfo]:
+    async def tasks(self, who: Principal) -> list[TaskInfo]:
         return await self._read(reads.tasks)
 
     @base.stale_ok

@@ -37,7 +37,7 @@ CREATE TABLE rota.jobs (
     retry         text     NOT NULL,
     timeout       bigint,
     key           text,
-    requirements  text                            -- labels, keys and alone, as JSON; NULL: none
+    requirements  text                            -- labels, keys, alone and flow, as JSON; NULL: none
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5);
 
@@ -86,7 +86,8 @@ CREATE INDEX jobs_expiring ON rota.jobs (expires_at)            WHERE expires_at
 CREATE INDEX jobs_running  ON rota.jobs (node, claimed_at)      WHERE node IS NOT NULL;
 CREATE INDEX jobs_held     ON rota.jobs (held_by, rank, id)     WHERE held_by IS NOT NULL;
 CREATE INDEX jobs_let_go   ON rota.jobs (held_by)               WHERE state = 'ready' AND held_by IS NOT NULL;
-CREATE INDEX jobs_put_back ON rota.jobs (queue, owner, task, level) WHERE level > 0;
+-- By flow, as rota.flow_of says it.
+CREATE INDEX jobs_put_back ON rota.jobs (queue, owner, coalesce(requirements::jsonb ->> 'flow', task), level) WHERE level > 0;
 CREATE INDEX jobs_own_step ON rota.jobs (queue, own_step)       WHERE own_step IS NOT NULL;
 
 -- Attempts that did not end their job.

@@ -32,11 +32,13 @@ CREATE TABLE jobs (
     tied          INTEGER NOT NULL DEFAULT 0,   -- other jobs wait for its end
     parents       INTEGER NOT NULL DEFAULT 0,   -- the number of jobs it was ordered after,
     waits         INTEGER NOT NULL DEFAULT 0,   -- and the number of these that have not ended as needed
-    requirements  TEXT,                         -- labels, keys and alone, as JSON; NULL: none
+    requirements  TEXT,                         -- labels, keys, alone and flow, as JSON; NULL: none
     special       INTEGER NOT NULL DEFAULT 0,   -- it needs keys
     held_by       TEXT,                         -- the gate (g:gate), key (k:owner:key) or wish to be alone (a:job) that holds it; on a ready job, the key that let it go
     level         INTEGER NOT NULL DEFAULT 0,   -- the feedback level in its rank
-    own_step      INTEGER                       -- the ageing step in its rank; NULL: the global one
+    own_step      INTEGER,                      -- the ageing step in its rank; NULL: the global one
+    -- The flow that is charged for its slots, within those of its owner. Requirements may have been written by hand.
+    flow          TEXT AS (coalesce(iif(json_valid(requirements), requirements ->> '$.flow', NULL), task)) VIRTUAL
 ) STRICT;
 
 -- The index that claims read holds ready jobs only. Kind comes before rank: a node without functions must not read

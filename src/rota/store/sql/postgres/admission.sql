@@ -214,19 +214,21 @@ UPDATE rota.queues q SET boosted_at = rota.clock(:now) FROM due WHERE q.name = d
 -- Jobs that stand further back than their flow does now.
 WITH RECURSIVE known AS (
     -- From flow to flow through the index, however many jobs of it were put back.
-    (SELECT j.queue, j.owner, j.task, j.level FROM rota.jobs j WHERE j.level > 0
-     ORDER BY j.queue, j.owner, j.task, j.level LIMIT 1)
+    (SELECT j.queue, j.owner, rota.flow_of(j.task, j.requirements) AS flow, j.level FROM rota.jobs j WHERE j.level > 0
+     ORDER BY j.queue, j.owner, rota.flow_of(j.task, j.requirements), j.level LIMIT 1)
     UNION ALL
     SELECT next.* FROM known CROSS JOIN LATERAL (
-        SELECT j.queue, j.owner, j.task, j.level FROM rota.jobs j
-        WHERE j.level > 0 AND (j.queue, j.owner, j.task, j.level) > (known.queue, known.owner, known.task, known.level)
-        ORDER BY j.queue, j.owner, j.task, j.level LIMIT 1) AS next
+        SELECT j.queue, j.owner, rota.flow_of(j.task, j.requirements), j.level FROM rota.jobs j
+        WHERE j.level > 0
+          AND (j.queue, j.owner, rota.flow_of(j.task, j.requirements), j.level) > (known.queue, known.owner, known.flow, known.level)
+        ORDER BY j.queue, j.owner, rota.flow_of(j.task, j.requirements), j.level LIMIT 1) AS next
 ), behind AS MATERIALIZED (
     SELECT one.id FROM known CROSS JOIN LATERAL (
-        SELECT j.id FROM rota.jobs j WHERE j.level > 0 AND j.queue = known.queue AND j.owner = known.owner AND j.task = known.task
-          AND j.level = known.level AND j.node IS NULL LIMIT :most::integer FOR UPDATE SKIP LOCKED) AS one
+        SELECT j.id FROM rota.jobs j WHERE j.level > 0 AND j.queue = known.queue AND j.owner = known.owner
+          AND rota.flow_of(j.task, j.requirements) = known.flow AND j.level = known.level
+          AND j.node IS NULL LIMIT :most::integer FOR UPDATE SKIP LOCKED) AS one
     WHERE NOT EXISTS (SELECT FROM rota.flows f
-                      WHERE f.queue = known.queue AND f.flow = known.owner || '/' || known.task AND f.level >= known.level)
+                      WHERE f.queue = known.queue AND f.flow = known.owner || '/' || known.flow AND f.level >= known.level)
     LIMIT :most::integer
 )
 UPDATE rota.jobs j SET rank = j.rank - j.level * :step::bigint, level = 0 FROM behind WHERE j.id = behind.id
@@ -258,7 +260,7 @@ WHERE id = ANY (:ids::uuid[])
 
 -- name: waiting_row
 SELECT j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.requirements, j.level,
-       (SELECT f.level FROM rota.flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task) AS flow_level,
+       (SELECT f.level FROM rota.flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || rota.flow_of(j.task, j.requirements)) AS flow_level,
        n.id AS node, n.seen_at + n.lease AS lease_until,
        CASE WHEN j.state = 'ready' THEN (SELECT count(*) FROM rota.jobs o WHERE o.state = 'ready' AND o.queue = j.queue
                                          AND (o.rank, o.id) < (j.rank, j.id)) ELSE 0 END AS ahead,

@@ -46,7 +46,7 @@ WITH me AS MATERIALIZED (
     SELECT head.*, head.special
            OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, head.queue, head.requirements)) AS stopped,
            head.own_step IS DISTINCT FROM head.step
-           OR head.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = head.queue AND f.flow = head.owner || '/' || head.task
+           OR head.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = head.queue AND f.flow = head.owner || '/' || rota.flow_of(head.task, head.requirements)
                                         AND f.level > head.level) AS fallen
     FROM (SELECT * FROM near UNION ALL SELECT * FROM far) AS head
 ), chosen AS MATERIALIZED (
@@ -63,7 +63,7 @@ SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, re
 FROM chosen, moment WHERE j.ctid = chosen.place AND NOT chosen.stopped AND NOT chosen.fallen
 -- A first attempt finds no checkpoint, and does not look for one.
 RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries + (NOT starts)::integer; slack = NULL::bigint;
-           state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END}
+           flow = rota.flow_of(j.task, j.requirements); state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END}
 )
 SELECT * FROM claimed
 UNION ALL   -- a fence of 0: it stands in the wrong place

@@ -238,7 +238,7 @@ WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: waiting_row
 SELECT j.seq, j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.requirements,
-       coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task), 0),
+       coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.flow), 0),
        n.id, n.seen_at + n.lease,
        EXISTS (SELECT 1 FROM nodes w
                WHERE w.state = 'live'
@@ -256,9 +256,9 @@ SELECT count(*) FROM jobs WHERE state = 'ready' AND queue = :queue AND (rank, se
 SELECT name, step, stepped_at, feedback FROM queues
 
 -- name: misplaced
--- Of these jobs, those that stand in the wrong place: seq, kind, owner, task, by its step, its level, and that of its flow.
-SELECT seq, kind, owner, task, own_step IS NOT :step, level, behind FROM (
-    SELECT j.*, coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task), 0) AS behind
+-- Of these jobs, those that stand in the wrong place: seq, kind, owner, task, flow, by its step, its level, and that of its flow.
+SELECT seq, kind, owner, task, flow, own_step IS NOT :step, level, behind FROM (
+    SELECT j.*, coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.flow), 0) AS behind
     FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value)
 WHERE own_step IS NOT :step OR behind > level
 
@@ -295,13 +295,13 @@ SELECT EXISTS (
 -- name: put_back
 UPDATE jobs SET rank = rank + (:level - level) * :step, level = :level
 WHERE seq IN (SELECT seq FROM jobs
-              WHERE state = 'ready' AND queue = :queue AND kind = :kind AND owner = :owner AND task = :task AND level < :level
+              WHERE state = 'ready' AND queue = :queue AND kind = :kind AND owner = :owner AND task = :task AND flow = :flow AND level < :level
               ORDER BY rank LIMIT :limit)
 
 -- name: put_back_functions
 UPDATE jobs SET rank = rank + (:level - level) * :step, level = :level
 WHERE seq IN (SELECT seq FROM jobs
-              WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task AND owner = :owner AND level < :level
+              WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task AND owner = :owner AND flow = :flow AND level < :level
               ORDER BY rank LIMIT :limit)
 
 -- name: put_forward
@@ -309,13 +309,13 @@ WHERE seq IN (SELECT seq FROM jobs
 UPDATE jobs SET rank = rank - level * :step, level = 0
 WHERE seq IN (SELECT j.seq FROM jobs j
               WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.level > 0 AND j.finished_at IS NULL AND j.node IS NULL
-                AND NOT EXISTS (SELECT 1 FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task AND f.level >= j.level)
+                AND NOT EXISTS (SELECT 1 FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.flow AND f.level >= j.level)
               LIMIT :limit)
 
 -- name: any_to_put_forward
 SELECT EXISTS (SELECT 1 FROM queues WHERE feedback AND boosted_at + boost <= :now OR step < :usual OR stepped_at > :now - :changing)
     OR EXISTS (SELECT 1 FROM jobs j WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.level > 0 AND j.finished_at IS NULL AND j.node IS NULL
-               AND NOT EXISTS (SELECT 1 FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.task AND f.level >= j.level))
+               AND NOT EXISTS (SELECT 1 FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.flow AND f.level >= j.level))
 
 -- name: set_step
 INSERT INTO queues (name, step, stepped_at) VALUES (:name, :step, :now)

@@ -44,7 +44,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 -- All jobs that were taken, as one JSON text that decodes straight into values. A first attempt finds no checkpoint, and
 -- does not look for one.
 SELECT json_group_array(json_array(
-           {jobs.claimed j p; job_id = j.id; number = j.tries + (j.started_at IS NULL); slack = NULL;
+           {jobs.claimed j p; job_id = j.id; number = j.tries + (j.started_at IS NULL); slack = NULL; flow = j.flow;
             state = iif(j.fence > 1, (SELECT c.state FROM checkpoints c WHERE c.job = j.seq), NULL)}) ORDER BY j.rank, j.seq)
 FROM jobs j LEFT JOIN payloads p USING (seq) WHERE j.seq IN (SELECT value FROM json_each(:seqs))
 

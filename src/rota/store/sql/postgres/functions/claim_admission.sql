@@ -100,7 +100,7 @@ BEGIN
                 started_at = moment, tries = j.tries + 1, expires_at = NULL, held_by = NULL
             FROM lucky WHERE j.id = lucky.job
             RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries; slack = lucky.slack;
-                       state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END};
+                       flow = rota.flow_of(j.task, j.requirements); state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END};
             EXIT WHEN NOT FOUND;
             turn := ARRAY(SELECT l.id FROM (SELECT j.id, j.state FROM rota.jobs j WHERE j.id = ANY (turn) OFFSET 0) l WHERE l.state = 'ready');
         END LOOP;

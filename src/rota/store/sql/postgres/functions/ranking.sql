@@ -19,28 +19,32 @@ CREATE OR REPLACE FUNCTION rota.rank_anew(names text[], usual bigint, most integ
     )
     SELECT count(*) FROM ranked $$;
 
+-- The flow that is charged for a job's slots, within those of its owner. The index jobs_put_back has the same expression.
+CREATE OR REPLACE FUNCTION rota.flow_of(task text, requirements text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(requirements::jsonb ->> 'flow', task) $$;
+
 -- Puts back the jobs of flows whose level has risen: all at the front of the line that a claim would have to read one by one.
 -- The jobs of a function's flow are found by their task, however many jobs of other tasks rank before them.
 CREATE OR REPLACE FUNCTION rota.put_back(ids uuid[], step bigint, most integer) RETURNS bigint LANGUAGE sql AS $$
     WITH fallen AS MATERIALIZED (
-        SELECT DISTINCT j.queue, j.kind, j.owner, j.task, f.level FROM rota.jobs j
-        JOIN rota.flows f ON f.queue = j.queue AND f.flow = j.owner || '/' || j.task
+        SELECT DISTINCT j.queue, j.kind, j.owner, j.task, rota.flow_of(j.task, j.requirements) AS flow, f.level FROM rota.jobs j
+        JOIN rota.flows f ON f.queue = j.queue AND f.flow = j.owner || '/' || rota.flow_of(j.task, j.requirements)
         WHERE j.id = ANY (ids) AND j.state = 'ready' AND f.level > j.level
     ), front AS MATERIALIZED (
         SELECT one.* FROM (SELECT DISTINCT queue, kind FROM fallen WHERE kind <> 'function') lane CROSS JOIN LATERAL (
-            SELECT j.id, j.queue, j.kind, j.owner, j.task, j.level FROM rota.jobs j
+            SELECT j.id, j.queue, j.kind, j.owner, j.task, rota.flow_of(j.task, j.requirements) AS flow, j.level FROM rota.jobs j
             WHERE j.state = 'ready' AND j.queue = lane.queue AND j.kind = lane.kind ORDER BY j.rank, j.id LIMIT most
         ) one
         UNION ALL
         SELECT one.* FROM (SELECT DISTINCT queue, task FROM fallen WHERE kind = 'function') lane CROSS JOIN LATERAL (
-            SELECT j.id, j.queue, j.kind, j.owner, j.task, j.level FROM rota.jobs j
+            SELECT j.id, j.queue, j.kind, j.owner, j.task, rota.flow_of(j.task, j.requirements) AS flow, j.level FROM rota.jobs j
             WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = lane.queue AND j.task = lane.task
             ORDER BY j.rank, j.id LIMIT most
         ) one
     ), behind AS MATERIALIZED (
         SELECT held.id, fallen.level FROM front
         JOIN fallen ON fallen.queue = front.queue AND fallen.kind = front.kind AND fallen.owner = front.owner
-                   AND fallen.task = front.task AND fallen.level > front.level
+                   AND fallen.task = front.task AND fallen.flow = front.flow AND fallen.level > front.level
         CROSS JOIN LATERAL (SELECT h.id FROM rota.jobs h WHERE h.id = front.id AND h.node IS NULL FOR UPDATE SKIP LOCKED) held
     ), moved AS (
         UPDATE rota.jobs j SET rank = j.rank + (behind.level - j.level) * step, level = behind.level

@@ -1,4 +1,4 @@
-"""The options of an order, read once and checked: when, how urgent, how often, how long."""
+"""The options of an order: their values, and how they are read and checked. `option_table` has a row for each."""
 
 from __future__ import annotations
 
@@ -8,53 +8,36 @@ from typing import Any
 
 import msgspec
 
-from rota.config import queue_name
 from rota.errors import InvalidInput
+from rota.model.feedback import flow
 from rota.model.gates import labels, scope
 from rota.model.graph import Edge, Need, edges, need
-from rota.model.job import ABOUT_COMMANDS, DEFAULT_QUEUE, NewJob, Spec
+from rota.model.job import NewJob, Spec, Terms, queue_name, shared
 from rota.model.limits import Key, Policy, Rate, concurrency, fields, fill, keys, rate
-from rota.model.rank import DEFAULT_PRIORITY, priority
+from rota.model.option_table import COMMAND_NAMES, ORDER_NAMES
+from rota.model.rank import priority
 from rota.model.requirements import NO_REQUIREMENTS, Alone, Requirements
 from rota.model.retry import Retry
 from rota.model.times import MINUTE, Duration, Instant, duration, instant
 
-NAMES = (
-    "at", "delay", "priority", "queue", "key", "retry", "timeout", "expires", "after", "on", "labels", "exclusive",
-    "rate", "limits", "full", "alone", "drain", "drained",
-)  # fmt: skip
-# Those that a task may have by itself.
-TASK_NAMES = (
-    "queue", "priority", "retry", "timeout", "labels", "exclusive", "rate", "limits", "full", "alone", "drain",
-    "drained",
-)  # fmt: skip
-FOR_COMMANDS = ("name", *ABOUT_COMMANDS)
 LONGEST_KEY = 255
 LONGEST_NAME = 200
 LONGEST_REASON = 1_000
-
-
 DRAIN: Duration = 10 * MINUTE
 
 
 class Drained(StrEnum):
-    """What becomes of others that have not ended when a job wants to be alone."""
+    """The fate of other jobs that have not ended when a job wants to be alone."""
 
     YIELD = "yield"  # they go on, and it tries again later
     CANCEL = "cancel"
 
 
-class Options(msgspec.Struct, frozen=True):
-    queue: str = DEFAULT_QUEUE
-    priority: int = DEFAULT_PRIORITY
-    at: Instant | None = None
-    delay: Duration = 0
-    retry: Retry = Retry()
-    timeout: Duration | None = None
-    expires: Duration | None = None
-    key: str | None = None
-    after: tuple[Edge, ...] = ()
+class TaskOptions(Terms, frozen=True, kw_only=True):
+    """The options that a task may have by itself."""
+
     labels: tuple[str, ...] = ()
+    flow: str | None = None  # None: that of the task
     exclusive: str | None = None  # a template of a key
     rate: Rate | None = None  # of the task's own key
     limits: tuple[Key, ...] = ()  # with templates as names
@@ -65,21 +48,31 @@ class Options(msgspec.Struct, frozen=True):
 
     @property
     def templates(self) -> list[Key]:
-        """The keys that a job needs, with fields for its arguments, but for the one of the task itself."""
+        """The keys that a job needs, with fields for its arguments; without the task's own key."""
         first = [] if self.exclusive is None else [Key(self.exclusive, 1)]
         return [Key(key.name, key.concurrency, key.rate, self.full) for key in (*first, *self.limits)]
 
 
+class Options(TaskOptions, frozen=True, kw_only=True):
+    """All options of an order. `after` has been read together with `on`."""
+
+    at: Instant | None = None
+    delay: Duration = 0
+    expires: Duration | None = None
+    key: str | None = None
+    after: tuple[Edge, ...] = ()
+
+
 def read_options(
-    defaults: Options, given: Mapping[str, Any], allowed: Sequence[str] = NAMES, beside: Sequence[str] = ()
+    defaults: Options, given: Mapping[str, Any], allowed: Sequence[str] = ORDER_NAMES, beside: Sequence[str] = ()
 ) -> Options:
-    """`given` over `defaults`; None counts as not given. `beside`: what the caller takes too, and has read itself."""
+    """`given` over `defaults`; None counts as not given. `beside`: names that the caller reads itself."""
     changes: dict[str, Any] = {}
     for name, value in given.items():
         if name not in allowed:
             raise InvalidInput("option", name, f"one of {', '.join((*beside, *allowed))}")
         if value is not None and name not in ("after", "on"):
-            changes[name] = _READERS[name](value)
+            changes[name] = READERS[name](value)
     if given.get("after") is not None:
         changes["after"] = parents(given["after"], given.get("on"))
     elif given.get("on") is not None:
@@ -96,9 +89,9 @@ def read_options(
 
 
 def about_command(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is said of the command itself, its name too, and what of the job that it is."""
-    about = {name: value for name, value in given.items() if name in FOR_COMMANDS and value is not None}
-    return about, {name: value for name, value in given.items() if name not in FOR_COMMANDS}
+    """Splits options into those of the command, its name among them, and those of the job."""
+    about = {name: value for name, value in given.items() if name in COMMAND_NAMES and value is not None}
+    return about, {name: value for name, value in given.items() if name not in COMMAND_NAMES}
 
 
 def parents(given: Any, on: Any = None) -> tuple[Edge, ...]:
@@ -111,7 +104,7 @@ def parents(given: Any, on: Any = None) -> tuple[Edge, ...]:
 
 
 def _is_pair(given: Any) -> bool:
-    """A handle is no text, so a text beside one can only be meant as its need."""
+    """Whether a tuple is a job and its need. A handle is no text, so a text beside it must be its need."""
     if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], str):
         return False
     return given[1] in list(Need) or (not isinstance(given[0], str) and len(given[1]) < 32)
@@ -126,26 +119,27 @@ def _edge(given: Any, otherwise: Need) -> Edge:
 
 
 def new_job(job_id: str, spec: Spec, task: str, body: str, options: Options) -> NewJob:
-    return NewJob(
-        job_id, task, spec, body, options.queue, options.priority, options.at, options.delay, options.retry,
-        options.timeout, options.expires, options.key, options.after, None, requirements(task, body, options),
-    )  # fmt: skip
+    return new_jobs([job_id], spec, task, [body], options)[0]
 
 
 def new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[NewJob]:
-    return [new_job(job_id, spec, task, body, options) for job_id, body in zip(ids, bodies, strict=True)]
+    first = NewJob("", task, spec, **shared(options, NewJob))
+    return [
+        msgspec.structs.replace(first, id=job_id, args=body, requirements=requirements(task, body, options))
+        for job_id, body in zip(ids, bodies, strict=True)
+    ]
 
 
 def requirements(task: str, body: str, options: Options) -> Requirements:
-    """Labels, and keys with the arguments filled in."""
+    """The requirements of a job: its options for admission, with arguments filled into the keys."""
     templates = options.templates
-    if not (options.labels or templates or options.rate or options.alone):
+    if not (options.labels or templates or options.rate or options.alone or options.flow):
         return NO_REQUIREMENTS
     arguments = msgspec.json.decode(body) if any(fields(key.name) for key in templates) else {}
     wanted = [msgspec.structs.replace(key, name=fill(key.name, arguments)) for key in templates]
     if options.rate is not None:
         wanted.append(Key(f"task:{task}", None, options.rate, options.full))
-    return Requirements(options.labels, keys(wanted), _alone(options))
+    return Requirements(options.labels, keys(wanted), _alone(options), options.flow)
 
 
 def _alone(options: Options) -> Alone | None:
@@ -235,7 +229,7 @@ def _longer_than_nothing(value: Any, what: str) -> Duration:
     return limit
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
+READERS: dict[str, Callable[[Any], Any]] = {
     "at": lambda value: instant(value, "at"),
     "delay": lambda value: duration(value, "delay"),
     "priority": priority,
@@ -245,6 +239,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "timeout": lambda value: _longer_than_nothing(value, "timeout"),
     "expires": lambda value: _longer_than_nothing(value, "expires"),
     "labels": labels,
+    "flow": flow,
     "exclusive": _template,
     "rate": rate,
     "limits": _limits,
