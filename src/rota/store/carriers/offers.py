@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rota.model.task import TaskInfo
 from rota.model.times import Duration
 from rota.store.carriers.unit import Columns, Row, Unit
 from rota.store.offers import Unoffered, why_set_aside
-from rota.store.values import TaskInfo, Topic
+from rota.store.values import Topic
 
 
 async def make_known(unit: Unit, tasks: Sequence[TaskInfo]) -> None:

@@ -13,7 +13,7 @@ from rota.store.carriers.schedules import of_jobs
 from rota.store.columns import given_lists
 from rota.store.firing import REPLACED
 from rota.store.postgres import orders
-from rota.store.postgres.database import Unit, encode
+from rota.store.postgres.database import Unit
 from rota.store.values import Topic
 
 __all__ = ["PostgresFires", "of_jobs"]
