@@ -258,11 +258,9 @@ async def sweep_opened(unit: Unit) -> None:
 
 
 async def stay_alone(unit: Unit) -> None:
-    """It waits until none of the two thousand that run is left."""
     alone = '{"alone": {"match": {"queue": "keyed"}, "like": null, "drain": 1000000, "cancel": false}}'
-    await unit.connection.execute(
-        "UPDATE rota.jobs SET special = true, requirements = $1 WHERE id = $2", alone, uid(PLAIN, 1)
-    )
+    changed = "UPDATE rota.jobs SET special = true, requirements = $1 WHERE id = $2"
+    await unit.connection.execute(changed, alone, uid(PLAIN, 1))  # it waits for the two thousand that run
     await claims("q", 1, 1)(unit)
     assert (await admission.sweep_alone(unit))[0] == 0
 
@@ -400,8 +398,7 @@ DEEDS: dict[str, Deed] = {
         "put_limit", "stretch_tokens", "remove_limit", "look_at_key", "hand_on",
     }),
     "change queues": Deed(change_queues, False, 5_000, 4_000, {
-        "pause_queue", "resume_queue", "set_step", "set_feedback", "forget_flows",
-    }),
+        "pause_queue", "resume_queue", "set_step", "set_feedback", "forget_flows"}),
     "reprioritise": Deed(reprioritise, False, 200, 3_000, {"reprioritise"}),
 }  # fmt: skip
 # They count all that wait, or sort all flows, for someone who asks by hand.
