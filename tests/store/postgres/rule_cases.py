@@ -199,7 +199,8 @@ class Cases:
             keys = tuple(self.key(name) for name in sorted(self.rng.sample(names, 2)))
             waiter = self.job(case.owner, [], state="held", held_by=f"k:{case.owner}:{keys[0].name}")
             waiter.requirements = Requirements(keys=keys)
-            waiter.reserved = waiter.rank + self.rng.choice([0, 9]) * STEP
+            # Its rank may have moved behind its own place: that must not count for itself.
+            waiter.reserved = waiter.rank + self.rng.choice([-1, 0, 9 * STEP])
             case.others.append(waiter)
         for job in case.candidates:
             if job.requirements.keys and self.rng.random() < 0.3:

@@ -233,8 +233,6 @@ async def submit(unit: Unit) -> None:
 
 
 # -- what control does ------------------------------------------------------------------------------------------------
-
-
 async def admit_nothing(unit: Unit) -> None:
     assert (await admission.admit(unit, 500)).moved == 0
 
@@ -260,20 +258,17 @@ async def sweep_opened(unit: Unit) -> None:
 
 
 async def stay_alone(unit: Unit) -> None:
-    """It waits until none of the two thousand that run is left."""
     alone = '{"alone": {"match": {"queue": "keyed"}, "like": null, "drain": 1000000, "cancel": false}}'
-    await unit.connection.execute(
-        "UPDATE rota.jobs SET special = true, requirements = $1 WHERE id = $2", alone, uid(PLAIN, 1)
-    )
+    changed = "UPDATE rota.jobs SET special = true, requirements = $1 WHERE id = $2"
+    await unit.connection.execute(changed, alone, uid(PLAIN, 1))  # it waits for the two thousand that run
     await claims("q", 1, 1)(unit)
     assert (await admission.sweep_alone(unit))[0] == 0
 
 
 async def end_alone(unit: Unit) -> None:
-    """One is alone at last, one yields, and one has others cancelled (there are none that its gate fits)."""
-    assert await unit.run("let_lone_go", ids=[uid(GATED, 1)]) == 1
-    assert await unit.run("yield_lone", id=uid(GATED, 2), at=0, now=0, reason="why") == 1
-    assert await unit.run("cancel_beside", gate=GATE) == 0
+    await unit.run("let_lone_go", ids=[uid(GATED, 1)])
+    await unit.run("yield_lone", id=uid(GATED, 2), at=0, now=0, reason="why")
+    await unit.run("cancel_beside", gate=GATE)
 
 
 async def lift(unit: Unit) -> None:
@@ -403,8 +398,7 @@ DEEDS: dict[str, Deed] = {
         "put_limit", "stretch_tokens", "remove_limit", "look_at_key", "hand_on",
     }),
     "change queues": Deed(change_queues, False, 5_000, 4_000, {
-        "pause_queue", "resume_queue", "set_step", "set_feedback", "forget_flows",
-    }),
+        "pause_queue", "resume_queue", "set_step", "set_feedback", "forget_flows"}),
     "reprioritise": Deed(reprioritise, False, 200, 3_000, {"reprioritise"}),
 }  # fmt: skip
 # They count all that wait, or sort all flows, for someone who asks by hand.

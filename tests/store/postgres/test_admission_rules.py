@@ -195,7 +195,7 @@ def test_lines_go_on_as_the_model_says(rule_tables: Connection, seed: int, every
             rate = effective(key, state.limit).rate
             if rate is not None and room <= 0:
                 instants += token_back(case, key.name, rate)
-            if (window := looks_back(key, state)) is not None:
+            if one.needs_key and (window := looks_back(key, state)) is not None:
                 windows[key.name] = window
         count += len(goes)
         before = {job.id for job in case.others if job.state == "ready"}

@@ -85,7 +85,7 @@ def plan(db: Database, every: bool, most: int) -> Plan:
             most -= min(room, most)
         else:
             instants += _token_back(db, one.owner, effective(key, state.limit), now)
-        if state.started and (window := looks_back(key, state)) is not None:
+        if one.needs_key and state.started and (window := looks_back(key, state)) is not None:
             far.append(((one.owner, key.name), window))
     return Plan(goes, looked_at, min(instants, default=None), more, far)
 

@@ -7,9 +7,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Looks after jobs that others wait for: the wanted ones and what is skipped because of them, or any. Children whose last
--- parent has ended as needed go on; those of a parent that ended otherwise are skipped, and what waits for these comes next.
--- Nobody is waited for: what others have locked is left for the next time. At most about `most` edges at a time.
+-- Settles edges by the rules of `model.graph` (edge_state, after_parents, why_skipped), inside the write that ends a parent: of the
+-- wanted jobs and of jobs that are skipped because of them, or of any. Children whose last parent has ended as needed go on; children
+-- of a parent that ended otherwise are skipped, and jobs that wait for these come next. Rows that others have locked are left for the
+-- next time. At most about `most` edges at a time. tests/store/postgres/test_rules.py holds it against the model.
 CREATE OR REPLACE FUNCTION rota.settle(wanted uuid[], given bigint, step bigint, most integer,
                             OUT ready bigint, OUT later bigint, OUT skipped bigint, OUT unsettled boolean)
 LANGUAGE plpgsql AS $$

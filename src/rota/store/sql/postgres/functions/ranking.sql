@@ -1,3 +1,6 @@
+-- Ranks that change with an ageing step (`model.rank.ranked_by`) or a feedback level (`model.rank.shifted`), for thousands of rows at
+-- once. tests/store/postgres/test_rules.py holds the arithmetic against the model.
+
 -- Ranks ready jobs of these queues by the queues' current ageing steps. Jobs are ordered with the global step; a claim that
 -- meets one in a queue with its own step has it ranked anew, together with those behind it. Of each kind at most `reach` jobs
 -- are read (NULL: all) and at most `most` ranked anew.
