@@ -18,15 +18,14 @@ SCENARIOS = {"chaos", "checks", "contracts", "docs", "node", "servers", "sim"}
 TESTED_BY = {
     # Declarations: contracts say what implementations do.
     "store/*.py": "contracts",
+    "store/carriers/*": "contracts",
     "store/sqlite/*": "contracts store/sqlite",
     "store/postgres/*": "contracts store/postgres",
     # Processes that only mean something together: scenarios, one file for each danger.
     "work/functions/*": "work/functions node/test_functions.py node/test_processes.py",
     "work/keeper/*": "work/keeper node/test_commands.py node/test_hostile_commands.py",
-    "work/executors/accounts.py": "work/executors/test_command.py node/test_secrets.py",
-    "work/executors/exit_codes.py": "work/executors/test_command.py node/test_commands.py",
-    "work/executors/function.py": "work/test_start_by.py node/test_functions.py",
-    "work/http_connection.py": "work/executors/test_http.py work/executors/test_http_dangers.py",
+    "work/executors/command_*.py": "work/executors/test_command.py node/test_commands.py node/test_secrets.py",
+    "work/executors/http_connection.py": "work/executors/test_http.py work/executors/test_http_dangers.py",
     "work/output.py": "node/test_output.py",
     "work/progress*.py": "node/test_telling.py contracts/test_progress.py",
     "work/runtime.py": "node/test_functions.py node/test_commands.py",
@@ -56,7 +55,7 @@ TESTED_BY = {
     "model/trigger/wall.py": "model/trigger/test_daylight.py",
     "model/requirements.py": "contracts/test_limits.py contracts/test_alone.py",
     "handles/schedule_builder.py": "handles/test_schedule.py",
-    "options.py": "handles/test_task.py test_orders.py",
+    "model/option_table.py": "model/test_options.py",
     "errors.py": "docs/test_pages.py",
 }
 

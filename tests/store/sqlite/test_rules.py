@@ -62,7 +62,14 @@ def test_ranks_change_as_the_model_says() -> None:
             one["own_step"] = new
     check("steps")
     for number, level in ((number, level) for number in range(6) for level in range(5)):
-        values = {"queue": f"q{number}", "kind": "command", "owner": f"o{level}", "task": "t", "level": level}
+        values = {
+            "queue": f"q{number}",
+            "kind": "command",
+            "owner": f"o{level}",
+            "task": "t",
+            "flow": "t",
+            "level": level,
+        }
         db.execute(queries()["put_back"], {**values, "step": STEP, "limit": -1}).fetchall()
     for one in jobs:
         behind = max(one["level"], one["owner"])
