@@ -112,7 +112,7 @@ from rota.clock import Chance, SystemClock
 store = rota.store.sqlite.SqliteStore(sys.argv[1], SystemClock(), Chance())
 for _ in range(3):
     if (child := os.fork()) == 0:
-        print(store._bell._name, flush=True)
+        print(store._wakeups._name, flush=True)
         os._exit(0)
     os.waitpid(child, 0)
 """

@@ -69,7 +69,7 @@ async def ear(place: Place, store: PostgresStore) -> AsyncIterator[Ear]:
 
 
 async def test_orders_that_follow_each_other_are_all_announced(world: World, place: Place, ear: Ear) -> None:
-    """How many ride together is up to the bell: see test_bell. Each is told of after it was made."""
+    """How many topics share a notification: see test_notifier. Each is told of after its commit."""
     for _ in range(100):
         await world.one()
     last = time.monotonic()

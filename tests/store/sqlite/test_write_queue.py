@@ -1,4 +1,4 @@
-"""The turnstile before SQLite's write lock: one at a time, in turn, and never in the way."""
+"""The queue before SQLite's write lock: one process at a time, in turn, and never in the way."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
     def work() -> None:
         nonlocal inside, most
-        turnstile = WriteQueue(tmp_path, LIMIT)
+        queue = WriteQueue(tmp_path, LIMIT)
         for _ in range(50):
-            with turnstile.turn():
+            with queue.turn():
                 inside += 1
                 most = max(most, inside)
                 inside -= 1
-        turnstile.close()
+        queue.close()
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -85,12 +85,12 @@ def test_whoever_has_just_written_is_not_first_in_line_again(tmp_path: Path) -> 
 
 
 def test_an_error_inside_frees_the_turn(tmp_path: Path) -> None:
-    turnstile = WriteQueue(tmp_path, LIMIT)
-    with pytest.raises(ZeroDivisionError), turnstile.turn():
+    queue = WriteQueue(tmp_path, LIMIT)
+    with pytest.raises(ZeroDivisionError), queue.turn():
         _ = 1 / 0
     assert not is_held(tmp_path / "line")
     assert not is_held(tmp_path / "turn")
-    turnstile.close()
+    queue.close()
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ async def hasty(world: World, path: str, clock: ManualClock, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("lock", ["line", "turn"])
-async def test_a_process_that_is_stopped_in_the_turnstile_holds_up_nobody(
+async def test_a_process_that_is_stopped_in_the_queue_holds_up_nobody(
     world: World, hasty: SqliteStore, path: str, lock: str
 ) -> None:
     """Under load most processes stand in line at any moment, and any of them may be stopped there (SIGSTOP, a paused

@@ -6,7 +6,7 @@ import select
 import sys
 from collections.abc import Callable, Mapping
 
-from rota.work.keeper.client import Child, Exit, KeeperClient
+from rota.work.keeper.client import CommandProcess, Exit, KeeperClient
 
 LIMIT = 20.0  # seconds for what should happen at once: a loaded machine is slow, a bug waits for ever
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -91,19 +91,19 @@ class Shell:
 
     async def start(
         self, *argv: str, env: Mapping[str, str] = ENV, cwd: str | None = None, stdin: int | None = None
-    ) -> Child:
+    ) -> CommandProcess:
         source = self.null if stdin is None else stdin
         sink = self.null if self.out.writer < 0 else self.out.writer
         async with asyncio.timeout(LIMIT):
             return await self.keeper.spawn(argv, cwd=cwd, env=env, stdin=source, stdout=sink, stderr=sink)
 
-    async def only(self, *argv: str, stdin: int | None = None) -> Child:
+    async def only(self, *argv: str, stdin: int | None = None) -> CommandProcess:
         """Start the last one to have the pipe."""
         child = await self.start(*argv, stdin=stdin)
         self.out.hang_up()
         return child
 
-    async def script(self, text: str, stdin: int | None = None) -> Child:
+    async def script(self, text: str, stdin: int | None = None) -> CommandProcess:
         return await self.only("/bin/sh", "-c", text, stdin=stdin)
 
     async def run(
@@ -118,6 +118,6 @@ class Shell:
         return await finish(child), self.out.drain()
 
 
-async def finish(child: Child) -> Exit:
+async def finish(child: CommandProcess) -> Exit:
     async with asyncio.timeout(LIMIT):
         return await child.wait()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.work.keeper.bounds import Bounds, _tasks_of
-from rota.work.keeper.client import Child, Exit, KeeperClient, SpawnError, _bearable
+from rota.work.keeper.client import CommandProcess, Exit, KeeperClient, SpawnError, _bearable
 from rota.work.keeper.wire import CommandRequest
 from tests.work.keeper.shell import ENV, PYTHON, Pipe, Shell, finish
 
@@ -20,7 +20,7 @@ NOBODY = 65534
 class Bounded(Shell):
     """A shell whose commands have bounds."""
 
-    async def bounded(self, *argv: str, cwd: str | None = "/", **bounds: int | str) -> Child:
+    async def bounded(self, *argv: str, cwd: str | None = "/", **bounds: int | str) -> CommandProcess:
         sink = self.out.writer
         child = await self.keeper.spawn(
             argv, cwd=cwd, env=ENV, stdin=self.null, stdout=sink, stderr=sink, bounds=bounds
@@ -28,7 +28,7 @@ class Bounded(Shell):
         self.out.hang_up()
         return child
 
-    async def all_of(self, *argv: str, cwd: str | None = "/", **bounds: int | str) -> tuple[Exit, str, Child]:
+    async def all_of(self, *argv: str, cwd: str | None = "/", **bounds: int | str) -> tuple[Exit, str, CommandProcess]:
         child = await self.bounded(*argv, cwd=cwd, **bounds)
         exit = await finish(child)
         return exit, self.out.drain().decode(), child
@@ -71,7 +71,7 @@ def limits_of(process: object) -> dict[str, tuple[str, str]]:
     return {line[:26].strip(): (line[26:47].strip(), line[47:68].strip()) for line in lines}
 
 
-def warden_of(child: Child) -> int:
+def warden_of(child: CommandProcess) -> int:
     return int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 

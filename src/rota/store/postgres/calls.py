@@ -51,7 +51,7 @@ class Calls(Store):
         self._database, self._chance, self._notify = database, chance, notify
         self._session = LockSession(database, chance.token(), self._wake)
         self._listeners = Listeners()
-        self._bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Notifier] = weakref.WeakKeyDictionary()
+        self._notifiers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Notifier] = weakref.WeakKeyDictionary()
         forking.watch(self)
 
     def now(self) -> Instant:
@@ -63,8 +63,8 @@ class Calls(Store):
     # -- closing and forks -------------------------------------------------------------------------------------------
     async def close(self) -> None:
         self._listeners.clear()
-        if bell := self._bells.pop(asyncio.get_running_loop(), None):
-            await bell.close()
+        if notifier := self._notifiers.pop(asyncio.get_running_loop(), None):
+            await notifier.close()
         await self._session.close()
         await self._database.close()
 
@@ -78,8 +78,8 @@ class Calls(Store):
     def after_fork_in_parent(self) -> None: ...
 
     def after_fork_in_child(self) -> None:
-        forking.keep_for_ever(self._bells, self._listeners)
-        self._bells, self._listeners = weakref.WeakKeyDictionary(), Listeners()
+        forking.keep_for_ever(self._notifiers, self._listeners)
+        self._notifiers, self._listeners = weakref.WeakKeyDictionary(), Listeners()
         self._session.forget(self._chance.token())
         self._database.loops.forget()
 
@@ -107,9 +107,9 @@ class Calls(Store):
         self._wake(topics)
         if self._notify:
             loop = asyncio.get_running_loop()
-            if loop not in self._bells:
-                self._bells[loop] = Notifier(self._ring)
-            self._bells[loop].ring(topics)
+            if loop not in self._notifiers:
+                self._notifiers[loop] = Notifier(self._ring)
+            self._notifiers[loop].ring(topics)
 
     def _wake(self, topics: set[Topic]) -> None:
         """The listeners of this process only."""

@@ -21,12 +21,12 @@ from rota import forking
 from rota.store.postgres.pool import ConnectionPool
 
 
-class Pools(Protocol):
+class HasPools(Protocol):
     @property
     def all(self) -> tuple[ConnectionPool, ...]: ...
 
 
-P = TypeVar("P", bound=Pools)
+P = TypeVar("P", bound=HasPools)
 
 
 class Loops(Generic[P]):
@@ -104,7 +104,7 @@ def _end(loop: asyncio.AbstractEventLoop, guard: AsyncGenerator[None, None]) -> 
 _ending: set[asyncio.Task[None]] = set()  # a loop alone does not keep its tasks
 
 
-def _connections(some: Iterable[Pools]) -> list[asyncpg.Connection]:
+def _connections(some: Iterable[HasPools]) -> list[asyncpg.Connection]:
     return [connection for pools in some for pool in pools.all for connection in pool.connections]
 
 

@@ -96,7 +96,7 @@ class Calls(Store):
         self.path = path = path if path == MEMORY else os.path.realpath(path)
         self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
         folder = beside(path)
-        self._bell = None if path == MEMORY else Wakeups(folder, chance.token())
+        self._wakeups = None if path == MEMORY else Wakeups(folder, chance.token())
         self.locks = None if path == MEMORY else NodeLocks(folder)
         self._listeners = Listeners()
         self._inline, self._chance = inline, chance
@@ -115,7 +115,7 @@ class Calls(Store):
     async def close(self) -> None:
         self._closed = True
         self._listeners.clear()
-        for presence in (self._bell, self.locks):
+        for presence in (self._wakeups, self.locks):
             if presence:
                 presence.close()
         for writes, side in ((True, self._writer), (False, self._reader)):
@@ -148,18 +148,18 @@ class Calls(Store):
         forking.keep_for_ever(self._writer, self._reader, self._threads, self._listeners)
         self._writer, self._reader, self._listeners = None, None, Listeners()
         self._threads = None if self._inline else Threads(shared=self.path == MEMORY)
-        if self._bell and self.locks:
+        if self._wakeups and self.locks:
             self.locks.disown()
-            self._bell.forget()
-            self._bell = Wakeups(beside(self.path), self._chance.token())
+            self._wakeups.forget()
+            self._wakeups = Wakeups(beside(self.path), self._chance.token())
 
     # -- wake-ups ----------------------------------------------------------------------------------------------------
     def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
         remove = self._listeners.add(topics, wake)
         end: Callable[[], None] | None = None
-        if self._bell:
+        if self._wakeups:
             with suppress(OSError):  # deaf to other processes, then; the poll remains
-                end = self._bell.hear(topics, wake)
+                end = self._wakeups.hear(topics, wake)
 
         def stop() -> None:
             remove()
@@ -169,8 +169,8 @@ class Calls(Store):
         return stop
 
     async def tell(self) -> None:
-        if self._bell:
-            self._bell.ring(OF_ORDERS)
+        if self._wakeups:
+            self._wakeups.ring(OF_ORDERS)
         self._listeners.wake(OF_ORDERS)
 
     # -- how calls run -----------------------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ class Calls(Store):
     def _write_and_ring(self, work: Callable[[Database], T]) -> tuple[T, set[Topic]]:
         db = self._write_side()
         answer = db.write(work)
-        if self._bell and db.topics:
-            self._bell.ring(db.topics)
+        if self._wakeups and db.topics:
+            self._wakeups.ring(db.topics)
         return answer, db.topics
 
     async def _read(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:

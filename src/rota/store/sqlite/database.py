@@ -55,7 +55,7 @@ class Database:
         self.path, self.clock, self.ageing_step = path, clock, ageing_step
         self.topics: set[Topic] = set()  # what the current transaction wants announced once it is committed
         self._queries = queries()
-        self._turnstile: WriteQueue | None = None
+        self._write_queue: WriteQueue | None = None
         with translated(path):
             self.connection = self._connect()
             if writable:
@@ -76,7 +76,7 @@ class Database:
 
     def _prepare_to_write(self) -> None:
         if self.path != MEMORY:
-            self._turnstile = WriteQueue(beside(self.path), min(PATIENCE_MS, BUSY_MS) / 1000)
+            self._write_queue = WriteQueue(beside(self.path), min(PATIENCE_MS, BUSY_MS) / 1000)
         with self._turn():
             # SQLite does not wait here for another process that is just making the same file; so we do.
             for tries_left in range(BUSY_MS // 10, -1, -1):
@@ -89,12 +89,12 @@ class Database:
                     time.sleep(0.01)
 
     def _turn(self) -> AbstractContextManager[None]:
-        return self._turnstile.turn() if self._turnstile else nullcontext()
+        return self._write_queue.turn() if self._write_queue else nullcontext()
 
     def close(self) -> None:
         self.connection.close()
-        if self._turnstile:
-            self._turnstile.close()
+        if self._write_queue:
+            self._write_queue.close()
 
     def now(self) -> Instant:
         return self.clock.now()

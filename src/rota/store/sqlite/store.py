@@ -115,8 +115,8 @@ class SqliteStore(Calls):
     promote = looks_first(nodes_.nothing_due, nodes_.promote)
 
     async def prune(self, who: Principal, /, retention: Retention, limit: int) -> int:
-        if self._bell and self.locks:
-            self._bell.sweep()
+        if self._wakeups and self.locks:
+            self._wakeups.sweep()
             self.locks.sweep({node.incarnation for node in await self.nodes(who)})
         pruned = await self._write(nodes_.prune, retention, limit)
         if (place := self._old_workflows.place) is not None:

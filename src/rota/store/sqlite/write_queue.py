@@ -1,13 +1,13 @@
-"""Whose turn it is to write.
+"""A queue of processes that want to write.
 
-SQLite lets one process write at a time and is unfair about it: whoever waits sleeps longer and longer, and whoever
-has just written is first in line again. Under load a second node waited for seconds, long enough to lose its lease.
-So processes queue up before they ask SQLite: a turnstile of two locks. Whoever wants to write takes the first, waits
-for the second while holding the first, and then lets the first go. The one who has just written needs the first
-again, and the next in line holds it.
+SQLite lets one process write at a time and is unfair about it: a waiting process sleeps longer and longer, and the
+process that has just written is first in line again. Under load a second node waited for seconds, long enough to lose
+its lease. So processes queue up before they ask SQLite, with two file locks. A process takes the first lock, waits for
+the second while it holds the first, and then releases the first. A process that has just written needs the first lock
+again, which the next in line holds.
 
-It is a courtesy, not a lock that anything depends on: whoever waits too long (a process may be stopped while it stands
-in line) goes on without it, and asks SQLite directly.
+No safety depends on this queue. A process that waits too long (another may be stopped while it stands in line) goes on
+without it and asks SQLite directly.
 
 Measured with three processes writing all the time: longest wait 36 ms instead of 2.3 s (docs/measurements.md).
 """
@@ -89,8 +89,8 @@ class WriteQueue:
 
 def _after_fork() -> None:
     """A forked child shares its parent's locks; were the parent killed in its turn, the child would keep it."""
-    for turnstile in list(_open):
-        turnstile.close()
+    for queue in list(_open):
+        queue.close()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -22,7 +22,7 @@ from rota.work.attempt import TOO_LATE, Attempt, Stop
 from rota.work.executors.command_accounts import Account, account
 from rota.work.executors.command_outcomes import not_started, outcome
 from rota.work.executors.command_progress import PROGRESS_FD, PROGRESS_NUMBER, ProgressPipe
-from rota.work.keeper.client import Child, Exit, KeeperClient, SpawnError, Unwanted
+from rota.work.keeper.client import CommandProcess, Exit, KeeperClient, SpawnError, Unwanted
 from rota.work.output import Drain, Output
 
 # The node's own environment holds secrets of the node; a command gets the variables that programs can't do without.
@@ -85,7 +85,7 @@ class CommandExecutor:
 
     async def _spawn(
         self, spec: CommandSpec, bounds: Resources, attempt: Attempt, output: Output, telling: ProgressPipe
-    ) -> Child:
+    ) -> CommandProcess:
         claimed = attempt.claimed
         owner = await self._owner(spec)
         environment = {
@@ -131,7 +131,7 @@ class CommandExecutor:
                 raise InvalidInput("inherit", name, f"a variable that this node gives away (command_env: {allowed})")
         return {name: self._environment[name] for name in spec.inherit if name in self._environment}
 
-    def _stop(self, child: Child, reason: Stop) -> None:
+    def _stop(self, child: CommandProcess, reason: Stop) -> None:
         """The polite word first; after the grace the whole tree is killed. A lost lease leaves no time for manners."""
         if reason is Stop.LOST:
             child.kill()
@@ -174,5 +174,5 @@ def _source(text: str) -> int:
     return fd
 
 
-def _usage(exit: Exit, child: Child, seconds: float) -> Usage:
+def _usage(exit: Exit, child: CommandProcess, seconds: float) -> Usage:
     return Usage(round(seconds * SECOND), round(exit.cpu_seconds * SECOND), exit.max_rss_bytes, child.isolation)

@@ -19,7 +19,7 @@ import msgspec
 
 import rota
 from rota.work.functions.wire import Briefing, arrived
-from rota.work.keeper.client import Child, KeeperClient, SpawnError
+from rota.work.keeper.client import CommandProcess, KeeperClient, SpawnError
 from rota.work.own_programs import bare
 
 ROOT = str(Path(rota.__file__).parent.parent)
@@ -70,7 +70,7 @@ LOST = Gone(0, lost=True)
 class ForkServerClient:
     """One life of a fork server. `over` is called when nothing of it is left."""
 
-    def __init__(self, child: Child, control: socket.socket, over: Callable[[ForkServerClient], None]) -> None:
+    def __init__(self, child: CommandProcess, control: socket.socket, over: Callable[[ForkServerClient], None]) -> None:
         self._child, self._control = child, control
         self._loop = asyncio.get_running_loop()
         self._names = itertools.count(1)

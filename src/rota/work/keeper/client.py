@@ -1,7 +1,7 @@
 """The controller's side of the keeper: start a command, signal it, wait for its end.
 
 The package's docstring says what the keeper is for. Here is asyncio only: one socket to the keeper (`connection`),
-one pipe per running command (`report`), no threads. The promise that matters: when `Child.wait()` returns, no
+one pipe per running command (`report`), no threads. The promise that matters: when `CommandProcess.wait()` returns, no
 process of the command's tree is left. If that can't be known any more the exit is `lost`, after all that could
 be done about it was done.
 """
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rota.work.keeper.connection import KeeperConnection, Message
 from rota.work.keeper.report import Exit, Report
 
-__all__ = ["Child", "Exit", "KeeperClient", "SpawnError", "Unwanted"]
+__all__ = ["CommandProcess", "Exit", "KeeperClient", "SpawnError", "Unwanted"]
 
 NO_BOUNDS: Mapping[str, int | str] = {}
 # Bounds that a warden may have for good, and the least of each that it can work with. Not of CPU time: it goes on using
@@ -45,7 +45,7 @@ class Unwanted(Exception):
     """The command was not started: it was not wanted any more when its turn came."""
 
 
-class Child:
+class CommandProcess:
     """One command under the keeper. `pid` is 0 if the keeper died before it could tell."""
 
     def __init__(self, link: KeeperConnection, name: int, report: Report, request: Message) -> None:
@@ -76,7 +76,7 @@ class Child:
     async def wait(self) -> Exit:
         return await asyncio.shield(self._report.exit)
 
-    def ended(self, tell: Callable[[Child], None]) -> None:
+    def ended(self, tell: Callable[[CommandProcess], None]) -> None:
         self._report.exit.add_done_callback(lambda _: tell(self))
 
     async def _started(self) -> tuple[int, str] | None:
@@ -108,7 +108,7 @@ class KeeperClient:
         self._deadline: float | None = None
         self._names = itertools.count(1)
         self._gate = asyncio.Semaphore(STARTS_IN_FLIGHT)
-        self._children: set[Child] = set()
+        self._children: set[CommandProcess] = set()
         self._links: list[KeeperConnection] = []  # the last is in use; the others are dead, their children not yet
         self._closed = False
 
@@ -131,7 +131,7 @@ class KeeperClient:
         extra: int | None = None,
         bounds: Mapping[str, int | str] = NO_BOUNDS,
         unless: Callable[[], bool] = lambda: False,
-    ) -> Child:
+    ) -> CommandProcess:
         """Start a command; raises SpawnError if it can't be. The file descriptors stay the caller's to close; the
         command finds the extra one, if there is one, as its descriptor 3.
 
@@ -205,14 +205,16 @@ class KeeperClient:
             raise SpawnError(errno.EAGAIN, "the keeper died as soon as it was started")
         return link
 
-    async def _start(self, request: bytes, limits: str, stdio: tuple[int, ...], unless: Callable[[], bool]) -> Child:
+    async def _start(
+        self, request: bytes, limits: str, stdio: tuple[int, ...], unless: Callable[[], bool]
+    ) -> CommandProcess:
         for _ in range(STARTS_TRIED):
             link = await self._ready()
             if unless():
                 raise Unwanted
             name = next(self._names)
             try:
-                child = Child(link, name, *link.start(name, limits, request, stdio))
+                child = CommandProcess(link, name, *link.start(name, limits, request, stdio))
             except ConnectionError:
                 continue  # it has just died and nothing was handed over: a new one may be asked
             except OSError as error:
