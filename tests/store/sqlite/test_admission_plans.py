@@ -138,7 +138,16 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "another priority": ("reprioritise", {"ids": json.dumps([f"j{LONG + 7}"]), "priority": 1, "step": 1}, 500),
     "put back": (
         "put_back",
-        {"queue": "fed", "kind": "command", "owner": "local", "task": "t1", "level": 1, "step": 1, "limit": 10},
+        {
+            "queue": "fed",
+            "kind": "command",
+            "owner": "local",
+            "task": "t1",
+            "flow": "t1",
+            "level": 1,
+            "step": 1,
+            "limit": 10,
+        },
         50 * 10 * 100,
     ),
     "forward": ("put_forward", {"step": 1, "limit": BATCH}, 30 * LANE),

@@ -38,7 +38,7 @@ CREATE TABLE jobs (
     level         INTEGER NOT NULL DEFAULT 0,   -- the feedback level in its rank
     own_step      INTEGER,                      -- the ageing step in its rank; NULL: the global one
     -- The flow that is charged for its slots, within those of its owner. Requirements may have been written by hand.
-    flow          TEXT AS (coalesce(iif(json_valid(requirements), requirements ->> '$.flow', NULL), task)) VIRTUAL
+    flow          TEXT AS (iif(requirements IS NULL, task, coalesce(iif(json_valid(requirements), requirements ->> '$.flow', NULL), task))) VIRTUAL
 ) STRICT;
 
 -- The index that claims read holds ready jobs only. Kind comes before rank: a node without functions must not read
