@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,10 @@ def _arguments() -> argparse.Namespace:
 
 def _measured(tree: Path, measure: str, options: Sequence[str]) -> list[Figure]:
     command = [str(tree / PYTHON), "-m", "bench", measure, "--json", *options]
-    done = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    done = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    if done.returncode:
+        print(f"{measure} failed in {tree.name}: {done.stderr.decode().splitlines()[-1]}", file=sys.stderr)
+        return []
     rows: list[Mapping[str, Any]] = msgspec.json.decode(done.stdout)["figures"]
     return [msgspec.convert({name: row[name] for name in row if name != "met"}, Figure) for row in rows]
 
