@@ -49,7 +49,7 @@ def _arguments() -> argparse.Namespace:
 
 def _measured(tree: Path, measure: str, options: Sequence[str]) -> list[Figure]:
     command = [str(tree / PYTHON), "-m", "bench", measure, "--json", *options]
-    done = subprocess.run(command, cwd=tree, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(command, cwd=tree, capture_output=True, check=False)
     if done.returncode:
         print(f"{measure} failed in {tree.name}: {done.stderr.decode().splitlines()[-1]}", file=sys.stderr)
         return []

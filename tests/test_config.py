@@ -113,8 +113,8 @@ class TestNamesInTheEnvironment:
             ("ROTA_KILLGRACE", "did you mean ROTA_KILL_GRACE?"),
             ("ROTA_CONFG", "did you mean ROTA_CONFIG?"),
             ("ROTA_store", "did you mean ROTA_STORE?"),
-            ("ROTA_ELEPHANT", "one of ROTA_COMMAND_CGROUP, "),
-            ("ROTA_", "one of ROTA_COMMAND_CGROUP, "),
+            ("ROTA_ELEPHANT", "the name of a setting: docs/settings.md lists them"),
+            ("ROTA_", "the name of a setting: docs/settings.md lists them"),
         ],
     )
     def test_an_unknown_one_is_refused_without_its_value(self, name: str, meant: str) -> None:
@@ -129,6 +129,14 @@ class TestNamesInTheEnvironment:
     def test_those_for_jobs_tests_and_other_software_are_left_alone(self) -> None:
         others = ["ROTATE", "rota_store", "PATH", "ROTA_TEST_POSTGRES", *config.JOB_VARIABLES]
         assert config.load(environment=dict.fromkeys(others, "7")) == config.Settings()
+
+    @pytest.mark.parametrize(
+        "name",
+        ["ROTA_SERVICE_HOST", "ROTA_SERVICE_PORT", "ROTA_SERVICE_PORT_HTTP", "ROTA_PORT", "ROTA_PORT_80_TCP_ADDR",
+         "ROTA_WEB_SERVICE_HOST"],
+    )  # fmt: skip
+    def test_those_of_a_kubernetes_service_are_left_alone(self, name: str) -> None:
+        assert config.load(environment={name: "tcp://10.0.0.1:80"}) == config.Settings()
 
     def test_an_empty_one_counts_as_not_set(self) -> None:
         assert config.load(environment={"ROTA_STOER": "", "ROTA_LEASE": ""}) == config.Settings()

@@ -29,7 +29,9 @@ MIB = 1 << 20
 ROLES = ("control", "worker")
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 JOB_VARIABLES = ("ROTA_JOB", "ROTA_ATTEMPT", "ROTA_FENCE", "ROTA_PROGRESS_FD")  # set for commands, which may run rota
-TEST_PREFIX = f"{PREFIX}TEST_"  # for rota's own tests
+# Variables that are not for settings: of rota's own tests, and those that Kubernetes sets in every pod for a Service
+# whose name begins with `rota`.
+_FOREIGN = re.compile(r"^ROTA_TEST_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$")
 _put_aside: dict[str, str] = {}  # variables that `put_secrets_aside` took out of the environment
 
 
@@ -130,7 +132,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             continue
         if name in settings:
             found[settings[name]] = value
-        elif name != CONFIG and name not in JOB_VARIABLES and not name.startswith(TEST_PREFIX):
+        elif name != CONFIG and name not in JOB_VARIABLES and not _FOREIGN.search(name):
             raise _misspelt(name)
     return found
 
@@ -143,8 +145,8 @@ def _misspelt(name: str) -> InvalidInput:
     """The value stays out of the message: it may be a secret."""
     known = sorted(["CONFIG", *(setting.upper() for setting in _READERS)])
     close = difflib.get_close_matches(name.removeprefix(PREFIX).upper(), known, n=1)
-    listed = ", ".join(PREFIX + each for each in known)
-    expected = f"the name of a setting: did you mean {PREFIX}{close[0]}?" if close else f"one of {listed}"
+    hint = f"did you mean {PREFIX}{close[0]}?" if close else "docs/settings.md lists them"
+    expected = f"the name of a setting: {hint}"
     return InvalidInput("environment variable", name, expected)
 
 

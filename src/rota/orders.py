@@ -71,11 +71,12 @@ def _program(path: str) -> str:
 
 
 def check_templates(info: TaskInfo) -> None:
-    """Refuses templates of keys with fields that the task has no parameter for, where the task is declared."""
-    for template in (key.name for key in info.templates):
+    """Refuses keys and flows with fields that the task has no parameter for, where the task is declared."""
+    for template in info.texts:
         for field in fields(template):
             if field.partition(".")[0] not in info.parameters and not info.open:
-                raise InvalidInput("key", template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")
+                what = "flow" if template == info.flow else "key"
+                raise InvalidInput(what, template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")
 
 
 def check_arguments(info: TaskInfo, arguments: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ from rota.model.option_table import (
     Option,
     names,
 )
-from rota.model.options import READERS, Options, TaskOptions, new_job, read_options
+from rota.model.options import READERS, Options, TaskOptions, new_job, read_options, requirements
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.model.trigger.template import Template
@@ -182,6 +182,7 @@ def test_files_have_the_fields_of_the_table() -> None:
         ({"flow": 7}, "flow: 7 is not valid; expected 1 to 200 printable characters"),
         ({"flow": "a\0"}, "flow: 'a\\x00' is not valid; expected 1 to 200 printable characters"),
         ({"flow": "x" * 201}, "flow: 'xxxx"),
+        ({"flow": "user:{"}, "key: 'user:{' is not valid; expected "),
         ({"after": 7}, "after: 7 is not valid; expected a job or its id, "),
     ],
 )
@@ -190,6 +191,14 @@ def test_what_is_wrong_is_told_in_one_line(given: dict[str, Any], problem: str) 
         read_options(Options(), given)
     assert str(refused.value).startswith(problem)
     assert "\n" not in str(refused.value)
+
+
+def test_arguments_are_filled_into_keys_and_flows() -> None:
+    options = read_options(Options(), {"exclusive": "user:{user_id}", "flow": "of:{user_id}"})
+    found = requirements("mail", '{"user_id": 7}', options)
+    assert ([key.name for key in found.keys], found.flow) == (["user:7"], "of:7")
+    with pytest.raises(InvalidInput, match="user_id"):
+        requirements("mail", "{}", options)
 
 
 def test_a_place_refuses_the_options_of_others() -> None:

@@ -151,7 +151,7 @@ class Machine:
 
 
 class SimLocks:
-    """In the place of presence.Locks: a lock is free when nothing of the life that held it is left."""
+    """In the place of node_locks.NodeLocks: a lock is free when nothing of the life that held it is left."""
 
     def __init__(self, lives: dict[str, Life]) -> None:
         self._lives = lives

@@ -135,7 +135,7 @@ class Server:
     def _grace(self) -> int:
         return 0 if self._world.mutant == GRACE_IGNORED else GRACE
 
-    # In the place of presence.Locks, for the SQLite store:
+    # In the place of node_locks.NodeLocks, for the SQLite store:
     def gone(self, incarnation: str) -> bool:
         found = "SELECT seen_at, lease FROM nodes WHERE incarnation = ? AND state IN ('live', 'stopping')"
         row: Any = self._store._write_side().connection.execute(found, (incarnation,)).fetchone()

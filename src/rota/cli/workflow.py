@@ -72,13 +72,13 @@ async def show_(args: argparse.Namespace) -> int:
     if args.json and form != "tree":
         args.parser.error(f"give --json or --{form}, not both")
     async with Present(args.store) as app:
-        flow = await _find(app, args)
+        workflow = await _find(app, args)
         if args.json:
-            document(as_json(await flow.info()) | {"jobs": [_job_as_json(job) for job in await flow.jobs()]})
+            document(as_json(await workflow.info()) | {"jobs": [_job_as_json(job) for job in await workflow.jobs()]})
             return 0
-        drawing = await flow.draw(form)
+        drawing = await workflow.draw(form)
         if form == "tree":
-            _head(await flow.info(), (await app.client()).store.now())
+            _head(await workflow.info(), (await app.client()).store.now())
         print(drawing.rstrip("\n"))
     return 0
 
@@ -113,36 +113,36 @@ def _job_as_json(job: WorkflowJob) -> dict[str, Any]:
 async def cancel_(args: argparse.Namespace) -> int:
     reason = {} if args.reason is None else {"reason": utf8(args.reason, "--reason")}
     async with Present(args.store) as app:
-        flow = await _find(app, args)
-        count = await flow.cancel(**reason)
-    return _report(args, flow, count, f"cancelled: {jobs(count)}", "had ended before")
+        workflow = await _find(app, args)
+        count = await workflow.cancel(**reason)
+    return _report(args, workflow, count, f"cancelled: {jobs(count)}", "had ended before")
 
 
 async def retry_(args: argparse.Namespace) -> int:
     async with Present(args.store) as app:
-        flow = await _find(app, args)
-        count = await flow.retry(await _start(flow, args))
+        workflow = await _find(app, args)
+        count = await workflow.retry(await _start(workflow, args))
     done = f"runs again: {jobs(count)}, with what was skipped because of {'it' if count == 1 else 'them'}"
-    return _report(args, flow, count, done, f"has no job that failed or was cancelled{_part(args)}")
+    return _report(args, workflow, count, done, f"has no job that failed or was cancelled{_part(args)}")
 
 
 async def replay_(args: argparse.Namespace) -> int:
     async with Present(args.store) as app:
-        flow = await _find(app, args)
-        start = await _start(flow, args)
-        if not args.yes and not _confirmed(args, await flow.info()):
+        workflow = await _find(app, args)
+        start = await _start(workflow, args)
+        if not args.yes and not _confirmed(args, await workflow.info()):
             print("nothing was changed", file=sys.stderr)
             return 1
-        count = await flow.replay(start)
-    return _report(args, flow, count, f"runs again: {jobs(count)}", f"has no jobs any more{_part(args)}")
+        count = await workflow.replay(start)
+    return _report(args, workflow, count, f"runs again: {jobs(count)}", f"has no jobs any more{_part(args)}")
 
 
 def _part(args: argparse.Namespace) -> str:
     return "" if args.from_ is None else f" from {args.from_} on"
 
 
-async def _start(flow: Workflow, args: argparse.Namespace) -> str | None:
-    return None if args.from_ is None else _job_of(await flow.jobs(), utf8(args.from_, "--from"), flow.id)
+async def _start(workflow: Workflow, args: argparse.Namespace) -> str | None:
+    return None if args.from_ is None else _job_of(await workflow.jobs(), utf8(args.from_, "--from"), workflow.id)
 
 
 def _job_of(found: Sequence[WorkflowJob], given: str, workflow: str) -> str:
@@ -169,13 +169,13 @@ def _confirmed(args: argparse.Namespace, info: WorkflowInfo) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _report(args: argparse.Namespace, flow: Workflow, count: int, done: str, otherwise: str) -> int:
+def _report(args: argparse.Namespace, workflow: Workflow, count: int, done: str, otherwise: str) -> int:
     if args.json:
-        document({"id": flow.id, "done": count > 0, "jobs": count})
+        document({"id": workflow.id, "done": count > 0, "jobs": count})
     elif count:
-        print(f"{flow.id} {done}")
+        print(f"{workflow.id} {done}")
     else:
-        complain(f"workflow {flow.id} {otherwise}")
+        complain(f"workflow {workflow.id} {otherwise}")
     return 0 if count else 1
 
 
@@ -187,16 +187,16 @@ async def wait_(args: argparse.Namespace) -> int:
     if args.timeout is not None:
         duration(args.timeout, "--timeout")
     async with Present(args.store) as app:
-        flow = await _find(app, args)
+        workflow = await _find(app, args)
         # If no job starts, the first one that could explains why.
         first = next(
-            (job.id for job in await flow.jobs() if job.state in (State.READY, State.HELD, State.SCHEDULED)), None
+            (job.id for job in await workflow.jobs() if job.state in (State.READY, State.HELD, State.SCHEDULED)), None
         )
         try:
             with nullcontext() if first is None else hinting(await app.client(), first):
-                info = await flow.wait(args.timeout)
+                info = await workflow.wait(args.timeout)
         except WaitTimeout:
-            info = await flow.info()
+            info = await workflow.info()
     if args.json:
         document(as_json(info))
     over = not LIVE & info.counts.keys()

@@ -181,7 +181,8 @@ def _rank(info: JobInfo, waiting: Waiting) -> WaitReason:
     busy = f"; {queue.running} run, {_count(queue.slots, 'slot')} on {_count(queue.nodes, 'node')}" if queue else ""
     go = "goes" if waiting.ahead == 1 else "go"
     place = f"{_count(waiting.ahead, 'ready job')} {go} first" if waiting.ahead else "it is next"
-    level = f" and its flow at level {waiting.level}" if waiting.level else ""
+    flow = info.requirements.flow or info.task
+    level = f" and its flow {flow!r} at level {waiting.level}" if waiting.level else ""
     text = f"it is ready in queue {info.queue!r} with priority {info.priority}{level}: {place}{busy}"
     return WaitReason("rank", text, {"ahead": waiting.ahead, "rank": waiting.rank, "level": waiting.level})
 

@@ -52,6 +52,11 @@ class TaskOptions(Terms, frozen=True, kw_only=True):
         first = [] if self.exclusive is None else [Key(self.exclusive, 1)]
         return [Key(key.name, key.concurrency, key.rate, self.full) for key in (*first, *self.limits)]
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts with fields for arguments: the names of the keys and the flow."""
+        return [*(key.name for key in self.templates), *([] if self.flow is None else [self.flow])]
+
 
 class Options(TaskOptions, frozen=True, kw_only=True):
     """All options of an order. `after` has been read together with `on`."""
@@ -131,15 +136,17 @@ def new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], o
 
 
 def requirements(task: str, body: str, options: Options) -> Requirements:
-    """The requirements of a job: its options for admission, with arguments filled into the keys."""
+    """The requirements of a job: its options for admission, with arguments filled into the keys and the flow."""
     templates = options.templates
     if not (options.labels or templates or options.rate or options.alone or options.flow):
         return NO_REQUIREMENTS
-    arguments = msgspec.json.decode(body) if any(fields(key.name) for key in templates) else {}
+    arguments = msgspec.json.decode(body) if any(map(fields, options.texts)) else {}
     wanted = [msgspec.structs.replace(key, name=fill(key.name, arguments)) for key in templates]
     if options.rate is not None:
         wanted.append(Key(f"task:{task}", None, options.rate, options.full))
-    return Requirements(options.labels, keys(wanted), _alone(options), options.flow)
+    return Requirements(
+        options.labels, keys(wanted), _alone(options), options.flow and flow(fill(options.flow, arguments))
+    )
 
 
 def _alone(options: Options) -> Alone | None:
@@ -154,6 +161,11 @@ def _template(value: Any) -> str:
         raise InvalidInput("exclusive", value, "a key such as user:{user_id}, with fields for arguments")
     fields(value)
     return value
+
+
+def _flow(value: Any) -> str:
+    fields(flow(value))
+    return value  # type: ignore[no-any-return]
 
 
 def _limits(value: Any) -> tuple[Key, ...]:
@@ -239,7 +251,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "timeout": lambda value: _longer_than_nothing(value, "timeout"),
     "expires": lambda value: _longer_than_nothing(value, "expires"),
     "labels": labels,
-    "flow": flow,
+    "flow": _flow,
     "exclusive": _template,
     "rate": rate,
     "limits": _limits,

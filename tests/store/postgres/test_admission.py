@@ -346,10 +346,10 @@ async def test_one_that_did_not_come_to_the_end_has_somebody_look_again(
 
 # -- orders by SQL ----------------------------------------------------------------------------------------------------
 async def test_an_order_by_sql_is_in_the_flow_of_its_task(world: World, place: Place) -> None:
-    actor = await world.node(tasks=[TaskInfo("t", flow="bulk"), TaskInfo("u")])
+    actor = await world.node(tasks=[TaskInfo("t", ("n",), flow="bulk:{n}"), TaskInfo("u")])
     with place.connect() as db:
-        db.execute("SELECT submit('t'), submit('u')")
-    assert {one.task: one.flow for one in await actor.claim()} == {"t": "bulk", "u": "u"}
+        db.execute("""SELECT submit('t', '{"n": 7}'), submit('u')""")
+    assert {one.task: one.flow for one in await actor.claim()} == {"t": "bulk:7", "u": "u"}
 
 
 async def test_a_key_that_an_order_by_sql_names_twice_is_one(world: World, place: Place) -> None:

@@ -97,11 +97,12 @@ UNREADABLE = [
     '{"keys": [["m", 1, [1, "s"]]]}',
     '{"keys": [["m", 1, null, "often"]]}', '{"keys": [["m", 1], ["m", 2]]}', '{"keys": [["m", 10000000000]]}',
     '{"alone": null}', '{"alone": {}}', '{"alone": {"drain": "long"}}', '{"alone": {"drain": 1, "cancel": "no"}}',
+    '{"flow": 5}', '{"flow": ""}', '{"flow": ["a"]}', '{"flow": "%s"}' % ("x" * 201),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("requirements", UNREADABLE)
-async def test_traits_that_can_t_be_read_are_refused(world: World, db: Db, requirements: str) -> None:
+async def test_requirements_that_can_t_be_read_are_refused(world: World, db: Db, requirements: str) -> None:
     """They would stop every claim that meets them, and the ends of others that hold the same key."""
     holder, waiter = await world.several(2, requirements=mutex("m"))
     actor = await world.node()
@@ -113,10 +114,10 @@ async def test_traits_that_can_t_be_read_are_refused(world: World, db: Db, requi
     await actor.take(waiter)
 
 
-async def test_traits_that_can_be_read_are_not_refused(world: World, db: Db) -> None:
+async def test_requirements_that_can_be_read_are_not_refused(world: World, db: Db) -> None:
     job = await world.one()
     for requirements in (
-        None, '{}', '{"labels": ["a"]}', '{"keys": []}', '{"keys": [["m"]]}',
+        None, '{}', '{"flow": "bulk"}', '{"labels": ["a"]}', '{"keys": []}', '{"keys": [["m"]]}',
         '{"keys": [["m", 1, [5, 1000000], "skip"]]}',
         '{"keys": [["a", null, null], ["b", 100000, [100000, 2678400000000]]]}',
     ):  # fmt: skip

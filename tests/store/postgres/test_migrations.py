@@ -359,6 +359,17 @@ async def test_a_user_that_may_only_use_the_tables(clock: ManualClock, tmp_path:
             await place.close()
 
 
+async def test_a_schema_from_before_version_1_is_refused_in_one_line(place: Place) -> None:
+    store = await place.store(opened=False)
+    schema = address(place.url).schema
+    with place.connect() as db:
+        db.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}".encode())
+        db.execute(f"CREATE TABLE {schema}.schema_versions (version integer, works_with integer)".encode())
+    for verb in (store.migrate, store.open):
+        with pytest.raises(StoreError, match=r"made by a rota from before schema version 1.*drop it, or name another"):
+            await verb()
+
+
 async def test_a_newer_schema_is_not_called_drift(place: Place) -> None:
     new = await place.store(opened=False, known=with_next())
     await new.migrate()

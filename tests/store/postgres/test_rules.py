@@ -238,7 +238,9 @@ def a_task(random: Cases) -> tuple[dict[str, Any], Requirements]:
     if rng.random() < 0.3:
         info["rate"] = [rng.randint(1, 9), rng.choice([SECOND, MINUTE])]
         keys.append(limits.Key("task:t", None, Rate(*info["rate"]), full))
-    return info, Requirements(labels=tuple(info["labels"]), keys=limits.keys(keys))
+    flow = rng.choice([None, "bulk", "of:{n}"])
+    filled = flow and limits.fill(flow, {"n": 7})
+    return info | {"flow": flow}, Requirements(labels=tuple(info["labels"]), keys=limits.keys(keys), flow=filled)
 
 
 def test_orders_by_sql_need_the_keys_that_the_model_says(rule_tables: Connection) -> None:

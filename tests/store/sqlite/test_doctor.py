@@ -30,6 +30,14 @@ async def test_a_healthy_file(store: SqliteStore) -> None:
     assert all(finding.ok for finding in findings)
 
 
+async def test_tables_that_someone_changed_are_a_finding(store: SqliteStore, db: apsw.Connection) -> None:
+    db.execute("ALTER TABLE tasks RENAME TO gone")
+    findings = {finding.name: finding for finding in await store.examine()}
+    assert not findings["tables"].ok
+    assert "no such table: tasks" in findings["tables"].text
+    assert findings["disk space"].ok, "the others are told all the same"
+
+
 async def test_a_file_that_was_never_migrated(backend: SqliteFile) -> None:
     store = backend.store(Chance(3))
     found = await finding(store, "schema")

@@ -18,6 +18,7 @@ from rota.errors import SchemaTooNew, StoreError, StoreFull, StoreReadOnly
 from rota.model import outcome
 from rota.model.principal import LOCAL, SYSTEM
 from rota.store.sqlite import SqliteStore
+from rota.store.sqlite.database import BEFORE_VERSION_1
 from rota.store.values import JobFilter
 from tests.contracts.world import World, settled
 from tests.store.sqlite.backends import SqliteFile
@@ -64,6 +65,21 @@ async def test_what_is_no_database_is_refused_and_left_alone(tmp_path: Path, con
     assert str(path) in await refused(path, StoreError)
     assert path.read_bytes() == content
     assert [entry.name for entry in tmp_path.iterdir()] == ["notes.txt"]
+
+
+async def test_a_store_from_before_version_1_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "rota.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE jobs (id TEXT)")
+    connection.execute(f"PRAGMA application_id = {BEFORE_VERSION_1}")
+    connection.execute("PRAGMA user_version = 9")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    told = await refused(path, StoreError)
+    assert "was made by a rota from before schema version 1" in told
+    assert "move the file away" in told
+    assert path.read_bytes() == before
 
 
 async def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -113,8 +113,16 @@ def known() -> KnownSchema:
 async def find(unit: Unit) -> FoundSchema:
     schema = unit.database.schema
     # Asked first: behind a pooler everything is a transaction, and a statement that fails would end it.
-    if await unit.connection.fetchval("SELECT to_regclass($1) IS NULL", f"{schema}.schema_versions"):
+    missing, current = await unit.connection.fetchrow(
+        "SELECT to_regclass($1) IS NULL, EXISTS (SELECT FROM pg_attribute"
+        " WHERE attrelid = to_regclass($1) AND attname = 'functions')",
+        f"{schema}.schema_versions",
+    )
+    if missing:
         return FoundSchema()
+    if not current:
+        text = f"schema {schema} was made by a rota from before schema version 1, which can't be migrated"
+        raise errors.StoreError(f"{text}; drop it, or name another with ?schema= in the address")
     row = await unit.connection.fetchrow(
         f"SELECT version, max(works_with) OVER (), functions, code FROM {schema}.schema_versions "  # noqa: S608
         "ORDER BY version DESC LIMIT 1"

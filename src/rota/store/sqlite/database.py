@@ -29,7 +29,8 @@ from rota.store.values import Topic
 T = TypeVar("T")
 MEMORY = ":memory:"
 # "rota" in ASCII, in the header of the file: tells our files from any other SQLite database.
-APPLICATION = 0x726F7461
+APPLICATION = 0x726F7431
+BEFORE_VERSION_1 = 0x726F7461
 # A write waits this long for other processes' writes. Ours are short; whoever holds the lock longer is stopped or
 # broken.
 BUSY_MS = 5_000
@@ -168,7 +169,11 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
     """Before anything is changed: is it ours, or empty?"""
     # In this order: what is in it first. Another process may be making it ours at this moment.
     contents = connection.execute("SELECT count(*) FROM sqlite_schema").get
-    if int(connection.pragma("application_id")) != APPLICATION and contents:
+    application = int(connection.pragma("application_id"))
+    if application == BEFORE_VERSION_1:
+        text = f"{path} was made by a rota from before schema version 1, which can't be migrated"
+        raise errors.StoreError(f"{text}; move the file away, and `rota migrate` makes a new one")
+    if application != APPLICATION and contents:
         raise errors.StoreError(f"{path} is a SQLite database of another program; choose another file")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rota import errors
 from rota.store.carriers import doctor
 from rota.store.sqlite import migrate
-from rota.store.sqlite.database import MEMORY, Database
+from rota.store.sqlite.database import MEMORY, Database, translated
 from rota.store.sqlite.unit import at_once
 from rota.store.values import Finding
 
@@ -19,7 +19,7 @@ LARGE_WAL = 256 << 20
 def examine(db: Database) -> list[Finding]:
     findings = [_schema(db)]
     if findings[0].ok:
-        findings += [_integrity(db), *at_once(doctor.examine)(db, db.now())]
+        findings += [_integrity(db), *_tables(db)]
     if db.path != MEMORY:
         findings += [_space(db), _log(db)]
     return findings
@@ -31,6 +31,14 @@ def _schema(db: Database) -> Finding:
     except errors.StoreError as error:
         return Finding("schema", False, str(error))
     return Finding("schema", True, f"version {migrate.version(db)}")
+
+
+def _tables(db: Database) -> list[Finding]:
+    try:
+        with translated(db.path):
+            return at_once(doctor.examine)(db, db.now())
+    except errors.StoreError as error:
+        return [Finding("tables", False, str(error))]
 
 
 def _integrity(db: Database) -> Finding:

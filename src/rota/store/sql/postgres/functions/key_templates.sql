@@ -60,7 +60,7 @@ BEGIN
         SELECT rota.fill(l ->> 0, args), coalesce(l -> 1, 'null'), coalesce(l -> 2, 'null') FROM jsonb_array_elements(info -> 'limits') AS one(l)
         UNION ALL
         SELECT 'task:' || name, 'null', info -> 'rate' WHERE jsonb_typeof(info -> 'rate') = 'array') k GROUP BY k.key) m;
-    requirements := jsonb_strip_nulls(jsonb_build_object('labels', nullif(info -> 'labels', '[]'), 'keys', keys, 'flow', info -> 'flow'));
+    requirements := jsonb_strip_nulls(jsonb_build_object('labels', nullif(info -> 'labels', '[]'), 'keys', keys, 'flow', rota.fill(info ->> 'flow', args)));
     IF requirements = '{}' THEN
         RETURN requirements;
     END IF;

@@ -8,8 +8,9 @@ DECLARE
 BEGIN
     IF jsonb_typeof(given) <> 'object' OR jsonb_typeof(keys) <> 'array' OR alone IS NOT NULL AND (
            jsonb_typeof(alone) <> 'object' OR coalesce(alone ->> 'drain', '') !~ '^[0-9]{1,17}$'
-           OR coalesce(alone ->> 'cancel', 'false') NOT IN ('true', 'false')) THEN
-        RAISE EXCEPTION 'requirements %: expected labels, keys and alone', left(NEW.requirements, 200) USING ERRCODE = 'check_violation';
+           OR coalesce(alone ->> 'cancel', 'false') NOT IN ('true', 'false'))
+       OR jsonb_typeof(given -> 'flow') NOT IN ('string', 'null') OR length(given ->> 'flow') NOT BETWEEN 1 AND 200 THEN
+        RAISE EXCEPTION 'requirements %: expected labels, keys, alone and flow', left(NEW.requirements, 200) USING ERRCODE = 'check_violation';
     END IF;
     IF (SELECT count(*) <> count(DISTINCT k ->> 0) OR NOT bool_and(coalesce(
             jsonb_typeof(k) = 'array' AND jsonb_typeof(k -> 0) = 'string' AND coalesce(k ->> 1, '1') ~ '^[1-9][0-9]{0,5}$'
