@@ -357,3 +357,11 @@ def test_equal_policies_have_equal_parts_however_they_came_about() -> None:
 def test_a_fixed_back_off_has_no_range() -> None:
     with pytest.raises(InvalidInput, match="no range"):
         backoff("fixed 30s..1m")
+
+
+def test_names_of_classes_are_texts_that_can_be_written() -> None:
+    class Odd(ValueError): ...
+
+    Odd.__qualname__ = "Odd\ud800"
+    assert "Odd\\ud800" in names_of(Odd)
+    assert "".join(names_of(Odd)).isascii()

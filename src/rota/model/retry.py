@@ -121,10 +121,14 @@ def _rule(name: str, rule: object) -> str:
 
 
 def qualified(error: type[BaseException]) -> str:
-    name = f"{error.__module__}.{error.__qualname__}"
-    return name.encode("utf-8", "backslashreplace").decode()  # a module may be called anything
+    return _plain(f"{error.__module__}.{error.__qualname__}")
+
+
+def _plain(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()  # modules and classes may be called anything
 
 
 def names_of(error: type[BaseException]) -> tuple[str, ...]:
     """All names a rule may use for this class, nearest base first, with and without the module."""
-    return tuple(name for base in error.__mro__ if base is not object for name in (qualified(base), base.__qualname__))
+    bases = [base for base in error.__mro__ if base is not object]
+    return tuple(name for base in bases for name in (qualified(base), _plain(base.__qualname__)))

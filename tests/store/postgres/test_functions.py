@@ -234,3 +234,28 @@ async def test_doctor_tells_of_functions_that_differ(place: Place) -> None:
     assert "rota migrate" in bad["functions"]
     await store.migrate()
     assert [finding for finding in await store.examine() if not finding.ok] == []
+
+
+# -- functions of other people ----------------------------------------------------------------------------------------
+async def test_functions_of_other_people_in_the_schema_are_left_alone(place: Place) -> None:
+    with place.connect() as db:
+        db.execute(f"CREATE SCHEMA {place.schema}".encode())
+        db.execute(f"CREATE FUNCTION {place.schema}.mine() RETURNS integer LANGUAGE sql AS 'SELECT 42'".encode())
+        sums = f"CREATE AGGREGATE {place.schema}.sums(int) (sfunc = int4pl, stype = int, initcond = '0')"
+        db.execute(sums.encode())
+    await migrate(place, KNOWN)
+    await migrate(place, code(ONE))
+    assert (place.value("SELECT mine()"), place.value("SELECT sums(7)")) == (42, 7)
+    assert one(place) == 1
+    await migrate(place, KNOWN)
+    assert one(place) is None, "ours go when no file defines them"
+
+
+async def test_other_arguments_are_refused_beside_other_nodes(place: Place) -> None:
+    """A second signature would make calls of the first ambiguous."""
+    await migrate(place, code("", "1.2.3"))
+    changed = KNOWN.functions.replace("FUNCTION rota.clock(given bigint)", "FUNCTION rota.clock(given numeric)")
+    assert changed != KNOWN.functions
+    with pytest.raises(StoreError, match=r"other arguments of functions that nodes may call: .*clock\(numeric\)"):
+        await migrate(place, replace(KNOWN, functions=changed, code="1.2.4"))
+    assert place.value("SELECT clock(7)") == 7

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import cast
 
+import msgspec
 import pytest
 
 import rota
@@ -161,3 +162,49 @@ async def test_orders_that_were_not_received_are_taken_back(far: FarSide) -> Non
     assert list(process.assignments) == [given[0].key]
     far.gone(Gone(9))
     assert isinstance(await given[0].future, Crashed)
+
+
+class Preempted:
+    """The socket of untouched orders. After its first receive the node is preempted and the process goes on."""
+
+    def __init__(self, real: socket.socket, process: Callable[[], None]) -> None:
+        self._real, self._process = real, [process]
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        data = self._real.recv(size, flags)
+        if self._process:
+            self._process.pop()()
+        return data
+
+    def close(self) -> None:
+        self._real.close()
+
+
+async def test_an_order_that_the_process_receives_meanwhile_is_not_put_back(far: FarSide) -> None:
+    process, given = started(far), [assignment() for _ in range(3)]
+    for one in given:
+        assert process.add(one)
+    assert far.take().key == given[0].key
+    ran: list[int] = []
+
+    def goes_on() -> None:
+        far.end(given[0].key)
+        ran.append(far.take().key)
+
+    process._far = cast("socket.socket", Preempted(process._far, goes_on))
+    process.recall()
+    await until(lambda: given[0].future.done())
+    assert ran == [given[2].key]
+    assert [one.key for one in far.back] == [given[1].key]
+    assert list(process.assignments) == ran
+
+
+async def test_a_large_order_is_neither_torn_nor_followed(far: FarSide) -> None:
+    process, large, small = started(far), assignment(), assignment()
+    large.order = msgspec.structs.replace(large.order, args="x" * 3 * wire.LARGEST_MESSAGE)
+    assert process.add(large)
+    await until(lambda: not process._large)
+    assert not process.add(small)
+    assert far.orders.recv(wire.LARGEST_MESSAGE)  # the process has received the first message
+    process.recall()
+    assert (far.back, list(process.assignments)) == ([], [large.key])

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import asyncpg
 
+from rota.errors import StoreError
 from rota.store.postgres.database import Unit, in_schema
 
+# The comment of rota's functions. The schema may hold functions of other people, which are left alone.
+OURS = "installed by rota"
 # A row of pg_proc that CREATE OR REPLACE wrote has another place than before.
 _EXISTING = """
-SELECT p.oid::regprocedure::text, p.ctid::text, EXISTS (SELECT FROM pg_trigger t WHERE t.tgfoid = p.oid) FROM pg_proc p
+SELECT p.oid::regprocedure::text, p.ctid::text, EXISTS (SELECT FROM pg_trigger t WHERE t.tgfoid = p.oid),
+       coalesce(obj_description(p.oid, 'pg_proc') = $2, false) FROM pg_proc p
 WHERE p.pronamespace = $1::text::regnamespace
   AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')   -- of an extension
 """
@@ -26,19 +30,31 @@ WHERE p.pronamespace = $1::text::regnamespace
 async def install(unit: Unit, schema: str, text: str, *, shared: bool) -> None:
     # Functions call each other, in any order of the files.
     await unit.connection.execute("SET LOCAL check_function_bodies = off")
-    before = await unit.connection.fetch(_EXISTING, schema)
+    before = await unit.connection.fetch(_EXISTING, schema, OURS)
     try:
         async with unit.attempt():
             await unit.connection.execute(in_schema(text, schema))
     except asyncpg.InvalidFunctionDefinitionError:
         if shared:
             raise
-        await _drop(unit, [name for name, _, triggers in before if not triggers])
+        await _drop(unit, [name for name, _, triggers, ours in before if ours and not triggers])
         await unit.connection.execute(in_schema(text, schema))
+    places = {(name, place) for name, place, _, _ in before}
+    after = await unit.connection.fetch(_EXISTING, schema, OURS)
+    for name, place, _, ours in after:
+        if (name, place) not in places and not ours:
+            await unit.connection.execute(f"COMMENT ON ROUTINE {name} IS '{OURS}'")
     if not shared:
-        places = {(name, place) for name, place, _ in before}
-        after = await unit.connection.fetch(_EXISTING, schema)
-        await _drop(unit, [name for name, place, _ in after if (name, place) in places])
+        await _drop(unit, [name for name, place, _, ours in after if ours and (name, place) in places])
+    elif others := _overloads([name for name, *_ in before], [name for name, *_ in after]):
+        # CREATE OR REPLACE has added a second signature beside the old one, and a call may fit both.
+        raise StoreError(f"other arguments of functions that nodes may call: {', '.join(others)}")
+
+
+def _overloads(before: list[str], after: list[str]) -> list[str]:
+    """New signatures under names that were there before."""
+    known = {name.partition("(")[0] for name in before}
+    return [name for name in after if name not in before and name.partition("(")[0] in known]
 
 
 async def _drop(unit: Unit, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from rota.work.functions.assignment import Assignment
 from rota.work.functions.client import FunctionProcess
 from rota.work.functions.fork_server_client import ForkServerClient, Gone
 from rota.work.functions.tally import Tally
-from rota.work.functions.wire import LARGEST_MESSAGE, CallEnd, Nonsense, OutputChunk, OutputRead
+from rota.work.functions.wire import HEAD, LARGEST_MESSAGE, CallEnd, Nonsense, OutputChunk, OutputRead, decode_order
 
 if TYPE_CHECKING:
     from rota.work.functions.pool import Pool
@@ -34,6 +34,7 @@ class PoolProcess(FunctionProcess):
         self._told = False  # to stop: it takes no other job
         self._ending: Outcome | None = None  # of its assignment, once nothing is left of the process
         self._large: deque[bytes] = deque()  # parts of an order that are not sent yet
+        self._is_large = False  # the order that it has was sent in parts
         with ExitStack() as undo:
             self._orders, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.callback(self._orders.close)
@@ -50,11 +51,13 @@ class PoolProcess(FunctionProcess):
 
     # -- assignments -------------------------------------------------------------------------------------------------
     def add(self, assignment: Assignment) -> bool:
-        """Whether it could be sent. A large one is sent only to a process that has nothing to do."""
+        """Whether it could be sent. A large order is sent only to a process that has nothing to do, and nothing is sent
+        behind it: the process may have received some of its messages, so it can't be taken back."""
         body = assignment.body
-        if len(body) > LARGEST_MESSAGE:
-            if self.assignments:
-                return False
+        if self.assignments and (self._is_large or len(body) > LARGEST_MESSAGE):
+            return False
+        self._is_large = len(body) > LARGEST_MESSAGE
+        if self._is_large:
             self._large.extend(body[i : i + LARGEST_MESSAGE] for i in range(0, len(body), LARGEST_MESSAGE))
             self._loop.add_writer(self._orders, self._send_large)
         else:
@@ -101,8 +104,12 @@ class PoolProcess(FunctionProcess):
     def _untouched(self) -> list[Assignment]:
         back: list[Assignment] = []
         with suppress(OSError):
-            while self.assignments and not self._large and self._far.recv(LARGEST_MESSAGE, socket.MSG_DONTWAIT):
-                back.append(self.assignments.popitem()[1])
+            while self.assignments and not self._large:
+                if not (data := self._far.recv(LARGEST_MESSAGE, socket.MSG_DONTWAIT)):
+                    break
+                # The order that was received here: meanwhile the process may receive the ones behind it.
+                key = next(iter(self.assignments)) if self._is_large else decode_order(data[HEAD:]).key
+                back.append(self.assignments.pop(key))
                 back[-1].runner = None
         return back
 
