@@ -89,7 +89,7 @@ class App:
 
     @contextmanager
     def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
-        """For tests: the same tasks with another clock, store and settings for a while. See `rota.testing`."""
+        """For tests: replaces clock, store and settings for a while, with the same tasks. See `rota.testing`."""
         saved = self.__dict__.copy()
         self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, AppConnections()
         self._given = {}
@@ -235,7 +235,7 @@ class App:
         if self.settings.store.startswith("sqlite:"):
             raise InvalidInput("store", self.settings.place, "PostgreSQL, for orders in a transaction of your own")
         postgres = _postgres()
-        # No connection of ours is needed for it: the id's time is for sorting only.
+        # The local clock is enough, without a connection of ours: the time in an id is for sorting only.
         jobs = new_jobs(self.chance.job_ids(self.clock.now(), len(bodies)), spec, task, bodies, options)
         schema = postgres.address(self.settings.store).schema
         ring = self.settings.notify and self.settings.notify_within

@@ -46,13 +46,13 @@ def http(limit: int, method: str, url: str, given: Mapping[str, Any]) -> HttpCal
         words["headers"] = _as_json(words.get("headers"))
     spec = Spec.http(method, url, **words)
     _check_size("HTTP call", spec, limit)
-    # Calls of one host are one flow, and share a rate, unless they are given a name.
+    # Calls of one host are one flow and share a rate, unless they have a name.
     return HttpCall(spec, task_name(name) if name is not None else target(url).host[:LONGEST_NAME])
 
 
 def _as_json(headers: Any) -> Any:
     if headers is not None and not isinstance(headers, Mapping):
-        return headers  # to be refused with the rest
+        return headers  # validated later, with the rest
     named = dict(headers or {})
     if any(str(name).lower() == "content-type" for name in named):
         return named

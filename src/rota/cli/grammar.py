@@ -1,4 +1,4 @@
-"""The parts of the parsers of verbs. Imports only argparse and the table of options: `--help` needs no more."""
+"""Parts of the parsers of verbs. Imports only argparse and the table of options, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Verbs = Any  # argparse has no public name for what add_subparsers returns
 
 
 class Parser(argparse.ArgumentParser):
-    """A usage error is one line that says what was wrong, and where to read what is right."""
+    """A parser whose usage errors are one line: the error, and where to read the usage."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
@@ -26,7 +26,8 @@ class Parser(argparse.ArgumentParser):
 
 @functools.cache
 def everywhere(store: object = argparse.SUPPRESS, json: object = argparse.SUPPRESS) -> argparse.ArgumentParser:
-    """What every verb takes, before or after its name. SUPPRESS: the verb's parser must not undo what came before."""
+    """The options of every verb, before or after its name. SUPPRESS: the verb's parser must not reset options given
+    before it."""
     parent = argparse.ArgumentParser(add_help=False)
     parent.add_argument("--store", metavar="URL", default=store, help="the store (ROTA_STORE; sqlite:///rota.db)")
     parent.add_argument("--json", action="store_true", default=json, help="print JSON instead of text")
@@ -42,7 +43,8 @@ def noun(verbs: Verbs, name: str, text: str) -> Verbs:
 
 
 def verb(verbs: Verbs, name: str, module: str, text: str, usage: str | None = None) -> Parser:
-    """`takes_command`: words after `--` are for it; `late`: its positional words that may stand after options."""
+    """Adds a verb. `takes_command`: words after `--` belong to it; `late`: its positional words that may follow
+    options."""
     parser: Parser = verbs.add_parser(name, help=text, description=_sentence(text), parents=[everywhere()])
     if usage:
         parser.usage = f"{parser.prog} {usage}"
@@ -72,7 +74,7 @@ _KINDS: dict[str, dict[str, Any]] = {"text": {}, "whole": {"type": whole}, "many
 
 
 def order(parser: Parser, retries: str, place: Place = "order") -> None:
-    """The options of a job that may stand in a place. `retries`: the default of `--retries` for this verb."""
+    """Adds the options of a job that are allowed in a place. `retries`: the default of `--retries` for this verb."""
     _flags(parser, JOBS, place, retries)
     parser.set_defaults(place=place)
 
@@ -92,7 +94,7 @@ def _flags(parser: Parser, options: Iterable[Option], place: Place = "order", re
 
 
 def function(parser: Parser) -> None:
-    """The function that a job is."""
+    """Arguments for the function of a job."""
     parser.add_argument("task", metavar="TASK", nargs="?", help="the name of a function that a node or --app offers")
     parser.add_argument(
         "json_arguments", metavar="JSON", nargs="?", help="its arguments as a JSON object; @FILE reads a file, - stdin"
@@ -102,13 +104,13 @@ def function(parser: Parser) -> None:
 
 
 def command(parser: Parser) -> None:
-    """The command that a job is."""
+    """Arguments for the command of a job."""
     _flags(parser, (NAME, *COMMANDS))
     parser.set_defaults(takes_command=True)
 
 
 def http(parser: Parser) -> None:
-    """The HTTP call that a job is."""
+    """Arguments for the HTTP call of a job."""
     group = parser.add_argument_group(FOR_CALLS)
     group.add_argument(
         "--http", nargs=2, metavar=("METHOD", "URL"), help="make this call: --http POST https://example.com/hook"

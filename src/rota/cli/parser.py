@@ -30,8 +30,8 @@ ABOUT = "A distributed job scheduler: `rota up` starts a node, `rota run -- CMD`
 
 
 def build(words: Collection[str] | None = None) -> Parser:
-    """All of it. Given the words of a call, what goes below a verb that they don't name is left out: making all of it
-    takes longer than most verbs do."""
+    """Builds the parser. Given the words of a call, verbs that they don't name get no options and sub-verbs: building
+    all of them takes longer than most verbs do."""
     parser = Parser(prog="rota", description=ABOUT, parents=[everywhere(store=None, json=False)])
     parser.add_argument("--version", action="version", version=f"rota {__version__}", help="print the version and exit")
     verbs = add_verbs(parser)

@@ -1,4 +1,4 @@
-"""The verbs of who may run: gates, limits, queues."""
+"""The verbs of admission: gates, limits, queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rota run`: a command as if it ran here, with its output and its exit code."""
+"""`rota run`: runs a command as if locally, with its output and its exit code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def _follow(client: JobsClient, job_id: str, out_to_err: bool, line: Bar) 
         async for chunk in client.output(job_id, follow=True):
             _pass_on(chunk, out_to_err, line)
     except BrokenPipeError:
-        # Nobody reads the command's output any more: it ends, as it would in a shell.
+        # The reader of the output is gone: the command ends, as it would in a shell.
         await client.cancel([job_id], "nobody reads its output any more")
         raise
 

@@ -37,7 +37,7 @@ async def add_(args: argparse.Namespace) -> int:
         schedule = read_schedule(app.who.user, args.schedule, given, app.clock.now())
         template = await _order(app, args, schedule.zone)
         if named_calendars(schedule):
-            check_exists(app)  # a store that is made for this has none
+            check_exists(app)  # a new store would have no calendars
         else:
             next_fire(schedule, app.clock.now())  # refuses a rule without fires before a store is made
         planning = await app.planning()
@@ -58,7 +58,7 @@ def how(saved: Saved) -> str:
 
 async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
     now = app.clock.now()
-    # Arguments are checked with sample times filled in, and kept with the times still open.
+    # Arguments are checked with sample times filled in, and stored with the fields unfilled.
     spec, task, body, defaults = await work_of(app, args, lambda given: fill(given, where, now, now))
     return order(spec, task, body, read_options(defaults, order_options(args, defaults.retry), SCHEDULE_NAMES))
 

@@ -161,7 +161,7 @@ def _has_users(args: argparse.Namespace) -> bool:
 
 
 def _text(path: str) -> str:
-    most = 4 * LONGEST_TEXT + 4  # bytes; a file without end is not read to its end
+    most = 4 * LONGEST_TEXT + 4  # bytes; bounds the read of an endless file
     try:
         if path == "-":
             return sys.stdin.buffer.read(most).decode("utf-8", "replace")
@@ -203,7 +203,7 @@ def _as_json(name: str, taken: Taken) -> dict[str, Any]:
 
 
 def machine_zone(environment: Mapping[str, str], etc: Path) -> str | None:
-    """The zone that cron on this machine goes by. None: it can't be told."""
+    """The time zone of cron on this machine. None: unknown."""
     given = environment.get("TZ")
     if given is not None:
         return _known(given.removeprefix(":")) if given else "UTC"

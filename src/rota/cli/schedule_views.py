@@ -1,4 +1,4 @@
-"""`rota schedule list`, `show`, `next` and `history`: how schedules stand, what they will do, and what they did."""
+"""`rota schedule list`, `show`, `next` and `history`: the state of schedules, their next fires and their past fires."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _moment(moment: Instant | None, where: str) -> str:
 
 
 def _second(moment: Instant | None, where: str) -> str:
-    """A fire that a person wanted was at some microsecond."""
+    """An instant without microseconds: fires made by hand have some."""
     return "" if moment is None else in_zone(moment - moment % SECOND, where)
 
 
@@ -270,7 +270,7 @@ async def history_(args: argparse.Namespace) -> int:
 
 
 async def _zone_of(planning: SchedulesClient, name: str) -> str:
-    """Of a schedule that was removed the history is still there, but nobody knows its zone."""
+    """The zone of a schedule, or UTC: a removed schedule has a history but no zone."""
     try:
         parsed, _ = look(await planning.get(name))
     except NotFound:

@@ -48,7 +48,7 @@ async def submit_(args: argparse.Namespace) -> int:
 
 
 def check_form(args: argparse.Namespace) -> None:
-    """A job is a task, a command or a call; options of the other kinds were not meant."""
+    """Refuses options of other kinds: a job is a task, a command or a call."""
     given = [form for form in ("task", "http", "command") if getattr(args, form) is not None]
     if not given:
         args.parser.error("give a TASK, --http METHOD URL, or a command after `--`")
@@ -74,8 +74,8 @@ def verdict(info: JobInfo) -> int:
 async def work_of(
     app: App, args: argparse.Namespace, sample: Callable[[dict[str, Any]], Any] = dict
 ) -> tuple[Spec, str, str, Options]:
-    """The command, call or function that was given: its spec, task, arguments, and the options it has by itself.
-    `sample`: arguments that the function must take, made from those that are kept."""
+    """The given command, call or function: its spec, task, arguments, and default options. `sample`: makes the
+    arguments that the function must accept from the stored ones."""
     if args.command is not None:
         return *app.command(args.command, **about_command(args)), "{}", Options()
     if args.http is not None:
@@ -83,7 +83,7 @@ async def work_of(
         return call.spec, call.task, "{}", Options()
     info = (await known_tasks(app, args)).get(args.task)
     arguments = read_arguments(args.json_arguments)
-    if args.app:  # types are known here: check them too
+    if args.app:  # the app's code is here: check types too
         app.catalogue.get(info.name).encode((), sample(arguments), app.settings.max_args)
     return Spec.function(info.name), info.name, *app.named(info, arguments)
 
@@ -130,7 +130,7 @@ def folder(given: str | None, what: str = "--cwd") -> str:
     if given == "":
         raise InvalidInput(what, given, "a folder")
     try:
-        return os.path.abspath(given or ".")  # noqa: PTH100 - of symbolic links the user's name is kept
+        return os.path.abspath(given or ".")  # noqa: PTH100 - keeps symbolic links as the user named them
     except FileNotFoundError:
         raise InvalidInput(what, given or ".", "a folder; the current one was removed") from None
 
@@ -157,7 +157,7 @@ async def _parents(app: App, args: argparse.Namespace) -> list[tuple[str, Need]]
         return None
     otherwise = Need.SUCCESS if args.on is None else need(args.on)
     wanted = [_edge(text, otherwise) for text in args.after]
-    check_exists(app)  # a store that is made for this has no jobs
+    check_exists(app)  # a new store would have no jobs
     client = await app.client()
     return [(await client.resolve(part), needed) for part, needed in wanted]
 
@@ -172,7 +172,8 @@ def _edge(text: str, otherwise: Need) -> tuple[str, Need]:
 
 
 def order_options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
-    """The options of the job as `read_options` takes them, but for its parents. `retry`: for what was not given."""
+    """The options of the job as `read_options` takes them, without its parents. `retry`: the defaults of the retry
+    options."""
     changes = {name: getattr(args, name) for name in ("retries", "backoff") if getattr(args, name) is not None}
     given = {one.name: getattr(args, one.name) for one in JOBS if one.metavar and args.place in one.places}
     rest = {name: value for name, value in given.items() if name not in ("retries", "backoff", "after", "on")}
@@ -220,7 +221,7 @@ async def known_tasks(app: App, args: argparse.Namespace) -> OfferedTasks:
 
 
 async def _registered(app: App) -> list[TaskInfo]:
-    """The tasks that nodes have offered so far. No store is made to look."""
+    """The tasks that nodes have offered so far. Creates no store for this."""
     if not store_exists(app):
         return []
     return await (await app.client()).store.tasks(app.who)

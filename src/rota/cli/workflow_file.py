@@ -1,5 +1,5 @@
-"""`rota workflow submit`: jobs that wait for each other, described as JSON. Names are those of the file alone, and all
-of it is checked before anything is written."""
+"""`rota workflow submit`: jobs that wait for each other, described as JSON. Names are local to the file, and the whole
+file is checked before anything is written."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ else:
 
 
 class HttpEntry(HttpFields, forbid_unknown_fields=True):
-    """An HTTP call as the file has it, with the options of calls."""
+    """An HTTP entry of the file, with the options of calls."""
 
     method: str
     url: str
 
 
 class JobEntry(JobFields, forbid_unknown_fields=True):
-    """One job as the file has it, with the options of jobs and commands."""
+    """A job entry of the file, with the options of jobs and commands."""
 
     name: str
     task: str | None = None
@@ -225,14 +225,14 @@ def _order(app: App, args: argparse.Namespace, job: JobEntry, known: OfferedTask
         call = app.http(**msgspec.structs.asdict(job.http), name=job.name)
         return Ordered(job.name, call.spec, call.task, "{}", options_of(job, Options()))
     info = known.get(job.task or "")
-    if args.app:  # types are known here: check them too
+    if args.app:  # the app's code is here: check types too
         app.catalogue.get(info.name).encode((), job.args or {}, app.settings.max_args)
     body, defaults = app.named(info, job.args or {})
     return Ordered(job.name, Spec.function(info.name), info.name, body, options_of(job, defaults))
 
 
 def options_of(job: JobEntry, defaults: Options) -> Options:
-    """The parents are left out: they are known by the names of the file."""
+    """The options of a job without its parents, which are given by names of the file."""
     given = job.given(JOBS)
     changes = {name: value for name in ("retries", "backoff") if (value := given.pop(name)) is not None}
     given |= {"retry": Retry(**(defaults.retry.parts() | changes)), "after": None, "on": None}

@@ -46,7 +46,7 @@ class Job:
         return (await (await self._app.client()).retry([self.id]))[0]
 
     async def explain(self) -> Explanation:
-        """Why it is not running, or ended as it did: one sentence per reason, and the same as data."""
+        """Explains why it is not running, or why it ended as it did: one sentence per reason, and the same as data."""
         return await (await self._app.client()).explain(self.id)
 
     async def reprioritise(self, priority: int) -> bool:

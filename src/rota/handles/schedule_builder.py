@@ -1,4 +1,4 @@
-"""Builds a schedule from its options: its timing, and the template of the order that each fire is."""
+"""Builds a schedule from its options: its timing, and the template of the order that each fire makes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ScheduleOrder(msgspec.Struct, frozen=True):
     task: Task
     args: Mapping[str, Any]
     options: Mapping[str, Any]
-    module: str | None = None  # that declares it
+    module: str | None = None  # the module that declares it
 
 
 def split(options: Mapping[str, Any], also: Sequence[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -44,7 +44,7 @@ def of_task(owner: str, words: ScheduleOrder, limit: int, now: Instant) -> tuple
     schedule = read_schedule(owner, words.name, times, now)
     if not isinstance(words.args, Mapping):
         raise InvalidInput("args", words.args, "a mapping of names to values")
-    # Arguments are checked with sample times filled in, and kept with the times still open.
+    # Arguments are checked with sample times filled in, and stored with the fields unfilled.
     words.task.encode(fill(dict(words.args), schedule.zone, now, now), limit)
     spec, body, defaults = words.task.order(words.args, limit)
     return schedule, order(spec, words.task.name, body, read_options(defaults, rest, SCHEDULE_NAMES))

@@ -1,4 +1,4 @@
-"""`Task`: a function that can be called as ever, and ordered as a job."""
+"""`Task`: a function that can be called as before, and ordered as a job."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Workflow:
         check_reason(reason)
         ids = [job.id for job in await self.jobs() if job.state in LIVE]
         client = await self._app.client()
-        # All at once: between two steps children of the first would be skipped, or start.
+        # In one call: between two calls, children of the first jobs would be skipped or start.
         answers = await client.store.cancel(client.who, ids, reason)
         return sum(answer in (Cancelling.CANCELLED, Cancelling.REQUESTED) for answer in answers)
 

@@ -1,4 +1,4 @@
-"""Putting a workflow together: jobs that are ordered all at once or not at all.
+"""Builds a workflow: jobs that are ordered all at once or not at all.
 
 async with app.workflow("nightly") as flow:
     rows = flow.add(extract, day="2027-01-01")
@@ -85,7 +85,7 @@ class WorkflowBuilder(Workflow):
         self._app.sync(self.__aexit__(*error))
 
     async def _place(self, client: JobsClient) -> str:
-        """The id of a new workflow, or of the one that it goes on with."""
+        """The id of a new workflow, or of the existing one that the jobs are added to."""
         match self._of:
             case None:
                 return client.job_ids(1)[0]
@@ -115,6 +115,6 @@ class WorkflowBuilder(Workflow):
         for (job, _), answer in zip(self._orders, answers, strict=True):
             job.id = answer.id
         if self._of is None and not any(answer.created for answer in answers):
-            # Known by its keys: it is the one that was made then.
+            # The keys were known: this is the workflow of the first order.
             self.id = (await client.get(answers[0].id)).workflow or self.id
         self._orders.clear()

@@ -1,16 +1,15 @@
-"""Admission: which of the jobs that a claim considers may start, and what becomes of the others.
+"""Admission: decides which of the jobs that a claim considers may start, and what happens to the others.
 
-A store loads what is needed (candidates in the order of rank, closed gates, keys as they stand), `ClaimAdmission`
-decides, and the store writes the decision down. PostgreSQL decides in the function `admit_claim`, because the lock
-that serialises admission would otherwise be held for several round trips; a property test holds that function
-against this module.
+A store loads the facts (candidates in the order of rank, closed gates, keys), `ClaimAdmission` decides, and the store
+writes the decision. PostgreSQL decides in the function `admit_claim`, because the lock that serialises admission would
+otherwise be held for several round trips; a property test holds that function against this module.
 
 For each candidate, in the order of rank:
 - the oldest closed gate that fits it holds or drops it;
-- one that wants to be alone closes a gate for itself and waits until nothing runs behind that gate; while one of its
+- a job that wants to be alone closes a gate for itself and waits until no job that the gate fits runs; while one of its
   keys is full it waits for the key instead, so that the others may run meanwhile;
-- one that needs keys takes all of them together, or gives way: it waits in the line of the first key that is full, is
-  skipped, or has older jobs of that key replaced, as its policy says.
+- a job that needs keys takes all of them together, or none: its policy says whether it waits in the line of the first
+  full key, is skipped, or replaces older jobs of that key.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from rota.model.times import Duration, Instant
 
 WAITS_ALONE = "waits until it is alone"
 YIELDED = "others were still running at its drain deadline"
-# Between two looks at whether a job is alone by now.
+# Pause between two checks whether a job is alone.
 LOOK_AGAIN: Duration = 250_000
 
 
@@ -42,11 +41,11 @@ class Candidate(NamedTuple):
     rank: int
     own_step: Duration | None  # of ageing, by which it was ranked
     interruptions: int
-    reserved: int | None = None  # it has waited for several keys before: who ranks behind this must leave it room
+    reserved: int | None = None  # set if it has waited for several keys: jobs that rank behind this must leave it room
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """In the order in which they are asked: by name."""
+        """Sorted by name, the order in which they are checked."""
         return tuple(sorted(self.requirements.keys, key=lambda key: key.name))
 
 
@@ -61,7 +60,7 @@ class Token(NamedTuple):
     key: KeyId
     job: str
     fence: int
-    late: Duration  # how long after its claim the start may really happen
+    late: Duration  # how long after its claim the start may happen
     until: Instant  # how long it is kept
 
 
@@ -78,7 +77,7 @@ class Ended(NamedTuple):
 
 
 class Replacing(NamedTuple):
-    """Older jobs that wait for the key end, and those that hold it are asked to stop."""
+    """Older jobs that wait for the key end, and jobs that hold it are asked to stop."""
 
     key: KeyId
     by: str
@@ -89,7 +88,7 @@ class Replacing(NamedTuple):
 
 
 def is_alone(gate: ClosedGate, running: Iterable[tuple[str, Subject]]) -> bool:
-    """Nothing runs that the gate of this job would hold."""
+    """Whether no running job fits the gate of the lone job."""
     return not beside(gate, running)
 
 
@@ -98,7 +97,7 @@ def beside(gate: ClosedGate, running: Iterable[tuple[str, Subject]]) -> list[str
 
 
 class LoneStep(StrEnum):
-    """What becomes of a job that waits until it is alone."""
+    """The next step of a job that waits until it is alone."""
 
     GO = "go"
     WAIT = "wait"
@@ -116,8 +115,8 @@ def lone_step(alone: Alone | None, since: Instant | None, is_alone: bool, now: I
 
 
 class ClaimAdmission:
-    """Decides on candidates one by one, best rank first, and keeps what is to be written: all of it is known after
-    `finish`. `running` is asked only where a job wants to be alone."""
+    """Decides on candidates one by one, best rank first, and collects the writes, which are complete after `finish`.
+    `running` is read only if a job wants to be alone."""
 
     def __init__(
         self,
@@ -132,25 +131,25 @@ class ClaimAdmission:
         self.taken: list[str] = []
         self.slots: list[Slot] = []
         self.tokens: list[Token] = []
-        self.slacks: dict[str, Duration] = {}  # how late some may start
+        self.slacks: dict[str, Duration] = {}  # how late after the claim jobs may start
         self.held: list[Held] = []
         self.ended: list[Ended] = []
         self.barred: list[tuple[str, ClosedGate]] = []  # jobs that a gate holds or drops
         self.closing: list[ClosedGate] = []  # gates of jobs that want to be alone
         self.replacing: list[Replacing] = []
         self.reserving: list[tuple[KeyId, Reservation]] = []
-        self.looks_back: dict[KeyId, Duration] = {}  # keys whose tokens are to be kept for as long as this
-        self.wakes_admission = False  # somebody waits for an instant
+        self.looks_back: dict[KeyId, Duration] = {}  # how long to keep the tokens of these keys
+        self.wakes_admission = False  # some job waits for an instant
 
     def bars(self, one: Candidate) -> bool:
-        """Whether a gate fits it, which holds or drops it."""
+        """Whether a gate holds or drops it."""
         gate = fitting(self._gates, one.subject, one.id)
         if gate is not None:
             self.barred.append((one.id, gate))
         return gate is not None
 
     def admit(self, one: Candidate) -> bool:
-        """Of one that no gate bars. True: it starts now, with all its keys. False: it was moved aside."""
+        """Decides on a job that no gate bars. True: it starts now, with all its keys. False: it was moved aside."""
         if one.requirements.alone is not None and not self._may_be_alone(one, one.requirements.alone):
             return False
         if self._full(one) is not None:
@@ -163,7 +162,7 @@ class ClaimAdmission:
         return True
 
     def finish(self) -> None:
-        """Decides on those that were passed over, when all that start have their keys."""
+        """Decides on the jobs that were passed over, once all starting jobs have their keys."""
         for one in self._passed_over:
             full = self._full(one)
             if full is not None:
@@ -222,7 +221,7 @@ class ClaimAdmission:
         self._reserve(one)
 
     def _reserve(self, one: Candidate) -> None:
-        """A reservation counts from the next look on."""
+        """A reservation takes effect with the next claim."""
         if len(one.keys) < 2:
             return
         reservation = Reservation(reserved_from(one.rank, self._step if one.own_step is None else one.own_step), one.id)

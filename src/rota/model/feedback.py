@@ -1,4 +1,4 @@
-"""Feedback levels: a flow that uses much slot-time falls behind those that use little, until the next boost.
+"""Feedback levels: a flow that uses much slot-time falls behind flows that use little, until the next boost.
 
 Level 0 lasts for one quantum, and each level for twice as long as the one before: long work changes level rarely.
 """

@@ -36,9 +36,10 @@ class Effect(StrEnum):
 
 
 class Match(msgspec.Struct, frozen=True):
-    """All that are given must fit; with none given, everything does. Make it with `match` or `scope`: they check."""
+    """All given fields must fit; with none given, every job fits. Make it with `match` or `scope`, which check
+    values."""
 
-    task: str | None = None  # a glob with * and ?; brackets stand for themselves
+    task: str | None = None  # a glob with * and ?; brackets are literal
     queue: str | None = None
     user: str | None = None
     label: str | None = None
@@ -58,7 +59,7 @@ class Match(msgspec.Struct, frozen=True):
         return ", ".join(part for part in (where, said.get("label"), said.get("user")) if part) or "everything"
 
     def scope(self) -> str:
-        """What `scope` reads back: `queue:mail,label:db`, or `all`."""
+        """The text that `scope` parses: `queue:mail,label:db`, or `all`."""
         return ",".join(f"{kind}:{value.translate(_ESCAPED)}" for kind, value in self._given()) or EVERYTHING
 
     @property
@@ -72,8 +73,8 @@ class Match(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def _pattern(glob: str) -> re.Pattern[str]:
-    """Each piece between stars is taken where it first fits and never looked for again: a glob full of stars would
-    otherwise try all ways to spread them, for longer than anyone waits."""
+    """Each piece between stars matches at its first place, without backtracking: otherwise the time would grow
+    exponentially with the number of stars."""
     first, *rest = (re.escape(piece).replace(r"\?", ".") for piece in glob.split("*"))
     inner = "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece)
     return re.compile(first + inner + "".join(f".*{piece}" for piece in rest[-1:]), re.DOTALL)
@@ -133,7 +134,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     author: str
     created_at: Instant
     until: Instant | None = None
-    job: str | None = None  # that runs alone, and closed it for itself
+    job: str | None = None  # the lone job that closed it for itself
     held: int = 0
     dropped: int = 0
 
@@ -153,8 +154,8 @@ class Subject(NamedTuple):
 
 
 class ClosedGate(msgspec.Struct, frozen=True):
-    """A gate as it is asked whether it fits. `owner`: whose jobs; None: everyone's. `job`: it runs alone, and closed
-    the gate for itself. `proved`: claims that began before the gate was closed have ended."""
+    """A closed gate, to be tested against jobs. `owner`: the user whose jobs it holds; None: everyone's. `job`: the
+    lone job that closed the gate for itself. `proved`: claims that began before the gate was closed have ended."""
 
     id: str
     owner: str | None
@@ -172,7 +173,7 @@ class ClosedGate(msgspec.Struct, frozen=True):
 
 
 def fitting(gates: Iterable[ClosedGate], job: Subject, job_id: str | None) -> ClosedGate | None:
-    """The first gate that fits, but not the one that the job has closed for itself. `gates`: oldest first."""
+    """The first gate that fits, except the job's own gate. `gates`: oldest first."""
     others = (gate for gate in gates if gate.job is None or gate.job != job_id)
     return next((gate for gate in others if gate.fits(job)), None)
 

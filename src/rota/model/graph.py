@@ -1,7 +1,7 @@
-"""Which jobs wait for which: edges from parents to children, and what the end of a parent means for a child.
+"""Dependencies: edges from parents to children, and the effect of a parent's end on a child.
 
-A child starts when every parent has ended as the edge needs it. One parent that ends otherwise is enough: the child is
-skipped, and so are those that need its success, through the whole graph.
+A child starts when every parent has ended as the edge needs it. If one parent ends otherwise, the child is skipped, and
+so are jobs that need its success, through the whole graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rota.model.rank import rank
 from rota.model.times import Duration, Instant
 
 MOST_PARENTS = 100_000
-# Of a cycle that is shown: enough to find it, short enough for a line.
+# Jobs of a cycle that a message shows: enough to find it, short enough for a line.
 MOST_SHOWN = 8
 
 
@@ -41,7 +41,7 @@ class Edge(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class ParentInfo(msgspec.Struct, frozen=True):
-    """A parent as its child finds it; `result` is what it returned, if it has succeeded."""
+    """A parent as its child sees it; `result` is its return value, if it succeeded."""
 
     id: str
     task: str
@@ -52,7 +52,8 @@ class ParentInfo(msgspec.Struct, frozen=True):
 
 
 def edge_state(need: Need, parent: State | None) -> EdgeState:
-    """Of an edge whose parent is in this state; None: it was purged, so it has ended, nobody knows how."""
+    """The state of an edge whose parent is in this state. None: the parent was purged, so it has ended in an unknown
+    way."""
     if parent is not None and parent not in TERMINAL:
         return EdgeState.OPEN
     fits = {Need.SUCCESS: parent is State.SUCCEEDED, Need.FAILURE: parent is State.FAILED, Need.FINISH: True}
@@ -60,7 +61,7 @@ def edge_state(need: Need, parent: State | None) -> EdgeState:
 
 
 class Child(NamedTuple):
-    """A job that waits for others, as the end of a parent finds it."""
+    """A job that waits for others, when a parent ends."""
 
     state: State
     waits: int  # parents that have not ended as needed
@@ -70,8 +71,8 @@ class Child(NamedTuple):
 
 
 def after_parents(child: Child, met: int, now: Instant, step: Duration) -> Child:
-    """The child after so many more of its parents have ended as needed. With the last of them it goes on; its rank
-    counts from the first instant at which it is due with its parents done."""
+    """The child after `met` more of its parents have ended as needed. After the last it goes on; its rank counts from
+    the first instant at which it is due and its parents have ended."""
     waits = max(child.waits - met, 0)
     if waits or child.state is not State.BLOCKED:
         return child._replace(waits=waits)
@@ -97,7 +98,7 @@ def need(given: object) -> Need:
 
 
 def edges(parents: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Each parent once, in order of ids. Twice with different needs is a contradiction."""
+    """Each parent once, in order of ids. Raises if a parent has two different needs."""
     found: dict[str, Edge] = {}
     for edge in parents:
         if found.setdefault(edge.parent, edge).need is not edge.need:
@@ -120,12 +121,12 @@ def check(order: Mapping[str, Sequence[Edge]], names: Mapping[str, str]) -> None
         if len(path) > MOST_SHOWN:
             path = [*path[: MOST_SHOWN // 2], f"... {len(path) - MOST_SHOWN} more ...", *path[-MOST_SHOWN // 2 :]]
         wrong = InvalidInput("after", path, "jobs that don't wait for each other in a circle")
-        wrong.args = (f"after: jobs wait for each other in a circle: {' -> '.join(path)}",)  # all of it, however long
+        wrong.args = (f"after: jobs wait for each other in a circle: {' -> '.join(path)}",)  # the whole path
         raise wrong from None
 
 
 def below(children: Mapping[str, Collection[str]], start: Iterable[str]) -> list[str]:
-    """These jobs and all that wait for them, however indirectly, each once."""
+    """These jobs and all jobs that wait for them, directly or not, each once."""
     found: dict[str, None] = dict.fromkeys(start)
     todo = list(found)
     while todo:

@@ -1,4 +1,4 @@
-"""A job on its way in (`NewJob`), in a worker's hands (`Claimed`) and as people see it (`JobInfo`)."""
+"""A job as an order (`NewJob`), as claimed by a worker (`Claimed`) and as shown to people (`JobInfo`)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CommandSpec(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What to run, as a value: its kind, its specification as JSON, and the digest that names it."""
+    """The work of a job as a value: its kind, its specification as JSON, and the digest that names it."""
 
     kind: Kind
     body: str
@@ -108,7 +108,7 @@ class Spec(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As people may see it: without secrets."""
+        """The specification without secrets."""
         return shown_spec(self.kind, msgspec.json.decode(self.body))
 
 
@@ -127,7 +127,7 @@ def _check_texts(argv: object, cwd: object, env: object) -> None:
     for text in argv:
         _check_text("command", text)
     _check_text("working folder", "" if cwd is None else cwd)
-    if isinstance(cwd, str) and not cwd.startswith("/"):  # whoever orders and whoever runs it stand in other folders
+    if isinstance(cwd, str) and not cwd.startswith("/"):  # client and node run in different folders
         raise InvalidInput("working folder", cwd, "an absolute path such as /srv/reports")
     for text in (*variables, *variables.values()):
         _check_text("environment", text)
@@ -156,7 +156,7 @@ def _check_codes(codes: object) -> None:
 
 
 def _account(what: str, given: object) -> str | int | None:
-    """A user or a group, by name or number. Whether there is such a one, the node knows that runs the command."""
+    """A user or a group, by name or number. Only the node that runs the command can check that it exists."""
     if given is None:
         return None
     if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 12:
@@ -182,7 +182,7 @@ def variable(name: object, what: str) -> str:
 
 
 class Membership(msgspec.Struct, frozen=True, gc=False):
-    """The workflow that a job belongs to: one that comes with this order, or one that is there."""
+    """The workflow that a job belongs to: a new one of this order, or an existing one."""
 
     id: str
     name: str = ""
@@ -203,7 +203,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shared(source: msgspec.Struct, target: type[msgspec.Struct]) -> dict[str, Any]:
-    """The fields of a value that a struct of another type has as well, to make one of it."""
+    """The fields that a value has in common with another struct type, as arguments for that type."""
     names, values = _shared_fields(type(source), target)
     return dict(zip(names, values(source), strict=True))
 
@@ -231,12 +231,12 @@ class NewJob(Terms, frozen=True, gc=False):
 
     @property
     def plain(self) -> bool:
-        """It stands for itself: no key, no parents, no workflow, no labels or limits."""
+        """It has no key, parents, workflow, labels or limits."""
         return self.key is None and not self.after and self.workflow is None and not self.requirements
 
     def content(self, places: Mapping[str, int] | None = None) -> str:
-        """The digest of what was ordered: the same key must come with the same content. `places`: of the jobs of the
-        same order, whose ids differ each time it is given."""
+        """The digest of the order: the same key must come with the same content. `places`: positions of the jobs of the
+        same order, used instead of their ids, which differ in a repeated order."""
         parts: tuple[Any, ...] = (
             self.task, self.spec.digest, self.args, self.queue, self.priority, self.at, self.delay,
             self.retry.parts(), self.timeout, self.expires,
@@ -254,7 +254,7 @@ class Submitted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ref(msgspec.Struct, frozen=True, gc=False):
-    """One attempt, as every write of it names it."""
+    """An attempt, as its writes name it."""
 
     job_id: str
     fence: int
@@ -264,12 +264,12 @@ class Verdict(StrEnum):
     """The store's answer to a fenced write."""
 
     APPLIED = "applied"
-    ALREADY = "already"  # a repeat after a lost reply; it was applied then
+    ALREADY = "already"  # a repeat after a lost reply; the first call was applied
     STALE = "stale"  # the job has moved on; nothing was changed
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """What a worker needs in order to run one attempt. Texts stay undecoded: a broken one must not spoil its batch."""
+    """The data a worker needs to run one attempt. Texts stay undecoded: a broken text must not fail its batch."""
 
     job_id: str
     fence: int
@@ -286,11 +286,11 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     args: str
     retry: str
     timeout: Duration | None
-    parents: int = 0  # how many it was ordered after
+    parents: int = 0  # number of jobs it was ordered after
     slack: Duration | None = None  # it must start within this time of its claim, or its rate would not hold
-    crashes: int = 0  # so often its node, or what it ran in, has died under it
+    crashes: int = 0  # how often its node or process died during an attempt
     flow: str = ""  # the name of its flow, within those of its owner
-    state: str | None = None  # what an earlier attempt has saved, as JSON
+    state: str | None = None  # saved by an earlier attempt, as JSON
 
     @property
     def ref(self) -> Ref:
@@ -319,7 +319,7 @@ class AttemptInfo(msgspec.Struct, frozen=True):
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """All there is to see of a job at one moment."""
+    """A job with all its details at one moment."""
 
     id: str
     owner: str
@@ -350,7 +350,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     fire_time: Instant | None = None  # and for which time
     workflow: str | None = None
     requirements: Requirements = NO_REQUIREMENTS
-    progress: Progress | None = None  # what it told last
+    progress: Progress | None = None  # the latest report
     attempts: list[AttemptInfo] = []
     result: Any = None
     error: Problem | None = None

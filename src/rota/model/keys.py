@@ -1,9 +1,9 @@
-"""Keys as they stand: who holds them, which tokens of a rate are used up, and how much room that leaves.
+"""The state of keys: holders, used tokens of a rate, and the room that is left.
 
-Jobs that wait for a key stand in a *line*, in the order of rank. A start takes a token of a rate; the token counts for
-`late + window` from its claim on, because the start may really happen as late as that. A job that waits for several
-keys reserves a place of each: jobs that rank more than nine ageing steps behind it must leave it room. Without that,
-two busy keys that become free in turn would never be free for it.
+Jobs that wait for a key form a *line*, in the order of rank. A start takes a token of a rate; the token counts for
+`late + window` from its claim on, because the start may happen up to `late` after the claim. A job that waits for
+several keys reserves a place of each: jobs that rank more than nine ageing steps behind it must leave it room. Without
+that, two busy keys that become free in turn would never be free for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KeyId = tuple[str, str]  # owner, name
 
 
 def line(owner: str, key: str) -> str:
-    """What holds a job that waits for the key."""
+    """The value of `held_by` for a job that waits for the key."""
     return f"k:{owner}:{key}"
 
 
@@ -32,25 +32,25 @@ def waits_for(key: str) -> str:
 
 
 def reserved_from(rank: int, step: Duration) -> int:
-    """Jobs that rank behind this leave room for one of this rank that waits for several keys."""
+    """The rank behind which jobs leave room for a job of this rank that waits for several keys."""
     return min(rank + LEAST_URGENT * step, LARGEST)
 
 
 def token_counts(at: Instant, late: Duration, window: Duration, now: Instant) -> bool:
-    """Whether a token taken at this instant is still used up for whoever looks back by this window."""
+    """Whether a token taken at this instant still counts for a job with this window."""
     return at + late + window > now
 
 
 class Reservation(NamedTuple):
-    rank: int  # who ranks behind it must leave room
+    rank: int  # jobs that rank behind it must leave room
     job: str
 
 
 class KeyState:
-    """A key: what is stored of it, and what the current write has taken of it so far.
+    """A key as stored, and the slots and tokens that the current write has taken.
 
-    `kept`: for how long the latest token is kept (None: there is none). `reserved`: the best two reservations of jobs
-    that stand in a line: a job's own does not count for itself."""
+    `kept`: how long the latest token is kept (None: no token). `reserved`: the best two reservations of jobs in a line:
+    a job's own reservation does not count for itself."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class KeyState:
             self._used[window] = tokens
 
     def room(self, key: Key, job: str, rank: int) -> int | None:
-        """How many more may hold the key, and start now, for this job; None: any number. `key`: as the job brings it
-        along."""
+        """How many more jobs may hold the key and start now, from the view of this job; None: any number. `key`: as the
+        job brings it along."""
         counts = effective(key, self.limit)
         rooms = [] if counts.concurrency is None else [counts.concurrency - len(self.numbers)]
         rooms += [] if counts.rate is None else [counts.rate.count - self._used[counts.rate.window]]
@@ -81,12 +81,12 @@ class KeyState:
         self._reserved.append(reservation)
 
     def start(self, rate: Rate) -> bool:
-        """Takes a token; was it the last?"""
+        """Takes a token; True if it was the last."""
         self._used = {window: tokens + 1 for window, tokens in self._used.items()}
         return self._used[rate.window] >= rate.count
 
     def take(self) -> int:
-        """The lowest number that is free. None is given back within a write."""
+        """Takes the lowest free slot number. No slot is given back within a write."""
         while self._lowest in self.numbers:
             self._lowest += 1
         self.numbers.add(self._lowest)
@@ -94,7 +94,7 @@ class KeyState:
 
 
 class Line(NamedTuple):
-    """Jobs that wait for a key: how many were let go and are on their way, and the first that still waits."""
+    """Jobs that wait for a key: how many were released and not claimed yet, and the first that still waits."""
 
     name: str
     on_way: int
@@ -105,7 +105,7 @@ class Line(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """As the first waiter brings it along; without bounds if it does not."""
+        """The key as the first waiter brings it along; without bounds if it does not."""
         name = self.name.removeprefix(line(self.owner, ""))
         return next((key for key in read_requirements(self.requirements).keys if key.name == name), Key(name))
 
@@ -116,7 +116,7 @@ class Line(NamedTuple):
 
 
 def going_on(waiting: Line, key: Key, state: KeyState) -> int:
-    """How many of a line may go on, at most; none if this is not positive. Those on their way have a place each."""
+    """How many jobs of a line may go on at most; none if this is not positive. Released jobs take a place each."""
     room = state.room(key, waiting.job, waiting.rank) if waiting.needs_key else None
     return NO_BOUND if room is None else room - waiting.on_way
 

@@ -26,7 +26,7 @@ SHORTEST_SLACK: Duration = 20 * MILLISECOND
 LONGEST_SLACK: Duration = 500 * MILLISECOND
 LONGEST_GROWN_SLACK: Duration = 2 * SECOND
 MOST_DOUBLINGS = 6
-# How long starts are kept for whoever may come with a longer window than anyone before.
+# How long starts are kept at least, for a later job with a longer window.
 KEPT_STARTS: Duration = 10 * MINUTE
 
 _EXPECTED_RATE = "a number of starts per window such as 60/1m or 10/s"
@@ -36,11 +36,11 @@ _PIECE = re.compile(r"(?P<text>[^{}]+|\{\{|\}\})|\{(?P<path>[\w-]+(?:\.[\w-]+)*)
 
 
 class Policy(StrEnum):
-    """What becomes of a job whose key is full."""
+    """The treatment of a job whose key is full."""
 
     WAIT = "wait"
-    SKIP = "skip"  # this job
-    REPLACE = "replace"  # cancel those that hold the key
+    SKIP = "skip"  # skip this job
+    REPLACE = "replace"  # cancel the jobs that hold the key
 
 
 class Rate(msgspec.Struct, frozen=True, array_like=True):
@@ -49,7 +49,8 @@ class Rate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True):
-    """What a job needs in order to start. One without any bound still names the key, for a limit that a person sets."""
+    """A key that a job needs in order to start. Without bounds it still names the key, for a limit that a person
+    sets."""
 
     name: str
     concurrency: int | None = None
@@ -58,7 +59,7 @@ class Key(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """As set by a person for a key; wins over what jobs bring along."""
+    """Bounds set by a person for a key; they win over the bounds that jobs bring along."""
 
     key: str
     concurrency: int | None = None
@@ -141,7 +142,7 @@ def plain_name(given: object, what: str) -> str:
 
 
 def fields(template: str) -> tuple[str, ...]:
-    """The fields that a template names; raises if it is none. So a wrong one is noticed before any job comes."""
+    """The fields of a template; raises if it is invalid, so the error appears before the first job."""
     return tuple(path for _, path in _pieces(template) if path)
 
 
@@ -189,10 +190,10 @@ def _value(path: str, arguments: Mapping[str, Any]) -> str:
         value = value[name]
     match value:
         case bool():
-            return "true" if value else "false"  # as in the JSON that the arguments are
+            return "true" if value else "false"  # as in JSON
         case str():
             return str.__str__(value)  # an enum's own __str__ would name its class
-        case int() if value.bit_length() <= 4 * LONGEST_NAME:  # Python refuses to write out far larger ones
+        case int() if value.bit_length() <= 4 * LONGEST_NAME:  # Python refuses to format far larger ones
             return int.__repr__(value)
         case _:
             raise InvalidInput(what, value, "a text, a whole number (not a huge one), true or false")
@@ -204,14 +205,15 @@ def _names(there: Mapping[Any, Any]) -> str:
 
 
 def effective(key: Key, limit: Limit | None) -> Key:
-    """A limit replaces both bounds, also by none: what a person sets is all that holds."""
+    """A limit replaces both bounds of the job, also by no bound."""
     if limit is None:
         return key
     return Key(key.name, limit.concurrency, limit.rate, key.policy)
 
 
 def keys(given: Sequence[Key]) -> tuple[Key, ...]:
-    """Checked and sorted by name, the order in which they are reserved. Of the same name twice the stricter holds."""
+    """Checked and sorted by name, the order in which they are reserved. Keys of the same name are merged into the
+    stricter."""
     if not isinstance(given, list | tuple):
         raise InvalidInput("keys", given, "a list of keys")
     merged: dict[str, Key] = {}
@@ -248,12 +250,12 @@ def _stricter(one: Key, other: Key) -> Key:
 
 
 def _lower(rates: Sequence[Rate]) -> Rate | None:
-    """Of two that are as fast, the one with the smaller bursts: 1/s keeps 60/1m too, but not the other way round."""
+    """The slowest rate. Of equal rates, the one with smaller bursts: 1/s implies 60/1m, but not the other way round."""
     return min(rates, key=lambda rate: (Fraction(rate.count, rate.window), rate.count), default=None)
 
 
 def _policy(one: Key, other: Key) -> Policy:
-    """Waiting is what nobody asked for, so it gives way."""
+    """WAIT is the default; an explicit policy overrides it."""
     asked = {one.policy, other.policy} - {Policy.WAIT}
     if len(asked) > 1:
         raise InvalidInput("policy", f"skip and replace for key {one.name}", "one policy for a key")
@@ -261,8 +263,8 @@ def _policy(one: Key, other: Key) -> Policy:
 
 
 def slack(window: Duration, interruptions: int = 0) -> Duration:
-    """How long after its token a start may really happen. More wastes tokens, which come back later by as much; less
-    has attempts give their turn back. So whoever did gets twice as much the next time: far from its store it needs
-    it."""
+    """How long after its token a start may happen. More slack wastes tokens, which come back later by as much; with
+    less, attempts give their turn back. An attempt that did gets twice as much the next time: its node may be far from
+    the store."""
     least = min(max(window // 20, SHORTEST_SLACK), LONGEST_SLACK)
     return min(least << min(max(interruptions, 0), MOST_DOUBLINGS), LONGEST_GROWN_SLACK)

@@ -1,7 +1,7 @@
-"""Who goes first: `rank = rank time + priority x ageing step`, and the lowest rank is claimed first.
+"""The order of jobs: `rank = rank time + priority x ageing step`, and the lowest rank is claimed first.
 
-A job of priority 9 that became due nine steps earlier than a job of priority 0 ranks level with it: waiting work rises
-without any row being rewritten, and nobody waits behind later arrivals for more than nine steps. A queue may have a
+A job of priority 9 that became due nine steps earlier than a job of priority 0 ranks level with it: waiting jobs age
+without any row being rewritten, and no job waits behind later arrivals for more than nine steps. A queue may have a
 step of its own: 0 means first come first served, STRICT waives the bound.
 """
 
@@ -14,7 +14,7 @@ MOST_URGENT = 0
 LEAST_URGENT = 9
 DEFAULT_PRIORITY = 5
 AGEING_STEP: Duration = MINUTE
-# A step by which priority outweighs any time: strictly the most urgent first, and nothing ages.
+# A step so large that priority outweighs any time: strictly the most urgent first, without ageing.
 STRICT: Duration = 500_000_000_000_000_000
 
 
@@ -28,8 +28,7 @@ def ranked_by(before: int, priority: int, old: Duration, new: Duration) -> int:
 
 
 def shifted(before: int, by: int, step: Duration) -> int:
-    """The rank of a job whose priority, or the feedback level of whose flow, has changed by this. The instant that it
-    counts from stays."""
+    """The rank of a job whose priority or feedback level has changed by this. Its rank time stays."""
     return before + by * step
 
 
@@ -40,7 +39,7 @@ def priority(given: object) -> int:
 
 
 def ageing_step(given: object) -> Duration | None:
-    """Of a queue: a duration up to a day, `strict`, or `default`."""
+    """Reads the ageing step of a queue: a duration up to a day, `strict`, or `default`."""
     if given == "strict":
         return STRICT
     if given == "default":

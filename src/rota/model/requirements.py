@@ -15,8 +15,8 @@ from rota.model.times import Duration, short
 
 
 class Alone(msgspec.Struct, frozen=True):
-    """It runs while nothing else of its user's that fits the match runs. Before that, nothing of that is started any
-    more; if some of it has not ended within `drain`, the job yields and tries again later, or has it cancelled."""
+    """The job runs only while no other job of its user that fits the match runs. While it waits, no such job is
+    started; if some have not ended within `drain`, the job yields and tries again later, or has them cancelled."""
 
     match: Match
     like: str | None  # the match's task, for LIKE
@@ -36,7 +36,7 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: tuple[str, ...] = ()
     keys: tuple[Key, ...] = ()
     alone: Alone | None = None
-    flow: str | None = None  # None: that of its task
+    flow: str | None = None  # None: the flow of its task
 
     def check(self) -> None:
         """Raises InvalidInput for values that no order could have: they may have been written by hand."""
@@ -50,7 +50,7 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
         return {"labels": list(self.labels), "keys": [key.name for key in self.keys], "alone": alone, "flow": self.flow}
 
     def facts(self) -> Iterator[tuple[str, str]]:
-        """For people: a name and a text each, which may be empty."""
+        """Pairs of a name and a text for people; the text may be empty."""
         yield "labels", ", ".join(self.labels)
         yield "limits", ", ".join(map(key_text, self.keys))
         yield "alone", self.alone.text() if self.alone else ""
@@ -61,17 +61,17 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def special(self) -> bool:
-        """A claim can't simply take it."""
+        """It needs admission by keys or `alone`."""
         return bool(self.keys or self.alone)
 
     @property
     def text(self) -> str | None:
-        """As it is kept; None for the many jobs that have none."""
+        """The stored JSON; None for the many jobs without requirements."""
         return msgspec.json.encode(self).decode() if self else None
 
     @property
     def patient(self) -> bool:
-        """It waits for its keys, whatever happens to them: it may stand in line for the first from the beginning."""
+        """It always waits for its keys, so it may join the line of the first key when it is inserted."""
         return bool(self.keys) and self.alone is None and all(key.policy is Policy.WAIT for key in self.keys)
 
 
@@ -79,7 +79,7 @@ NO_REQUIREMENTS = Requirements()
 
 
 def read_requirements(text: str | None) -> Requirements:
-    """Anyone with access to the tables may have written them: what doesn't decode counts as none."""
+    """Requirements that don't decode count as none: they may have been written by hand."""
     with suppress(msgspec.MsgspecError, RecursionError):
         return msgspec.json.decode(text, type=Requirements) if text else NO_REQUIREMENTS
     return NO_REQUIREMENTS

@@ -1,8 +1,8 @@
 """The contract of a store, part admission: gates, limits, queues; see `store.base` for what all verbs share.
 
-A job that may not run now is *held*, and so out of the way of claims; `held_by` names the gate or key that holds it.
-A job becomes ready without a look at gates and keys. A claim looks at the best ready jobs, and moves those aside that
-a gate or a full key stops. So a gate takes effect at once however many jobs it concerns, and a slot of a key can't be
+A job that may not run now is *held*, and so out of the way of claims; `held_by` names the gate or key that holds it. A
+job becomes ready without a look at gates and keys. A claim looks at the best ready jobs, and moves jobs aside that a
+gate or a full key stops. So a gate takes effect at once however many jobs it concerns, and a slot of a key can't be
 taken twice. `admit` does the rest in pieces: it holds jobs that no claim has met yet, and releases jobs whose gate has
 opened or whose key has room again.
 
@@ -45,7 +45,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class LimitInfo(msgspec.Struct, frozen=True):
-    """A key as it stands. Bounds are None where no person has set any; jobs bring their own."""
+    """A key with its holders and waiters. Bounds are None where no person has set any; jobs bring their own."""
 
     owner: str
     key: str
@@ -71,7 +71,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: int = 0
     blocked: int = 0
     running: int = 0
-    oldest: Instant | None = None  # since when the oldest ready job could have run
+    oldest: Instant | None = None  # the due time of the oldest ready job
     ended: int = 0  # jobs that ended within the last LATELY
     nodes: int = 0  # living nodes that serve it,
     slots: int = 0  # and their slots for it
@@ -79,7 +79,7 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     paused_by: str | None = None
     note: str = ""
     feedback: Feedback | None = None  # None: it is off
-    step: Duration | None = None  # of ageing; None: as everywhere
+    step: Duration | None = None  # of ageing; None: the global step
     unoffered: tuple[str, ...] = ()  # tasks that ready jobs wait for and no node has ever offered
 
 
@@ -144,7 +144,7 @@ class Admission(Verbs):
     @verb(WRITE)
     @abstractmethod
     async def remove_limit(self, who: Principal, /, key: str) -> bool:
-        """Removes the bounds that a person has set: those that jobs bring along count again."""
+        """Removes the bounds that a person has set: the bounds that jobs bring along count again."""
 
     @verb(READ)
     @abstractmethod

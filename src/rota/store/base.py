@@ -69,7 +69,7 @@ class Store(Timetable, Graph, Admission, Offers):
 
     @abstractmethod
     def let_go(self) -> None:
-        """Closes the store without waiting, from any thread and without a loop; for one that nobody uses any more."""
+        """Closes an unused store without waiting, from any thread and without a loop."""
 
     # A store may be used by several event loops, at once and one after the other, and drops the connections of a loop
     # that was closed. In a forked child it opens connections of its own, and never touches those of its parent.
@@ -212,8 +212,8 @@ class Store(Timetable, Graph, Admission, Offers):
         change with each call of `renew`."""
 
     def exposed(self, incarnation: str) -> Duration | None:
-        """Not None: the node's sign of life is lost, and others may take its work when it has not renewed for this
-        long. None: they wait for its whole lease."""
+        """How long after its last renewal other nodes may take the node's work, if its lock is lost. None: the lock is
+        held, and others wait for the whole lease."""
         return None
 
     # -- shelves -----------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Store(Timetable, Graph, Admission, Offers):
     @abstractmethod
     async def promote(self, who: Principal, /, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
         """Moves due jobs to ready and ends expired ones, at most `limit` of each; returns how many it moved and the
-        next instant at which there will be something to do. Leaves jobs alone that have not been due for `late`:
+        next instant at which there will be something to do. Leaves out jobs that became due less than `late` ago:
         another node is expected to move them first."""
 
     @verb(WRITE, NODE)
@@ -234,7 +234,7 @@ class Store(Timetable, Graph, Admission, Offers):
     @verb(READ, stale_ok=True)
     @abstractmethod
     async def get(self, who: Principal, /, job_id: str) -> JobInfo | None:
-        """A job with its attempts; None if there is none that the principal may see."""
+        """A job with its attempts; None if the principal may not see it or it does not exist."""
 
     @verb(READ, stale_ok=True)
     @abstractmethod

@@ -85,7 +85,7 @@ GIVEN = (*(column for column in ORDER if column.given), RETRY, REQUIREMENTS, SPE
 
 def row_maker(columns: Sequence[Column]) -> Callable[..., tuple[Any, ...]]:
     """A function that makes a row of an order; it takes the values that the order does not have by the names of their
-    columns. It is compiled from the list: a row that is put together in a loop takes three times as long."""
+    columns. It is compiled from the list, because building a row in a loop takes three times as long."""
     values = [f"job.{one.given}" if one.given else one.name for one in columns]
     names = [one.name for one in columns if not one.given]
     made: Callable[..., tuple[Any, ...]] = eval(f"lambda job, *, {', '.join(names)}: ({', '.join(values)},)")  # noqa: S307
@@ -124,7 +124,7 @@ def given_lists(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
     return dict(zip((column.name for column in GIVEN), map(list, zip(*rows, strict=True)), strict=True))
 
 
-# Of the fields of `Claimed` and of rows that are shown, those that no column has: every query says what they are.
+# Fields of `Claimed` and of shown rows that have no column; every query gives an expression for them.
 _WORKED_OUT = {
     "claimed": (
         Column("job_id"),

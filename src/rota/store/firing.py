@@ -64,6 +64,6 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def saved(new: NewSchedule, revision: int | None) -> dict[str, Any]:
-    """What the event about a kept schedule tells beside who kept it."""
+    """The data of the event about a saved schedule, beside the user who saved it."""
     declared = {"app": new.app, "module": new.module} if new.app is not None else {}
     return {"how": "added" if revision is None else "changed", **declared}

@@ -1,6 +1,6 @@
-"""Rows of a store as people see them. Every backend fetches the same columns; what becomes of them is written here.
+"""Turns rows of a store into the values that people see. Every backend fetches the same columns.
 
-Rows may have been written by anyone with access to the tables: what doesn't decode is shown as it is.
+Rows may have been written by hand, so a value that doesn't decode is shown as it is.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ def schedule_info(row: Sequence[Any]) -> ScheduleInfo:
 
 
 def fire_infos(rows: Iterable[Sequence[Any]], limit: int) -> list[FireInfo]:
-    """Fires that were made and runs of skipped ones, put together in one line, latest first; what was decided later
-    comes before what it made good."""
+    """Merges made fires and runs of skipped fires, latest first. Of entries for the same time, the later decision comes
+    first."""
     latest = sorted(rows, key=lambda row: (row[0], row[3]), reverse=True)[:limit]
     return [
         FireInfo(
@@ -216,7 +216,7 @@ def node_info(row: NodeRow, gone: bool = False, fading: int | None = None) -> No
 
 
 def _read(text: str, kind: type[T], otherwise: Otherwise) -> T | Otherwise:
-    """One broken row must not keep the reaper from all the others."""
+    """Returns the default for a broken row: it must not keep the reaper from the others."""
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError:

@@ -1,4 +1,5 @@
-"""What a settlement does to the row of its job, and the settlement of an attempt whose node died; for both stores."""
+"""The change that a settlement makes to the row of its job, and the settlement of an attempt whose node died. For both
+stores."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from rota.model.lifecycle import TERMINAL, JobEvent, State, step
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
 from rota.store.values import Topic
 
-# These would have the job run again; a job that was asked to stop ends instead.
+# Events after which a job runs again; a job that was asked to stop ends instead.
 _COMES_BACK = {
     JobEvent.RETRY,
     JobEvent.SNOOZE,
@@ -23,7 +24,7 @@ _KEEPS_TIME = {JobEvent.INTERRUPT, JobEvent.HAND_BACK, JobEvent.RECOVER}
 
 
 class Move(NamedTuple):
-    """Its new place and what is added to its counts; and the attempt that ended by it."""
+    """The new state of the job, the increments of its counters, and the record of the ended attempt."""
 
     ending: str
     exit_code: int | None

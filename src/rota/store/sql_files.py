@@ -1,6 +1,6 @@
 """The SQL of the stores, from files below store/sql and store/migrations.
 
-A query stands under a line `-- name: ...` and is fetched by that name. Queries and functions name lists of columns
+A query follows a line `-- name: ...` and is fetched by that name. Queries and functions name lists of columns
 (`store.columns`), which are filled in here.
 """
 

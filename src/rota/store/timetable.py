@@ -44,7 +44,7 @@ class Timetable(Verbs):
     @verb(WRITE)
     @abstractmethod
     async def pause_schedule(self, who: Principal, /, name: str, note: str) -> bool:
-        """Skips the schedule's fires from now on, also those that were due and not made yet. A paused schedule gets the
+        """Skips the schedule's fires from now on, and fires that were due and not made yet. A paused schedule gets the
         new note."""
 
     @verb(WRITE)
@@ -89,14 +89,14 @@ class Timetable(Verbs):
     async def coming_schedules(
         self, who: Principal, /, until: Instant, limit: int
     ) -> tuple[list[ScheduleInfo], Instant | None]:
-        """The schedules to be looked at until then, earliest first; and the instant of the first that is left out."""
+        """The schedules due up to `until`, earliest first, and the due time of the first one after these."""
 
     @verb(WRITE, batch="steps")
     @abstractmethod
     async def advance(self, who: Principal, /, steps: Sequence[Advance]) -> list[list[Fate] | None]:
         """Carries out steps of schedules, each on its own, in one commit: makes the jobs, records the skipped fires and
         moves the cursor. None where revision or cursor differ from the step's, where its time has not come by the
-        store's clock, or where another scheduler is at it."""
+        store's clock, or where another scheduler holds the schedule."""
 
     @verb(WRITE, owner="owner", nothing=bool)
     @abstractmethod
@@ -118,7 +118,7 @@ class Timetable(Verbs):
     @verb(WRITE)
     @abstractmethod
     async def remove_calendar(self, who: Principal, /, name: str) -> list[str] | None:
-        """Removes a calendar unless schedules need it, and returns their names (some of them). None: no such
+        """Removes a calendar unless schedules need it, and returns the names of some of these schedules. None: no such
         calendar."""
 
     @verb(READ, owner="owner")

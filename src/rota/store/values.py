@@ -58,7 +58,7 @@ class Cancelling(StrEnum):
         return cls.REQUESTED if state is State.RUNNING else cls.CANCELLED
 
 
-# The stream of marks that replace output which was cut out.
+# The stream of marks that stand for deleted output.
 CUT = "cut"
 
 
@@ -84,8 +84,8 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """Progress or state that an attempt reports. Numbers rise in each attempt: the highest number wins, in whatever
-    order notes arrive."""
+    """Progress or state that an attempt reports. Numbers rise in each attempt: the highest number wins, in any order of
+    arrival."""
 
     job_id: str
     fence: int
@@ -117,7 +117,7 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing `rota doctor` looked at."""
+    """The result of one check of `rota doctor`."""
 
     name: str
     ok: bool

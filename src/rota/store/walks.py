@@ -1,8 +1,8 @@
 """Walking through a large table in small pieces.
 
-Some rows can only be found to be old by looking at each: an edge is when its child is gone. Those that must stay (of
-dead letters, of jobs that wait for long) would be looked at again each time. So a walk remembers how far it has come,
-looks at a bounded number of rows per write, and begins again an hour after it has come to the end.
+No index finds these rows: an edge is old when its child is gone, which takes a look-up per edge. Edges that must stay
+(of dead letters, of jobs that wait for long) would be read again each time. So a walk remembers its position, reads a
+bounded number of rows per write, and starts over an hour after it has reached the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Walk:
 
     @property
     def place(self) -> Place | None:
-        """What was looked at last; None: it rests."""
+        """The last key that was read; None: the walk pauses."""
         if self._place is None and self._clock.monotonic() >= self._again_at:
             self._place = self._beginning
         return self._place

@@ -67,16 +67,17 @@ class Attempt:
         self.stopped: Stop | None = None
         self.why = ""
         self.start_by: float | None = None  # in seconds of the node's clock: later its rate would not hold
-        self.over: asyncio.Event | None = None  # its work did not stop; this is set when it ends
+        self.over: asyncio.Event | None = None  # set when work that did not stop ends
         self.settling = False  # its work is over; only its last writes are left
         self._on_stop: Callable[[Stop], None] | None = None
 
     def too_late(self) -> bool:
-        """Whether a start now would break its rate. Asked where the work really begins: the way there may take long."""
+        """Whether a start now would break its rate. Asked right where the work begins, since getting there may take
+        long."""
         return self.start_by is not None and self._clock.monotonic() > self.start_by
 
     def stop(self, reason: Stop, why: str = "") -> None:
-        # A lost lease outweighs everything: whatever the attempt was about to write is not ours to write any more.
+        # A lost lease outweighs every other reason: the attempt may write nothing any more.
         if self.stopped is None or (reason is Stop.LOST and self.stopped is not Stop.LOST):
             self.stopped, self.why = reason, why
             if reason is Stop.LOST:
@@ -85,7 +86,7 @@ class Attempt:
                 self._on_stop(reason)
 
     async def parents(self) -> Sequence[ParentInfo]:
-        """The jobs it was ordered after. Tries again while the store can't tell: that is no fault of the attempt."""
+        """The jobs it was ordered after. Retries while the store is unavailable: that is no fault of the attempt."""
         while self.claimed.parents and self._ask_parents is not None and self.stopped is None:
             try:
                 return await self._ask_parents(self.claimed.job_id)
@@ -94,7 +95,7 @@ class Attempt:
         return ()
 
     def on_stop(self, act: Callable[[Stop], None]) -> None:
-        """The executor's way to hear of a stop; called at once if it was asked for already."""
+        """Registers the executor's callback for a stop; it is called at once if a stop was requested already."""
         self._on_stop = act
         if self.stopped is not None:
             act(self.stopped)
@@ -152,7 +153,7 @@ class Pipeline:
             return model.SetAside(Problem(f"rota.{type(error).__name__}", str(error)))
         except Stuck:
             raise
-        except Exception as error:  # no pipe, no thread, ...: the node's trouble, and perhaps a passing one
+        except Exception as error:  # no pipe, no thread, ...: a problem of the node, perhaps a passing one
             return model.Failed(Problem("rota.ExecutorError", f"{type(error).__name__}: {error}"))
 
     async def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -177,8 +178,8 @@ class Pipeline:
             self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on))
 
     async def _finish(self, attempt: Attempt, settlement: Settlement) -> tuple[Verdict, Settlement]:
-        """Keeps trying while the lease lasts: the end must not be forgotten, whatever is wrong with the store. Returns
-        the settlement that was written, too: another one, if the store can't hold the values of this."""
+        """Retries while the lease lasts: the end must not be lost, whatever is wrong with the store. Also returns the
+        settlement that was written: a replacement, if the store can't hold the values of the original."""
         refusals = Refusals()
         while True:
             try:
@@ -196,12 +197,13 @@ class Pipeline:
 
 
 def weight(settlement: Settlement) -> int:
-    """Of one settlement, in settlements of ordinary size."""
+    """The weight of a settlement in a batch, in settlements of ordinary size."""
     return 1 + len(settlement.result or "") // 4096
 
 
 def _unwritable(settlement: Settlement, error: Exception) -> Settlement:
-    """The store can't hold the values of this one. The job must not stay running for that: it is set aside."""
+    """The replacement for a settlement whose values the store can't hold: the job is set aside, so that it does not
+    stay running."""
     problem = Problem("rota.Unwritable", f"its end could not be written: {error}")
     return model.settle(settlement.job_id, settlement.fence, NO_RETRY, 0, model.SetAside(problem), 0.0)
 
@@ -214,7 +216,7 @@ def _timer(attempt: Attempt) -> asyncio.TimerHandle | None:
 
 
 def _judge(attempt: Attempt, result: Outcome | None) -> Outcome | None:
-    """What the attempt's end means; None if it is not ours to say any more. `result` is None if the work still goes
+    """The outcome of the attempt; None if the node may no longer report one. `result` is None if the work still goes
     on."""
     code = getattr(result, "exit_code", None)
     match attempt.stopped:
@@ -223,7 +225,7 @@ def _judge(attempt: Attempt, result: Outcome | None) -> Outcome | None:
         case Stop.CANCEL:
             return model.Cancelled(attempt.why or "cancelled", code)
         case Stop.INTERRUPT:
-            # Work that goes on ends with this process: the node's last write hands it back, and no sooner.
+            # Work that still goes on ends with this process: only the node's last write hands it back.
             return model.Interrupted("its node stopped", code) if result else None
         case Stop.TIMEOUT:
             text = f"timed out {attempt.why}"

@@ -1,6 +1,6 @@
-"""Renews the node's lease about every second, and hears in the same breath which attempts should stop.
+"""Renews the node's lease about every second, and learns from the answer which attempts should stop.
 
-Between two renewals it waits for nothing: its news are passed on by calls that neither wait nor write.
+Between two renewals it waits for nothing: it passes news on by calls that neither wait nor write.
 
 It runs on the node's own loop, where no handler runs. When a renewal has not succeeded for too long, the attempts are
 stopped while the lease still lasts; the keeper kills the rest at the deadline, also if this process is stopped or
@@ -63,7 +63,7 @@ class LeaseGuard:
 
     name = "lease guard"
     PERIOD = 0.25
-    CLOSELY = 0.05  # while it is exposed: every tenth of a second counts
+    CLOSELY = 0.05  # while the node is exposed: every tenth of a second counts
 
     def __init__(self, lease: Lease, extend: Callable[[float], None], lost: Callable[[str], None]) -> None:
         self._lease, self._extend, self._lost = lease, extend, lost
@@ -72,7 +72,7 @@ class LeaseGuard:
     async def tick(self) -> float:
         exposed = self._lease.exposed
         if exposed or self._was_exposed:
-            self._extend(self._lease.deadline)  # sooner than the keeper was told; or as late again as before
+            self._extend(self._lease.deadline)  # the deadline moved: earlier while exposed, or back again
         self._was_exposed = exposed
         if self._lease.endangered:
             self._lost("it could not be renewed in time")

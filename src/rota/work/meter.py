@@ -18,6 +18,6 @@ class Meter:
         self._store, self._worker, self._queues = store, worker, queues
 
     async def tick(self) -> float:
-        """A charge that is lost by an error is not repeated: it is a matter of fairness, not of truth."""
+        """A charge that is lost by an error is not repeated: charges affect fairness, not correctness."""
         await self._store.charge(SYSTEM, self._worker.used(self._queues()))
         return PERIOD

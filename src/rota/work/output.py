@@ -1,7 +1,7 @@
 """The pipes that jobs write to, and the thread that empties them.
 
-A job must never wait because nobody reads its output. So the pipes are read by one thread for all commands and
-function processes of the node: it goes on while the node's loop is busy, and a flood costs the loop little, since the
+A job must never wait because its output is not read. So the pipes are read by one thread for all commands and function
+processes of the node: it goes on while the node's loop is busy, and a flood costs the loop little, since the
 interpreter is free while the kernel copies. The bytes go into the attempt's sink, which never waits.
 
 The two streams of a command are two pipes, and the order between them can't be known for sure. The kernel lists
@@ -21,11 +21,11 @@ from typing import Protocol
 
 from rota.logs.capture import OutputWriter
 
-# As large as everyone may have: a job can go on writing while this thread waits for its turn.
+# The largest size for unprivileged users: a job can go on writing while this thread waits for its turn.
 PIPE_SIZE = 1 << 20
 READ_SIZE = 64 << 10
-# A pipe that is being flooded is left alone for so long, unless it was nearly full: few large reads cost the others
-# less than many small ones. Above all, each time this thread needs the interpreter it takes it from the loop.
+# Seconds that a flooded pipe is not read, unless it was nearly full: few large reads cost the others less than many
+# small ones, because each read takes the interpreter lock from the loop.
 REST = 0.008
 # The kernel reports a pipe once; after it was read, we ask for the next report. A pipe that rests is not asked for.
 ONCE = select.EPOLLIN | select.EPOLLONESHOT
@@ -34,7 +34,7 @@ IDLE = 10.0
 
 
 class Counter(Protocol):
-    """Is told of every read: before it, and how many bytes came."""
+    """Gets every read: before it, and the number of bytes after it."""
 
     def begin(self) -> None: ...
 
@@ -58,7 +58,7 @@ class Output:
                 os.set_blocking(reader, False)
                 self._readers[reader] = stream
                 self.writers.append(writer)
-                with suppress(OSError):  # the user has many pipes already: a small one must do
+                with suppress(OSError):  # the user's pipe quota is used up: keep the small size
                     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
                 self.capacity = min(self.capacity, fcntl.fcntl(writer, fcntl.F_GETPIPE_SZ))
         except OSError:
@@ -66,18 +66,19 @@ class Output:
             raise
 
     def follow(self) -> None:
-        """The job runs. Our ends for writing stay open till its end: a pipe that closes would wake the thread, of every
-        command, only to hear what the keeper tells anyway."""
+        """Starts reading. Our write ends stay open until the job ends: a closing pipe would wake the thread for every
+        command, though the keeper reports the end anyway."""
         self._drain.add(self, list(self._readers))
 
     def read(self, reader: int, much: bool) -> int:
-        """Called by the thread: reads what there is, probably `much`. Returns the bytes; -1 if no more can come."""
+        """Called by the thread: reads the available bytes, probably `much`. Returns their number; -1 if the pipe is
+        closed."""
         came = 0
         with self._lock, suppress(BlockingIOError):
             stream = self._readers.get(reader)
             if stream is None:
                 return -1
-            for size in (PIPE_SIZE,) if much else (READ_SIZE, PIPE_SIZE):  # for little there need not be room for much
+            for size in (PIPE_SIZE,) if much else (READ_SIZE, PIPE_SIZE):  # a small buffer first if little is expected
                 body = self._read(reader, size)
                 if not body:
                     self._shut(reader)
@@ -89,8 +90,8 @@ class Output:
         return came
 
     def read_all(self) -> None:
-        """Reads what was written up to now, for a caller that can't wait for the thread. No more than the pipes hold: a
-        writer may go on and on."""
+        """Reads all bytes written so far, for a caller that can't wait for the thread. Bounded by the size of the
+        pipes: a writer may never stop."""
         with self._lock:
             for reader, stream in self._readers.items():
                 left = self.capacity
@@ -111,7 +112,7 @@ class Output:
         return body
 
     def end(self) -> None:
-        """Reads what is left. The whole tree is gone, so all of it is in the pipes; a stranger who got hold of their
+        """Reads the rest. The whole tree is gone, so all output is in the pipes; a foreign process that holds their
         other ends must not keep us waiting."""
         self.read_all()
         self.close()
@@ -134,7 +135,7 @@ class Output:
 
 
 class Drain:
-    """The thread that reads. It is there while there is something to read."""
+    """The reading thread. It exists while there are pipes to read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -146,7 +147,7 @@ class Drain:
             if self._poll is None:
                 poll = select.epoll()
                 threading.Thread(target=self._run, args=(poll,), name="rota-output", daemon=True).start()
-                self._poll = poll  # not before there is a thread that reads
+                self._poll = poll  # set only once the thread runs
             for reader in readers:
                 self._outputs[reader] = output
                 self._poll.register(reader, ONCE)
@@ -158,7 +159,7 @@ class Drain:
                     self._poll.unregister(reader)
 
     def _run(self, poll: select.epoll) -> None:
-        resting: dict[int, float] = {}  # until when each is left alone; the first is the first to be over
+        resting: dict[int, float] = {}  # until when each pipe rests; earliest end first
         while True:
             news = poll.poll(max(next(iter(resting.values())) - time.monotonic(), 0.0) if resting else IDLE)
             if not news and not resting and self._retire(poll):
@@ -169,7 +170,7 @@ class Drain:
                     continue  # it has ended meanwhile
                 try:
                     came = output.read(reader, reader in rested)
-                except Exception:  # no memory, say. It must not be the end of this thread
+                except Exception:  # such as no memory: the thread must go on
                     came = READ_SIZE
                 if READ_SIZE <= came < output.capacity * 7 // 8:
                     resting[reader] = time.monotonic() + REST
@@ -178,8 +179,8 @@ class Drain:
                         poll.modify(reader, ONCE)
 
     def _in_order(self, news: list[int], resting: dict[int, float]) -> list[int]:
-        """The pipes to read now: those that have rested, and those with news. If one stream of a job has news, its
-        other stream is read first, also if that still rests: it was written before."""
+        """The pipes to read now: pipes whose rest is over, and pipes with news. If one stream of a job has news, its
+        other stream is read first, even if that still rests: it was written before."""
         now = time.monotonic()
         speakers = {self._outputs.get(reader) for reader in news}
         first = [one for one, until in resting.items() if until <= now or self._outputs.get(one) in speakers]

@@ -1,9 +1,9 @@
 """Carries the progress of attempts, and the states that they save for the next attempt, into the store.
 
-A task tells from any thread. Progress never waits and never fails: only the newest of a moment is written, and progress
-that the store goes on refusing is forgotten. A save is written at once, and done when it is durable; it waits for as
-long as the store is in trouble, and fails only if its own values can't be kept. News that come while a write is under
-way ride in the next one.
+A task reports from any thread. Reporting progress never waits and never fails: only the newest report of a moment is
+written, and progress that the store keeps refusing is dropped. A save is written at once, and returns when it is
+durable; it waits while the store is unavailable, and fails only if the store can't hold its values. Reports that come
+during a write go into the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rota.refusals import CERTAIN, Refusals, anyones
 from rota.store.base import Store
 from rota.store.values import Note
 
-# Often enough to look live, seldom enough that a thousand jobs which tell of every step cost five writes a second.
+# Often enough to look live, and rare enough that a thousand jobs that report every step cost five writes a second.
 GATHER = 0.2
 
 
@@ -37,7 +37,7 @@ class ProgressBook:
     def __init__(self, ref: Ref, notes: ProgressWriter) -> None:
         self.ref, self._notes = ref, notes
         self.saved = False
-        self._told: Progress | None = None  # the newest, if it is not on its way yet
+        self._told: Progress | None = None  # the newest report, until it is sent
         self._lock = threading.Lock()
         self._number = 0
         self._lost = False
@@ -66,12 +66,12 @@ class ProgressBook:
 
     # -- on the node's loop ------------------------------------------------------------------------------------------
     def write(self) -> None:
-        """Sends the newest progress on its way. One at a time: while the store is away they must not pile up."""
+        """Sends the newest progress. One at a time: notes must not pile up while the store is unavailable."""
         if self._told is not None and self._telling is None:
             self._telling = asyncio.create_task(self._tell())
 
     async def flush(self) -> None:
-        """Returns when all that was told before the call is in the store, or was refused by it."""
+        """Returns when all earlier reports are in the store, or were refused by it."""
         if self._telling is not None:
             await asyncio.wait([self._telling])
         self.write()
@@ -80,7 +80,7 @@ class ProgressBook:
             await asyncio.wait(under_way)
 
     def lose(self) -> None:
-        """The attempt is not ours any more: nothing is written, and waiting saves end."""
+        """The node has lost the attempt: nothing more is written, and waiting saves end."""
         self._lost = True
         for task in (*self._saving, *([self._telling] if self._telling else ())):
             task.cancel()
@@ -113,14 +113,14 @@ class ProgressBook:
         task.add_done_callback(lambda ended: _pass_on(ended, done))
 
     async def _keep(self, note: Note) -> RotaError | None:
-        """Why it could not be kept, if it could not."""
+        """Writes a note; returns the error if it could not be kept."""
         refusals = Refusals()
         while True:
             try:
                 return Stale() if await self._notes.put(note) is Verdict.STALE else None
             except Exception as error:
                 if refusals.hopeless(error):
-                    # Is a note without values refused too, they were not to blame.
+                    # If the store refuses a note without values too, the values are not the cause.
                     with suppress(Exception):
                         await self._notes.put(Note(note.job_id, note.fence, note.number))
                         return RotaError(f"it could not be saved: {error}")
@@ -150,8 +150,8 @@ class ProgressWriter:
         return ProgressBook(ref, self)
 
     def call(self, act: Callable[..., None], *args: object) -> bool:
-        """On the loop, and in the node's own name: what goes wrong there is no output of the task. False if the loop is
-        closed: the node is gone, and nobody listens any more."""
+        """Calls `act` on the loop, outside the context of the task: its errors must not become output of the task.
+        False if the loop is closed: the node is gone."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(act, *args, context=self._context)
             return True
@@ -185,7 +185,7 @@ class AttemptReporter:
 
 
 def _weight(note: Note) -> int:
-    """Of one note, in notes of ordinary size."""
+    """The weight of a note in a batch, in notes of ordinary size."""
     return 1 + len(note.state or "") // 4096
 
 

@@ -1,4 +1,4 @@
-"""Gives back attempts that the store believes to be on this node and that the node has never heard of.
+"""Gives back attempts that the store lists for this node and that the node does not know.
 
 A service of its own: it writes, and may have to wait for rows that others hold. Renewals must not wait with it.
 """
@@ -22,7 +22,7 @@ class Reconciler:
         self.wake: Callable[[], None] = lambda: None
 
     def heard(self, holds: Sequence[Ref]) -> None:
-        """Remembers the attempts that the store believes to be here, from a renewal."""
+        """Remembers the attempts that the store lists for this node, from a renewal."""
         if self._worker.compare(holds):
             self.wake()
 

@@ -29,16 +29,16 @@ class Runtime(Protocol):
     async def start(self) -> None: ...
 
     def able(self) -> Sequence[str]:
-        """Kinds of jobs that could begin now: others are left to other nodes."""
+        """The kinds of jobs that could begin now; other kinds are left to other nodes."""
 
     def watch(self, more: Callable[[], None]) -> None:
-        """`more` is called when there are more kinds."""
+        """Calls `more` when more kinds become able."""
 
     def guard(self, guards: Sequence[int]) -> None:
-        """From now on every process of the runtime holds these descriptors; nothing happens if they do already."""
+        """Makes every process of the runtime hold these descriptors; no effect if they do already."""
 
     def extend(self, deadline: float | None) -> None:
-        """Tells until when the node's lease lasts; None: there is nothing left that could outlive it."""
+        """Sets the end of the node's lease; None: no process is left that could outlive it."""
 
     async def close(self, stuck: bool = False) -> None:
         """Kills all processes and waits until they are gone. With `stuck` the lease stays guarded: a function in this
@@ -71,9 +71,9 @@ class ProcessRuntime:
             self.executors["function"] = FunctionExecutor(catalogue, self._in_node, grace, self._processes)
 
     async def start(self) -> None:
-        """Raises RotaError: a node that is short of something now may try again."""
-        hide()  # commands may run as the same user, and must not know the secrets of this process
-        await asyncio.to_thread(self._commands.check)  # names may be looked up far away
+        """Raises RotaError; a node that lacks a resource now may try again."""
+        hide()  # commands may run as the same user, and must not read secrets of this process
+        await asyncio.to_thread(self._commands.check)  # a name service may be remote
         try:
             await self._keeper.start()
             if self._processes:

@@ -3,11 +3,11 @@
 Slots are shared between the queues: each has its own number of them, and free slots of one are lent to the
 others.
 
-A slot is taken from the claim until the attempt's last write is in the store: completions ride together in one commit,
-which frees their slots together, which makes the next claim a large one. When the last claim brought less of a queue
-than was asked for, that queue is empty and the worker sleeps until it is woken; otherwise it claims again as soon as a
-slot is free. While work comes in a quick stream, the worker does not wait for a wake-up: after each claim that brought
-something it looks again a few milliseconds later, until a look finds nothing.
+A slot is taken from the claim until the attempt's last write is in the store: completions share one commit, which frees
+their slots together, so the next claim is a large one. When the last claim brought less of a queue than was asked for,
+that queue is empty and the worker sleeps until it is woken; otherwise it claims again as soon as a slot is free. While
+work comes in a quick stream, the worker does not wait for a wake-up: after each claim that brought something it looks
+again a few milliseconds later, until a look finds nothing.
 
 With `prefetch` it claims a few jobs ahead into a local queue. They are started by a write of their own when a slot
 is free, and handed back if that takes too long or the node stops.
@@ -38,13 +38,13 @@ LONGEST_SLEEP = 60.0
 # that mostly finds nothing: it has wake-ups of its own, one for each order.
 STREAM = 0.010
 LOOK_AGAIN = 0.002
-# How long a claim may be put off for ends that are being written: that write may hang, and others have work meanwhile.
+# How long a claim may be delayed for ends that are being written: that write may hang while other slots are free.
 PUT_OFF = 0.05
 # One claim stays a short write, however many slots there are.
 LARGEST_CLAIM = 500
 # How long a job may wait in the local queue while other nodes might have a slot for it.
 LONGEST_HOLD = 2.0
-# How long an attempt may be here in the store's eyes only.
+# How long the store may list an attempt here that the worker does not know.
 LOST_AFTER = 3.0
 
 
@@ -68,42 +68,42 @@ class Worker:
         self._kinds, self._prefetch = kinds, prefetch
         self._pipeline, self._shipper, self._bus, self._lend = pipeline, shipper, bus, lend
         self._notes = ProgressWriter(store)
-        self._slots, self._free = dict(queues), dict(queues)  # slots lent to a queue make its free ones negative
+        self._slots, self._free = dict(queues), dict(queues)  # negative: the queue uses slots of other queues
         self._ahead: dict[str, deque[tuple[float, Claimed]]] = {queue: deque() for queue in queues}
         self._attempts: dict[Ref, Attempt] = {}
         self._running: dict[Ref, asyncio.Task[None]] = {}
         self._stuck: set[asyncio.Task[None]] = set()  # waiting for work that did not stop
-        self._counted: dict[Ref, float] = {}  # until when the slot-time of each is in
+        self._counted: dict[Ref, float] = {}  # until when the slot-time of each was charged
         self._used: Counter[tuple[str, str]] = Counter()  # by (queue, flow)
-        self._unknown: dict[Ref, float] = {}  # attempts the store says are here, and since when that is strange
-        self._asking = asyncio.Lock()  # held while an answer of the store is on its way that may bring attempts
+        self._unknown: dict[Ref, float] = {}  # attempts that only the store knows, and since when
+        self._asking = asyncio.Lock()  # held during calls of the store that may bring attempts
         self._claiming = False
         self._accepting = True
         self._dropped = False
-        # Queues that may have more: the last claim brought all that was asked for, or none has asked since there was
-        # news. One that was found dry stays so while the worker wakes itself: two dry queues would otherwise have it
-        # ask the one and the other in turn for ever.
+        # Queues that may have more: the last claim brought all that was asked for, or there was news since. A queue
+        # found empty stays marked while the worker wakes itself: otherwise it would ask two empty queues in turn for
+        # ever.
         self._more = dict.fromkeys(queues, True)
-        self._again = False  # it asked for the next tick itself: its view of the queues still holds,
+        self._again = False  # the worker asked for the next tick itself, so `_more` still holds,
         self._told = False  # unless there was news of work meanwhile
         self._found_at = float("-inf")  # when a claim last brought something
-        self._streaming = False  # one more has, so soon after, and left slots free
-        self._put_off: float | None = None  # since when a claim has been, without an end that was written
+        self._streaming = False  # two claims in quick succession brought work and left slots free
+        self._put_off: float | None = None  # since when a claim is delayed, without a written end
         self.wake: Callable[[], None] = lambda: None
 
     async def _ask_parents(self, job_id: str) -> Sequence[ParentInfo]:
         return await self._store.parents(SYSTEM, job_id)
 
     def serve(self, queue: str, slots: int) -> None:
-        """One more queue."""
+        """Adds a queue."""
         if queue not in self._free:
             self._free[queue], self._more[queue], self._ahead[queue] = slots, True, deque()
             self._slots[queue] = slots
 
     # -- what the store believes -------------------------------------------------------------------------------------
     def compare(self, holds: Sequence[Ref]) -> bool:
-        """Compares what the store believes to be here with what is here; tells whether some attempts have been unknown
-        for too long: the answer to a claim got lost on its way, and `give_back_lost` is to be called.
+        """Compares the store's list of attempts here with the worker's own. True if some have been unknown for too
+        long: the answer to a claim got lost, and `give_back_lost` must be called.
 
         The store may be ahead of us for a moment, so an attempt must stay unknown for a while.
         """
@@ -113,8 +113,8 @@ class Worker:
         return bool(self._lost())
 
     async def give_back_lost(self) -> None:
-        """Nobody else would ever move such attempts on: their node lives."""
-        # While an answer is on its way, it may be just this one that brings them.
+        """Hands unknown attempts back: no other node would, since this node lives."""
+        # The answer of a call under way may bring these attempts.
         if not self._accepting or self._asking.locked() or not (lost := self._lost()):
             return
         outcome = Interrupted("its node never heard of it")
@@ -131,7 +131,7 @@ class Worker:
 
     # -- claiming ----------------------------------------------------------------------------------------------------
     def when_ready(self) -> None:
-        """There is work, in whatever queue."""
+        """Called when there is work in any queue."""
         self._told = True
         self.wake()
 
@@ -166,7 +166,7 @@ class Worker:
         for queue, wanted in wants.items():
             self._more[queue] = got[queue] >= wanted
         if self._dropped:
-            return  # too late: the lease was lost while the answer was on its way, and these are not ours
+            return  # the lease was lost during the claim: these jobs are not ours
         now = self._clock.monotonic()
         if claimed:
             self._streaming = now - self._found_at <= STREAM and not all(self._more[queue] for queue in wants)
@@ -191,7 +191,8 @@ class Worker:
         return now - self._put_off < PUT_OFF
 
     def _room(self) -> dict[str, int]:
-        """How many more jobs of each queue there is room for: in its own free slots, and in those that others lend."""
+        """How many more jobs of each queue there is room for: in its own free slots, and in slots that other queues
+        lend."""
         dry = [queue for queue, more in self._more.items() if not more]
         taken = {queue: self._slots[queue] - free for queue, free in self._free.items()}
         return shares.wants(self._slots, taken, dry, self._lend)
@@ -237,7 +238,7 @@ class Worker:
         try:
             await self._pipeline.run(attempt)
         except Exception as error:
-            # A mistake of ours. The slot must not be lost for it; the store's view is put right by the reconciler.
+            # A bug in rota. The slot must not be lost; the reconciler corrects the store.
             self._failed(attempt, error)
         finally:
             self._count(attempt)
@@ -262,7 +263,7 @@ class Worker:
         self._used[claimed.queue, flow_name(claimed.owner, claimed.flow)] += round((now - since) * SECOND)
 
     def used(self, queues: Collection[str]) -> dict[tuple[str, str], Duration]:
-        """The slot-time that flows of these queues have used since the last call; of the others it is forgotten."""
+        """The slot-time that flows of these queues have used since the last call; that of other queues is dropped."""
         for attempt in self._attempts.values():
             self._count(attempt)
         used, self._used = self._used, Counter()
@@ -275,7 +276,7 @@ class Worker:
     def _release(self, queue: str) -> None:
         self._free[queue] += 1
         self._put_off = None
-        # A claim under way looks at the free slots again when it has its answer.
+        # A claim under way checks the free slots again when it ends.
         if not self._claiming and (any(self._more.values()) or self._ahead[queue]):
             self._again = True
             self.wake()
@@ -286,7 +287,7 @@ class Worker:
 
     @property
     def stuck(self) -> int:
-        """Attempts that are over for the store, while their work still goes on."""
+        """The number of attempts that have ended in the store while their work goes on."""
         return len(self._stuck)
 
     @property
@@ -306,7 +307,7 @@ class Worker:
             await self._hand_back(older_than=-1.0)
 
     def drop_ahead(self) -> None:
-        """Forgets jobs that were claimed ahead, and those of a claim under way: they are not ours any more."""
+        """Forgets jobs that were claimed ahead, and jobs of a claim under way: they are not ours any more."""
         self._accepting = False
         self._dropped = True
         for waiting in self._ahead.values():

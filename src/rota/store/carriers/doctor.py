@@ -60,7 +60,7 @@ async def _declared(unit: Unit) -> Finding:
     names = [name for (name,) in await unit.rows("undeclared_schedules")]
     if not names:
         return Finding("declared schedules", True, "all are declared by their apps")
-    # Of many only a placeholder: nobody should remove schedules without a look at them.
+    # Many schedules get a placeholder: a person should look at each before removing it.
     remove = f"`rota schedule remove {shlex.join(names) if len(names) <= MOST_SCHEDULES else 'NAME'}`"
     found = f"not declared by the node of their app that started last: {_first(names)}"
     cure = f"start one that imports their modules, or, if they are gone for good, {remove}"

@@ -21,7 +21,7 @@ U = TypeVar("U", bound=Unit)
 Schedule = tuple[str, str]  # owner and name
 Alive = Mapping[Schedule, list[tuple[str, str]]]  # jobs of a schedule that have not ended, with their kinds
 
-# So many waiting fires of a schedule are read to learn that there are some.
+# Waiting fires that are read per schedule to learn whether any wait.
 A_FEW = 20
 
 
@@ -153,8 +153,8 @@ async def _insert_fires(unit: Unit, kind: FireKind, wishes: Sequence[Wish]) -> s
 
 
 async def _alive(unit: Unit, wishes: Sequence[Wish], fresh: set[str]) -> Alive:
-    """Earlier fires that have not ended, of those that wait at least one unless all are to be replaced. Fires that have
-    ended are closed."""
+    """Jobs of earlier fires that have not ended. Of waiting fires at least one is returned, or all if they are to be
+    replaced. Fires whose jobs have ended are closed."""
     alive: dict[Schedule, list[tuple[str, str]]] = {}
     while wishes:
         columns: Columns = {
@@ -171,7 +171,7 @@ async def _alive(unit: Unit, wishes: Sequence[Wish], fresh: set[str]) -> Alive:
                 alive.setdefault((owner, name), []).append((job, kind))
         if over:
             await unit.run("close_fires", ids=over)
-        # Behind a few that have ended, others may wait.
+        # All fires of this page have ended; live ones may follow.
         wishes = [one for one in wishes if one.schedule not in alive and over and found.get(one.schedule, 0) >= A_FEW]
     return alive
 

@@ -1,8 +1,8 @@
 """One unit of work of any store: named queries in one transaction.
 
-Carriers are written once, as coroutines over a `Unit`; the queries that they name stand in one `.sql` file per store,
-with the same parameters and the same columns. On PostgreSQL a statement is a round trip, and a carrier waits for it.
-On SQLite it has been carried out when the call returns, so the carrier never waits (`sqlite.unit`).
+Carriers are written once, as coroutines over a `Unit`; the queries that they name are in one `.sql` file per store,
+with the same parameters and the same columns. On PostgreSQL a statement is a round trip, and a carrier waits for it. On
+SQLite it has been carried out when the call returns, so the carrier never waits (`sqlite.unit`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where the server is and what rota adds to the address: a schema's name."""
+"""The address of the server, to which rota adds the name of a schema."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Address(msgspec.Struct, frozen=True):
 
     @property
     def urls(self) -> list[str]:
-        """One for each host: the driver would wait for one that is silent, and never come to the next."""
+        """One URL per host: given several hosts, the driver would wait for a silent one and never try the next."""
         parts = urlsplit(self.url)
         user, at, hosts = parts.netloc.rpartition("@")
         return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
 
 
 def address(url: str) -> Address:
-    """Reads `postgresql://user@host1,host2:5433/db?schema=rota`; everything but `schema` is the driver's."""
+    """Reads `postgresql://user@host1,host2:5433/db?schema=rota`; all parts but `schema` go to the driver."""
     expected = "an address such as postgresql://user@host:5432/database"
     try:
         parts = urlsplit(url)

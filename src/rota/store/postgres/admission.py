@@ -34,17 +34,17 @@ from rota.store.values import Topic
 
 # Waiters of one key that a write which frees it lets go itself.
 AT_ONCE = 500
-# Jobs at the front of a queue that are looked at together when gates or keys stand in the way.
+# Jobs at the front of a queue that are checked together when gates or full keys block it.
 FRONT = 2_000
 # Jobs that are ranked anew together.
 PUT_RIGHT = 5_000
-# Between two looks at whether the claims have ended that don't know of a gate.
+# Pause between two checks whether the claims that don't know of a gate have ended.
 LOOK_AT_CLAIMS: Duration = 50_000
 _WAITING = {State.BLOCKED, State.SCHEDULED, State.HELD, State.READY}
 
 
 async def hand_on(unit: Unit) -> None:
-    """Lets those go on that waited for the keys that were freed."""
+    """Releases jobs that waited for freed keys."""
     row = await unit.row("hand_on", every=False, now=unit.now, most=AT_ONCE)
     assert row is not None
     moved, next_at, more = row
@@ -55,17 +55,18 @@ async def hand_on(unit: Unit) -> None:
 
 
 async def put_right(unit: Unit, ids: Sequence[str]) -> None:
-    """Jobs that a claim has met where they should not stand, and those like them behind."""
+    """Corrects the ranks of jobs that a claim found at a wrong rank, and of similar jobs behind them."""
     step = unit.database.ageing_step
     names = [name for (name,) in await unit.rows("queues_of", ids=ids)]
     if names:
-        await unit.run("rank_those", ids=ids, step=step)  # they may stand behind more than is looked at next
+        await unit.run("rank_those", ids=ids, step=step)  # `rank_anew` may not reach that far
         await unit.value("rank_anew", names=names, step=step, most=PUT_RIGHT, reach=PUT_RIGHT)
     await unit.value("put_back", ids=ids, step=step, most=PUT_RIGHT)
 
 
 async def clear_front(unit: Unit, incarnation: str, queues: Sequence[str], kinds: Sequence[Kind], keys: bool) -> None:
-    """Moves aside what closed gates fit at the front of these queues; with `keys` also what waits for full ones."""
+    """Moves jobs aside that closed gates fit at the front of these queues; with `keys` also jobs that need full
+    keys."""
     names = {"queues": list(queues), "kinds": [kind.value for kind in kinds], "incarnation": incarnation}
     front = [job for (job,) in await unit.rows("gated_front", now=unit.now, most=FRONT, **names)]
     if front:
@@ -100,12 +101,12 @@ async def admit(unit: Unit, limit: int) -> Admitted:
 
 
 async def sweep_alone(unit: Unit) -> tuple[int, Instant | None]:
-    """As `store.sqlite.alone.sweep`; but first the claims must have ended that don't know of the gate."""
+    """Like `store.sqlite.alone.sweep`, but only after the claims that don't know of the gate have ended."""
     if not await unit.value("any_lone"):
         return 0, None
     await unit.begin()
     rows = await unit.rows("lone_jobs", now=unit.now)
-    if not rows:  # others look after them
+    if not rows:  # other nodes have locked them
         return 0, None
     now: Instant = rows[0]["now"]
     unproved = [row["gate"] for row in rows if row["gate"] is not None and not row["proved"]]
@@ -191,7 +192,7 @@ async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None = None) 
     wanted = None if keys is None else list(keys)
     rows = await unit.rows("limit_rows", now=unit.now, sees=who.sees, keys=wanted)
     found = await _infos(unit, [(*row[:3], *(row[3:5] if row[3] else _brought(*row))) for row in rows])
-    # Told are the bounds that were set; when there is room again goes by those that count.
+    # Show the bounds that were set; the next start follows from the effective bounds.
     return [one if row[3] else msgspec.structs.replace(one, rate=None) for one, row in zip(found, rows, strict=True)]
 
 

@@ -1,8 +1,7 @@
-"""Orders inside a caller's own transaction: they exist if and when that commits.
- The caller brings the connection: of asyncpg, of psycopg 3 (sync or async), or a session or connection of SQLAlchemy
-(sync or async) on one of these. One call of the function `accept` of the database does it all, so nothing here needs
-to know more of a driver than how it passes parameters. Errors of the driver reach the caller as they are: it is the
-caller's transaction.
+"""Orders inside a caller's own transaction: they exist if and when that commits. The caller brings the connection: of
+asyncpg, of psycopg 3 (sync or async), or a session or connection of SQLAlchemy (sync or async) on one of these. One
+call of the database function `accept` does all the work, so the only difference between drivers is how they pass
+parameters. Errors of the driver reach the caller as they are: it is the caller's transaction.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ _CASTS = ("text", "jsonb", "bigint", "bigint", "boolean")
 
 
 class CallerOrder:
-    """One order, ready to be written by whatever the caller has."""
+    """One order, ready to be written through any of these connections."""
 
     def __init__(self, schema: str, who: Principal, jobs: Sequence[NewJob], key_life: Duration, ring: bool) -> None:
         if missing := stray(jobs):
             raise missing
         self._schema = schema
-        # NULL tells `accept` that it is in someone else's transaction too, and that nobody is to be woken.
+        # NULL instead of false: inside a caller's transaction, without a notification.
         self._values = (who.user, wire(jobs), key_life, AGEING_STEP, ring or None)
 
     async def give_to(self, connection: Any) -> list[Submitted]:
-        """For connections whose calls are awaited."""
+        """Writes the order through an async connection."""
         if _is(connection, "asyncpg"):
             if not connection.is_in_transaction():
                 raise InvalidInput("within", connection, "a connection inside a transaction")
@@ -81,6 +80,6 @@ def _async(connection: Any) -> bool:
 
 
 def _check_psycopg(connection: Any) -> None:
-    """In autocommit mode there is a transaction only after it was begun."""
+    """Refuses a connection in autocommit mode without an open transaction."""
     if connection.autocommit and connection.info.transaction_status.name == "IDLE":
         raise InvalidInput("within", connection, "a connection inside a transaction")

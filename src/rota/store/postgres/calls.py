@@ -24,7 +24,7 @@ from rota.store.verbs import READ, WRITE, carried_out
 T = TypeVar("T")
 P = ParamSpec("P")
 Carried = Callable[Concatenate["Calls", Principal, P], Coroutine[Any, Any, T]]
-# A wake-up need not survive a crash, so nobody waits for the disk.
+# A wake-up need not survive a crash, so its commit does not wait for the disk.
 _RING = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 
@@ -112,7 +112,7 @@ class Calls(Store):
             self._notifiers[loop].ring(topics)
 
     def _wake(self, topics: set[Topic]) -> None:
-        """The listeners of this process only."""
+        """Wakes the listeners of this process only."""
         self._listeners.wake(topics)
 
     async def _ring(self, letters: str) -> None:

@@ -1,8 +1,7 @@
-"""What time it is at the server, as well as this process knows it.
+"""The server's clock, as well as this process knows it.
 
-Kept as the server's time at a moment of our own monotonic clock: neither side's wall clock may jump us about, and a
-skewed one does not matter. Every answer that brings the server's time along is taken as a measurement; the quickest
-answer of late is the most exact one.
+It is kept as the server's time at a moment of our monotonic clock, so jumps and skew of our wall clock do not matter.
+Every answer that carries the server's time is a measurement; the quickest recent answer is the most exact one.
 """
 
 from __future__ import annotations
@@ -20,14 +19,15 @@ class ServerClock:
         self._clock = clock
         self._base = 0
         self._at = 0.0
-        self._error = float("inf")  # seconds, when it was measured
+        self._error = float("inf")  # of the measurement, in seconds
 
     def heard(self, server: Instant, sent: float) -> None:
-        """The server said this in answer to a question that was sent at that moment of the monotonic clock."""
+        """Takes a measurement: the server's time in the answer to a query that was sent at `sent` on the monotonic
+        clock."""
         received = self._clock.monotonic()
         error, doubt = (received - sent) / 2, self._doubt(received)
         middle = sent + error
-        # A better measurement; or one that proves the old one wrong: the clock was set, or it is another server's.
+        # Take a better measurement, or one that contradicts the old one: the clock was set, or this is another server.
         wrong = self.known and abs(server - self._base - (middle - self._at) * SECOND) > (error + doubt) * SECOND
         if error <= doubt or wrong:
             self._base, self._at, self._error = server, middle, error

@@ -1,7 +1,7 @@
 """The way to the server: connections, named queries, transactions.
 
 A verb is one `Unit`: one statement that is its own transaction, or several in one. On deadlock the server aborts one
-transaction; here it is tried again, a few times, after pauses that grow and differ.
+transaction; it is retried here a few times, with growing random pauses.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ Record = Any  # by position or by name
 encode = msgspec.json.encode
 
 CONNECT_LIMIT = 5.0
-# Whoever does not answer for this long is taken for cut off. The server ends our statements a little earlier.
+# Seconds after which a silent server counts as cut off. The server ends our statements a little earlier.
 LIMIT = 30.0
 UNHURRIED = 600.0
-# Of each transaction: a process that is stopped in the middle of one must not hold its locks for long.
+# Settings of each transaction: a process that is stopped inside one must not hold its locks for long.
 SERVER_SIDE = {
     "application_name": "rota",
     "statement_timeout": "28s",
     "idle_in_transaction_session_timeout": "5s",
     "client_connection_check_interval": "2s",
 }
-# Of each session. Statements look for what others have committed just now, whatever level is usual on this server: a
-# claim that sees the jobs of a moment ago fails at the first that somebody else has taken.
+# Settings of each session. READ COMMITTED, whatever the server's default: a claim on an older snapshot would fail at
+# the first job that another claim has taken.
 OF_SESSIONS = {
     "default_transaction_isolation": "read committed",
     "tcp_keepalives_idle": "5",
@@ -56,7 +56,7 @@ OF_SESSIONS = {
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 ANY_PLAN = {"plan_cache_mode": "force_generic_plan"}
 TRIES = 5
-# After the first try that locked up with others: a transaction takes about as long.
+# Pause after the first deadlock: about the length of a transaction.
 FIRST_PAUSE = 0.01
 _LOCKED_UP = ("40001", "40P01")
 _BLOCKED = "55P03"
@@ -73,7 +73,7 @@ def in_schema(text: str, schema: str) -> str:
 
 
 class Pools:
-    """The connections of one event loop, by what they are for: a renewal must not wait for anything else."""
+    """The connections of one event loop, by purpose: a renewal must not wait for other calls."""
 
     def __init__(self, database: Database) -> None:
         self.vital = ConnectionPool(lambda: database.connect(STEADY_PLANS), 1)
@@ -99,8 +99,8 @@ class Database:
         self.address, self.clock, self.ageing_step, self.server_time = address, clock, ageing_step, server_time
         self.place, self.schema = address.place, address.schema
         self.server_clock = ServerClock(clock)
-        self.ties_lately = False  # jobs that ended had others waiting for them, or keys
-        self.pooled = False  # there is a pooler between us and the server: sessions are not ours
+        self.ties_lately = False  # recently ended jobs had children or keys
+        self.pooled = False  # behind a pooler: sessions are shared with other clients
         self.queries = queries(address.schema)
         self._urls = address.urls
         self.loops = Loops(lambda: Pools(self))
@@ -125,7 +125,7 @@ class Database:
                 timeout=CONNECT_LIMIT,
             )
             self.server_clock.heard(now, sent)
-            # A pooler makes up the number that it tells its clients.
+            # A pooler reports a made-up backend pid.
             if backend != connection.get_server_pid() and not self.pooled:
                 self.pooled = True
                 connection.terminate()
@@ -136,8 +136,8 @@ class Database:
         return connection
 
     async def _dial(self, **options: Any) -> asyncpg.Connection:
-        """To the server that can be written: the one of last time first, and none may use up the time of the others.
-        If there is none, the worst of the reasons is told: that one is down is less than that one is silent."""
+        """Connects to the writable server, trying the last known one first; each host gets its share of the time. If
+        none is writable, raises the worst error: a silent host is worse than one that is down."""
         failures: list[Exception] = []
         for url in list(self._urls):
             try:
@@ -166,7 +166,7 @@ class Database:
 
     @property
     def given_now(self) -> Instant | None:
-        """For statements: None means that the server looks at its own clock."""
+        """The parameter `now` of statements. None: the server uses its own clock."""
         return None if self.server_time else self.clock.now()
 
     # -- units of work -----------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Database:
 
     @asynccontextmanager
     async def unhurried(self) -> AsyncIterator[Unit]:
-        """For what is done once a day: it may take its time, and any plan that is good."""
+        """A unit for daily maintenance, with a long time limit and any query plan."""
         async with self.unit(self.pools().reads, UNHURRIED) as unit:
             await unit.begin()
             await unit.connection.execute(f"SET LOCAL statement_timeout = '{UNHURRIED:.0f}s'")
@@ -211,7 +211,7 @@ class Database:
                 except Exception as error:
                     if not shut_out(error) or pool is self.pools().work:
                         raise
-                    pool = self.pools().work  # which may have one open to share
+                    pool = self.pools().work  # it may have an open connection to share
                     connection = await pool.take()
             sound = False
             try:
@@ -232,7 +232,7 @@ class Database:
                     raise Blocked(f"{self.place}: {error}") from None
                 raise
             except (asyncpg.InterfaceError, OSError, EOFError, asyncio.CancelledError):
-                raise  # whatever state it is in, nobody should wait for it to come back
+                raise  # don't wait for a connection in an unknown state
             except Exception:
                 sound = await unit.give_up()
                 raise
@@ -241,11 +241,11 @@ class Database:
 
 
 class LockedUp(StoreUnavailable):
-    """Two transactions stood in each other's way, and this one was ended."""
+    """The server ended this transaction because of a deadlock."""
 
 
 class Blocked(StoreUnavailable):
-    """A lock that others hold was not to be had in the time that this transaction had set itself."""
+    """A lock was not free within the lock timeout of this transaction."""
 
 
 class Unit:
@@ -253,7 +253,7 @@ class Unit:
 
     def __init__(self, database: Database, connection: asyncpg.Connection, plans: dict[str, str]) -> None:
         self.database, self.connection, self._plans = database, connection, plans
-        self.topics: set[Topic] = set()  # what is to be announced once it is committed
+        self.topics: set[Topic] = set()  # to be announced after the commit
         self.in_transaction = False
 
     @property
@@ -265,15 +265,14 @@ class Unit:
         return self.database.ageing_step
 
     async def begin(self) -> None:
-        """From here on all happens together."""
+        """From here on all statements are one transaction."""
         if not self.in_transaction:
             self.in_transaction = True
             await self.connection.execute(self._beginning)
 
     @property
     def _beginning(self) -> str:
-        """Behind a pooler nothing holds for longer than a transaction, so each brings its limits along: in the same
-        message, so that there is no moment without them."""
+        """Behind a pooler settings last for one transaction, so BEGIN and the limits are sent in one message."""
         limits = SERVER_SIDE | self._plans if self.database.pooled else {}
         return "; ".join([_BEGIN, *(f"SET LOCAL {name} = '{value}'" for name, value in limits.items())])
 
@@ -282,7 +281,7 @@ class Unit:
             raise asyncpg.InFailedSQLTransactionError("a statement had failed, so nothing was committed")
 
     async def give_up(self) -> bool:
-        """Back to where it began; tells whether the connection is fit to be used again."""
+        """Rolls back; returns whether the connection can be used again."""
         if not self.in_transaction:
             return not self.connection.is_closed()
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
@@ -293,7 +292,7 @@ class Unit:
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[None]:
-        """Within the transaction: if this part fails, it alone is undone."""
+        """A savepoint: if this part fails, only this part is undone."""
         await self.begin()
         await self.connection.execute("SAVEPOINT attempt")
         try:
@@ -339,7 +338,7 @@ class Unit:
         return clean(text)
 
     async def look_at_the_clock(self, again: bool = False) -> None:
-        """The server's, if that was too long ago; or again, because ours seems to be wrong."""
+        """Measures the server's clock if the last measurement is too old, or with `again` because ours seems wrong."""
         if self.database.server_time and (again or self.database.server_clock.stale):
             sent = self.database.clock.monotonic()
             self.database.server_clock.heard(await self.value("server_now"), sent)
@@ -358,7 +357,7 @@ class Unit:
 
 
 def _notice_silence(connection: asyncpg.Connection) -> None:
-    """Has the operating system look after a peer that says nothing: a cable may be cut without a word."""
+    """Turns TCP keepalive on: a cut connection closes without a message."""
     peer = connection._transport.get_extra_info("socket")
     if peer is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
         return

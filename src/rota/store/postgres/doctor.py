@@ -1,4 +1,4 @@
-"""What `rota doctor` looks at in a PostgreSQL database."""
+"""The checks of `rota doctor` on a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rota.store.postgres.database import Unit
 from rota.store.postgres.session import LockSession
 from rota.store.values import Finding
 
-# Dead rows in the table of the living that vacuum should have taken long ago.
+# Dead rows in the table of live jobs above which vacuum is behind.
 MANY_DEAD = 100_000
-# A transaction that is open for longer keeps everything that was deleted since from being cleared away.
+# A transaction that is open for longer keeps vacuum from removing all rows deleted since, in seconds.
 LONG = 60
-# Clocks that differ by less need not be mended; rota goes by the server's in any case.
+# A smaller difference of clocks is not reported; rota uses the server's clock in any case.
 SKEW = SECOND
 OLDEST = 150_000
 

@@ -1,6 +1,6 @@
-"""Compares the tables, triggers and functions of a database with those that this code would make.
+"""Compares the tables, triggers and functions of a database with the ones that this code makes.
 
-These are read from a schema that is made anew and rolled back, so there is no second description that could be wrong.
+The latter are read from a schema that is made anew and rolled back, so there is no second description to go stale.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ async def changes(unit: Unit, known: migrate.KnownSchema) -> list[str] | None:
         pass
     except (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError):
         return None
-    # Functions of other code are allowed beside these (functions.py). Those that differ as a whole are another finding.
+    # Functions of other releases may exist beside these (functions.py). Another digest of all functions is a finding of
+    # its own.
     same = (await migrate.find(unit)).functions == known.digest
     own = {_function(one) for one in expected} - {None} if same else set()
     expected, found = ({one for one in shape if _function(one) in {None, *own}} for shape in (expected, found))

@@ -1,4 +1,4 @@
-"""What must be said in other words before PostgreSQL takes it: ids, patterns, texts with NUL characters."""
+"""Converts ids, globs and texts with NUL characters for PostgreSQL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def is_id(text: str) -> bool:
 
 
 def ids_only(texts: Iterable[str]) -> list[str]:
-    """In order, each once: what is no id is no job's id."""
+    """Sorted, without duplicates and without texts that are not ids: no job has such an id."""
     return sorted({text for text in texts if is_id(text)})
 
 
@@ -25,12 +25,12 @@ def id_range(part: str) -> tuple[str, str] | None:
 
 
 def clean(text: str | None) -> str | None:
-    """PostgreSQL keeps every character but NUL."""
+    """Replaces NUL characters, which PostgreSQL can't store."""
     return text.replace("\0", "\ufffd") if text and "\0" in text else text
 
 
 def glob(pattern: str) -> str:
-    """A pattern of `*`, `?` and `[...]`, as file names have it, as a regular expression of PostgreSQL."""
+    """Converts a glob with `*`, `?` and `[...]` to a regular expression of PostgreSQL."""
     parts: list[str] = []
     place = 0
     while place < len(pattern):
@@ -44,22 +44,21 @@ def glob(pattern: str) -> str:
             parts.append(_set(pattern[place:end]))
             place = end + 1
         elif character == "[":
-            return "(?!)"  # a set without an end: SQLite matches nothing with it, so nothing it is
+            return "(?!)"  # an unclosed set matches nothing, as in SQLite
         else:
             parts.append(re.escape(character) if character.isascii() else character)
     return f"(?s)^(?:{''.join(parts)})$"
 
 
 def _end_of_set(pattern: str, place: int) -> int | None:
-    """Where the `]` is that ends the set; one that stands first is a member of it."""
+    """The position of the `]` that ends the set; a `]` in the first place is a member."""
     first = place + 1 if pattern[place : place + 1] == "^" else place
     end = pattern.find("]", first + 1)
     return end if end > 0 else None
 
 
 def _set(members: str) -> str:
-    """A range needs something before it that is not itself the end of one, and has nothing in it if it runs
-    backwards."""
+    """A range must not begin with the end of another range, and a reversed range is empty."""
     negated = members.startswith("^")
     rest = iter(enumerate(inner := members[1:] if negated else members))
     chosen: list[str] = []

@@ -1,4 +1,4 @@
-"""The errors of PostgreSQL and of the way to it, in rota's own words."""
+"""Translates errors of PostgreSQL and of the connection into errors of rota."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import asyncpg
 
 from rota import errors
 
-# Trying again may help: the server goes or comes, is full, or two transactions stood in each other's way.
+# A retry may help: the server starts, stops or is full, or there was a deadlock.
 _PASSING = ("08", "40", "53", "55P03", "57014", "57P", "25P03", "25P04", "58")
 _FULL = ("53100",)
 _READ_ONLY = ("25006",)
 _BAD_TEXT = ("22000", "22021", "22P05")
-# The values of a row are to blame: beyond a limit or a rule of the tables. Whoever is told so may set the row aside, so
-# nothing belongs here that a server in trouble says of any row.
+# The values of a row break a limit or a constraint. The caller may set the row aside, so this must not list codes that
+# a server in trouble gives for any row.
 _BAD_ROW = ("22001", "22003", "23502", "54")
 _BROKEN_RULE = "23514"
 _LIMIT = "54000"
-# Where the server says of itself, with the code of a row that is too large: no transaction numbers left, or no blocks.
+# Source files that use the code of a too large row for limits of the server: out of transaction ids or blocks.
 _OWN_LIMITS = ("varsup.c", "multixact.c", "md.c", "slru.c", "bufmgr.c")
 _DENIED = ("28", "3D000", "42501", "3F000")
 
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Turns whatever the driver raises into errors of rota, with a text for the person who must act."""
+    """Turns errors of the driver into errors of rota, with a text for the person who must act."""
     try:
         yield
     except errors.RotaError:
@@ -52,7 +52,7 @@ def _of_server(place: str, error: asyncpg.PostgresError) -> errors.RotaError:
         return errors.InvalidInput("text", text, "text that UTF-8 can carry, without NUL characters")
     if (code.startswith(_BAD_ROW) and not _servers_own(error)) or (code == _BROKEN_RULE and error.constraint_name):
         return errors.InvalidInput("row", text, "values that the tables allow")
-    # 23514 without a rule: there is no partition for the row, for any row of that time.
+    # 23514 without a constraint name: no partition exists for rows of that time.
     if code.startswith(_PASSING) or code in (_BROKEN_RULE, _LIMIT):
         return errors.StoreUnavailable(f"{place}: {text}")
     if code.startswith(_DENIED):
@@ -69,15 +69,15 @@ def _first_line(error: BaseException) -> str:
 
 
 def shut_out(error: BaseException) -> bool:
-    """The server is there and lets no more of us in: the password has changed, no slot is left, a certificate has run
-    out. Connections that are open are as good as before."""
+    """The server runs but refuses new connections: wrong password, no free slot, expired certificate. Open connections
+    stay usable."""
     if isinstance(error, asyncpg.PostgresError):
         return not refused(error)
     return isinstance(error, ssl.SSLError | asyncpg.InterfaceError)
 
 
 def broken(error: BaseException) -> bool:
-    """After such an error the connection is of no use any more, or leads to a server that only reads."""
+    """The connection is unusable after this error, or leads to a read-only server."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith((*_READ_ONLY, "08", "57P"))
     return isinstance(error, OSError | TimeoutError | asyncpg.InterfaceError | asyncpg.InternalClientError | EOFError)
@@ -90,7 +90,7 @@ def elsewhere(error: BaseException) -> bool:
 
 
 def refused(error: BaseException) -> bool:
-    """Nobody is at home: the server is down, or just going or coming, or none of several can be written."""
+    """The server is down, starting or stopping, or none of several hosts is writable."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(("57P01", "57P02", "57P03"))
     return isinstance(error, ConnectionRefusedError | asyncpg.TargetServerAttributeNotMatched)

@@ -18,7 +18,7 @@ from rota.store.postgres.database import Unit, in_schema
 
 # The comment of rota's functions. The schema may hold functions of other people, which are left alone.
 OURS = "installed by rota"
-# A row of pg_proc that CREATE OR REPLACE wrote has another place than before.
+# CREATE OR REPLACE changes the ctid of a row of pg_proc.
 _EXISTING = """
 SELECT p.oid::regprocedure::text, p.ctid::text, EXISTS (SELECT FROM pg_trigger t WHERE t.tgfoid = p.oid),
        coalesce(obj_description(p.oid, 'pg_proc') = $2, false) FROM pg_proc p
@@ -28,7 +28,7 @@ WHERE p.pronamespace = $1::text::regnamespace
 
 
 async def install(unit: Unit, schema: str, text: str, *, shared: bool) -> None:
-    # Functions call each other, in any order of the files.
+    # Functions may call functions of later files.
     await unit.connection.execute("SET LOCAL check_function_bodies = off")
     before = await unit.connection.fetch(_EXISTING, schema, OURS)
     try:

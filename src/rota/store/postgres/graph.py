@@ -1,4 +1,4 @@
-"""Jobs that wait for others. The deciding is done by the function `settle` of the database."""
+"""Jobs that wait for others. The database function `settle` decides which children go on."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rota.store.postgres.encoding import id_range, ids_only, is_id
 from rota.store.rows import edge, parent_info, workflow_infos, workflow_job
 from rota.store.values import Topic
 
-# Edges that the write that ends a parent looks after itself; the resolver does the rest.
+# Edges that the write ending a parent settles itself; the resolver settles the rest.
 AT_ONCE = 500
-# Edges of jobs that are to be deleted, looked after in one write.
+# Edges of jobs to be deleted that one write settles.
 PIECE = 2_000
 COUNTED = 10 * PIECE
 
 
 async def settle(unit: Unit, only: Collection[str] | None, most: int = AT_ONCE) -> Settled:
-    """`only`: these jobs and what is skipped because of them."""
+    """`only`: settles these jobs and jobs that are skipped because of them."""
     row = await unit.row(
         "settle", only=None if only is None else list(only), now=unit.now, step=unit.database.ageing_step, most=most
     )
     assert row is not None
     ready, later, skipped, unsettled = row
-    left = unsettled and only is not None  # whoever asked for any of them knows
+    left = unsettled and only is not None  # a caller without `only` gets it in the answer
     rings = {Topic.READY: ready, Topic.DUE: later, Topic.NEWS: skipped, Topic.TIES: left}
     unit.topics |= {topic for topic, rung in rings.items() if rung}
     waiting = only is None and bool(await unit.value("anyone_waits"))
@@ -38,10 +38,10 @@ async def settle_any(unit: Unit, limit: int) -> Settled:
 
 
 async def reopen(unit: Unit, ids: Sequence[str]) -> list[str]:
-    """Brings ended jobs back to life, and those that were skipped because of them; returns the latter. The caller holds
-    the rows of the former."""
+    """Reopens ended jobs, whose rows the caller has locked, and jobs that were skipped because of them; returns the
+    latter."""
     skipped = list({job for (job,) in await unit.rows("skipped_below", ids=ids)} - set(ids))
-    if skipped:  # only what is still there: someone else may have reopened it meanwhile
+    if skipped:  # another transaction may have reopened some meanwhile
         skipped = [job for job, *_ in await unit.rows("lock_history", ids=sorted(skipped), sees=None)]
     every = sorted({*ids, *skipped})
     await unit.run("reopen_jobs", ids=every, replayed=ids, now=unit.now, step=unit.database.ageing_step)
@@ -52,8 +52,8 @@ async def reopen(unit: Unit, ids: Sequence[str]) -> list[str]:
 
 
 async def settled(unit: Unit, ids: Sequence[str]) -> list[str]:
-    """Those of these ended jobs that nobody has to look at any more: only they may be deleted. What their end means to
-    those that wait is known as long as they are there."""
+    """The settled jobs among these ended ones: only they may be deleted. Children of an unsettled job still need its
+    state."""
     if not await unit.rows("unsettled_of", ids=ids):
         return list(ids)
     await settle(unit, ids, PIECE)
@@ -62,8 +62,8 @@ async def settled(unit: Unit, ids: Sequence[str]) -> list[str]:
 
 
 async def settle_piece(unit: Unit, ids: Sequence[str]) -> bool:
-    """A piece of what has to be done before these jobs may be deleted. Whether there is more of it, and it gets on:
-    others may hold what is left."""
+    """Settles a piece of the edges of jobs to be deleted. True if more are left and this call made progress: other
+    transactions may hold the rest."""
     wanted = ids_only(ids)
     if not await unit.rows("unsettled_of", ids=wanted):
         return False

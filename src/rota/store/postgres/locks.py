@@ -1,4 +1,4 @@
-"""Who stands in the way of a change to the tables, for the person who waits for it."""
+"""Reports which processes block a change of the tables, to the person who waits for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rota.errors import StoreError
 from rota.store.postgres.database import Database, Record
 
 Tell = Callable[[str], None]
-# Several looks within the time for which a lock is waited for.
+# Seconds between looks: several fit into one lock timeout.
 LOOK = 0.05
-# The same ones are named again after so long.
+# Seconds until the same processes are reported again.
 AGAIN = 10.0
 _BLOCKERS = """
 SELECT a.pid, a.usename, a.application_name, a.xact_start,
@@ -24,18 +24,18 @@ ORDER BY a.xact_start, a.pid
 
 
 class Onlooker:
-    """Looks on over another connection: one that waits for a lock can't tell whose it is, and afterwards nobody can."""
+    """Looks on over another connection: a connection that waits for a lock can't ask who holds it."""
 
     def __init__(self, database: Database, tell: Tell) -> None:
         self._database, self._tell = database, tell
-        self.last = "waits for others"  # who was seen in the way last
+        self.last = "waits for others"  # the blockers seen last
         self._told: list[int] = []
         self._tell_again = 0.0
 
     @asynccontextmanager
     async def watching(self, process: int) -> AsyncIterator[None]:
-        """While that process of the server does something that may have to wait."""
-        await self._look(process)  # there is nothing to be seen yet, but a connection to be made
+        """Watches a backend process of the server while it may wait for locks."""
+        await self._look(process)  # opens the connection before it is needed
         looking = asyncio.create_task(self._keep_looking(process))
         try:
             yield
@@ -73,5 +73,5 @@ def _named(process: int, user: str | None, program: str | None, since: datetime 
 
 
 def _shown(name: str | None) -> str:
-    """Names are others' to choose: none may do anything to a terminal."""
+    """Makes names safe for a terminal: other users choose them."""
     return "".join(letter if letter.isprintable() else "?" for letter in name) if name else "unknown"

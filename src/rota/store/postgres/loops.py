@@ -1,11 +1,10 @@
 """Connections belong to the event loop that opened them. A process may have several loops at once, one after the other
-(each `asyncio.run` is one), and be forked: this keeps the connections of each apart, and drops those of loops that are
-no more.
+(each `asyncio.run` is one), and be forked: this keeps the connections of each loop apart, and drops the connections of
+closed loops.
 
-`asyncio.run`, and whoever ends a loop as it does, closes the async generators of a loop as the last step before it
-closes the loop. So each loop gets a generator that waits for nothing but that, and closes the connections while there
-is still a loop to do it on. A loop that was closed without this step is found when the next one comes, and its sockets
-are closed directly.
+`asyncio.run`, and any code that ends a loop in the same way, closes the loop's async generators just before the loop.
+So each loop gets a generator that waits for that, and closes the connections while there is still a loop to do it on. A
+loop that was closed without this step is found when the next one comes, and its sockets are closed directly.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ class Loops(Generic[P]):
         self._guards: dict[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = {}
 
     def here(self) -> P:
-        """Of the running loop."""
+        """The connections of the running loop."""
         loop = asyncio.get_running_loop()
         found = self._pools.get(loop)
         if found is None:
             self.sweep()
             found = self._pools[loop] = self._make()
             self._guards[loop] = self._guard(loop)
-            with suppress(StopIteration):  # as far as its only `yield`, which makes it known to the loop
+            with suppress(StopIteration):  # runs to its only `yield`, which registers it with the loop
                 self._guards[loop].__anext__().__await__().send(None)
         return found
 
@@ -56,7 +55,7 @@ class Loops(Generic[P]):
                 mine = _connections([pools])
                 try:
                     await asyncio.gather(*(pool.close() for pool in pools.all))
-                finally:  # whoever ends the loop may have no patience for this
+                finally:  # the caller may cancel this
                     for connection in mine:
                         if not connection.is_closed():
                             connection.terminate()
@@ -69,7 +68,7 @@ class Loops(Generic[P]):
                 drop(connection)
 
     async def close(self) -> None:
-        """Those of the running loop are closed when it returns; other loops are told to close theirs."""
+        """Closes the connections of the running loop, and tells other loops to close theirs."""
         here = asyncio.get_running_loop()
         self._tell_others(here)
         if (guard := self._guards.get(here)) is not None:
@@ -87,7 +86,7 @@ class Loops(Generic[P]):
                     loop.call_soon_threadsafe(_end, loop, guard)
 
     def forget(self) -> None:
-        """In a forked child: all of them are the parent's."""
+        """In a forked child: all connections belong to the parent."""
         forking.keep_for_ever(self._pools, self._guards)
         forking.close_copies(number for one in _connections(self._pools.values()) for number in descriptors(one))
         self._pools, self._guards = {}, {}
@@ -101,7 +100,7 @@ def _end(loop: asyncio.AbstractEventLoop, guard: AsyncGenerator[None, None]) -> 
     task.add_done_callback(_ending.discard)
 
 
-_ending: set[asyncio.Task[None]] = set()  # a loop alone does not keep its tasks
+_ending: set[asyncio.Task[None]] = set()  # a loop holds only weak references to tasks
 
 
 def _connections(some: Iterable[HasPools]) -> list[asyncpg.Connection]:
@@ -109,9 +108,9 @@ def _connections(some: Iterable[HasPools]) -> list[asyncpg.Connection]:
 
 
 def may_be_abandoned(task: asyncio.Task[None]) -> asyncio.Task[None]:
-    """A loop that was closed by hand leaves its tasks pending, and asyncio complains of each. This is for tasks whose
-    end nobody needs: a lost wake-up costs a second at most, and a lost session is replaced on the next loop."""
-    task._log_destroy_pending = False  # type: ignore[attr-defined]  # what asyncio itself does for such tasks
+    """A loop that was closed by hand leaves its tasks pending, and asyncio complains of each. This is for tasks that
+    need not end: a lost wake-up costs a second at most, and a lost session is replaced on the next loop."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # as asyncio does for such tasks
     return task
 
 
@@ -122,9 +121,9 @@ def descriptors(connection: asyncpg.Connection) -> list[int]:
 
 
 def drop(connection: asyncpg.Connection) -> None:
-    """Closes the socket of a connection whose loop was closed: nothing that the driver does works without one."""
+    """Closes the socket of a connection whose loop was closed: the driver can't close it without a loop."""
     transport = connection._transport
-    connection._aborted, connection._protocol = True, None  # so that nobody complains that it was not closed
+    connection._aborted, connection._protocol = True, None  # no warning that it was not closed
     inner = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
     if (peer := getattr(inner, "_sock", None)) is not None:
         inner._sock = None

@@ -131,7 +131,7 @@ async def find(unit: Unit) -> FoundSchema:
 
 
 async def check(unit: Unit, known: KnownSchema) -> None:
-    """Functions are not checked here: those of one schema version have the same meaning, whoever installed them."""
+    """Functions are not checked here: within one schema version they have the same meaning in every release."""
     found = await find(unit)
     if not found.fits(known):
         raise errors.SchemaTooNew(found.version, known.newest)

@@ -1,4 +1,4 @@
-"""Nodes and shelves: who lives, who is taken over, what is due, what is old."""
+"""Nodes, their leases and take-overs; due jobs; pruning of old rows."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def rescue(unit: Unit, rule: CrashRule) -> list[str]:
 async def _release(
     unit: Unit, incarnation: str, decide: Callable[[int], JobEvent], why: str, rule: CrashRule
 ) -> list[str]:
-    """Moves on all that an incarnation holds: what was started as crashed or interrupted, the rest as never claimed."""
+    """Moves on all jobs of an incarnation: started ones as crashed or interrupted, the others as never claimed."""
     held = await unit.rows("held_by", incarnation=incarnation)
     unstarted = [Ref(job, fence) for job, fence, started, _ in held if not started]
     crashed = [crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
@@ -152,7 +152,7 @@ async def promote(unit: Unit, limit: int, late: Duration, due: ScanFloor) -> tup
     if tied:
         unit.topics.add(Topic.TIES)
     if not moved and not full:
-        due.read_all_next()  # perhaps something lies below the floor
+        due.read_all_next()  # jobs may lie below the floor
         more, upcoming = await promote(unit, limit, late, due)
         return expired + more, upcoming
     if expired == limit:
@@ -162,7 +162,7 @@ async def promote(unit: Unit, limit: int, late: Duration, due: ScanFloor) -> tup
 
 
 async def old_jobs(unit: Unit, retention: Retention, limit: int) -> int:
-    """Row by row. What lies in partitions and is old as a whole has been dropped before (`partitions.sweep`)."""
+    """Deletes old jobs row by row. Partitions that are old as a whole were dropped before (`partitions.sweep`)."""
     await unit.begin()
     ids: list[str] = []
     old = "old_ended" if retention.ended < partitions.WORTH_WAITING else "old_strays"
@@ -172,7 +172,7 @@ async def old_jobs(unit: Unit, retention: Retention, limit: int) -> int:
         return 0
     ids = await _light(unit, await graph.settled(unit, ids))
     await orders.delete(unit, ids)
-    return len(ids) or 1  # a piece was done of what has to be done before
+    return len(ids) or 1  # 1: a part of the preparation was done
 
 
 def _old(query: str, age: Callable[[Retention], Duration]) -> Pruning:
@@ -192,7 +192,7 @@ PRUNINGS: tuple[Pruning, ...] = (
     _old("delete_old_skips", lambda keep: keep.ended),
     _old("delete_old_starts", lambda _: 0),
 )
-# What is walked through, by the query that does it, and where each walk begins.
+# The walks: the query of each, and the key where it begins.
 WALKS: dict[str, Place] = {
     "sweep_edges": (_NOBODY, _NOBODY),
     "sweep_members": (_NOBODY,),

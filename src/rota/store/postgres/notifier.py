@@ -1,10 +1,10 @@
 """Wakes other processes by NOTIFY: one notification at a time, and the next leaves as soon as the last has gone.
 
 A notification takes a lock that all notifications of the server share until they are committed, so none is sent inside
-the transaction that it is about. What comes while one is on its way goes out together with the next: the busier the
-server, the more each of them says. The budget only bounds what a flood costs those who listen, and delays each topic by
-a few milliseconds at most. The last one is never swallowed, not even when `asyncio.run` ends the event loop. Only a
-loop that was closed by hand may take it along.
+the transaction that it is about. Topics that come while one is on its way go out together in the next: the busier the
+server, the more topics per notification. The budget bounds the cost of a flood for listeners, and delays a topic by a
+few milliseconds at most. The last notification is sent even when `asyncio.run` ends the event loop; it is lost only
+with a loop that was closed by hand.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable
 from rota.store.postgres.loops import may_be_abandoned
 from rota.store.values import Topic
 
-# More would only cost: a worker that finds work at this rate looks again by itself (`work/worker.py`).
+# More would gain nothing: a worker that finds work at this rate looks again by itself (`work/worker.py`).
 PER_SECOND = 250.0
-# So many may follow each other without a pause, after a time of quiet.
+# Notifications without a pause after a quiet time.
 BURST = 50
 # How long the end of the loop, or of the store, may wait for the last one.
 LAST_LIMIT = 1.0
@@ -67,7 +67,7 @@ class Notifier:
             pass
 
     async def close(self) -> None:
-        """What is still pending goes out: somebody may be waiting for it."""
+        """Sends the pending notifications: other processes may wait for them."""
         if self._task is not None:
             try:
                 async with asyncio.timeout(LAST_LIMIT):
@@ -77,7 +77,7 @@ class Notifier:
 
 
 class _Budget:
-    """Notifications that may still go out; they grow again with time."""
+    """A token bucket of notifications."""
 
     def __init__(self) -> None:
         self._left = float(BURST)

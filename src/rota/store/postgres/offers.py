@@ -1,4 +1,4 @@
-"""Functions that nodes offer: on PostgreSQL, a unit that ends jobs settles those that wait for them."""
+"""Functions that nodes offer: on PostgreSQL, a unit that ends jobs also settles their children."""
 
 from __future__ import annotations
 

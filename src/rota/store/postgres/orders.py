@@ -1,4 +1,4 @@
-"""Orders: what people ask for. Submit, cancel, replay, hurry, purge."""
+"""Verbs for orders: submit, cancel, replay, hurry, purge."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rota.store.values import Answer, Cancelling, Topic
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 _TOPICS = {_READY: Topic.READY, _SCHEDULED: Topic.DUE}
-# So many jobs are worth the two round trips more that COPY takes.
+# From this number of jobs on, COPY is worth its two extra round trips.
 MANY = 50
 _row = columns.row_maker(columns.LISTS["postgres"]["jobs.inserted"])
 _INSERTED = tuple(column.name for column in columns.LISTS["postgres"]["jobs.inserted"])
@@ -41,11 +41,11 @@ def _special(order: Sequence[NewJob]) -> bool:
 
 
 async def insert(unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collection[str] = ()) -> None:
-    """`blocked`: ids of those that wait for something else first."""
+    """`blocked`: ids of jobs that wait for parents or earlier fires."""
     database = unit.database
     await unit.look_at_the_clock()
     now = database.now()
-    # What is due at some instant is ready only if that has passed for certain; the promoter decides the rest.
+    # A job with a due time is ready only if that time has certainly passed; the promoter decides the rest.
     surely = now - (database.server_clock.doubt if database.server_time else 0)
     rows: list[tuple[Any, ...]] = []
     states: set[str] = set()
@@ -150,7 +150,7 @@ async def delete(unit: Unit, ids: Sequence[str]) -> None:
 
 
 async def _states(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, State]:
-    """Live ones first: between the two looks a job may end, but hardly ever come back."""
+    """Live jobs are read first: a job may end between the two reads, but hardly ever comes back."""
     wanted = ids_only(ids)
     live = await unit.rows("lock_jobs", ids=wanted, sees=who.sees)
     ended = await unit.rows("lock_history", ids=wanted, sees=who.sees) if len(live) < len(set(wanted)) else []

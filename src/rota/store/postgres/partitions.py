@@ -1,9 +1,9 @@
 """History by days: partitions made ahead, and dropped whole when their time is over.
 
 Jobs that ended, attempts and output lie in one partition per day and table. Dropping a day costs next to nothing and
-leaves no dead rows behind. What must outlive its day is moved aside first: output and attempts of jobs that still
-live, that ended later, or that are dead letters. A row for which nobody has made a partition goes to the default one,
-from where it is deleted row by row.
+leaves no dead rows behind. Rows that must outlive their day are moved aside first: output and attempts of jobs that
+still live, that ended later, or that are dead letters. Rows of a day without a partition go to the default partition,
+and are deleted from there row by row.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from rota.store.postgres.session import lock_number
 
 TABLES = {"history": "finished_at", "attempts": "finished_at", "output": "kept_at"}
 AHEAD = 3  # days
-# Kept for at least this long, and days are dropped whole (so the last of it is kept a day longer); for less, rows are
-# deleted one by one.
+# With a retention of at least this long, days are dropped whole (so rows are kept up to a day longer). With a shorter
+# one, rows are deleted one by one.
 WORTH_WAITING: Duration = 2 * DAY
 LOCK_LIMIT = "150ms"
-# What must outlive its day is copied with these.
+# The columns of rows that must outlive their day.
 _LASTING_COLUMNS = {table: columns.expand("postgres", f"{{{table}.kept}}") for table in ("attempts", "output")}
 
 
@@ -55,7 +55,8 @@ def missing(found: dict[str, set[str]], now: Instant) -> list[tuple[str, Instant
 
 
 async def make(unit: Unit, now: Instant) -> int:
-    """Makes what is missing; returns how many. Waits for nobody for long: tomorrow's partition can wait a minute."""
+    """Makes missing partitions; returns how many. Waits for locks only briefly: tomorrow's partition can wait a
+    minute."""
     wanted = missing(await existing(unit), now)
     if not wanted:
         return 0
@@ -83,31 +84,31 @@ async def _make_one(unit: Unit, table: str, day: Instant) -> int:
 
 
 def old(found: dict[str, set[str]], now: Instant, keep: Duration) -> list[tuple[str, str]]:
-    """The (table, partition) pairs that are wholly older than that."""
+    """The (table, partition) pairs that are wholly older than `keep`."""
     if keep < WORTH_WAITING:
         return []
     last = name("", now - keep - DAY)  # names of days sort like days
     return [
         (table, one)
-        for table in TABLES  # history first: what is looked for afterwards is what is left of it
+        for table in TABLES  # history first: rows of the other tables are kept if their job is still in it
         for one in sorted(found[table])
         if _is_day(table, one) and one[len(table) :] <= last
     ]
 
 
 async def needs(unit: Unit, now: Instant, keep: Duration) -> tuple[bool, list[tuple[str, str]]]:
-    """Whether there are new ones to make, and the old ones to drop."""
+    """Whether partitions are missing, and the old ones to drop."""
     found = await existing(unit)
     return bool(missing(found, now)), old(found, now, keep)
 
 
 async def drop(unit: Unit, table: str, partition: str) -> int:
-    """One day of one table, with a lock on all of the table for a moment. Returns whether it went."""
+    """Drops one day of one table, with a brief lock on the whole table. Returns 1 if it was dropped, else 0."""
     schema, connection = unit.database.schema, unit.connection
     await unit.begin()
     if not await _alone(unit) or not await connection.fetchval("SELECT to_regclass($1)::text", f"{schema}.{partition}"):
         return 0
-    # Nobody adds to it from here on (a replay might): what is not copied now would be lost.
+    # Locks out writers such as replays: a row that is not copied now would be lost.
     await connection.execute(f"LOCK TABLE {schema}.{partition} IN SHARE ROW EXCLUSIVE MODE")
     if kept := _LASTING_COLUMNS.get(table):
         await connection.execute(
@@ -118,7 +119,7 @@ async def drop(unit: Unit, table: str, partition: str) -> int:
     else:
         lasting = [f"{other}_{where}" for other in _LASTING_COLUMNS for where in ("lasting", "other")]
         for other in (*lasting, "progress", "checkpoints"):
-            await connection.execute(  # what had to outlive its own day goes with its job
+            await connection.execute(  # rows that outlived their day go with their job
                 f"DELETE FROM {schema}.{other} o USING {schema}.{partition} p WHERE p.id = o.job"  # noqa: S608
             )
     await connection.execute(f"DROP TABLE {schema}.{partition}")
@@ -126,8 +127,8 @@ async def drop(unit: Unit, table: str, partition: str) -> int:
 
 
 async def _alone(unit: Unit) -> bool:
-    """Two at once would stand in each other's way. And whoever waits for the lock on a whole table has everyone else
-    wait behind: so that must be short, and is tried again next time."""
+    """Serialises the sweeps of several nodes, and bounds the wait for the lock on a whole table: all other transactions
+    queue behind that wait. A sweep without the lock is tried again next time."""
     await unit.connection.execute(f"SET LOCAL lock_timeout = '{LOCK_LIMIT}'")
     number = lock_number(unit.database.schema, "partitions")
     return bool(await unit.connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", number))

@@ -1,9 +1,8 @@
 """Connections of one event loop: few, kept open, and thrown away at the first doubt.
 
-Written here because a scheduler needs other manners than a web application's pool has: when the server lets no more of
-us in (no slot is left, the password was changed), callers share the connections that are open instead of failing;
-connections are never closed for being idle; and a call that was cut off in its middle costs its connection, never the
-next caller's answer.
+A scheduler needs other behaviour than the pool of a web application: when the server refuses new connections (no free
+slot, a changed password), callers share the open connections instead of failing; idle connections are never closed; and
+a call that was interrupted costs its connection, never the next caller's answer.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ConnectionPool:
         return [*self._idle, *self._out]
 
     async def take(self) -> asyncpg.Connection:
-        turn = not self._waiting  # or someone who gives and takes all the time would starve the others
+        turn = not self._waiting  # otherwise a busy caller would starve the others
         while True:
             if self._closed:
                 raise asyncpg.InterfaceError("the store was closed")
@@ -45,13 +44,13 @@ class ConnectionPool:
                 if opened := await self._open():
                     return opened
                 if self._idle:
-                    continue  # given back while we asked for another
+                    continue  # a connection was given back meanwhile
             if handed := await self._wait(first=turn):
                 return handed
             turn = True
 
     async def _wait(self, first: bool) -> asyncpg.Connection | None:
-        """Until a connection is handed to us, or (None) it is our turn to look for one."""
+        """Waits for a connection; None: it is our turn to look for one."""
         waiting: asyncio.Future[asyncpg.Connection | None] = asyncio.get_running_loop().create_future()
         (self._waiting.appendleft if first else self._waiting.append)(waiting)
         try:
@@ -63,7 +62,7 @@ class ConnectionPool:
             elif handed := waiting.result():
                 self.give(handed, True)
             else:
-                self._wake()  # it was our turn; let the next one have it
+                self._wake()  # pass our turn to the next waiter
             raise
 
     async def _open(self) -> asyncpg.Connection | None:
@@ -72,7 +71,7 @@ class ConnectionPool:
             connection = await self._connect()
         except BaseException as error:
             if shut_out(error) and (self._out or self._idle):
-                return None  # there is none to be had, so wait for one of ours
+                return None  # the server gives no more: wait for an open one
             self._wake()
             raise
         finally:
@@ -99,14 +98,14 @@ class ConnectionPool:
             waiting.set_result(None)
 
     def _next(self) -> asyncio.Future[asyncpg.Connection | None] | None:
-        """The first who still waits: one that was cancelled stays in the line until its task runs."""
+        """The first waiter that was not cancelled: a cancelled one stays in the line until its task runs."""
         while self._waiting:
             if not (waiting := self._waiting.popleft()).done():
                 return waiting
         return None
 
     def clear(self) -> None:
-        """Drops the idle ones: they may lead to a server that is no more."""
+        """Drops idle connections: their server may be gone."""
         for connection in self._idle:
             connection.terminate()
         self._idle.clear()

@@ -1,4 +1,4 @@
-"""What people see: jobs with their attempts, output, tasks, counts, events."""
+"""Reads for people: jobs with their attempts, output, tasks, counts, events."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def find(unit: Unit, who: Principal, query: JobFilter) -> list[JobInfo]:
 
 
 def _search(schema: str, who: Principal, query: JobFilter) -> tuple[str, list[Any]]:
-    """The one query that is put together: a condition that isn't asked for must not keep an index from being used,
-    and a table that can't hold the answer need not be read."""
+    """The only query built at run time: an unused condition must not prevent the use of an index, and a table that
+    can't hold the answer need not be read."""
     conditions: list[str] = []
     values: list[Any] = [query.limit]
 
@@ -68,7 +68,7 @@ def _search(schema: str, who: Principal, query: JobFilter) -> tuple[str, list[An
 
 
 def _tables(query: JobFilter) -> list[str]:
-    """Those that may hold the answer."""
+    """The tables that may hold the answer."""
     states = frozenset(State) if query.states is None else frozenset(query.states)
     live = states & LIVE and query.ended_before is None
     return [table for table, wanted in (("jobs", live), ("history", states - LIVE)) if wanted]
@@ -82,8 +82,8 @@ async def resolve(unit: Unit, who: Principal, part: str) -> list[str]:
 
 
 async def _infos(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, JobInfo]:
-    """Live ones are looked for first and ended ones after that: a job that ends in between is seen by the second look.
-    One that comes back in between (it was replayed) is seen by the third."""
+    """Reads live jobs, then ended ones: a job that ends in between is found by the second read. A job that is replayed
+    in between is found by a third."""
     if not ids:
         return {}
     last: dict[str, AttemptRow] = {}

@@ -1,14 +1,14 @@
-"""Where to begin reading an index whose low end may be full of dead entries.
+"""The lower bound for reads of an index whose low end may be full of dead entries.
 
-Claimed and promoted jobs leave entries behind at the low end of the index that claims or promotions read. They are
-swept out of the way as soon as no transaction can see them any more; but one long transaction anywhere (a backup, a
-forgotten session) keeps all of them, and then every read from the beginning walks over all that was done since.
+Claimed and promoted jobs leave entries behind at the low end of the index that claims or promotions read. PostgreSQL
+removes them once no transaction can see them. One long transaction (a backup, a forgotten session) keeps all of them,
+and then every read from the beginning passes over all work done since.
 
-So a reader remembers the lowest value that it has met and begins there, as long as reading from the very beginning
-has shown itself to be slow, by the server's own time: a slow network or a busy loop is no reason. Jobs below that value
-are rare (handed back, or more urgent than all that wait). They are found by the next full read: at once if the short
-one brought less than was wanted, so an idle node overlooks nothing; and otherwise after a rest, so that full reads take
-only a small part of the time while a queue is being worked off. While full reads are quick, every read is a full one.
+So a reader remembers the lowest value that it has met and begins there, while full reads are slow. Slowness is measured
+in the server's time: a slow network or a busy loop does not count. Jobs below that value are rare (handed back, or more
+urgent than all that wait). The next full read finds them. It follows at once if the short read brought less than was
+wanted, so an idle node misses nothing; otherwise it follows after a rest, so that full reads take a small part of the
+time. While full reads are quick, every read is a full one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Hashable
 
 from rota.clock import Clock
 
-Place = tuple[int, str]  # a rank or time, and the id that tells those of one rank apart
+Place = tuple[int, str]  # a rank or time, and the id that breaks ties
 BEGINNING: Place = (-(1 << 63), "00000000-0000-0000-0000-000000000000")
-# Seconds of the server's time that a read may take, and so much more for each row that it brings. One that takes
-# longer may be somebody else's fault; two in a row are the index's,
+# Seconds of the server's time that a quick read may take, and seconds more per row. One slower read may be chance; two
+# in a row are blamed on the index,
 QUICK = 0.003
 PER_ROW = 0.00003
-# and are followed by so many times their length without another, but not by more than this.
+# and are followed by a rest of this many times their length, up to a maximum.
 REST = 10
 LONGEST_REST = 3.0
 
@@ -44,15 +44,15 @@ class ScanFloor:
 
     @property
     def lowest(self) -> Place:
-        """Of all lanes."""
+        """The lowest floor of all lanes."""
         return BEGINNING if self.full else min(self._floors.values(), default=BEGINNING)
 
     def read_all_next(self) -> None:
-        """A read from the floor has brought less than was wanted."""
+        """Makes the next read a full one, after a read that brought less than was wanted."""
         self._full_again_at = 0.0
 
     def read(self, full: bool, took: float, rows: int, lowest: dict[Hashable, Place]) -> None:
-        """A read has taken the server so many seconds, brought so many rows and met these lowest values."""
+        """Records a read: the server's seconds, the number of rows, and the lowest value of each lane."""
         self._floors.update(lowest)
         if not full:
             return

@@ -27,7 +27,7 @@ class PostgresFires(Fires[Unit]):
         await orders.cancel(unit, Principal(owner), ids, REPLACED)
 
     async def advance(self, unit: Unit, who: Principal, steps: Sequence[Advance]) -> list[list[Fate] | None]:
-        """The steps of one fire in one statement, all others as every store does it."""
+        """Carries out steps of one fire in one statement, and other steps as every store does."""
         named: set[tuple[str, str]] = set()
         plain: list[int] = []
         others: list[int] = []
@@ -43,7 +43,7 @@ class PostgresFires(Fires[Unit]):
             _put_in(answers, plain, await _fire_plainly(unit, [steps[place] for place in plain]))
         if others:
             _put_in(answers, others, await super().advance(unit, who, [steps[place] for place in others]))
-        if None in answers:  # it may have been too soon: perhaps the server's clock was set back
+        if None in answers:  # a step may have come too soon, if the server's clock was set back
             await unit.look_at_the_clock(again=True)
         return answers
 

@@ -1,20 +1,21 @@
 """The one connection that is a session: it listens for wake-ups, and holds the locks that show that nodes live.
 
-A node takes an advisory lock that belongs to this session. When the process dies the server frees it within
-milliseconds, and whoever tries the lock then knows more than any silence could tell so soon. But a free lock only
-says that the *session* has ended, and sessions end for other reasons too:
+A node takes an advisory lock that belongs to this session. When the process dies the server frees the lock within
+milliseconds, so other nodes learn of the death long before the lease ends. But a free lock only proves that the
+*session* has ended, and sessions end for other reasons too:
 
 - The session was lost and the node lives. The node is *exposed* from that moment on: others may take its work as soon
   as it has not renewed for the GRACE. So it renews at once, saying that it holds no lock (or a new one), which puts
   others back to waiting for its whole lease; and if it can't renew, it stops its work before the grace is over
   (`lease.py`).
-- The server was restarted, or another took its place: all locks are gone. So a node's row names the server on which
-  it holds its lock (its start and its timeline), and a free lock on any other server says nothing. And while nobody
-  answers at all there is nobody who could take anything over, so nothing is exposed.
-- A pooler stands in between: sessions are not ours. Then there are no locks, and only silence for a whole lease counts.
+- The server was restarted, or another took its place: all locks are gone. So a node's row names the server on which it
+  holds its lock (its start and its timeline), and a free lock on any other server says nothing. While no server
+  answers, no node can take work over, so nothing is exposed.
+- Behind a pooler sessions are shared with other clients. Then there are no locks, and only silence for a whole lease
+  counts.
 
-The socket of the session is given to the keeper too (`guards`), each time there is a new one: after kill -9 the lock is
-free when the keeper, and with it everything the node had started, is gone.
+The keeper holds a copy of each new session's socket (`guards`): after kill -9 the lock becomes free only when the
+keeper, and everything the node had started, is gone.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ from rota.store.postgres.errors import refused
 from rota.store.postgres.loops import descriptors, drop, may_be_abandoned
 from rota.store.values import Topic
 
-# A node whose lock is free counts as gone when it has not renewed for this long. Longer than a beat, so that one that
-# lives is heard in between.
+# A node whose lock is free counts as gone when it has not renewed for this long. Longer than a beat, so that a live
+# node renews in between.
 GRACE: Duration = 17 * SECOND // 10
-# How often the connection has to prove that it is alive, and how long it may take to do so.
+# Seconds between checks that the connection is alive, and the limit of a check.
 PROOF = 6.0
 PROOF_LIMIT = 3.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 TRIES = 3
-# After the loss of the session it is tried again at once. If the server is down, that is known before this is over.
+# Seconds after the loss of a session within which a reconnect shows whether the server is down.
 A_LOOK = 0.15
 
 
 def lock_number(schema: str, name: str) -> int:
-    """Advisory locks are numbers, shared by all who use the database."""
+    """The number of an advisory lock; all users of the database share the numbers."""
     return int.from_bytes(hashlib.sha256(f"rota/{schema}/{name}".encode()).digest()[:8], "big", signed=True)
 
 
@@ -54,20 +55,20 @@ class LockSession:
     def __init__(self, database: Database, name: str, heard: Callable[[set[Topic]], None]) -> None:
         self._database, self.name, self._heard = database, name, heard
         self._connection: asyncpg.Connection | None = None
-        self._server: str | None = None  # on which the locks are held
+        self._server: str | None = None  # where the locks are held
         self._locks: dict[str, int] = {}  # incarnation -> number
         self._held: set[str] = set()
-        self._told: dict[str, str | None] = {}  # what the row of each incarnation says about its lock
+        self._told: dict[str, str | None] = {}  # the server that the row of each incarnation names
         self._nobody_home = False
         self._lost_at = 0.0
         self._using = asyncio.Lock()  # the driver refuses two statements at once on one connection
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wanted = False  # it was opened, and not closed since
+        self._wanted = False  # opened and not closed
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        """Connects at once, so that nothing that is said after this is missed; and stays connected."""
+        """Connects before it returns, so that no later wake-up is missed, and stays connected."""
         self._wanted = True
         if not self._at_home and not self._database.pooled:
             self._loop = asyncio.get_running_loop()
@@ -75,8 +76,8 @@ class LockSession:
             self._task = may_be_abandoned(self._loop.create_task(self._stay()))
 
     def move_in(self) -> None:
-        """The loop on which it was opened may be gone by now, or be the parent's of a forked child: then it goes on in
-        the running one."""
+        """Moves to the running loop if the loop it was opened on is closed, or belongs to the parent of a forked
+        child."""
         if self._wanted and not self._at_home and not self._database.pooled:
             self._drop()
             self._loop = asyncio.get_running_loop()
@@ -89,16 +90,16 @@ class LockSession:
         )
 
     def let_go(self) -> None:
-        """From any thread: has it closed by its loop."""
+        """From any thread: its loop closes it."""
         self._wanted = False
         if self._task is not None and self._loop is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._task.cancel)
 
     def forget(self, name: str) -> None:
-        """In a forked child: it has the name of another process, and the connection is the parent's."""
+        """In a forked child: takes a new name, and leaves the connection to the parent."""
         forking.keep_for_ever(self.__dict__.copy())
-        if not self._locks:  # else they are a node's: it is not gone while something that it started is left
+        if not self._locks:  # locks stay open: a node is not gone while a process that it started is left
             forking.close_copies(self.descriptors())
         self.name, self._connection, self._task, self._loop = name, None, None, None
         self._using, self._server = asyncio.Lock(), None
@@ -147,7 +148,7 @@ class LockSession:
 
     def _on_notice(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         letters, _, origin = payload.partition("/")
-        if origin != self.name:  # its own listeners have been woken already
+        if origin != self.name:  # our own listeners were woken already
             # Nodes of a later version may have topics that we don't know.
             self._heard({Topic(letter) for letter in letters if letter in Topic._value2member_map_})
 
@@ -156,7 +157,7 @@ class LockSession:
             self._connection = None
             self._held.clear()
             self._lost_at = self._database.clock.monotonic()
-            # Whoever has a lease to renew should do so now, and look at it again when more is known.
+            # A node should renew its lease now, and look again when more is known.
             self._heard({Topic.CANCEL})
             if self._loop is not None:
                 self._loop.call_later(A_LOOK, self._heard, {Topic.CANCEL})
@@ -165,7 +166,7 @@ class LockSession:
         loop = asyncio.get_running_loop()
         try:
             await self._look_after()
-        finally:  # the loop ends; or it was closed by hand, and by now the session may belong to another
+        finally:  # the loop ends; or it was closed by hand, and the session may belong to another loop by now
             if self._loop is loop and loop.is_closed():
                 self._drop()
             elif self._loop is loop and self._connection is not None:
@@ -179,14 +180,14 @@ class LockSession:
             self._held.clear()
 
     async def _look_after(self) -> None:
-        """Connects again whenever the connection is lost, and looks after it when it says nothing."""
+        """Reconnects when the connection is lost, and checks it when it is silent."""
         pause = FIRST_PAUSE
         while not self._database.pooled:
             connection = self._connection
             try:
                 if connection is None or connection.is_closed():
                     await self._connect()
-                    self._heard(set(Topic))  # something may have been missed
+                    self._heard(set(Topic))  # wake-ups may have been missed
                     pause = FIRST_PAUSE
                 else:
                     await self._prove(connection)
@@ -236,7 +237,8 @@ class LockSession:
                 await self._take_locks(connection)
 
     async def _identify(self, connection: asyncpg.Connection) -> None:
-        """Which server it is. Before the locks: whoever renews in between must not name the server of before."""
+        """Identifies the server. Called before the locks are taken: a renewal in between must not name the old
+        server."""
         schema = self._database.schema
         await connection.execute(
             f"INSERT INTO {schema}.boot VALUES (true, gen_random_uuid()) ON CONFLICT DO NOTHING"  # noqa: S608
@@ -244,8 +246,8 @@ class LockSession:
         self._server = await connection.fetchval(f"SELECT {schema}.server()")
 
     async def _take_locks(self, connection: asyncpg.Connection) -> None:
-        """All that are not held. One may be taken: for a moment, by those who try it; or for longer, by an earlier
-        session of ours that the server does not yet know to be dead. Then it is tried again later."""
+        """Takes all locks that are not held. A lock may be taken briefly by a node that tests it, or for longer by an
+        earlier session of ours that the server has not found dead yet. It is tried again later."""
         for incarnation, number in list(self._locks.items()):
             for _ in range(TRIES):
                 if incarnation in self._held:
@@ -260,7 +262,7 @@ class LockSession:
         return self._server if incarnation in self._held else None
 
     def told(self, incarnation: str, server: str | None) -> None:
-        """The row of the incarnation says so now."""
+        """Records the server that the row of the incarnation names now."""
         self._told[incarnation] = server
 
     def exposed(self, incarnation: str) -> Duration | None:
@@ -268,9 +270,9 @@ class LockSession:
         if recorded is None or self._nobody_home or incarnation in self._held:
             return None
         if not self.listening and self._database.clock.monotonic() - self._lost_at < A_LOOK:
-            return None  # it takes a moment to see whether anybody is at home
+            return None  # not known yet whether the server is down
         if self.listening and self._server != recorded:
-            return None  # its row names a lock on a server that is no more: nobody goes by that
+            return None  # its row names a server that is gone: other nodes ignore that lock
         return GRACE
 
     async def drop(self, incarnation: str) -> None:

@@ -24,7 +24,7 @@ from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import fires as fires_
 from rota.store.carriers import schedules as schedules_
 
-# An underscore tells a module from the verb of the same name.
+# A trailing underscore distinguishes a module from the verb of the same name.
 from rota.store.postgres import admission, doctor, graph, migrate, offers, partitions, work
 from rota.store.postgres import nodes as nodes_
 from rota.store.postgres import orders as orders_
@@ -135,8 +135,8 @@ class PostgresStore(Calls):
     async def _join(
         self, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str], server: str | None
     ) -> None:
-        """An id whose owner was killed a moment ago is free when its grace is over. So a restart that comes too soon
-        waits for that instead of being refused."""
+        """The id of a node that was just killed is free after its grace. A restart that comes sooner waits instead of
+        being refused."""
         while True:
             try:
                 lock = self._session.number(node.incarnation)
@@ -151,10 +151,10 @@ class PostgresStore(Calls):
     async def renew(self, who: Principal, /, incarnation: str, stopping: bool = False) -> News:
         server = self._session.server_of(incarnation)
         if server is not None:
-            self._session.told(incarnation, server)  # the answer may get lost: count on the worse of the two
+            self._session.told(incarnation, server)  # the answer may get lost: assume the worse case
         try:
             news, topics = await self._renew(incarnation, stopping, server)
-        except LockedUp:  # a migration stood in the way; that is soon over
+        except LockedUp:  # a migration holds the lock; that is soon over
             news, topics = await self._renew(incarnation, stopping, server)
         self._session.told(incarnation, server)
         self._wake(topics)
@@ -196,7 +196,7 @@ class PostgresStore(Calls):
                 await self._write(partitions.make, now)
         swept = 0
         for table, partition in gone:
-            with suppress(StoreUnavailable):  # a reader holds it, and must not be waited for: the next time will do
+            with suppress(StoreUnavailable):  # a reader holds the lock: try again next time
                 async with self._database.unhurried() as unit:
                     swept += await partitions.drop(unit, table, partition)
         for pruning in nodes_.PRUNINGS:

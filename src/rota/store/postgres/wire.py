@@ -30,7 +30,7 @@ def wire(order: Sequence[NewJob]) -> str:
 
 
 def stray(order: Sequence[NewJob]) -> NotFound | None:
-    """A parent, or a workflow, whose id is none at all: so there is no such thing."""
+    """The refusal if a parent or workflow of the order has a malformed id."""
     for job in order:
         for edge in job.after:
             if not is_id(edge.parent):

@@ -1,4 +1,4 @@
-"""What nodes do with jobs: claim, start, hand back, finish, and keep what attempts say."""
+"""Verbs of nodes for jobs: claim, start, hand back, finish; output, progress and states of attempts."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from rota.store.values import Chunk, Note, Start, Topic
 _NO_JOB = "00000000-0000-0000-0000-000000000000"
 _LARGEST = (1 << 63) - 1
 MOST = 1 << 30
-# Of one claim, when jobs at the front of the line are moved aside.
+# Rounds of one claim, when jobs at the front of the line are moved aside.
 MOST_LOOKS = 8
-# So many functions more than it wants a claim looks at in the order of rank, whoever offers them. Mostly all are its
-# own; where they are not, it goes on task by task, which costs a look into the index for each task of the node.
+# Extra functions that a claim reads in the order of rank, offered by its node or not. Mostly all are offered; otherwise
+# the claim goes on task by task, which costs an index look-up per task of the node.
 REACH = 100
 
 
@@ -37,7 +37,7 @@ async def claim(
     start: Mapping[str, int],
     low_end: ScanFloor,
 ) -> list[Claimed]:
-    """What is moved aside on the way makes room for others: so it may take several looks."""
+    """Takes several rounds if jobs are moved aside: they make room for others."""
     claimed: list[Claimed] = []
     for look in range(MOST_LOOKS):
         taken = Counter(one.queue for one in claimed)
@@ -51,37 +51,37 @@ async def claim(
                 await admission.put_right(unit, fallen)
             admitted = await _admit(unit, incarnation, stopped) if stopped else []
             claimed += admitted
-            if stopped and not admitted:  # all were moved aside: perhaps there are many more of their kind
+            if stopped and not admitted:  # all were moved aside: many more like them may follow
                 queues = [queue for queue in left if left[queue] > 0]
                 await admission.clear_front(unit, incarnation, queues, kinds, keys=look > 0)
         except asyncpg.PostgresError:
-            # What was taken so far is ours: whoever does not hear of it would not run it. The rest can wait.
+            # Return the jobs claimed so far: the node would not run jobs that it does not hear of. The rest can wait.
             if not claimed or unit.in_transaction:
                 raise
             break
-        complete = len(admitted) == len(stopped) and not fallen  # nothing was moved aside: no room for others
+        complete = len(admitted) == len(stopped) and not fallen  # none was moved aside: no new room
         if complete and (full or len(claimed) >= sum(wants.values())):
             break
         if any(one.slack is not None for one in claimed):
-            unit.topics.add(Topic.READY)  # these have to start soon: another claim may look for the rest
+            unit.topics.add(Topic.READY)  # these must start soon: another claim looks for the rest
             break
         if complete:
-            low_end.read_all_next()  # there are free slots: what lies below the floor must not wait for a better time
+            low_end.read_all_next()  # there are free slots: jobs below the floor must not wait
     else:
         unit.topics.add(Topic.READY)  # there may be more behind
     return sorted(claimed, key=lambda one: (one.rank, one.job_id))
 
 
 async def _admit(unit: Unit, incarnation: str, stopped: Sequence[str]) -> list[Claimed]:
-    """Of jobs that a gate fits or that need keys, those that may run after all; the others are moved aside."""
+    """Claims the admissible ones of jobs that a gate fits or that need keys; the others are moved aside."""
     step = unit.database.ageing_step
     about = {"incarnation": incarnation, "now": unit.now, "step": step}
     rows = await unit.rows("admit_claim", ids=stopped, only_gates=False, **about)
     admitted = [Claimed(*row) for row in rows]
     if len(admitted) < len(stopped) or any(one.slack is not None for one in admitted):
-        unit.topics.add(Topic.GATE)  # a token is used up: whoever waits has a time to wait for now
+        unit.topics.add(Topic.GATE)  # a token is used up: its return is a new time to wait for
     if len(admitted) < len(stopped):
-        unit.topics |= {Topic.NEWS, Topic.CANCEL}  # of some it may have been the end
+        unit.topics |= {Topic.NEWS, Topic.CANCEL}  # some jobs may have ended
     return admitted
 
 
@@ -93,8 +93,7 @@ async def _look(
     start: Mapping[str, int],
     low_end: ScanFloor,
 ) -> tuple[list[Claimed], list[str], list[str]]:
-    """Claims what may simply be taken; returns it, and the ids of what must be looked at more closely, and of what is
-    to be put back."""
+    """Claims plain jobs. Returns them, the ids of jobs that need admission, and the ids of jobs to be ranked anew."""
     lanes = [(queue, kind.value) for queue, want in wants.items() if want > 0 for kind in kinds]
     if not lanes:
         return [], [], []
@@ -110,7 +109,7 @@ async def _look(
     stopped = [row[0] for row in rows if row[1] is None]
     fallen = [row[0] for row in rows if row[1] == 0 and row[0] is not None]
     claimed = sorted((Claimed(*row) for row in rows if row[0] and row[1]), key=lambda one: (one.rank, one.job_id))
-    if not stopped and not fallen:  # otherwise what it met is not known in full
+    if not stopped and not fallen:  # otherwise the read was not complete
         lowest: dict[Hashable, Place] = {(one.queue, one.kind): (one.rank, one.job_id) for one in reversed(claimed)}
         low_end.read(full, took, len(claimed), lowest)
     return claimed, stopped, fallen
@@ -123,7 +122,7 @@ async def start(unit: Unit, refs: Sequence[Ref]) -> list[Start]:
     waiting = {
         job: paused for job, started_at, cancel, paused in rows.values() if started_at is None and cancel is None
     }
-    back = {job for job, paused in waiting.items() if paused}  # since the claim its queue was paused,
+    back = {job for job, paused in waiting.items() if paused}  # its queue was paused since the claim,
     chosen = sorted(waiting.keys() - back)
     if back:
         await unit.run("hand_back_jobs", ids=sorted(back))
@@ -173,7 +172,7 @@ async def hand_back(unit: Unit, refs: Sequence[Ref]) -> list[Verdict]:
 
 
 async def finish(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]:
-    """Also carries out what the reaper decides: the same write, by another hand."""
+    """Also used by the reaper."""
     verdicts: list[Verdict | None] = [None] * len(settlements)
     plain = _plain_successes(settlements)
     saved = any(one.saved for one in settlements)
@@ -192,7 +191,7 @@ async def finish(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]
 
 
 async def _forget_states(unit: Unit, settlements: Sequence[Settlement], verdicts: Sequence[Verdict | None]) -> None:
-    """A success has no more use for what earlier attempts have saved."""
+    """Deletes the saved states of jobs that succeeded."""
     needless = [
         one.job_id
         for one, verdict in zip(settlements, verdicts, strict=True)
@@ -203,7 +202,7 @@ async def _forget_states(unit: Unit, settlements: Sequence[Settlement], verdicts
 
 
 def _plain_successes(settlements: Sequence[Settlement]) -> list[int]:
-    """Each attempt once: a batch may name the same one twice."""
+    """The places of plain successes, each attempt once: a batch may name one twice."""
     chosen: dict[tuple[str, int], int] = {}
     for index, one in enumerate(settlements):
         if one.event is JobEvent.SUCCEED and is_id(one.job_id):
@@ -215,7 +214,7 @@ def _plain_successes(settlements: Sequence[Settlement]) -> list[int]:
 async def _succeed(
     unit: Unit, settlements: Sequence[Settlement], plain: list[int], verdicts: list[Verdict | None]
 ) -> None:
-    plain.sort(key=lambda index: settlements[index].job_id)  # whoever locks several rows goes by their ids
+    plain.sort(key=lambda index: settlements[index].job_id)  # rows are locked in the order of ids
     chosen = [settlements[index] for index in plain]
     done = await unit.rows(
         "succeed", ids=[one.job_id for one in chosen], fences=[min(one.fence, _LARGEST) for one in chosen],
@@ -223,8 +222,8 @@ async def _succeed(
         usages=[_usage(one) for one in chosen], now=unit.now,
     )  # fmt: skip
     applied = {job for job, _, _ in done}
-    # What others wait for, or held keys: what follows from its end is on lists by now, so nothing is lost if that has
-    # to be another transaction. Where there was some the last time there is some more: then it is the same.
+    # The children and keys of ended jobs are on lists by now, so another transaction may settle them without loss. If
+    # the last call had such jobs, this call is one transaction and settles its own.
     tied, special = [job for job, ties, _ in done if ties], any(held for _, _, held in done)
     unit.database.ties_lately = bool(tied or special)
     if tied:
@@ -250,7 +249,7 @@ async def _settle(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict
     moves: dict[str, Move] = {}
     done: dict[str, Ending] = {}
     failed: list[tuple[str, str, dict[str, object]]] = []
-    found_tied: dict[str, bool] = {}  # others wait for it
+    found_tied: dict[str, bool] = {}  # it has children
     special = False  # some of them hold keys
     for index, one in enumerate(settlements):
         running, cancel, owner, outcome, tied_now, special_now = found[index]
@@ -323,7 +322,7 @@ async def append_output(unit: Unit, chunks: Sequence[Chunk]) -> list[Verdict]:
         if fresh:
             verdicts[place] = Verdict.APPLIED
             unit.topics.add(Topic.NEWS)
-        elif kept or still_open:  # there before, or twice in this very call
+        elif kept or still_open:  # kept before, or twice in this call
             verdicts[place] = Verdict.ALREADY
     return verdicts
 

@@ -1,4 +1,5 @@
-"""Jobs that run alone: each closes a gate for itself, waits until all that runs behind it has ended, and then runs."""
+"""Jobs that run alone: each closes a gate for itself, waits until all running jobs that the gate fits have ended, and
+runs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def running(db: Database) -> list[tuple[str, Subject]]:
 
 
 def sweep(db: Database) -> tuple[int, Instant | None]:
-    """Lets jobs go on that are alone by now. At its deadline a job yields and tries again later, or has the others
+    """Releases jobs that are alone by now. At its deadline a job yields and tries again later, or has the others
     cancelled. Returns how many it moved, and when to look again."""
     now, moved = db.now(), 0
     waiting = db.rows("lone_jobs")

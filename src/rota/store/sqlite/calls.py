@@ -1,7 +1,7 @@
 """How calls of the SQLite store run: threads, connections, forks and wake-ups.
 
-Calls run on two threads, one per connection: writes in turn on the one, reads on the other, so that a long read never
-keeps a renewal waiting. With `inline=True` there are no threads, for tests and simulation.
+Calls run on two threads, one per connection: one thread for writes and one for reads, so that a long read never delays
+a renewal. With `inline=True` there are no threads, for tests and simulation.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def _for_database(carrier: Callable[..., Any]) -> Callable[..., Any]:
 def looks_first(
     look: Callable[Concatenate[Database, P], T | None], carrier: Callable[Concatenate[Database, P], T]
 ) -> Carried[P, T]:
-    """A verb that is written only if `look` has no answer. A look costs no write lock and no sync to disk, and most
-    looks find nothing to do."""
+    """A verb that writes only if the read `look` has no answer. A read needs no write lock and no sync to disk, and
+    mostly finds nothing to do."""
 
     async def method(store: Calls, who: Principal, /, *args: P.args, **named: P.kwargs) -> T:
         answer = await store._read(look, *args, **named)
@@ -92,7 +92,8 @@ class Calls(Store):
         ageing_step: Duration = AGEING_STEP,
         key_life: Duration = 7 * DAY,
     ) -> None:
-        # Absolute, and links followed: the process may change its folder, and all must meet in one folder of locks.
+        # Absolute, with links followed: the process may change its folder, and all processes must use the same folder
+        # of locks.
         self.path = path = path if path == MEMORY else os.path.realpath(path)
         self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
         folder = beside(path)
@@ -133,7 +134,7 @@ class Calls(Store):
             self._threads.end([(writes, side.close) for writes, side in ((True, writer), (False, reader)) if side])
 
     def before_fork(self) -> None:
-        """SQLite's connections must not be there when a process forks: see `Fork`."""
+        """SQLite's connections must be closed when a process forks: see `Fork`."""
         if self.path != MEMORY and self._fork.wait():
             for side in (self._writer, self._reader):
                 if side is not None:
@@ -158,7 +159,7 @@ class Calls(Store):
         remove = self._listeners.add(topics, wake)
         end: Callable[[], None] | None = None
         if self._wakeups:
-            with suppress(OSError):  # deaf to other processes, then; the poll remains
+            with suppress(OSError):  # without wake-ups by other processes; polling remains
                 end = self._wakeups.hear(topics, wake)
 
         def stop() -> None:
@@ -222,8 +223,7 @@ class Calls(Store):
 
 
 def _settled(db: Database, answer: T) -> T:
-    """Before any write commits: settles the jobs that it ended and that others wait for, and hands on the keys that it
-    freed."""
+    """Before any write commits: settles ended jobs that have children, and hands on freed keys."""
     settling, freed = db.rows("left_over")[0]
     if settling:
         graph.settle(db)

@@ -22,9 +22,9 @@ from rota.store.sqlite.database import Database, encode
 from rota.store.sqlite.limits import asked, key_states
 from rota.store.values import Topic
 
-# How far the looks of one claim reach, at least. The last is as long as a write may take.
+# The least number of jobs that each look of one claim reads. The last takes as long as a write may take.
 LOOKS = (0, 200, 1_000, 4_000)
-# A claim reads so many more functions than it wants in the order of rank, offered by its node or not.
+# Extra functions that a claim reads in the order of rank, offered by its node or not.
 REACH = 20
 
 Head = tuple[int, int, int]  # rank, seq, does it need keys
@@ -34,7 +34,8 @@ _near = msgspec.json.Decoder(list[tuple[int, int, int, bool]], strict=False)
 
 
 class ClaimScan:
-    """One claim. `started` and `ahead` are still to be taken, `keyed` have been; `slacks`: how late some may start."""
+    """One claim. Jobs of `started` and `ahead` are yet to be taken, jobs of `keyed` were taken; `slacks`: how late
+    after the claim jobs may start."""
 
     def __init__(self, db: Database, incarnation: str, closed: Sequence[ClosedGate], now: Instant) -> None:
         self._db, self._incarnation, self._closed, self._now = db, incarnation, list(closed), now
@@ -76,8 +77,8 @@ class ClaimScan:
         return _heads.decode(self._db.value("lane", queue=queue, kind=kind.value, now=self._now, limit=limit))
 
     def _functions(self, queue: str, limit: int) -> list[Head]:
-        """Functions that the node offers. Mostly the first ones are all its own; where they are not, the scan goes on
-        task by task, and functions of other apps are not read, however many there are."""
+        """Functions that the node offers. Mostly the first of the queue are all offered; otherwise the scan goes on
+        task by task, and reads no functions of other apps."""
         most = limit + REACH
         text = self._db.value("near_functions", queue=queue, now=self._now, limit=most, incarnation=self._incarnation)
         near = _near.decode(text)
@@ -87,7 +88,7 @@ class ClaimScan:
         return heads + self._behind(queue, near[-1][0], near[-1][1], limit - len(heads))
 
     def _behind(self, queue: str, rank: int, seq: int, limit: int) -> list[Head]:
-        """The best functions of the node's tasks that stand behind this place."""
+        """The best functions of the node's tasks behind this rank."""
         place = {"queue": queue, "rank": rank, "seq": seq, "now": self._now, "limit": limit}
         firsts = _firsts.decode(self._db.value("first_functions", incarnation=self._incarnation, **place))
         if limit == 1:
@@ -104,7 +105,7 @@ class ClaimScan:
         return [head for head in heads if head[1] not in chosen]
 
     def _choose(self, heads: Sequence[Head], wanted: int, at_once: int) -> tuple[int, int, int, int]:
-        """How many of them will start, are claimed ahead, were moved aside, and stay as they are."""
+        """The numbers of jobs that will start, are claimed ahead, were moved aside, and stay as they are."""
         if not self._closed and not any(special for _, _, special in heads):
             seqs = [seq for _, seq, _ in heads[:wanted]]
             self.started += seqs[:at_once]

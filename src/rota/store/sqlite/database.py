@@ -28,16 +28,17 @@ from rota.store.values import Topic
 
 T = TypeVar("T")
 MEMORY = ":memory:"
-# "rota" in ASCII, in the header of the file: tells our files from any other SQLite database.
+# "rot1" in ASCII, in the header of the file: tells our files from any other SQLite database, and from those of before.
 APPLICATION = 0x726F7431
 BEFORE_VERSION_1 = 0x726F7461
-# A write waits this long for other processes' writes. Ours are short; whoever holds the lock longer is stopped or
-# broken.
+# A write waits this long for other processes' writes. Ours are short; a process that holds the lock longer is stopped
+# or broken.
 BUSY_MS = 5_000
 PATIENCE_MS = 1_000
-# Less than this left, and a failed write is taken for a full disk: SQLite reports some of those as plain I/O errors.
+# With fewer free bytes than this, a failed write counts as a full disk: SQLite reports some of these as plain I/O
+# errors.
 SCARCE = 1 << 20
-# What a row's own values may break. That a row is there already, or another is missing, says nothing about its values.
+# Constraints that a row's own values may break. Uniqueness and foreign keys say nothing about the values.
 _BAD_VALUES = (
     apsw.SQLITE_CONSTRAINT_CHECK,
     apsw.SQLITE_CONSTRAINT_NOTNULL,
@@ -54,7 +55,7 @@ def queries() -> dict[str, str]:
 class Database:
     def __init__(self, path: str, clock: Clock, ageing_step: Duration, *, writable: bool = True) -> None:
         self.path, self.clock, self.ageing_step = path, clock, ageing_step
-        self.topics: set[Topic] = set()  # what the current transaction wants announced once it is committed
+        self.topics: set[Topic] = set()  # to be announced after the commit
         self._queries = queries()
         self._write_queue: WriteQueue | None = None
         with translated(path):
@@ -68,7 +69,7 @@ class Database:
         _create_private(self.path)
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
         connection = apsw.Connection(self.path, flags=flags)
-        connection.set_busy_timeout(BUSY_MS)  # for writers who don't queue up: other programs
+        connection.set_busy_timeout(BUSY_MS)  # for other programs, which don't use the write queue
         _refuse_foreign(connection, self.path)
         connection.pragma("synchronous", "full")
         connection.pragma("temp_store", "memory")
@@ -79,7 +80,7 @@ class Database:
         if self.path != MEMORY:
             self._write_queue = WriteQueue(beside(self.path), min(PATIENCE_MS, BUSY_MS) / 1000)
         with self._turn():
-            # SQLite does not wait here for another process that is just making the same file; so we do.
+            # SQLite does not wait here for another process that is creating the same file.
             for tries_left in range(BUSY_MS // 10, -1, -1):
                 try:
                     self.connection.pragma("journal_mode", "wal")
@@ -107,8 +108,8 @@ class Database:
             return self._rows_with_care(self._queries[name], values)
 
     def _rows_with_care(self, query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """The same rows when one of them holds a text that is no UTF-8: texts come as hexadecimal, and what can't be
-        decoded is shown as such. One bad row must not hide the others."""
+        """The same rows when a text in them is not UTF-8: texts come as hexadecimal, and undecodable bytes are shown as
+        such. One bad row must not hide the others."""
         columns = [f"c{index}" for index in range(len(self.connection.execute(query, values).get_description()))]
         picked = ", ".join(f"iif(typeof({column}) = 'text', hex({column}), {column})" for column in columns)
         careful = f"WITH q({', '.join(columns)}) AS ({query}\n) SELECT {picked} FROM q"  # noqa: S608
@@ -141,7 +142,7 @@ class Database:
         self.run("append_job_events", at=self.now(), kind=kind, jobs=encode(rows).decode())
 
     def write(self, work: Callable[[Database], T]) -> T:
-        """One transaction. IMMEDIATE: a read lock that turns into a write lock could fail half-way."""
+        """One transaction. IMMEDIATE: upgrading a read lock to a write lock could fail half-way."""
         self.topics = set()
         with self._turn(), translated(self.path):
             self.connection.execute("BEGIN IMMEDIATE")
@@ -166,8 +167,8 @@ class Database:
 
 
 def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
-    """Before anything is changed: is it ours, or empty?"""
-    # In this order: what is in it first. Another process may be making it ours at this moment.
+    """Refuses a file that is neither ours nor empty, before anything is changed."""
+    # Contents are read before the application id: another process may be creating our schema now.
     contents = connection.execute("SELECT count(*) FROM sqlite_schema").get
     application = int(connection.pragma("application_id"))
     if application == BEFORE_VERSION_1:
@@ -178,14 +179,15 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
 
 
 def beside(path: str) -> Path:
-    """The folder for what processes on one file need besides it: locks, wake-up pipes."""
+    """The folder beside the file for locks and wake-up pipes."""
     return Path(f"{path}-rota")
 
 
 def _create_private(path: str) -> None:
-    """Arguments and results are nobody else's business: a new file is its owner's alone. An old one stays as it is."""
+    """Creates the file readable by its owner only: arguments and results are private. An existing file stays as it
+    is."""
     if path != MEMORY:
-        with suppress(OSError):  # whatever is wrong with it, SQLite will say so
+        with suppress(OSError):  # SQLite will report the error
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 

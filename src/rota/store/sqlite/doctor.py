@@ -1,4 +1,4 @@
-"""What `rota doctor` looks at in a SQLite file."""
+"""The checks of `rota doctor` on a SQLite file."""
 
 from __future__ import annotations
 

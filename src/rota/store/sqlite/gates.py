@@ -14,7 +14,7 @@ from rota.store.admission import NewGate
 from rota.store.sqlite.database import Database, encode
 from rota.store.values import Topic
 
-# Rows of the table that a sweep reads for each job that it may move: jobs that have ended are still there.
+# Rows that a sweep reads per job that it may move: the table also holds ended jobs.
 SPAN = 20
 
 
@@ -86,8 +86,8 @@ def next_opening(db: Database) -> Instant | None:
 
 
 def sweep(db: Database, most: int) -> tuple[int, bool]:
-    """Lets jobs go that opened gates held, then moves jobs aside that closed ones fit: (jobs moved, is there more to do
-    at once). In this order, a job that another gate fits is not let go for long."""
+    """Releases jobs of opened gates, then holds or drops jobs that closed gates fit. Returns the number of moved jobs
+    and whether more can be done at once. In this order, a released job that another gate fits is soon held again."""
     now, moved = db.now(), 0
     for (gate_id,) in db.rows("opened_gates", now=now):
         if moved >= most:
@@ -106,7 +106,7 @@ def sweep(db: Database, most: int) -> tuple[int, bool]:
 
 
 def _sweep(db: Database, gate: ClosedGate, swept: int, most: int) -> tuple[int, bool]:
-    """Goes on where it was: (jobs moved, has it come to the end)."""
+    """Continues the sweep of one gate; returns the number of moved jobs and whether the sweep is at its end."""
     span = most * SPAN
     reach, count = db.rows("sweep_end", swept=swept, span=span)[0]
     if reach is None:

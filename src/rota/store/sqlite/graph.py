@@ -15,9 +15,9 @@ from rota.store.rows import edge, parent_info, workflow_infos, workflow_job
 from rota.store.sqlite.database import Database, encode
 from rota.store.values import Topic
 
-# Edges that any write looks after before it ends; the resolver does the rest.
+# Edges that any write settles before it ends; the resolver settles the rest.
 AT_ONCE = 500
-# Edges of jobs that are to be deleted, looked after in one write: some fifty milliseconds.
+# Edges of jobs to be deleted that one write settles: about fifty milliseconds.
 PIECE = 2_000
 
 
@@ -27,7 +27,7 @@ def _text(ids: Collection[object]) -> str:
 
 # -- orders -----------------------------------------------------------------------------------------------------------
 def refusal(db: Database, owner: str, order: Sequence[NewJob]) -> tuple[str, str] | None:
-    """What an order names and is not there: (a parent job or a workflow, its id)."""
+    """The missing parent job or workflow that an order names, with its id."""
     mine = {job.id for job in order}
     outside = sorted({edge.parent for job in order for edge in job.after} - mine)
     there = {job for (job,) in db.rows("jobs_of_owner", ids=_text(outside), owner=owner)} if outside else set()
@@ -85,8 +85,7 @@ def settle_any(db: Database, limit: int) -> Settled:
 
 
 def unsettled(db: Database, ids: Collection[str]) -> set[str]:
-    """Those of these jobs that somebody has to look at yet. They may not be deleted: what their end means to those that
-    wait is known as long as they are there."""
+    """The unsettled jobs among these. They may not be deleted: their children still need their state."""
     return {job for (job,) in db.rows("unsettled_of", ids=_text(ids))}
 
 
@@ -97,7 +96,7 @@ def settle_piece(db: Database) -> None:
 def _mark(db: Database, edges: Sequence[tuple[str, str, str]], ended: Mapping[str, State | None]) -> int:
     marks = [(child, parent, edge_state(Need(need), ended[parent])) for child, parent, need in edges]
     db.run("mark_edges", rows=_text(marks))
-    # Of several broken edges the first is told.
+    # Of several broken edges the first gives the reason.
     broken = {child: parent for child, parent, mark in sorted(marks, reverse=True) if mark is EdgeState.BROKEN}
     met = Counter(child for child, _, mark in marks if mark is EdgeState.MET and child not in broken)
     moved = _go_on(db, met) if met else 0
@@ -114,7 +113,7 @@ def _mark(db: Database, edges: Sequence[tuple[str, str, str]], ended: Mapping[st
 
 
 def _go_on(db: Database, met: Mapping[str, int]) -> int:
-    """Counts parents that have ended as needed; children that wait for no more of them go on."""
+    """Counts parents that have ended as needed; children without open parents go on."""
     now, rings = db.now(), {State.READY: Topic.READY, State.SCHEDULED: Topic.DUE}
     rows = []
     for seq, job, state, *rest in db.rows("children", ids=_text(met)):
@@ -126,13 +125,13 @@ def _go_on(db: Database, met: Mapping[str, int]) -> int:
 
 
 def reopen(db: Database, ids: Collection[str]) -> None:
-    """Brings ended jobs back to life, and those that were skipped because of them."""
+    """Reopens ended jobs, and jobs that were skipped because of them."""
     every = {*ids, *(job for (job,) in db.rows("skipped_below", ids=_text(ids)))}
     text = _text(sorted(every))
     db.run("reopen_edges", ids=text)
     db.run("reopen_jobs", ids=text, replayed=_text(ids), now=db.now(), step=db.ageing_step)
     db.run("count_parents", ids=text)
-    # Also those that come back with them: one that had ended before anyone waited for it does not know of that yet.
+    # Includes parents that reopen too: a parent that had ended before the edge was made is not marked as tied.
     db.run("look_after", ids=_text([parent for (parent,) in db.rows("parents_of", ids=text)]))
     db.run("reopen_replayed", ids=text)
 

@@ -1,7 +1,7 @@
-"""Keys that jobs need: loading them for `model.keys`, and letting jobs go on when there is room.
+"""Keys that jobs need: loads them for `model.keys`, and releases jobs when there is room.
 
-There is one writer at a time, so counts are exact until the write ends. Lines that may have room are put on a list
-(`freed`), by triggers too, and before a write commits the jobs at their heads go on.
+There is one writer at a time, so counts are exact until the write ends. Code and triggers put lines that may have room
+on a list (`freed`), and before a write commits it releases the jobs at the heads of these lines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rota.store.admission import Holder, LimitInfo
 from rota.store.sqlite.database import Database, encode
 from rota.store.values import Topic
 
-# What any write does for waiting jobs before it ends, in waiters and in lines; admission does the rest.
+# Waiters, and lines, that any write handles before it ends; admission handles the rest.
 AT_ONCE = 500
 LINES_AT_ONCE = 500
 Asked = tuple[str, str, Duration | None]  # owner, key, the window that a job brings along
@@ -51,7 +51,7 @@ def _rate(starts: int | None, span: Duration | None) -> Rate | None:
 class Plan(NamedTuple):
     goes: list[tuple[str, int, bool]]  # lines, how many of each go on, and whether there is room for more
     looked_at: list[str]
-    next_at: Instant | None  # when a token comes back that somebody waits for
+    next_at: Instant | None  # when an awaited token comes back
     more: bool
     far: list[tuple[KeyId, Duration]]  # keys whose starts are to be kept for longer, as the first in line looks back
 
@@ -63,8 +63,8 @@ class Handed(NamedTuple):
 
 
 def plan(db: Database, every: bool, most: int) -> Plan:
-    """Who may go on: of the lines on the list, or of all. As many as there is room for, less those that are on their
-    way already; a look at all does not count these: perhaps nobody takes them."""
+    """Which jobs may go on, of the lines on the list or of all lines. As many as there is room for, less jobs that were
+    released and not claimed yet; a look at all lines ignores these, as perhaps no node claims them."""
     now = db.now()
     rows = db.rows("all_lines") if every else db.rows("freed_lines", limit=LINES_AT_ONCE)
     lines = [(one := Line(*row), one.key) for row in rows if row[2] is not None]
@@ -101,7 +101,7 @@ def _token_back(db: Database, owner: str, key: Key, now: Instant) -> list[Instan
 
 
 def hand_on(db: Database, every: bool = False, most: int = AT_ONCE) -> Handed:
-    """Lets those go on who wait for keys that have room."""
+    """Releases jobs that wait for keys with room."""
     planned = plan(db, every, most)
     singles = [at for at, count, _ in planned.goes if count == 1]
     found = db.rows("first_in_lines", lines=encode(singles).decode()) if singles else []
@@ -168,13 +168,13 @@ def limits(db: Database, who: Principal, keys: Sequence[str] | None = None) -> l
 
 
 def of_job(db: Database, owner: str, requirements: str | None) -> tuple[LimitInfo, ...]:
-    """The keys that a job needs, with the bounds that count."""
+    """The keys that a job needs, with their effective bounds."""
     wanted = {(owner, key.name): key for key in read_requirements(requirements).keys}
     return tuple(_infos(db, wanted, None)) if wanted else ()
 
 
 def _infos(db: Database, wanted: dict[KeyId, Key], shown: dict[KeyId, Key] | None) -> list[LimitInfo]:
-    """`wanted`: the keys as jobs bring them along; `shown`: the bounds to tell of, if not those that count."""
+    """`wanted`: the keys as jobs bring them along; `shown`: the bounds to show instead of the effective ones."""
     now, names = db.now(), encode(list(wanted)).decode()
     known = key_states(db, [asked(owner, key) for (owner, _), key in wanted.items()], now)
     holders: dict[KeyId, list[Holder]] = {}

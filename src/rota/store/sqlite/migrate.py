@@ -1,4 +1,4 @@
-"""Bringing a SQLite file to the schema this code knows. The version is the file's own `user_version`."""
+"""Migrates a SQLite file to the schema of this code. The version is the file's `user_version`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(db: Database) -> None:
 
 
 def migrate(db: Database) -> tuple[int, int]:
-    """Applies what is missing in one transaction: a process that opens a new file meanwhile must not find half of it.
+    """Applies missing steps in one transaction: a process that opens a new file meanwhile must not find half a schema.
     The write lock keeps two migrators apart."""
     before, known = version(db), known_version()
     if before > known:
@@ -46,7 +46,7 @@ def _apply_all(db: Database) -> None:
 
 
 def _apply(db: Database, number: int, text: str) -> None:
-    # Someone else may have been faster while we waited for the lock.
+    # Another process may have migrated while we waited for the lock.
     if int(db.connection.pragma("user_version")) >= number:
         return
     cursor: apsw.Cursor = db.connection.execute(text)

@@ -1,9 +1,9 @@
-"""NodeLocks by which processes that share one SQLite file see which nodes live, in a folder beside the database file.
+"""File locks that show processes on one SQLite file which nodes live, in a folder beside the database file.
 
 A node holds an `flock` on a file named after its incarnation. The lock belongs to the open file description, which the
 node shares with its keeper and the keeper's children: the kernel frees it when the last of them has ended. So a free
-lock means that the process is gone *and* that nothing it started is left. Pids are never looked at: they are reused. A
-paused process keeps its lock, and is noticed by its silence instead.
+lock means that the process is gone *and* that nothing it started is left. Pids are not used: the system reuses them. A
+paused process keeps its lock, and is found by its silence instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOCK = ".lock"
 
 
 class NodeLocks:
-    """Who lives, as far as the operating system can tell."""
+    """The locks of this process's nodes, and tests of other nodes' locks."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -44,7 +44,7 @@ class NodeLocks:
             self._path(incarnation).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Lets go of all; to others the nodes of this process are gone from now on."""
+        """Releases all locks; other processes then see the nodes of this process as gone."""
         for descriptor in self._held.values():
             os.close(descriptor)
         self._held.clear()
@@ -53,7 +53,8 @@ class NodeLocks:
         self.close()
 
     def disown(self) -> None:
-        """In a forked child: the locks stay open, as the node is not gone while something that it started is left."""
+        """In a forked child: the locks stay open, because a node is not gone while a process that it started is
+        left."""
         self._held = {}
 
     def gone(self, incarnation: str) -> bool:
@@ -78,7 +79,7 @@ class NodeLocks:
         self._path(incarnation).unlink(missing_ok=True)
 
     def sweep(self, living: set[str]) -> None:
-        """Removes the files of nodes that are no more."""
+        """Removes the files of dead nodes."""
         with suppress(OSError):
             for path in self._folder.glob(f"*{_LOCK}"):
                 if path.stem not in living and self.gone(path.stem):

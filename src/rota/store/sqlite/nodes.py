@@ -1,4 +1,4 @@
-"""Nodes and shelves: who lives, who is taken over, what is due, what is old."""
+"""Nodes, their leases and take-overs; due jobs; pruning of old rows."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def rescue(db: Database, rule: CrashRule) -> list[str]:
 
 
 def _release(db: Database, incarnation: str, decide: Callable[[int], JobEvent], why: str, rule: CrashRule) -> list[str]:
-    """Moves on all that an incarnation holds: what was started as crashed or interrupted, the rest as never claimed."""
+    """Moves on all jobs of an incarnation: started ones as crashed or interrupted, the others as never claimed."""
     held = db.rows("held_by", incarnation=incarnation)
     unstarted = [Ref(job, fence) for job, fence, started, _ in held if not started]
     crashed = [crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
@@ -146,7 +146,7 @@ def _light(db: Database, seqs: list[int]) -> list[int]:
 
 
 def _settled(db: Database, old: Mapping[int, str]) -> list[int]:
-    """Of old jobs those that may be deleted; of what stands in the way of the others a piece is done."""
+    """The old jobs that may be deleted. For the others, settles a piece of their edges."""
     if graph.unsettled(db, old.values()):
         graph.settle_piece(db)
     left = graph.unsettled(db, old.values())
@@ -170,7 +170,7 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
     if seqs:
         orders.delete(db, seqs)
     return (
-        (len(seqs) or int(bool(old)))  # a piece was done of what has to be done before
+        (len(seqs) or int(bool(old)))  # 1: a part of the preparation was done
         + db.run("delete_old_keys", now=now, limit=limit)
         + db.run("delete_old_events", before=now - retention.events, limit=limit)
         + db.run("delete_old_nodes", before=now - retention.nodes, limit=limit)

@@ -1,4 +1,4 @@
-"""Orders: what people ask for. Submit, cancel, replay, hurry, purge."""
+"""Verbs for orders: submit, cancel, replay, hurry, purge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key
     used: list[tuple[str, str, str, str, Instant]] = []
     for order in orders:
         tied = any(job.after or job.workflow for job in order)
-        # Parents may have come with an order before this one: it has to be there.
+        # Parents may belong to an earlier order of this call, which must be inserted first.
         if tied and plain:
             insert(db, who.user, plain, now)
             plain = []
@@ -67,7 +67,7 @@ def _insert_tied(
 
 
 class _Keys:
-    """The idempotency keys of one call: those in the store, and those that its own earlier orders bring along."""
+    """The idempotency keys of one call: keys in the store, and keys of its own earlier orders."""
 
     def __init__(self, db: Database, who: Principal, orders: Sequence[Sequence[NewJob]]) -> None:
         wanted = [job.key for order in orders for job in order if job.key is not None]
@@ -100,7 +100,7 @@ class _Keys:
 
 
 def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, blocked: Collection[str] = ()) -> None:
-    """`blocked`: ids of those that wait for something else first."""
+    """`blocked`: ids of jobs that wait for parents or earlier fires."""
     first: int = db.value("next_seq")
     rows: list[tuple[Any, ...]] = []
     payloads: list[tuple[Any, ...]] = []
@@ -113,7 +113,7 @@ def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, block
         expires_at = None if job.expires is None else run_at + job.expires
         held_by = reason = None
         if job.requirements is not NO_REQUIREMENTS and state is _READY and job.requirements.patient:
-            key = job.requirements.keys[0].name  # it stands in the line of its first key from the beginning
+            key = job.requirements.keys[0].name  # it joins the line of its first key at once
             state, held_by, reason = _HELD, line(owner, key), waits_for(key)
             lines.add(held_by)
         states.add(state)
@@ -193,5 +193,5 @@ def _states(db: Database, who: Principal, ids: Sequence[str]) -> dict[str, State
 
 
 def _in_states(db: Database, who: Principal, ids: Sequence[str], states: frozenset[State]) -> set[str]:
-    """The jobs among `ids` that stand in one of the states."""
+    """The jobs among `ids` that are in one of the states."""
     return {job for job, state in _states(db, who, ids).items() if state in states}

@@ -1,4 +1,4 @@
-"""Queues as they stand, the order in them, and why a job is where it is."""
+"""Queues with their counts, changes of priority, and why a job waits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where ready jobs stand in line, in queues with an ageing step of their own or with feedback levels.
+"""Ranks of ready jobs in queues with their own ageing step or with feedback levels.
 
-Jobs are ranked with the step that counts everywhere and at the level of nobody. A claim that meets some where they
-should not stand puts them right first, together with those like them behind; a boost puts flows forward again.
+Jobs are inserted with the global ageing step and feedback level 0. A claim that finds wrong ranks corrects them first,
+together with similar jobs behind them; a boost returns flows to level 0.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from rota.store.admission import FlowInfo, Used
 from rota.store.sqlite.database import Database, encode
 from rota.store.values import Topic
 
-# Jobs at the front that are looked at, and those that are then put right together.
+# Jobs at the front that are checked, and jobs that are corrected together.
 FRONT, PUT_RIGHT = 200, 5_000
 MOST_LOOKS = 20
-# So long after a step was changed some may still be ordered with the one before.
+# For this long after a change of the step, jobs may arrive with the old one.
 CHANGING: Duration = 10 * SECOND
 
 
 class RankingRule(NamedTuple):
-    """What is special about a queue."""
+    """The ageing step and feedback of a queue."""
 
     name: str
     step: Duration | None
@@ -38,8 +38,7 @@ def rules(db: Database) -> dict[str, RankingRule]:
 
 
 def put_right(db: Database, rule: RankingRule, front: Callable[[int], list[int]]) -> None:
-    """Those at the front of a queue that a node may run (`front`: the first so many), until none of them stands in the
-    wrong place."""
+    """Corrects ranks until none is wrong among the first jobs of a queue that the node may run (`front`)."""
     for _ in range(MOST_LOOKS):
         wrong = db.rows("misplaced", seqs=_text(front(FRONT)), step=rule.step)
         if not wrong:
@@ -99,7 +98,7 @@ def any_to_put_forward(db: Database) -> bool:
 
 
 def sweep(db: Database, limit: int) -> int:
-    """Lifts flows whose time has come; puts forward what stands further back than it should."""
+    """Boosts flows that are due, and moves jobs forward that rank too far back."""
     now = db.now()
     for (name,) in db.rows("queues_to_boost", now=now):
         db.run("forget_flows", name=name)

@@ -1,4 +1,4 @@
-"""What people see: jobs with their attempts, output, tasks, counts, events."""
+"""Reads for people: jobs with their attempts, output, tasks, counts, events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find(db: Database, who: Principal, query: JobFilter) -> list[JobInfo]:
 
 
 def _search(who: Principal, query: JobFilter) -> tuple[str, dict[str, Any]]:
-    """The one query that is put together: a condition that isn't asked for must not keep an index from being used."""
+    """The only query built at run time: an unused condition must not prevent the use of an index."""
     conditions: list[str] = []
     values: dict[str, Any] = {"limit": query.limit}
 

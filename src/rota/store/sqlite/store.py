@@ -20,7 +20,7 @@ from rota.store.carriers import offers as offers_
 from rota.store.carriers import schedules as schedules_
 from rota.store.graph import Settled
 
-# An underscore tells a module from the verb of the same name.
+# A trailing underscore distinguishes a module from the verb of the same name.
 from rota.store.sqlite import admission, doctor, graph, migrate, offers, ranking, work
 from rota.store.sqlite import gates as gates_
 from rota.store.sqlite import limits as limits_
@@ -37,7 +37,7 @@ from rota.store.values import Answer, Finding, Retention
 class SqliteStore(Calls):
     # -- life of the store -------------------------------------------------------------------------------------------
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:
-        """Tells nothing: a process that holds the write lock for long is an error, not a wait."""
+        """`tell` is not used: a process that holds the write lock for long is an error, not a wait."""
         return await self._run(True, lambda: migrate.migrate(self._write_side()))
 
     async def open(self) -> None:
@@ -57,7 +57,7 @@ class SqliteStore(Calls):
 
     async def purge(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
         while await self._read(graph.unsettled, ids):
-            await self._write(graph.settle_piece)  # in pieces: no write is long, however many jobs wait for these
+            await self._write(graph.settle_piece)  # in pieces: no write is long, however many children there are
         return await self._write(orders_.purge, who, ids)
 
     # -- running -----------------------------------------------------------------------------------------------------

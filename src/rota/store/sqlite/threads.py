@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-import concurrent.futures.thread  # now: a fork while another thread loads it would leave the child unable to
+import concurrent.futures.thread  # now: after a fork during its import the child could not import it
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 

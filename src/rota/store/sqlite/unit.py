@@ -1,7 +1,7 @@
 """A transaction of SQLite as the `Unit` that shared carriers take.
 
-A carrier is a coroutine, but here every statement has been carried out when its call returns. So nothing ever waits,
-and one step takes the coroutine from its beginning to its end, in the thread and transaction of the call.
+A carrier is a coroutine, but here every statement has been carried out when its call returns. So the coroutine never
+waits, and one step runs it to its end, in the thread and transaction of the call.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SqliteUnit:
         return self.db.ageing_step
 
     async def begin(self) -> None:
-        """All calls are transactions."""
+        """Nothing to do: all calls are transactions."""
 
     async def rows(self, name: str, columns: Columns | None = None, /, **values: Any) -> list[Row]:
         return self.db.rows(name, **_encoded(columns, values))
@@ -61,7 +61,7 @@ def _encoded(columns: Columns | None, values: dict[str, Any]) -> dict[str, Any]:
 def at_once(
     carrier: Callable[Concatenate[SqliteUnit, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Database, P], T]:
-    """The function that carries out the whole coroutine."""
+    """A plain function that runs the whole coroutine."""
 
     @wraps(carrier)
     def carry_out(db: Database, /, *args: P.args, **named: P.kwargs) -> T:

@@ -1,8 +1,8 @@
 """Wake-ups between processes that share one SQLite file: named pipes in a folder beside the database file.
 
 A listener makes a named pipe whose ending lists the topics. A writer opens it without waiting, writes one byte and
-closes it; a pipe that nobody reads any more is removed. (A Unix socket would do as well, but the path of one may have
-107 bytes at most, and database files stand in deeper folders than that.)
+closes it; a pipe without a reader is removed. (A Unix socket would work as well, but its path may have 107 bytes at
+most, and database files may be in deeper folders.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Wakeups:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         loop = asyncio.get_running_loop()
         path = self._folder / f"{self._name}-{next(self._numbers)}.{''.join(sorted(topics))}{_PIPE}"
-        # It gets its name when it has a reader: a pipe without one is taken for a dead process's and removed.
+        # It is renamed when it has a reader: a pipe without one counts as left by a dead process and is removed.
         unnamed = path.with_suffix(".new")
         os.mkfifo(unnamed, 0o600)
         # Read-write: with a writer of our own there is never an end-of-file to spin on.
@@ -72,7 +72,7 @@ class Wakeups:
         self._open = {}
 
     def sweep(self) -> None:
-        """Removes pipes that nobody reads."""
+        """Removes pipes without a reader."""
         with suppress(OSError):
             for entry in os.listdir(self._folder):  # noqa: PTH208
                 if entry.endswith(_PIPE) and not entry.startswith(self._name):
@@ -93,12 +93,12 @@ class Wakeups:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nobody reads it: left behind by a process that was killed
+            if error.errno == errno.ENXIO:  # no reader: left behind by a killed process
                 path.unlink(missing_ok=True)
             return
         try:
             os.write(descriptor, body)
         except OSError:
-            pass  # full: the listener has plenty of wake-ups to come
+            pass  # full: wake-ups are pending already
         finally:
             os.close(descriptor)

@@ -1,4 +1,4 @@
-"""What nodes do with jobs: claim, start, hand back, finish, and keep what attempts say."""
+"""Verbs of nodes for jobs: claim, start, hand back, finish; output, progress and states of attempts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _attempt_states = msgspec.json.Decoder(list[tuple[int, int, bool, str | None, st
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, apsw.TooBigError)
 _NOTHING: Sequence[Any] = (None, False, None, None)
 _PLAIN_SUCCESS = (State.SUCCEEDED, None, 0, 0, 0, None, True)
-_MOVE = slice(5, 12)  # of a row: what becomes of the job
+_MOVE = slice(5, 12)  # of a row: the change of the job
 
 
 def claim(
@@ -65,7 +65,7 @@ def _taken(db: Database, seqs: list[int]) -> list[Claimed]:
 
 
 def _taken_singly(db: Database, seq: int) -> list[Claimed]:
-    """A row that doesn't decode must not hold up the others: it is set aside, whoever wrote it."""
+    """Sets the job aside if its row doesn't decode: it must not hold up the others."""
     try:
         return _claimed.decode(db.value("taken", seqs=encode([seq]).decode()))
     except _UNREADABLE as error:
@@ -94,7 +94,7 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
             answers.append(Start(Verdict.STALE, None, cancel))
         elif seq in chosen:
             answers.append(Start(Verdict.ALREADY, now))
-        elif closed and (gate := fitting(closed, subject(*_four(about)), None)):  # it was closed since the claim
+        elif closed and (gate := fitting(closed, subject(*_four(about)), None)):  # the gate was closed since the claim
             barred[seq] = gate
             answers.append(Start(Verdict.STALE))
         elif _four(about)[2] in paused:
@@ -133,7 +133,7 @@ def hand_back(db: Database, refs: Sequence[Ref]) -> list[Verdict]:
 
 
 def finish(db: Database, settlements: Sequence[Settlement]) -> list[Verdict]:
-    """Also carries out what the reaper decides: the same write, by another hand."""
+    """Also used by the reaper."""
     refs = encode([(s.job_id, s.fence) for s in settlements]).decode()
     found: dict[int, Sequence[Any]] = {
         key: rest for key, *rest in _attempt_states.decode(db.value("attempt_states", refs=refs))

@@ -6,8 +6,8 @@ its lease. So processes queue up before they ask SQLite, with two file locks. A 
 the second while it holds the first, and then releases the first. A process that has just written needs the first lock
 again, which the next in line holds.
 
-No safety depends on this queue. A process that waits too long (another may be stopped while it stands in line) goes on
-without it and asks SQLite directly.
+No safety depends on this queue. A process that waits too long (another may be stopped while it holds a lock) skips the
+queue and asks SQLite directly.
 
 Measured with three processes writing all the time: longest wait 36 ms instead of 2.3 s (docs/measurements.md).
 """
@@ -24,10 +24,10 @@ from pathlib import Path
 
 from rota.errors import StoreReadOnly
 
-# Non-blocking tries with short sleeps, not a blocking lock: that one has no time limit.
+# Non-blocking tries with short sleeps: a blocking lock has no time limit.
 LINE_PAUSE = 0.001
 TURN_PAUSE = 0.0002
-# After waiting in vain, don't wait again for so long: whoever holds it up has been stopped, and may stay so.
+# Seconds without queueing after a wait in vain: the process that holds the lock is stopped, and may stay so.
 AVOID = 5.0
 _open: weakref.WeakSet[WriteQueue] = weakref.WeakSet()
 
@@ -57,7 +57,7 @@ class WriteQueue:
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
 
     def _wait(self) -> bool:
-        """True once it is our turn; False if we go on without."""
+        """True once it is our turn; False if we skip the queue."""
         now = time.monotonic()
         if now < self._avoided_until or not self._take(self._line, LINE_PAUSE, now + self._patience):
             return False
@@ -88,7 +88,8 @@ class WriteQueue:
 
 
 def _after_fork() -> None:
-    """A forked child shares its parent's locks; were the parent killed in its turn, the child would keep it."""
+    """A forked child shares its parent's locks; if the parent were killed in its turn, the child would keep the
+    lock."""
     for queue in list(_open):
         queue.close()
 

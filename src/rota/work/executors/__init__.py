@@ -1,1 +1,1 @@
-"""One way to run per kind of task."""
+"""One executor per kind of job."""

@@ -25,7 +25,7 @@ from rota.work.executors.command_progress import PROGRESS_FD, PROGRESS_NUMBER, P
 from rota.work.keeper.client import CommandProcess, Exit, KeeperClient, SpawnError, Unwanted
 from rota.work.output import Drain, Output
 
-# The node's own environment holds secrets of the node; a command gets the variables that programs can't do without.
+# The node's environment holds secrets; a command gets only the variables that programs need.
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 _spec = msgspec.json.Decoder(CommandSpec)
 
@@ -39,7 +39,7 @@ class CommandExecutor:
         self._most = Resources(**{name: getattr(settings, f"command_{name}") for name in BOUNDS})
 
     def check(self) -> None:
-        """Raises InvalidInput if the settings can't be kept here: at the start, not command by command."""
+        """Raises InvalidInput if this machine can't apply the settings: at the start, not at each command."""
         user, group = self._settings.command_user, self._settings.command_cgroup
         if user:
             try:
@@ -71,7 +71,7 @@ class CommandExecutor:
             try:
                 output.follow()
                 telling.follow()
-            except BaseException:  # no thread to read it, say. It must not run on without us
+            except BaseException:  # such as no thread for the output: it must not run on unwatched
                 child.kill()
                 await child.wait()
                 raise
@@ -122,7 +122,7 @@ class CommandExecutor:
             raise InvalidInput("user", wanted, f"none, or {fixed!r}: this node runs all commands as that")
         if not fixed and user is None and group is None:
             return None
-        return await asyncio.to_thread(account, fixed or user, group)  # names may be looked up far away
+        return await asyncio.to_thread(account, fixed or user, group)  # a name service may be remote
 
     def _inherited(self, spec: CommandSpec) -> dict[str, str]:
         for name in spec.inherit:
@@ -132,7 +132,7 @@ class CommandExecutor:
         return {name: self._environment[name] for name in spec.inherit if name in self._environment}
 
     def _stop(self, child: CommandProcess, reason: Stop) -> None:
-        """The polite word first; after the grace the whole tree is killed. A lost lease leaves no time for manners."""
+        """Sends SIGTERM; after the grace the whole tree is killed. After a lost lease it is killed at once."""
         if reason is Stop.LOST:
             child.kill()
             return
@@ -148,7 +148,7 @@ def _read(claimed: Claimed) -> CommandSpec:
 
 
 def _words(bounds: Resources, priority: int) -> dict[str, int | str]:
-    """The bounds as the keeper takes them. The kernel counts CPU time in whole seconds."""
+    """The bounds in the format of the keeper. The kernel counts CPU time in whole seconds."""
     given = {name: getattr(bounds, name) for name in BOUNDS}
     if bounds.cpu is not None:
         given["cpu"] = math.ceil(bounds.cpu / SECOND)

@@ -1,4 +1,4 @@
-"""Users and groups of the machine, for commands that are not to run as the node's own."""
+"""Users and groups of the machine, for commands that run as another user than the node."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ class Account:
 
     @property
     def words(self) -> dict[str, int | str]:
-        """For the keeper. A node that is not root runs commands as itself only: there is nothing to change."""
+        """In the format of the keeper. Empty if the node is not root: it can run commands only as itself."""
         if os.geteuid() != 0:
             return {}
         return {"uid": self.uid, "gid": self.gid, "groups": ",".join(map(str, self.groups))}
 
 
 def account(user: str | int | None, group: str | int | None) -> Account:
-    """None: the node's own. A user by number need not be known to the machine, but then a group must be named."""
+    """Looks up the account; None: the node's own. A user given by number may be unknown to the machine if a group is
+    given."""
     known = _user(os.geteuid() if user is None else user)
     number = known.pw_uid if known is not None else int(user or 0)
     if group is not None:

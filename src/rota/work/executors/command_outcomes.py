@@ -1,4 +1,4 @@
-"""From the end of a command to an outcome."""
+"""Turns the end of a command into an outcome."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rota.work.keeper.client import Exit, SpawnError
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
-BY_SIGNAL = 128  # plus its number: the exit code that shells give to a command which a signal has ended
+BY_SIGNAL = 128  # plus the signal's number: the exit code of shells for a command ended by a signal
 SCARCITY = (
     errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESHUTDOWN, errno.ENOSPC, errno.EDQUOT,
 )  # fmt: skip
 
 
 def not_started(error: SpawnError) -> Outcome:
-    """A program that isn't there won't be there in two seconds. A node that is out of processes or descriptors is not
-    the job's fault: it comes back later, uncounted."""
+    """A missing program is fatal: a retry would not find it. A node without free processes or descriptors is not the
+    job's fault: the job comes back later, uncounted."""
     if error.errno in SCARCITY:
         return Snoozed(SECOND, f"the node is short of something: {error}")
     code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
@@ -29,7 +29,7 @@ def not_started(error: SpawnError) -> Outcome:
 
 
 def outcome(exit: Exit, spec: CommandSpec, bounds: Resources) -> Outcome:
-    if exit.lost:  # like a function whose process has died: the command did not fail
+    if exit.lost:  # a crash, as of a function's process: the command did not fail
         return Crashed(Problem("rota.KeeperLost", "the process above the command was killed, and the command with it"))
     code = exit.code if exit.code is not None else BY_SIGNAL + (exit.signal or 0)
     if code == 0:
@@ -48,8 +48,8 @@ def _failed(kind: str, message: str, code: int | None = None, fatal: bool = Fals
 
 
 def _bound(exit: Exit, code: int, bounds: Resources) -> tuple[str, str] | None:
-    """The bound that has ended it, as far as that can be told: a signal that nothing else sends, to the command itself
-    or to one that a shell ran. A program that handles the refusal ends as it likes."""
+    """The bound that ended the command, if known by a signal that nothing else sends, to the command or to a program
+    that a shell ran. A program that handles the refused call itself is not recognised."""
     if exit.out_of_memory:
         most = "what it may have" if bounds.memory is None else size_text(bounds.memory)
         return "OutOfMemory", f"it needed more memory than {most}"
@@ -61,5 +61,5 @@ def _bound(exit: Exit, code: int, bounds: Resources) -> tuple[str, str] | None:
 
 
 def _out_of_time(exit: Exit, code: int, most: Duration) -> bool:
-    """A command that ignores the signal is killed a little later."""
+    """Whether the CPU time is used up. A command that ignores the signal is killed a little later."""
     return code == BY_SIGNAL + signal.SIGXCPU or (exit.signal == signal.SIGKILL and exit.cpu_seconds >= most / SECOND)

@@ -1,7 +1,6 @@
-"""The pipe by which a command tells how far it is: lines such as `0.4 loading`, of which the newest counts.
+"""The pipe through which a command reports progress: lines such as `0.4 loading`, of which the newest counts.
 
-A command may write anything. Nonsense is ignored, and a flood is read a little at a time: it fills the pipe and slows
-down only its own command.
+Invalid lines are ignored. A flood is read a little at a time: it fills the pipe and slows down only its own command.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ PROGRESS_NUMBER = 3  # and its number: the first after the standard three
 READ_SIZE = 64 << 10  # as much as a pipe holds
 LONGEST_LINE = 4096
 PAUSE = 0.02  # between two looks
-LAST_READS = 16  # as much as the largest pipe holds; there is more only if a stranger got hold of its other end
+LAST_READS = 16  # as much as the largest pipe holds; only a foreign process with the pipe's other end could write more
 
 
 class ProgressPipe:
@@ -29,7 +28,7 @@ class ProgressPipe:
         self._rest = b""
 
     def follow(self) -> None:
-        """Our end for writing stays open till the command's end: a pipe that closes would wake the loop for nothing."""
+        """Our write end stays open until the command ends: a closing pipe would wake the loop for nothing."""
         self._listen()
 
     def _listen(self) -> None:
@@ -42,7 +41,7 @@ class ProgressPipe:
             self._loop.call_later(PAUSE, self._listen)
 
     def _hear(self) -> bool:
-        """Reads what there is; False if there will be no more."""
+        """Reads the available lines; False if the pipe is closed."""
         try:
             body = os.read(self._reader, READ_SIZE)
         except BlockingIOError:
@@ -50,14 +49,14 @@ class ProgressPipe:
         *lines, self._rest = (self._rest + body).split(b"\n")
         self._rest = self._rest[:LONGEST_LINE]
         now = self._book.now()
-        # From the end: all but the newest that makes sense are of no interest.
+        # From the end: only the newest valid line counts.
         told = (read_line(line, now) for line in reversed(lines) if len(line) <= LONGEST_LINE)
         if progress := next(filter(None, told), None):
             self._book.tell(progress)
         return bool(body)
 
     def end(self) -> None:
-        """The command is gone, and all that it wrote is in the pipe."""
+        """Reads the rest after the command's end: all that it wrote is in the pipe."""
         self._hang_up()
         for _ in range(LAST_READS):
             if not self._hear():

@@ -1,4 +1,4 @@
-"""Runs functions of the app, in other processes; in this one only functions that no other process could import."""
+"""Runs functions of the app in other processes, or in this one if no other process could import them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Makes HTTP calls, on the node's own loop. The status says how one ended: expected ones are success; 408, 425, 429,
-5xx and trouble with the connection are tried again, when the server says so if it does; all others never."""
+"""Makes HTTP calls, on the node's own loop. The status decides the outcome: an expected status is a success; 408, 425,
+429, 5xx and connection errors are retried, at the time the server names if it names one; all others fail for good."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from rota.work.executors.http_connection import (
     Unreachable,
 )
 
-TOLD = ("content-type", "etag", "location")  # headers of an answer that its result has
-# Others have decoders that take their time, and this is the node's own loop.
+TOLD = ("content-type", "etag", "location")  # response headers that are part of the result
+# Decoders of other character sets are slow, and this is the node's own loop.
 CHARSETS = ("utf-8", "us-ascii", "iso-8859-1", "windows-1252")
 _spec = msgspec.json.Decoder(HttpSpec)
 
@@ -82,7 +82,7 @@ class HttpExecutor:
             return Cancelled(attempt.stopped)
 
     async def _within_time(self, attempt: Attempt, spec: HttpSpec) -> Outcome:
-        """A job with a timeout of its own is told when that is over."""
+        """Applies the default timeout, unless the job has its own."""
         limit = self._limit if attempt.claimed.timeout is None else None
         try:
             async with asyncio.timeout(None if limit is None else limit / SECOND):
@@ -108,7 +108,7 @@ class HttpExecutor:
             return Snoozed(SECOND, f"the node is short of something: {error}")
 
     async def _call(self, attempt: Attempt, spec: HttpSpec) -> Outcome:
-        """Goes where redirects lead; each place is checked like the first."""
+        """Follows redirects; each address is checked like the first."""
         request = _first(spec, attempt.claimed)
         for left in range(spec.redirects, -1, -1):
             async with self._dialer.dial(request.target) as exchange:
@@ -133,8 +133,8 @@ class HttpExecutor:
         return Succeeded(_result(request, head, kept, self._max_result, redirected=request.url != spec.url))
 
     async def _receive(self, attempt: Attempt, exchange: Exchange, head: Head, lenient: bool) -> tuple[bytes, bool]:
-        """The body, as far as a result can have it, and whether that is all. All of it goes into the output of the
-        attempt. `lenient`: it does not matter if it is too long or ends too soon, its status decides."""
+        """The body, up to the limit of results, and whether it is complete. The whole body goes to the attempt's
+        output. `lenient`: a body that is too long or ends too soon is no error, because the status decides."""
         kept, size = bytearray(), 0
         try:
             async for part in exchange.body():
@@ -171,7 +171,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 def _read(claimed: Claimed) -> HttpSpec:
-    """Whatever is wrong is told without the text: there may be secrets in it."""
+    """Errors don't quote the text: it may contain secrets."""
     try:
         spec = _spec.decode(claimed.spec)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -231,7 +231,7 @@ def _failed(kind: str, text: str, *, fatal: bool = False, retry_in: Duration | N
 
 # -- the result -------------------------------------------------------------------------------------------------------
 def _result(request: HttpRequest, head: Head, body: bytes | None, limit: int, redirected: bool) -> str:
-    """As much of the answer as a result may have."""
+    """The response as a result, cut to the limit of results."""
     about: dict[str, object] = {"status": head.status}
     headers = {name: head.headers[name] for name in TOLD if name in head.headers}
     longer = about | ({"url": http.shown_url(request.url)} if redirected else {}) | {"headers": headers}
@@ -243,12 +243,12 @@ def _result(request: HttpRequest, head: Head, body: bytes | None, limit: int, re
 
 
 def _contents(head: Head, body: bytes) -> list[dict[str, object]]:
-    """The body as JSON if it is that, else as text if it is that, else in base64; the best fit comes first."""
+    """The possible forms of the body, best first: JSON, text, base64."""
     kind, _, parameters = head.headers.get("content-type", "").lower().partition(";")
     found: list[dict[str, object]] = []
     if head.headers.get("content-encoding", "identity").lower() == "identity":
         if kind.strip() == "application/json" or kind.strip().endswith("+json"):
-            with suppress(msgspec.MsgspecError, ValueError, RecursionError):  # it may only say so
+            with suppress(msgspec.MsgspecError, ValueError, RecursionError):  # the content type may be wrong
                 found.append({"body": msgspec.json.decode(body)})
         with suppress(UnicodeDecodeError):
             found.append({"body": body.decode(_charset(parameters))})

@@ -1,9 +1,9 @@
 """One exchange of HTTP/1.1 over a connection of its own, to an address that was checked.
 
-The address that is checked is the address that is connected to: names are looked up here, once, and the socket is
-given a number. So a name that answers differently a moment later gains nothing, and neither do addresses in disguise
-(127.1, 0x7f000001, ::ffff:127.0.0.1): whatever the system makes of them is what is looked at. Nothing outlives the
-exchange: no connection is kept, no cookie, and proxies of the environment are not asked.
+The address that is checked is the address that is connected to: names are resolved here, once, and the socket gets the
+numeric address. So a name that resolves differently a moment later gains nothing, and neither do disguised addresses
+(127.1, 0x7f000001, ::ffff:127.0.0.1): the check sees the resolved address. Nothing outlives the exchange: no connection
+is kept, no cookie, and proxies of the environment are not asked.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import msgspec
 from rota.model.addresses import AddressRules
 from rota.model.http import Target
 
-CONNECT = 10.0  # seconds to find the address, reach it, and agree on keys
+CONNECT = 10.0  # seconds for the lookup, the connection and the TLS handshake
 READ_SIZE = 64 << 10
 LARGEST_HEAD = 64 << 10
-# Pieces of an answer that are looked at in one go. They may be of one byte each, and this is the node's own loop.
+# Pieces of a response that are parsed in one go. They may be of one byte each, and this is the node's own loop.
 AT_ONCE = 32
 MOST_WORDS_BEFORE = 20  # "100 Continue" and the like, before the answer
 SCARCITY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -40,15 +40,15 @@ class AddressDenied(Exception):
 
 
 class Unreachable(Exception):
-    """No connection came about."""
+    """No connection could be made."""
 
 
 class Scarce(Exception):
-    """The node is out of something."""
+    """The node lacks a resource, such as descriptors."""
 
 
 class BadResponse(Exception):
-    """The answer is no HTTP, or ended too soon."""
+    """The response is not HTTP, or ended too soon."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Exchange:
     """A request that was sent. First comes `head`, then `body`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, turn: asyncio.Lock) -> None:
-        """`turn` is shared by all exchanges: of those with long answers, only one reads in a turn of the loop."""
+        """`turn` is shared by all exchanges: of exchanges with long responses, only one reads per turn of the loop."""
         self._reader, self._writer, self._turn = reader, writer, turn
         self._looked_at = 0
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
@@ -134,7 +134,7 @@ class Dialer:
         deadline = asyncio.get_running_loop().time() + CONNECT
         problem = ""
         for number, (family, address) in enumerate(addresses):
-            # Each gets its share of the time that is left, so that one that does not answer leaves some to the others.
+            # Each address gets its share of the time left, so that a silent one leaves time for the others.
             share = (deadline - asyncio.get_running_loop().time()) / (len(addresses) - number)
             try:
                 async with asyncio.timeout(share):
@@ -144,7 +144,7 @@ class Dialer:
         raise Unreachable(f"{target.authority}: {problem}")
 
     async def _addresses(self, target: Target) -> list[Address]:
-        """The addresses of the host, without those that calls must not go to."""
+        """The addresses of the host, without forbidden ones."""
         if objection := self._rules.objection(target.host):
             raise AddressDenied(f"{target.host}: {objection}")
         try:
@@ -181,7 +181,7 @@ class Dialer:
             raise
 
     def _secure(self) -> ssl.SSLContext:
-        """Certificates are always checked, against those that this system trusts (or SSL_CERT_FILE names)."""
+        """Certificates are always checked, against the ones that this system trusts (or SSL_CERT_FILE names)."""
         if self._context is None:
             self._context = ssl.create_default_context()
             self._context.set_alpn_protocols(["http/1.1"])
@@ -189,8 +189,8 @@ class Dialer:
 
 
 async def look_up(host: str, port: int) -> list[Address]:
-    """Asks the system, in a thread of its own: a lookup can't be stopped, and must hold up neither others nor the end
-    of this process."""
+    """Resolves a name in a thread of its own: a lookup can't be stopped, and must delay neither other lookups nor the
+    end of this process."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[Address]] = loop.create_future()
 
@@ -210,7 +210,7 @@ async def look_up(host: str, port: int) -> list[Address]:
                 found.append((family, address))
         except Exception as error:
             problem = error
-        with suppress(RuntimeError):  # the loop has closed: nobody waits for it any more
+        with suppress(RuntimeError):  # the loop has closed
             loop.call_soon_threadsafe(settle, found, problem)
 
     threading.Thread(target=ask, name="rota-lookup", daemon=True).start()
@@ -218,7 +218,7 @@ async def look_up(host: str, port: int) -> list[Address]:
 
 
 def _number(address: str) -> str:
-    return address.partition("%")[0]  # of a link-local one the interface does not matter
+    return address.partition("%")[0]  # without the interface of a link-local address
 
 
 def _why(error: BaseException) -> str:

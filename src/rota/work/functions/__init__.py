@@ -11,10 +11,10 @@ node, with its lease, and with the keeper.
 There are two kinds of function process, with one engine and one vocabulary (`wire`):
 
 - A *pool process* has room for one job, which runs on its main thread, where a signal can interrupt it. While functions
-  are quick it is given a few orders ahead, so that it need not wait for the node between them; they lie in a socket of
-  their own, of which the node holds a copy of the far end, and can be taken back at any time: an order belongs to the
-  side that has received it. The death of a process (a segfault, `os._exit`, a loop that never lets go) is the matter of
-  its one job: the node hears `gone` from the fork server, and has another forked.
+  are quick it gets a few orders ahead, so that it need not wait for the node between them. These wait in a socket of
+  their own. The node holds a copy of the far end and can take orders back at any time: an order belongs to the side
+  that has received it. The death of a process (a segfault, `os._exit`, a kill of an endless loop) concerns only its one
+  job: the fork server reports `gone` to the node, which has another process forked.
 - A *host* has room for many: async functions on its loop, sync ones in a thread each.
 
 Functions that no other process could import run in the node, by the engine of hosts (`in_node`).
@@ -30,8 +30,8 @@ Messages:
   `fork_server`   `fork_server_client`   one life of the fork server
   `process`       `process_client`       a pool process; `tally` tells it whether its output was read
   `host`          `host_client`          a host
-  `forked`        `client`, `pipes`      what both kinds share: first steps, channel, output
-  `reporter`                             what the context of a task speaks through
+  `forked`        `client`, `pipes`      shared by both kinds: set-up, channel, output
+  `reporter`                             the channel of a task's context
   `engine`        `in_node`              runs functions; also in the node's own process
                   `assignment`           one attempt: where it runs, how it is stopped
                   `pool`                 which attempt runs where, and how many processes there are

@@ -1,4 +1,4 @@
-"""One attempt of a function on the node's side: where it runs, or that it waits; how it is told to stop; its end."""
+"""One attempt of a function on the node's side: its place, its stop and its end."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Runner(Protocol):
         """Asks it to stop: by `ctx.cancelled` if its function can see that, `rude` by an exception."""
 
     def end_of_grace(self, assignment: Assignment) -> None:
-        """It was asked, and still runs."""
+        """Called if it still runs at the end of its grace."""
 
     def lose(self, assignment: Assignment) -> None:
-        """The node has lost its lease: there is no time to ask."""
+        """The node has lost its lease: stops it at once."""
 
 
 class Assignment:
@@ -45,14 +45,14 @@ class Assignment:
         self.rank = claimed.rank, self.key  # while it waits
         self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.runner: Runner | None = None
-        self.over: asyncio.Event | None = None  # it did not stop; set when it ends
+        self.over: asyncio.Event | None = None  # set when a function that did not stop ends
 
     @cached_property
     def body(self) -> bytes:
         return frame(self.order)
 
     def stop(self, reason: Stop) -> None:
-        """By a word, by an exception, by force; each after half of the grace."""
+        """By a message, then by an exception, then by force; each after half of the grace."""
         if self.runner is not None:
             self.runner.single_out()
         if self.future.done():
@@ -73,7 +73,7 @@ class Assignment:
             act(self)
 
     def give_up(self) -> None:
-        """No more waiting: the attempt is told that its function is stuck."""
+        """Ends the wait: the attempt gets `Stuck`."""
         self.over = asyncio.Event()
         self.future.set_exception(Stuck(self.over))
 

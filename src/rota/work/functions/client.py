@@ -1,7 +1,7 @@
 """The node's side of one function process: its channel, its output, and the assignments in it.
 
 Pool processes (`process_client`) and hosts (`host_client`) differ in how many assignments they run at a time and in how
-these are stopped; their words are understood here.
+these are stopped; messages from both are read here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from rota.work.functions.wire import frame
 if TYPE_CHECKING:
     from rota.work.functions.pool import Pool
 
-# A process whose channel closes has nearly always died, which the fork server is about to tell; if not, it is killed.
+# A process whose channel closes has nearly always died, and the fork server is about to report that; otherwise it is
+# killed after this time.
 HUNG_UP = 1.0
 
 
@@ -34,14 +35,14 @@ class FunctionProcess(ABC):
     def __init__(
         self, pool: Pool, fork_server: ForkServerClient, more: Sequence[int] = (), tally: Tally | None = None
     ) -> None:
-        """`more`: descriptors beside channel and output. Raises OSError if there is no socket, pipe or message to be
-        had."""
+        """`more`: descriptors beside channel and output. Raises OSError if no socket or pipe can be made, or no message
+        sent."""
         self._pool, self._fork_server = pool, fork_server
         self._loop = asyncio.get_running_loop()
         self.assignments: dict[int, Assignment] = {}
-        self._why: str | None = None  # we killed it
-        self._blameless = False  # for a reason that is not the fault of assignments which were not told to stop
-        self._deaf = False  # nothing more is read: it is closed, or wrote nonsense
+        self._why: str | None = None  # why we killed it
+        self._blameless = False  # assignments that were not told to stop are not at fault
+        self._deaf = False  # no longer read: closed, or it sent invalid frames
         self._frames = wire.Frames(pool.largest_frame, wire.decode_report)
         with ExitStack() as undo:
             self._channel, theirs = socket.socketpair()
@@ -73,10 +74,10 @@ class FunctionProcess(ABC):
 
     @abstractmethod
     def _ended(self, end: wire.CallEnd) -> None:
-        """Raises Nonsense if it is the end of nothing that runs there."""
+        """Raises Nonsense if no such assignment runs there."""
 
     def _output(self, assignment: Assignment | None, chunk: wire.OutputChunk) -> None:
-        """Something that a function has started may write on when its attempt is over."""
+        """Output may arrive after the end of its attempt, from threads or processes that the function left."""
         if assignment is not None:
             stream = chunk.stream if chunk.stream in ("stdout", "stderr") else "log"
             assignment.attempt.sink.write(stream, chunk.body)
@@ -86,7 +87,7 @@ class FunctionProcess(ABC):
 
     # -- from it -----------------------------------------------------------------------------------------------------
     def _listen(self) -> None:
-        """Reads all there is."""
+        """Reads all available frames."""
         while not self._deaf and (data := wire.arrived(self._channel)) is not None:
             if not data:
                 self._stop_listening()
@@ -96,7 +97,7 @@ class FunctionProcess(ABC):
                 for word in self._frames.feed(data):
                     self._understand(word)
             except wire.Nonsense as nonsense:
-                self._stop_listening()  # its later words can't be trusted either
+                self._stop_listening()  # its later frames can't be trusted either
                 self.kill(f"it wrote nonsense into its channel to rota ({nonsense})")
                 return
             if len(data) < wire.READ_SIZE:

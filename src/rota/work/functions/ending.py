@@ -1,4 +1,4 @@
-"""From the end of a function, a result or an exception, to an outcome.
+"""Turns the end of a function, a result or an exception, into an outcome.
 
 Used in the process where the function ran: encoding a large result must not hold up the node's loop.
 """
@@ -25,13 +25,13 @@ def succeeded(value: Any, max_result: int) -> Outcome:
     try:
         return Succeeded(to_json(value, max_result, "result"))
     except InvalidInput as wrong:
-        # Fatal: the work was done, and doing it again would not make its result any better.
+        # Fatal: the work was done, and a repeat would give the same bad result.
         return Failed(Problem("rota.BadResult", str(wrong)), fatal=True)
 
 
 def judge(error: BaseException) -> Outcome:
-    """The outcome of an attempt that raised. The exception may be of any class: even one that raises when it is looked
-    at must not keep the attempt from ending."""
+    """The outcome of an attempt that raised. The exception may be of any class: even if reading its attributes raises,
+    the attempt must end."""
     try:
         return _judge(error)
     except BaseException as worse:
@@ -75,6 +75,6 @@ def _own(error: BaseException) -> Any:
 
 
 def _text(text: str, limit: int) -> str:
-    """Short enough to keep and safe to encode; of long texts the end matters more."""
+    """Makes a text short enough to store and safe to encode. Long texts keep their end, which matters more."""
     clean = text.encode("utf-8", "backslashreplace").decode()
     return clean if len(clean) <= limit else f"{clean[: limit // 4]}\n...\n{clean[-limit * 3 // 4 :]}"

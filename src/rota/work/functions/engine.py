@@ -1,4 +1,4 @@
-"""Runs attempts of functions, in whatever process: builds the context, calls the function, stops it, judges its end.
+"""Runs attempts of functions, in any process: builds the context, calls the function, stops it, judges its end.
 
 `FunctionCall` is one function with its arguments and its context. A pool process calls it on its main thread, one at a
 time. `Engine` runs many side by side, async ones on a loop and sync ones in a thread each: in a host, and in the node
@@ -64,7 +64,7 @@ class FunctionCall:
 
 def prepare(task: TaskDef | None, order: Order, reporter: Reporter, max_result: int) -> FunctionCall | Outcome:
     """An outcome if the order can't be carried out here."""
-    if task is None:  # an earlier fork server had it, and this one does not; the next attempt goes elsewhere
+    if task is None:  # only an earlier fork server had the task; the next attempt goes elsewhere
         return Failed(Problem("rota.NotImportable", f"task {order.task!r} was not found by its module's name"))
     try:
         return FunctionCall(task, order, reporter, max_result)
@@ -94,7 +94,7 @@ class RunningCall:
             context = contextvars.copy_context()
             context.run(CURRENT.set, self._output)
             self._start(call, context)
-        except Exception as error:  # no thread to be had: the process's trouble, and perhaps a passing one
+        except Exception as error:  # no free thread: a problem of the process, perhaps a passing one
             self._end(Failed(Problem("rota.ExecutorError", f"{type(error).__name__}: {error}")))
 
     def _start(self, call: FunctionCall, context: contextvars.Context) -> None:
@@ -115,7 +115,7 @@ class RunningCall:
     def _in_thread(self, call: FunctionCall) -> None:
         began = time.monotonic()
         outcome = call.run()
-        for _ in range(3):  # the exception of `stop` may arrive as late as here; the end must be told all the same
+        for _ in range(3):  # the exception of `stop` may arrive here; the end must be reported all the same
             with suppress(asyncio.CancelledError):
                 with self._ending:
                     self._ended = True
@@ -136,7 +136,7 @@ class RunningCall:
         if context is not None:
             context.cancel()
         if self._task is not None:
-            if self._begun:  # a task that has not begun would end without a word; it looks at `_stopped` itself
+            if self._begun:  # a task that has not begun would end without a report; it checks `_stopped` itself
                 self._task.cancel()
         elif self._thread is not None and (rude or context is None):
             with self._ending:
@@ -165,7 +165,7 @@ class Engine:
         output: OutputWriter,
         too_late: Callable[[], bool] | None = None,
     ) -> None:
-        """On the loop; for a sync function from any thread."""
+        """Called on the loop; for a sync function from any thread."""
         running = self.calls[order.key] = self.call(self, order, output)
         running.begin(task, reporter, too_late)
 
@@ -182,8 +182,8 @@ def _cancel_thread(thread: threading.Thread) -> None:
 
 
 def run_loop(loop: asyncio.AbstractEventLoop, over: Callable[[], bool]) -> None:
-    """Runs a loop that functions use. A SystemExit in one of their tasks ends it, and so does loop.stop(): it is set
-    going again until it is `over`."""
+    """Runs a loop that functions use. A SystemExit in one of their tasks ends it, and so does loop.stop(): it is
+    restarted until `over` says so."""
     asyncio.set_event_loop(loop)
     while not over():
         with suppress(BaseException):

@@ -1,9 +1,8 @@
 """The fork server: a process that imports the app's modules once, and from then on only forks.
 
-It has one thread and no event loop: a fork of a process that does anything else may inherit a lock that nobody will
-ever release. It answers for its children to the last of their descendants, as a warden does for a command: it is their
-subreaper, so the processes that a dead child leaves behind become its own children, and are killed before `gone` is
-said.
+It has one thread and no event loop: a fork of a process with other threads may inherit a lock that is never released.
+It is responsible for all descendants of its children, as a warden is for a command: it is their subreaper, so processes
+that a dead child leaves behind become its own children, and are killed before `gone` is sent.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def main() -> None:
 
 
 def _away_from_stdin() -> socket.socket:
-    control = socket.socket(fileno=os.dup(0))  # dup: not inherited by what is executed
+    control = socket.socket(fileno=os.dup(0))  # dup: not inherited by executed programs
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -72,7 +71,7 @@ def _read(fd: int) -> Briefing:
 
 
 def prepare(briefing: Briefing, control: socket.socket) -> dict[str, TaskDef]:
-    """Imports the modules, finds the tasks in them, and says which are missing."""
+    """Imports the modules, finds the tasks in them, and reports missing ones."""
     sys.path[:] = briefing.path
     broken: dict[str, str] = {}
     for module in briefing.modules:
@@ -111,7 +110,7 @@ class ForkServer:
         self._alive: dict[int, str] = {}
         self._pids: dict[str, int] = {}
         self._family = set(descend({self._pid}))  # started by modules while they were imported
-        self._unsaid: list[str] = []  # `gone` of dead children, said when nothing of their trees is left
+        self._unsaid: list[str] = []  # `gone` of dead children, sent when no process of their trees is left
         self._signals = SignalPipe()
         self._poll = select.poll()
         self._poll.register(self._signals.fd, select.POLLIN)
@@ -156,7 +155,7 @@ class ForkServer:
     def _become(
         self, channel: int, out: int, err: int, orders: int | None = None, tally: int | None = None
     ) -> NoReturn:
-        """In the fork. One with a socket for orders runs them one by one; one without is a host."""
+        """In the fork. A process with a socket for orders is a pool process; one without is a host."""
         status = 1
         try:
             self._let_go()
@@ -178,7 +177,7 @@ class ForkServer:
             os._exit(status)
 
     def _let_go(self) -> None:
-        """Nothing of the fork server's stays open."""
+        """Closes the fork server's descriptors."""
         writer = signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -187,7 +186,7 @@ class ForkServer:
         self._control.close()
 
     def _kill(self, main: int) -> None:
-        """Kills a whole tree. Its root dies last: once that is dead, its descendants can't be told from others."""
+        """Kills a whole tree. Its root dies last: after that, its descendants can't be told from others."""
         attempt(os.kill, main, signal.SIGSTOP)
         kin = freeze(main, hit)
         for pid in kin - {main}:
@@ -216,11 +215,11 @@ class ForkServer:
             self._unsaid.clear()
 
     def _say(self, words: str) -> None:
-        with suppress(OSError):  # the node is gone: the next look finds the end of the socket
+        with suppress(OSError):  # the node is gone: the next read finds the end of the socket
             self._control.send(words.encode())
 
     def _end(self) -> None:
-        """The node has hung up. The warden above kills what is left after this."""
+        """The node has closed its socket. The warden above kills all processes that are left."""
         began = now()
         while now() < began + 5.0:
             cull()

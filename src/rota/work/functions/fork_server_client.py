@@ -1,4 +1,4 @@
-"""The node's side of the fork server: starts it, hears which tasks it lacks, asks it for processes."""
+"""The node's side of the fork server: starts it, learns which tasks it lacks, asks it for processes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from rota.work.keeper.client import CommandProcess, KeeperClient, SpawnError
 from rota.work.own_programs import bare
 
 ROOT = str(Path(rota.__file__).parent.parent)
-# Not `-m`: where rota is imported from may be known to this process only. It hides before it is told anything.
+# Not `-m`: only this process may know where rota is imported from. The fork server hides before it gets any data.
 PROGRAM = f"""
 import sys; sys.path.insert(0, {ROOT!r})
 from rota.work.keeper.kernel import hide; hide()
 from rota.work.functions.fork_server import main; main()
 """
 WORDS_SIZE = 65_536
-# A fork server that does not answer was perhaps stopped, by a function of the same user: it is set going again. If it
-# still does not answer it is killed, and all functions with it: a busy machine is not reason enough.
+# A silent fork server may have been stopped by a function of the same user, so it gets SIGCONT. If it stays silent it
+# is killed, and all functions with it; so the limit must be long enough for a busy machine.
 SILENCE_LIMIT = 0.5
 PAUSE = 1.0
 NUDGES = 30
@@ -39,7 +39,7 @@ NUDGES = 30
 
 @dataclass(frozen=True)
 class Gone:
-    """How a function process ended. `lost`: the fork server died, and nobody knows."""
+    """How a function process ended. `lost`: unknown, because the fork server died."""
 
     status: int
     lost: bool = False
@@ -53,7 +53,7 @@ class Gone:
         return os.WEXITSTATUS(self.status) if not self.lost and os.WIFEXITED(self.status) else None
 
     def epitaph(self, why: str | None) -> str:
-        """`why`: we killed it, for this reason."""
+        """`why`: the reason if we killed it."""
         if self.lost:
             return "the process that all functions are forked from has died"
         if self.signal == signal.SIGKILL:
@@ -68,7 +68,7 @@ LOST = Gone(0, lost=True)
 
 
 class ForkServerClient:
-    """One life of a fork server. `over` is called when nothing of it is left."""
+    """One life of a fork server. `over` is called when all its processes are gone."""
 
     def __init__(self, child: CommandProcess, control: socket.socket, over: Callable[[ForkServerClient], None]) -> None:
         self._child, self._control = child, control
@@ -76,9 +76,9 @@ class ForkServerClient:
         self._names = itertools.count(1)
         self._watchers: dict[str, tuple[Callable[[], None], Callable[[Gone], None]]] = {}
         self.unable: dict[str, str] = {}  # tasks that it lacks, and why
-        self.ready = asyncio.Event()  # it has looked for all tasks, or is over
+        self.ready = asyncio.Event()  # set when it has looked for all tasks, or is over
         self.prepared = False
-        self._owed = 0  # answers
+        self._owed = 0  # answers that it owes us
         self._nudging: asyncio.TimerHandle | None = None
         self._nudges = 0
         control.setblocking(False)
@@ -103,12 +103,12 @@ class ForkServerClient:
                 server._brief(briefing)
                 undo.pop_all()
             return server
-        except OSError as error:  # no descriptors; or it has died already
+        except OSError as error:  # no descriptors, or it has died
             raise SpawnError(error.errno or errno.EIO, os.strerror(error.errno or errno.EIO)) from None
 
     def _brief(self, briefing: Briefing) -> None:
         with ExitStack() as made:
-            # Functions run where the node does. A descriptor leads there even if the folder was removed meanwhile.
+            # Functions run in the node's folder. A descriptor works even if the folder was removed meanwhile.
             here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             made.callback(os.close, here)
             body = os.memfd_create("rota-briefing")
@@ -139,13 +139,13 @@ class ForkServerClient:
         try:
             self._send(f"kill {name}")
         except BlockingIOError:
-            self._loop.call_later(0.01, self.kill, name)  # it is busy; this must arrive
+            self._loop.call_later(0.01, self.kill, name)  # its socket is full; the kill must arrive
         except OSError:
-            pass  # it is gone, and everything below it is being killed
+            pass  # it is gone, and its processes are being killed
         self._expect()
 
     def end(self, name: str) -> None:
-        """One that should have ended by now."""
+        """Ends a process that should have ended by now."""
         if name in self._watchers:
             self.kill(name)
 
@@ -153,7 +153,7 @@ class ForkServerClient:
         self._child.kill()
 
     def _expect(self) -> None:
-        """Behind whatever is asked of it goes a question. Until that is answered it is not known to be awake."""
+        """Sends a ping after each request. Until it is answered, the fork server may be stopped."""
         if self.prepared and self._control.fileno() >= 0:
             self._ping()
             self._watch_it()
@@ -176,7 +176,7 @@ class ForkServerClient:
         if self.pid:
             with suppress(OSError):
                 os.kill(self.pid, signal.SIGCONT)
-        if self.prepared:  # while it imports it can't answer, and has more time for that
+        if self.prepared:  # while it imports it can't answer, and has a longer limit
             self._nudges += 1
             self._ping()
 
@@ -199,7 +199,7 @@ class ForkServerClient:
                 return
             if not words:
                 self._loop.remove_reader(self._control)
-                self._child.kill()  # whatever it is doing without us
+                self._child.kill()  # it may still run
                 return
             self._understand(*words.decode("utf-8", "replace").split("\0"))
 

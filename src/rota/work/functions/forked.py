@@ -21,12 +21,12 @@ class ProcessConfig(NamedTuple):
 
     tasks: Mapping[str, TaskDef]
     max_result: int
-    jobs: int  # a pool process leaves after so many
+    jobs: int  # a pool process leaves after this many
     memory: int  # and if it keeps more bytes than this
 
 
 def settle_in(fork_server: int, out: int, err: int, name: bytes) -> None:
-    """It dies with the fork server, and becomes the parent of all that is left below it."""
+    """Ties the process to the fork server's life, and makes it the subreaper of its descendants."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != fork_server:
         os._exit(0)  # the fork server died before this process could be tied to it
@@ -46,7 +46,7 @@ class CountedFile(io.FileIO):
     written = 0
 
     def write(self, data: Any) -> int:
-        """All of it: a signal may cut a write short."""
+        """Writes all of the data: a signal may cut a write short."""
         left = memoryview(data).cast("B")
         size = len(left)
         while left:

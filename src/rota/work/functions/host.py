@@ -1,9 +1,9 @@
 """A host: a fork of the fork server for functions that share a process. Async functions share its loop, sync ones that
 asked for a thread get one each.
 
-Words to the node go in batches: one write for all that has come together meanwhile. A function that prints more than
-the node takes has to wait, as for a full pipe. When a function blocks the loop, the host doesn't answer to `Ping`; the
-node draws the conclusions.
+Messages to the node go in batches: one write for all that are pending. A function that prints faster than the node
+reads has to wait, as for a full pipe. When a function blocks the loop, the host doesn't answer `Ping`, and the node
+acts on that.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from rota.work.functions.outbox import Outbox
 from rota.work.functions.reporter import ChannelReporter, settle
 from rota.work.functions.wire import frame
 
-# Words that may wait to be sent; a function that prints when there are more waits until there are half as many.
+# Messages that may wait to be sent; a function that prints when there are more waits until half are sent.
 MOST_HELD = 256
-# How often a thread looks whether there are; on the loop's own thread the kernel tells, and this is the longest wait.
+# How often a waiting thread looks again. On the loop's own thread the kernel wakes it, and this is the longest wait.
 LOOK_AGAIN = 0.002
 LONGEST_LOOK = 0.1
 
@@ -42,7 +42,7 @@ class Host:
         self._outbox = Outbox(self.loop, channel, self.loop.call_soon_threadsafe)
         self._over = False
         self._thread = threading.get_ident()
-        self._newest: dict[int, wire.ProgressReport] = {}  # progress that is on its way, by the key of its attempt
+        self._newest: dict[int, wire.ProgressReport] = {}  # progress to be sent, by the key of its attempt
         self._progress = threading.Lock()
         self._saving: dict[int, Future[None]] = {}  # saves without an answer yet
         self._numbers = itertools.count(1)
@@ -54,8 +54,8 @@ class Host:
         run_loop(self.loop, lambda: self._over)
 
     def _leave(self) -> None:
-        """In the child of a fork by a function, which has a copy of everything: it must not speak nor take orders, and
-        if it comes back to the loop, it ends."""
+        """In the child of a fork by a function: it must not send messages nor take orders, and if it returns to the
+        loop, it ends."""
         self._channel.close()
         self._end()
 
@@ -81,7 +81,7 @@ class Host:
         elif isinstance(word, wire.SaveAnswer):
             settle(self._saving.pop(word.number), word)
         elif isinstance(word, wire.Ping):
-            # First of all: it tells that the loop turns, however much is to be sent.
+            # Sent first: it proves that the loop turns, however much is waiting.
             self._outbox.waiting.appendleft(frame(wire.Pong(resident())))
             self._outbox.flush()
 
@@ -96,7 +96,7 @@ class Host:
         return done
 
     def progress(self, report: wire.ProgressReport) -> None:
-        """Only the newest of an attempt is sent, when there is time for it."""
+        """Only the newest progress of an attempt is sent, with the next batch."""
         with self._progress:
             under_way = report.key in self._newest
             self._newest[report.key] = report
@@ -114,7 +114,7 @@ class Host:
                 self._wait()
 
     def _wait(self) -> None:
-        """Output may come without end."""
+        """Bounds endless output: waits while too much is unsent."""
         while len(self._outbox.waiting) > MOST_HELD // 2 and not self._over:
             if threading.get_ident() == self._thread:
                 select.select([], [self._channel], [], LONGEST_LOOK)

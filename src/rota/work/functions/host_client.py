@@ -1,12 +1,13 @@
 """The node's side of hosts: function processes with room for many assignments.
 
-One host is in use. It is asked once a second whether its loop turns.
+One host is in use. A ping once a second checks that its loop turns.
 - It does not answer, and one of its assignments was told to stop a grace ago: it is killed. That attempt ends for the
-  reason it was told, its neighbours are put back, uncounted.
-- It does not answer for long, or dies by itself: nobody can say whose fault it was, so all that ran in it have crashed;
-  a job that has crashed before runs in a process of its own, where innocents are told from the guilty.
-- An attempt swallows its stop while the loop turns: the host gets no more, and is killed when only such are left.
-- It has more memory than it may: the host gets no more, and goes with its last.
+  reason of its stop; its neighbours are put back, uncounted.
+- It does not answer for long, or dies by itself: the culprit is unknown, so all its attempts have crashed. A job that
+  has crashed before runs in a process of its own, which shows whether it is the culprit.
+- An attempt ignores its stop while the loop turns: the host gets no more assignments, and is killed when only such
+  attempts are left.
+- It uses too much memory: the host gets no more assignments, and ends with its last one.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from rota.work.functions.wire import CallEnd, Nonsense, Ping, Pong, StopRequest
 if TYPE_CHECKING:
     from rota.work.functions.pool import Pool
 
-PULSE = 1.0  # seconds between two questions whether it is there
-HUNG = 30.0  # without an answer for so long it is killed
+PULSE = 1.0  # seconds between two pings
+HUNG = 30.0  # seconds without an answer until it is killed
 
 
 class HostProcess(FunctionProcess):
@@ -31,7 +32,7 @@ class HostProcess(FunctionProcess):
         """Raises OSError."""
         super().__init__(pool, fork_server)
         self._spared = False
-        self._asked: float | None = None  # when the question that is still open was put
+        self._asked: float | None = None  # when the open ping was sent
         self._pulse = self._loop.call_later(PULSE, self._feel)
 
     @property
@@ -45,7 +46,7 @@ class HostProcess(FunctionProcess):
 
     # -- stopping ----------------------------------------------------------------------------------------------------
     def single_out(self) -> None:
-        """All that it was given has begun."""
+        """Nothing to take back: all its assignments have begun."""
 
     def stop(self, assignment: Assignment, rude: bool) -> None:
         self.send(StopRequest(assignment.key, rude))
@@ -79,7 +80,7 @@ class HostProcess(FunctionProcess):
             self._ask()
 
     def _spare(self) -> None:
-        """It gets no more. When none is left, or only assignments that don't stop, it ends."""
+        """Gives it no more assignments. It ends when none is left, or only assignments that don't stop."""
         self._spared = True
         if all(one.over is not None for one in self.assignments.values()):
             self.kill("nothing is left in it that stops by itself", blameless=True)

@@ -1,8 +1,8 @@
-"""Runs functions in the node's own process: those that no other process could import, and all of them in tests.
+"""Runs functions in the node's own process: functions that no other process could import, and all functions in tests.
 
 The engine is the one of hosts. Its loop has a thread of its own, never the node's, which renews the lease: a function
-that blocks it slows its neighbours, and nothing else. Sync functions get a thread each. Nothing can be killed here: a
-function that does not stop within its grace is stuck.
+that blocks it slows only its neighbours. Sync functions get a thread each. Nothing can be killed here: a function that
+does not stop within its grace is stuck.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class CallQueue:
             try:
                 self._loop.call_soon_threadsafe(self._run)
             except RuntimeError:
-                pass  # the loop has closed: nobody waits for this any more
-            except BaseException:  # of a stop, which may arrive in the middle of this: the next must ring again
+                pass  # the loop has closed
+            except BaseException:  # the exception of a stop may arrive here: the next call must wake the loop again
                 self._rung = False
                 raise
 
@@ -59,7 +59,7 @@ class _SpotEngine(Engine):
 
 
 class InNode:
-    """Runs functions on the loop that is there, sync ones on the spot: for tests."""
+    """Runs functions on the current loop, sync ones directly: for tests."""
 
     engine: type[Engine] = _SpotEngine
 
@@ -85,7 +85,7 @@ class InNode:
             assignment.end(outcome)
 
     def single_out(self) -> None:
-        """All that it was given has begun."""
+        """Nothing to take back: all its assignments have begun."""
 
     def stop(self, assignment: Assignment, rude: bool) -> None:
         self._on_loop(assignment, lambda: self._engine.stop(assignment.key, rude))
@@ -101,7 +101,7 @@ class InNode:
 
 
 class InNodeThreads(InNode):
-    """The real thing: the loop runs in a thread of its own."""
+    """For real nodes: the loop runs in a thread of its own."""
 
     engine = Engine
 
@@ -134,7 +134,7 @@ class InNodeThreads(InNode):
         self._thread.join(1.0)
 
     def _wind_up(self) -> None:
-        """Every task hears that it is over; then the loop ends, with or without it."""
+        """Cancels every task; then the loop ends, even if a task goes on."""
         self._closing = True
         for task in asyncio.all_tasks(self._loop):
             task.cancel()

@@ -1,4 +1,4 @@
-"""Words on their way into the channel between node and function process, in batches: one write for all of a turn."""
+"""Messages for the channel between node and function process, in batches: one write per turn of the loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Word = FromProcess | ToProcess
 
 
 class Outbox:
-    """`soon` is `loop.call_soon`, or `loop.call_soon_threadsafe` if words come from other threads."""
+    """`soon` is `loop.call_soon`, or `loop.call_soon_threadsafe` if messages come from other threads."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, channel: socket.socket, soon: Callable[[Callable[[], None]], object]
@@ -25,13 +25,13 @@ class Outbox:
         self._rung = self._writing = False
 
     def put(self, word: bytes | Callable[[], Word]) -> None:
-        """A frame. Or a word that may change: that is made when it is sent."""
+        """Adds a frame, or a function that makes the message when it is sent."""
         self.waiting.append(word)
         if not self._rung:
             self._rung = True
             try:
                 self._soon(self.flush)
-            except BaseException:  # of a stop, which may arrive in the middle of this: the next must ring again
+            except BaseException:  # the exception of a stop may arrive here: the next call must wake the loop again
                 self._rung = False
                 raise
 
@@ -51,7 +51,7 @@ class Outbox:
         except BlockingIOError:
             sent = 0
         except OSError:
-            sent = len(data)  # the other side has died; that is about to be told
+            sent = len(data)  # the other side has died, which is about to be reported
         self.unsent = data[sent:]
         if bool(self.unsent or self.waiting) is not self._writing:
             self._writing = not self._writing

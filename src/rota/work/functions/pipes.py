@@ -35,9 +35,9 @@ class Pipes:
         self._sink: Sink | None = None
         self._held: deque[tuple[str, bytes]] = deque()
         self._size = 0  # bytes held
-        self._came = self._went = 0  # bytes, since the process has lived
-        self._printed = {"stdout": 0, "stderr": 0}  # bytes of this job that came
-        self._passed = {"stdout": 0, "stderr": 0}  # and that went on
+        self._came = self._went = 0  # bytes since the start of the process
+        self._printed = {"stdout": 0, "stderr": 0}  # bytes of this job that arrived
+        self._passed = {"stdout": 0, "stderr": 0}  # and that were passed on
         self._rung = False
         self._output = Output(self, drain, tally)
 
@@ -54,10 +54,10 @@ class Pipes:
             self._sink = sink
 
     def write(self, stream: str, body: bytes) -> None:
-        """Takes prints, from the thread that reads the pipes, or from the loop when that is in a hurry."""
+        """Takes printed bytes, from the thread that reads the pipes, or from the loop when it can't wait."""
         with self._lock:
             if self._size > MOST_HELD and self._sink is None:
-                return  # no attempt's
+                return  # output of no attempt
             self._held.append((stream, body))
             self._size += len(body)
             self._came += len(body)
@@ -92,7 +92,7 @@ class Pipes:
             self._sink.write(stream, body)
 
     def log(self, chunk: OutputChunk) -> None:
-        """Takes a log line, and puts it after what was printed before it."""
+        """Takes a log line, and puts it after the bytes that were printed before it."""
         marks = {"stdout": chunk.out, "stderr": chunk.err}
         if any(self._printed[stream] < mark for stream, mark in marks.items()):
             self._output.read_all()
@@ -113,7 +113,7 @@ class Pipes:
                 self._held.append((stream, body[cut:]))
 
     def drain(self) -> None:
-        """The job has ended: all that it printed goes to its sink."""
+        """Passes all printed bytes of an ended job to its sink."""
         self._output.read_all()
         with self._lock:
             self._pass_on(self._came)

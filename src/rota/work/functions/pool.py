@@ -1,10 +1,10 @@
 """The pool: which attempt runs in which process, and how many processes there are.
 
 Assignments wait in the order of their ranks; a process that becomes free takes the next. Quick functions never need
-more than the warm processes. Each process that is busy for longer than a moment is made up for by another, up to the
-slots of the node: so long functions run side by side, and short ones don't make hundreds of processes. Processes that
-were idle for a while are let go. Functions that share a process run in a host, one at a time; another takes its place
-when it is not usable any more.
+more than the warm processes. For each process that is busy for longer than a moment another is forked, up to the slots
+of the node: so long functions run side by side, and short ones don't make hundreds of processes. Processes that were
+idle for a while are let go. Functions that share a process run in a host, one at a time; another takes its place when
+it is not usable any more.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from rota.work.functions.wire import Briefing
 from rota.work.keeper.client import KeeperClient, SpawnError
 from rota.work.output import Drain
 
-A_MOMENT = 0.02  # a process that is busy for longer is made up for by another
+A_MOMENT = 0.02  # seconds after which another process is forked for a busy one
 LOOK_AGAIN = 0.01
 FORKS_AT_ONCE = 4
 FRAME_MARGIN = 1 << 20  # an error with its trace, or a piece of a log
 KEPT_IDLE = 30.0
 NO_PROCESS = "there is no process for it"
 TIDY = 2.0
-UNHEARD = 5.0  # a process that has not taken its order by then was stopped, or a thread that a job has left holds it up
-# Orders that a process is given ahead, while functions take no longer than this on average.
+UNHEARD = 5.0  # seconds to take an order; a slower process is stopped, or held up by a thread that a job has left
+# Orders that a process gets ahead, while functions take no longer than this on average.
 MOST_AHEAD = 8
 QUICK = 0.005
-# A fork server that dies sooner than this after its start has not lived; and the longest pause between vain forks.
+# A fork server that dies sooner than this after its start counts as failed; and the longest pause between failed forks.
 LIVED = 5.0
 LONGEST_IMPORT = 120.0
-# Before a fork server is started again, by how often it has died without having lived.
+# Pauses before a fork server is started again, by the number of failed starts.
 PAUSES = (0.0, 0.5, 2.0, 5.0, 15.0, 30.0)
 
 
@@ -57,8 +57,8 @@ class Pool:
         alone: bool = True,
         shared: bool = False,
     ) -> None:
-        """`tell` is called with tasks that can't be run here, and why. `alone`: there are tasks that want a process of
-        their own; `shared`: there are tasks that share one."""
+        """`tell` is called with tasks that can't run here, and why. `alone`: some tasks want a process of their own;
+        `shared`: some tasks share one."""
         self._keeper, self._briefing, self.drain, self._bus, self._tell = keeper, briefing, drain, bus, tell
         settings = briefing.settings
         warm = settings.warm_processes or max(2, os.cpu_count() or 1)
@@ -73,8 +73,8 @@ class Pool:
         self._processes: set[PoolProcess] = set()
         self._idle: list[PoolProcess] = []  # the last is the warmest
         self._waiting: list[tuple[tuple[int, int], Assignment]] = []
-        self._barren, self._not_before = 0, 0.0  # processes in a row that did nothing; until when none is forked
-        self._pace = 0.0  # how long functions take, of late, in seconds
+        self._barren, self._not_before = 0, 0.0  # processes in a row that ended without work; no fork before this time
+        self._pace = 0.0  # recent average duration of functions, in seconds
         self._looking: asyncio.TimerHandle | None = None
         self._closed = False
         self._served = False  # some fork server was able to import the modules
@@ -90,8 +90,8 @@ class Pool:
         return self._fork_server.prepared if self._fork_server is not None else not self._served and bool(self.unable)
 
     async def start(self, within: float) -> None:
-        """Returns when the fork server has said which tasks it has, or after `within` seconds:
-        then orders wait for it. Raises SpawnError."""
+        """Returns when the fork server has reported its tasks, or after `within` seconds; orders then wait for it.
+        Raises SpawnError."""
         self._started = self._loop.time()
         server = self._fork_server = await ForkServerClient.start(self._keeper, self._briefing, self._when_over)
         self._starting = self._loop.create_task(self._begin(server))
@@ -114,13 +114,13 @@ class Pool:
 
     # -- its processes -----------------------------------------------------------------------------------------------
     def done(self, process: PoolProcess, wall: int) -> None:
-        """It has ended an assignment."""
+        """Called when a process has ended an assignment."""
         self._pace += (wall / SECOND - self._pace) / 8
         self.employ(process)
 
     def employ(self, process: PoolProcess) -> None:
-        """Gives it the next assignment, and while functions are quick a few more: it need not wait for us between
-        them."""
+        """Gives a process the next assignment, and a few more while functions are quick, so that it need not wait
+        between them."""
         if not process.usable:
             return
         given = process.assignments
@@ -140,7 +140,7 @@ class Pool:
             self._look_soon()
 
     def put_back(self, assignments: list[Assignment]) -> None:
-        """Assignments that a process has not begun wait again, where they stood before."""
+        """Returns assignments that a process has not begun to their places in the line."""
         for assignment in assignments:
             if not assignment.future.done():
                 heapq.heappush(self._waiting, (assignment.rank, assignment))
@@ -150,12 +150,12 @@ class Pool:
             self._look_soon()
 
     def lost(self, process: PoolProcess) -> None:
-        """It is no more, or about to be."""
+        """Called when a process is gone or about to end."""
         if process in self._processes:
             self._processes.discard(process)
             if process in self._idle:
                 self._idle.remove(process)
-            # Processes that die without having done anything would have us fork without end.
+            # Processes that die without any work must not make us fork without end.
             self._barren = 0 if process.served or self._fork_server is None else self._barren + 1
             if self._barren > FORKS_AT_ONCE:
                 self._not_before = self._loop.time() + min(LIVED, 0.05 * 2 ** min(self._barren, 10))
@@ -169,7 +169,7 @@ class Pool:
             self._looking = self._loop.call_later(LOOK_AGAIN, self._look)
 
     def _look(self) -> None:
-        """Sees to it that there are enough processes."""
+        """Forks processes if there are too few."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -201,7 +201,8 @@ class Pool:
             self._look_soon()
 
     def _fill_host(self) -> None:
-        """Gives the host all that wait for one. There is one even if nothing does: the first need not wait for it."""
+        """Gives the host all assignments that wait for one. A host is kept even if none waits, so that the first starts
+        at once."""
         host = self._host
         if host is None or not host.usable:
             if (fork_server := self._ready) is None:
@@ -230,8 +231,8 @@ class Pool:
 
     # -- the fork server ---------------------------------------------------------------------------------------------
     async def _begin(self, server: ForkServerClient) -> None:
-        """Returns when the first is ready. One that dies meanwhile may have been killed by chance, so another is tried:
-        without any, functions would run inside of the node for as long as it lives."""
+        """Returns when the first fork server is ready. If it dies before that, by chance perhaps, another is tried:
+        without any, functions would run inside the node for its whole life."""
         await self._follow(server)
         if not self._served and server.ready.is_set():
             with suppress(SpawnError):
@@ -241,7 +242,7 @@ class Pool:
             self._give_up()
 
     async def _follow(self, server: ForkServerClient) -> None:
-        """Returns when it is ready, or over."""
+        """Returns when the fork server is ready, or over."""
         try:
             async with asyncio.timeout(LONGEST_IMPORT):
                 await server.ready.wait()
@@ -275,11 +276,11 @@ class Pool:
         pause = PAUSES[min(self._deaths, len(PAUSES)) - 1]
         self._bus.emit(PoolFailed("the process that functions are forked from has died", pause))
         if pause:
-            self._send_back("there is no process for it just now")  # others may have one
+            self._send_back("there is no process for it just now")  # other nodes may have one
         self._starting = self._loop.create_task(self._restart(pause))
 
     def _give_up(self) -> None:
-        """Two of them died while they imported, or took too long."""
+        """Gives up after two fork servers died during their imports, or took too long."""
         why = "the process that should import its module has died, or took too long for it"
         self._learn({path.task: why for path in self._briefing.functions})
         self._send_back(NO_PROCESS)

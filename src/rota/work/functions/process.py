@@ -2,8 +2,8 @@
 
 Only a signal reaches a main thread that is inside a function, so SIGTERM is how an attempt is told to stop. After a job
 the process is cleaned as far as that is cheap (folder, umask, timers, the descriptors of its output, memory, processes
-left behind); where it can't be, it leaves, and another is forked. What a function changes in memory stays, as in any
-worker process.
+left behind); where it can't be, it leaves, and another is forked. Changes that a function makes in memory stay, as in
+any worker process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_JOB = 0  # the key of log lines between jobs
 
 
 class _LogHandler(Handler):
-    """There is one job at a time here, so every record is its."""
+    """There is one job at a time here, so every record belongs to it."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -77,7 +77,8 @@ class Process:
         os.register_at_fork(after_in_child=self._in_child)
 
     def _in_child(self) -> None:
-        """Of a fork by a function: SIGTERM ends it, as its parent expects, unless the function has a way of its own."""
+        """In the child of a fork by a function: SIGTERM ends it, as its parent expects, unless the function has its own
+        handler."""
         if lean.getsignal(lean.SIGTERM) == self._when_told:
             lean.signal(lean.SIGTERM, lean.SIG_DFL)
 
@@ -96,15 +97,15 @@ class Process:
                     stream.buffer.written = 0  # type: ignore[union-attr]
 
     def _receive(self) -> wire.Order | None:
-        """None when the node has hung up. Orders may be waiting in the socket, and the node may take them back: only
-        an order that was received is this process's."""
+        """None when the node has closed the socket. Orders may be waiting in the socket, and the node may take them
+        back: only an order that was received is this process's."""
         while data := self._orders.recv(wire.LARGEST_MESSAGE):
             for order in self._parts.feed(data):
                 return order
         return None
 
     def _answer(self, size: int) -> wire.ToProcess | None:
-        """The next word of the node; None when it has hung up."""
+        """The node's next message; None when it has closed the socket."""
         data = self._channel.recv(size)
         return wire.decode_request(data[wire.HEAD :]) if data else None
 
@@ -119,11 +120,11 @@ class Process:
         self._ear.begin()
         outcome = self._outcome(order)
         if os.getpid() != self._pid:
-            os._exit(0)  # the child of a fork that returned as if it were the function: the end is its parent's to tell
+            os._exit(0)  # a forked child returned from the function: its parent reports the end
         self._call = self._task = None
         try:
             return self._end(order.key, outcome, before, began)
-        except Exception as error:  # whatever it was, this process is not as it should be
+        except Exception as error:  # the clean-up failed: the process may be in a bad state
             sys.excepthook(type(error), error, error.__traceback__)
             return wire.CallEnd(order.key, outcome, 0, 0, 0, leaves=True, litter=True, printed=True)
 
@@ -162,14 +163,14 @@ class Process:
         return await call.invoke()
 
     def _stop_early(self, call: FunctionCall) -> None:
-        """It was told before it began."""
+        """Handles a stop that came before the function began."""
         if call.context is None or call.task.is_async:
             raise asyncio.CancelledError
         call.context.cancel()
 
     def _when_told(self, number: int, frame: FrameType | None) -> None:
-        """Asked to stop: first by a word, if the function can see it, then by an exception in the middle of things. (A
-        process that was told takes no other job, so this can't hit a wrong one.)"""
+        """Handles SIGTERM: first sets `ctx.cancelled`, if the function can see it, then raises an exception in the
+        function. (A process that was told to stop takes no other job, so this can't hit a wrong one.)"""
         self._told += 1
         if not self._inside:
             return
@@ -204,7 +205,7 @@ class Process:
         return wire.CallEnd(key, outcome, round(wall * SECOND), round(cpu * SECOND), memory, leaves, litter, printed)
 
     def _changed(self) -> bool:
-        """Whether the job has changed something that the next would stumble over."""
+        """Whether the job has changed something that would disturb the next."""
         if (sys.stdout, sys.stderr) != self._streams or any(stream.closed for stream in self._streams):
             return True
         try:
@@ -234,7 +235,7 @@ class Process:
                 self._send(report)
 
     def save(self, key: int, body: str) -> Future[None]:
-        """Waits for the answer itself: nothing else happens here meanwhile."""
+        """Waits for the answer on the spot: the process does nothing else meanwhile."""
         done: Future[None] = Future()
         answer: wire.ToProcess | None = wire.SaveAnswer(0, wire.STALE)
         with self._whole_words():
@@ -249,7 +250,7 @@ class Process:
 
     @contextmanager
     def _whole_words(self) -> Iterator[None]:
-        """One thread at a time, and none is interrupted in the middle of a frame."""
+        """Lets one thread write at a time, and delays a stop to the end of its frame."""
         mine = threading.current_thread() is threading.main_thread()
         self._speaking = self._speaking or mine
         try:

@@ -1,7 +1,7 @@
 """The node's side of one pool process: a function process with room for one assignment at a time.
 
-While functions are quick it is given a few orders ahead. They lie in a socket of their own, and can be taken back from
-there: the node has a copy of the far end, and an order belongs to the side that has received it.
+While functions are quick it is given a few orders ahead. These wait in a socket of their own, from which the node can
+take them back: it has a copy of the far end, and an order belongs to the side that has received it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ LEAVING = 5.0  # seconds that a process has to end itself
 
 
 class PoolProcess(FunctionProcess):
-    """The first of its assignments runs, the others lie in its socket."""
+    """The first of its assignments runs, the others wait in its socket."""
 
     def __init__(self, pool: Pool, fork_server: ForkServerClient) -> None:
-        """Raises OSError if there is no socket, pipe or message to be had."""
+        """Raises OSError if no socket or pipe can be made, or no message sent."""
         self.since = 0.0  # when the first began, or the last has ended
         self.born = self.over = self.served = False
         self._told = False  # to stop: it takes no other job
-        self._ending: Outcome | None = None  # of its assignment, once nothing is left of the process
+        self._ending: Outcome | None = None  # of its assignment; told once the process is gone
         self._large: deque[bytes] = deque()  # parts of an order that are not sent yet
         self._is_large = False  # the order that it has was sent in parts
         with ExitStack() as undo:
             self._orders, self._far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.callback(self._orders.close)
             undo.callback(self._far.close)
-            self._orders.setblocking(False)  # (not `_far`: that is a property of the end, which the process shares)
+            self._orders.setblocking(False)  # (not `_far`: the flag belongs to the open file, which the process shares)
             self._tally = Tally()
             undo.callback(self._tally.close)
             super().__init__(pool, fork_server, [self._far.fileno(), self._tally.fd], self._tally)
@@ -51,8 +51,8 @@ class PoolProcess(FunctionProcess):
 
     # -- assignments -------------------------------------------------------------------------------------------------
     def add(self, assignment: Assignment) -> bool:
-        """Whether it could be sent. A large order is sent only to a process that has nothing to do, and nothing is sent
-        behind it: the process may have received some of its messages, so it can't be taken back."""
+        """Sends an assignment; False if it could not be sent. A large order is sent only to an idle
+        process, and nothing is sent behind it: a process that has received some of its messages can't give it back."""
         body = assignment.body
         if self.assignments and (self._is_large or len(body) > LARGEST_MESSAGE):
             return False
@@ -95,7 +95,7 @@ class PoolProcess(FunctionProcess):
         self._pool.put_back(back)
 
     def give_up_on(self) -> None:
-        """It should have begun long ago. If it hasn't, others do."""
+        """Takes its assignments back if it should have begun them long ago: other processes run them."""
         back = self._untouched()
         if back and not self.assignments:
             self.kill("it did not begin")
@@ -114,13 +114,13 @@ class PoolProcess(FunctionProcess):
         return back
 
     def single_out(self) -> None:
-        """Afterwards only the one that runs is left: it was received, and an order is received only after the end of
-        the one before was told."""
+        """Leaves only the running assignment: a process receives an order only after it has reported the end of the one
+        before."""
         self.recall()
         self._listen()
 
     def stop(self, assignment: Assignment, rude: bool) -> None:
-        """The process counts: its first signal is the word, the second the exception."""
+        """The process counts signals: the first sets `ctx.cancelled`, the second raises the exception."""
         self._told = True
         self._fork_server.terminate(self._name)
 
@@ -132,7 +132,7 @@ class PoolProcess(FunctionProcess):
             super().kill(why)
 
     def retire(self) -> None:
-        """Hangs up on one that has nothing to do: it ends itself, or is ended."""
+        """Closes the channel of an idle process: it ends itself, or is ended."""
         self.over = True
         self._shut()
         self._loop.call_later(LEAVING, self._fork_server.end, self._name)

@@ -72,7 +72,7 @@ class Processes:
         assert self._pool is not None
         if why := self._pool.unable.get(task.name):
             return Failed(Problem("rota.NotImportable", why))
-        # A job that has crashed before may have been a neighbour's victim, or the culprit: alone, that shows.
+        # A job that has crashed before may be the culprit or a neighbour's victim: running alone shows which.
         alone = task.name in self._alone or attempt.claimed.crashes
         grace = self._settings.kill_grace / SECOND
         return await assign(attempt, task, grace, self._pool.add if alone else self._pool.add_shared)

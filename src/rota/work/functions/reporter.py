@@ -1,4 +1,4 @@
-"""Carries the words of a task's context to the node, from a function process."""
+"""Carries the messages of a task's context from a function process to the node."""
 
 from __future__ import annotations
 

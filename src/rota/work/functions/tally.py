@@ -1,4 +1,4 @@
-"""How a pool process knows whether anything was written to its output pipes.
+"""Shows a pool process whether anything was written to its output pipes.
 
 Written bytes are still in the pipe, which the kernel says (FIONREAD), or the node has read them. The node counts its
 reads in a page of memory that it shares with the process. While it reads, the count is odd: the pipe may be empty by
@@ -63,7 +63,7 @@ class Ear:
 
     def heard(self) -> bool:
         """Whether something may have been written since `begin`. Raises OSError if the pipes were closed."""
-        for fd in (1, 2):  # first: bytes that are not there any more have been read, or are being read, by now
+        for fd in (1, 2):  # first: bytes that have left the pipe were read, or are being read
             fcntl.ioctl(fd, termios.FIONREAD, self._waiting)
             if self._waiting[0]:
                 return True

@@ -1,8 +1,8 @@
-"""The words between the node and its function processes. Pool processes and hosts use the same.
+"""The messages between the node and its function processes. Pool processes and hosts use the same.
 
-Frames are 4 bytes of length and a MessagePack body. Never pickle: the frames of a process are written by other people's
-code, and must at worst be nonsense. Every word about an attempt carries the `key` of its order, so that nothing which
-an earlier attempt has left behind can speak for a later one.
+Frames are 4 bytes of length and a MessagePack body. Never pickle: user code can write to the channel, and a forged
+frame must be no worse than invalid. Every message about an attempt carries the `key` of its order, so that leftovers of
+an earlier attempt can't speak for a later one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rota.model.graph import ParentInfo
 from rota.model.outcome import Outcome
 
 HEAD = 4
-LARGEST_OUTPUT = 256 << 10  # of output, in one word
+LARGEST_OUTPUT = 256 << 10  # of output, in one message
 READ_SIZE = 256 << 10
 # An order to a pool process travels in messages of at most this size: one, nearly always.
 LARGEST_MESSAGE = 64 << 10
@@ -30,7 +30,7 @@ Word = TypeVar("Word")
 
 
 class FunctionPath(msgspec.Struct, frozen=True):
-    """Where the function of a task is found: the module to import, and the qualified name in it."""
+    """The location of a task's function: the module to import, and the qualified name in it."""
 
     task: str
     module: str
@@ -38,7 +38,7 @@ class FunctionPath(msgspec.Struct, frozen=True):
 
 
 class Briefing(msgspec.Struct, frozen=True):
-    """All that the fork server is told. Settings and environment may hold passwords: they travel in memory only."""
+    """The configuration of the fork server. Settings and environment may hold passwords: they travel in memory only."""
 
     path: tuple[str, ...]
     modules: tuple[str, ...]
@@ -112,7 +112,7 @@ class ProgressReport(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class SaveRequest(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Keep this for the next attempt. `SaveAnswer` with the same number is the answer."""
+    """Stores a state for the next attempt. `SaveAnswer` with the same number is the answer."""
 
     key: int
     number: int
@@ -137,7 +137,7 @@ class Pong(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Nonsense(Exception):
-    """Something other than a frame came."""
+    """Invalid data came instead of a frame."""
 
 
 ToProcess = Order | StopRequest | SaveAnswer | OutputRead | Ping
@@ -154,7 +154,7 @@ def frame(word: msgspec.Struct) -> bytes:
     return len(body).to_bytes(HEAD, "big") + body
 
 
-# A pool process reads its answers by their size, each at once: children of its function may wait for answers beside it.
+# A pool process reads each answer whole, by its size: children of its function may read from the same socket.
 SAVE_ANSWER_SIZE = len(frame(SaveAnswer(0, SAVED)))
 OUTPUT_READ_SIZE = len(frame(OutputRead()))
 
@@ -170,7 +170,7 @@ def arrived(channel: socket.socket, most: int = READ_SIZE) -> bytes | None:
 
 
 class Frames(Generic[Word]):
-    """Puts frames together from pieces of a stream. A frame above `largest` bytes is nonsense."""
+    """Assembles frames from pieces of a stream. A frame above `largest` bytes is invalid."""
 
     def __init__(self, largest: int, decode: Callable[[bytes], Word]) -> None:
         self._largest, self._decode = largest, decode

@@ -6,11 +6,10 @@ off can't clean up after itself, so another process must, which is awake whateve
     controller (rota node) ---socket---> keeper ---socket---> warden ---exec---> command ---> its processes
               <----------------- report pipe, one per command -----'
 
-A *warden* stands over one command. It is a child subreaper: a process below it that loses its parent (double
-fork, setsid, nohup) becomes the warden's child and not init's. So "have I any child left?", which the kernel
-answers exactly, is the same question as "is anything of the tree left?". Only when nothing is, the warden
-reports the command's end; then it is as good as new and is given the next command, since a fork of Python
-costs more than most commands.
+A *warden* runs one command at a time. It is a child subreaper: a process below it that loses its parent (double fork,
+setsid, nohup) becomes the warden's child and not init's. So the warden has children exactly as long as a process of the
+tree is left, and the kernel tells it that. Only when none is left, the warden reports the command's end; then it is
+reused for the next command, since a fork of Python costs more than most commands.
 
 Deaths, and the processes that notice them:
   - the controller is gone (end of file, or its pidfd): the keeper has the wardens kill their trees and exits;
@@ -19,20 +18,18 @@ Deaths, and the processes that notice them:
     functions that run inside it can't be stopped in any other way.
   - the keeper is gone (end of file, or the parent-death signal): the wardens kill their trees and exit.
   - a warden is gone (its command can kill it): the tree falls to the keeper, a subreaper too, to be killed.
-  - no process is left to answer for a tree: the last copy of its report pipe closes; the controller sees that.
-Keeper and wardens hold the guard files (the node's lock) open while they live; commands never do. So the lock
-is free only when everything that ran under it is gone. A node may get another lock in the place of one that it has
-lost; then they are handed that one.
+  - no process is responsible for a tree any more: the last copy of its report pipe closes; the controller sees that.
+Keeper and wardens hold the guard files (the node's lock) open while they live; commands never do. So the lock is free
+only when everything that ran under it is gone. If a node replaces a lost lock, they get the new one.
 
-How a tree is killed. Own children stay zombies until reaped, so their pids and process groups can't have
-passed to strangers, and killing a group is atomic against fork. Processes that left the group are found in
-/proc, stopped first, so that they can't fork faster than we look, then killed; and again, until the kernel says
-that there are no children.
+How a tree is killed. Own children stay zombies until reaped, so their pids and process groups can't have passed to
+strangers, and killing a group is atomic against fork. Processes that left the group are found in /proc. They are
+stopped first, so that they can't fork faster than we look, then killed; this repeats until the kernel reports no
+children.
 
 Limits of a command. Every command gets a session of its own, no privileges that a program's file could give
-(`no_new_privs`), no core, and a private folder. Other bounds (`bounds`: rlimits, nice; `cgroups`; another
-user) are set by the process itself just before it becomes the command. The ones that were set are told with the start,
-as words.
+(`no_new_privs`), no core, and a private folder. Other bounds (`bounds`: rlimits, nice; `cgroups`; another user) are set
+by the process itself just before it becomes the command. The report of the start names the bounds that were set.
 
 This folder is a program of its own, which `__main__.py` starts: `loop` is the keeper, `warden` a warden, `command`
 starts a command (in a place of `folders`, with its `bounds`, in a leaf of `cgroups`) and `tree` ends it, `wire` is how

@@ -1,8 +1,8 @@
 """Starts the keeper, as `python -I -S __main__.py FOLDER CGROUP CONTROL CONTROLLER GUARD...`: where the folders of
 commands are made, the control group to use if not our own, and from there on file descriptors.
 
-So started, Python knows no place that rota could be imported from; the folder is a package by itself, `keeper`.
-It is started by this file and not by its folder's name because for that Python takes `runpy`, and 0.7 MB.
+With these flags Python can't import rota; the folder is a package by itself, `keeper`. It is started by this file and
+not by the folder's name, because that would load `runpy` and cost 0.7 MB.
 """
 
 import os
@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rota.work.keeper.loop import main
 else:
-    # Last, so that none of our files can be taken for one of the standard library.
+    # Last, so that no file of ours hides a module of the standard library.
     sys.path.append(os.path.dirname(os.path.dirname(__file__)))
     from keeper.loop import main
 

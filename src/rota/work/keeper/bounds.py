@@ -8,11 +8,11 @@ import resource
 from .kernel import attempt
 from .wire import CommandRequest
 
-GIVE_UP = 5  # seconds of CPU after the signal that tells of its end; then SIGKILL
+GIVE_UP = 5  # seconds of CPU time between SIGXCPU and SIGKILL
 
 
 class Bounds:
-    """The limits to set, worked out beforehand: with little memory left, little can be worked out."""
+    """The limits to set, computed beforehand: after the memory limit is set there may be no memory for that."""
 
     def __init__(self, request: CommandRequest, bounded: "set[str]") -> None:
         self.nice = request.number(b"nice") or 0
@@ -26,7 +26,7 @@ class Bounds:
         if processes is not None and "pids" not in bounded:
             self._bound_user(processes, os.geteuid() if request.owner is None else request.owner[0])
         if "memory" not in bounded:
-            self._add(request.number(b"memory"), resource.RLIMIT_AS)  # last: then even this is bounded
+            self._add(request.number(b"memory"), resource.RLIMIT_AS)  # last, because it bounds this code too
         if self.limits:
             self.words.insert(0, "rlimits")
         if self.nice:
@@ -39,14 +39,14 @@ class Bounds:
             self.limits.append((kind, (soft, hard)))
 
     def _bound_user(self, processes: int, uid: int) -> None:
-        """The kernel counts all processes of the user, so the number of these is added. It does not count root's."""
+        """The kernel counts all processes of the user, so their current number is added. It does not count root's."""
         if uid == 0:
             self.words.append("processes-unlimited")
         else:
             self._add(_tasks_of(uid) + processes, resource.RLIMIT_NPROC)
 
     def be_nice(self, group: int) -> None:
-        """Said to the whole group a moment after its start: a fork for this alone would cost more than it is worth."""
+        """Sets the niceness of the whole group just after its start: a fork only for this would cost too much."""
         if self.nice:
             attempt(os.setpriority, os.PRIO_PGRP, group, os.getpriority(os.PRIO_PROCESS, 0) + self.nice)
 

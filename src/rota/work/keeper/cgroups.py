@@ -1,4 +1,4 @@
-"""Control groups: bounds and ends for a whole tree of processes, where the system lets us make them.
+"""Control groups: bounds for a whole tree of processes, and a way to kill it, where the system lets us make them.
 
 On version 2 a command gets a leaf of its own with the controllers that the parent hands down: memory, pids, cpu. Where
 the pids controller is still on version 1 only the number of processes is bounded so. All of this is tried once, when
@@ -47,7 +47,7 @@ class Leaf:
 
     def __init__(self, paths: "Iterable[bytes]", words: list[str]) -> None:
         self.paths = list(paths)
-        self.words = words  # for the record
+        self.words = words  # for the report
 
     def join(self) -> None:
         """Called by the process that becomes the command."""
@@ -79,7 +79,8 @@ def numbers(path: bytes) -> dict[bytes, int]:
 
 
 class Groups:
-    """Where leaves are made. `named`: a group of version 2 that a person has set aside for this; else our own."""
+    """The groups in which leaves are made. `named`: a group of version 2 that a person has reserved for this; else our
+    own."""
 
     def __init__(self, named: bytes) -> None:
         self.named = named
@@ -112,7 +113,7 @@ class Groups:
         return None
 
     def _offers(self, parent: bytes) -> bool:
-        """A group without controllers is used only if a person has named it: for its way to kill."""
+        """A group without controllers is used only if a person has named it: it can still kill a tree."""
         if self.named:
             for name in WANTED:
                 attempt(write, parent + b"/cgroup.subtree_control", b"+" + name)
@@ -120,7 +121,7 @@ class Groups:
         return bool(self.named or self.controllers)
 
     def leaf(self, memory: int | None, processes: int | None, nice: int) -> Leaf | None:
-        """None if a leaf would bound nothing that is to be bounded."""
+        """None if a leaf would set none of these bounds."""
         self.count += 1
         name = b"/%d-%d" % (os.getpid(), self.count)
         leaf = Leaf([], [])

@@ -1,9 +1,9 @@
 """The controller's side of the keeper: start a command, signal it, wait for its end.
 
-The package's docstring says what the keeper is for. Here is asyncio only: one socket to the keeper (`connection`),
-one pipe per running command (`report`), no threads. The promise that matters: when `CommandProcess.wait()` returns, no
-process of the command's tree is left. If that can't be known any more the exit is `lost`, after all that could
-be done about it was done.
+The package's docstring says what the keeper is for. Here is asyncio only: one socket to the keeper (`connection`), one
+pipe per running command (`report`), no threads. The promise that matters: when `CommandProcess.wait()` returns, no
+process of the command's tree is left. If that can't be known any more the exit is `lost`, after everything possible was
+tried.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from rota.work.keeper.report import Exit, Report
 __all__ = ["CommandProcess", "Exit", "KeeperClient", "SpawnError", "Unwanted"]
 
 NO_BOUNDS: Mapping[str, int | str] = {}
-# Bounds that a warden may have for good, and the least of each that it can work with. Not of CPU time: it goes on using
-# that; nor of processes, which are counted for a whole user.
+# Bounds that a warden may set on itself for good, and the least value that it can work with. CPU time is not among
+# them, because the warden goes on using it; nor processes, which are counted for a whole user.
 BEARABLE = {"files": 64, "file_size": 0, "memory": 256 << 20}
-KILL_LIMIT = 40.0  # after kill(), for a keeper that is itself stuck: longer than all its patience together
+KILL_LIMIT = 40.0  # seconds after kill(), for a stuck keeper: longer than all its own limits together
 
 # Requests handed to the keeper and not yet answered. More would gain nothing (it forks them one by one) and
 # unprivileged users may only have a limited number of file descriptors in flight.
@@ -42,7 +42,7 @@ class SpawnError(Exception):
 
 
 class Unwanted(Exception):
-    """The command was not started: it was not wanted any more when its turn came."""
+    """The command was not started, because `unless` said so."""
 
 
 class CommandProcess:
@@ -61,11 +61,11 @@ class CommandProcess:
 
     @property
     def isolation(self) -> tuple[str, ...]:
-        """The isolation that it got, in words."""
+        """The isolation of the command, as words."""
         return self._report.isolation
 
     def terminate(self) -> None:
-        """Ask: SIGTERM for every process of the tree."""
+        """SIGTERM for every process of the tree."""
         self._signal("terminate")
 
     def kill(self) -> None:
@@ -103,7 +103,7 @@ class KeeperClient:
 
     def __init__(self, guards: Sequence[int] = (), folder: str | None = None, cgroup: str = "") -> None:
         self._folder, self._cgroup = folder or tempfile.gettempdir(), cgroup
-        # Copies: the caller may close its own, and the number of a closed one soon belongs to something else.
+        # Copies: the caller may close its own, and the number of a closed descriptor is soon reused.
         self._guards = tuple(os.dup(guard) for guard in guards)
         self._deadline: float | None = None
         self._names = itertools.count(1)
@@ -135,7 +135,7 @@ class KeeperClient:
         """Start a command; raises SpawnError if it can't be. The file descriptors stay the caller's to close; the
         command finds the extra one, if there is one, as its descriptor 3.
 
-        `unless` is asked at the last moment before the keeper is told; if it says so, Unwanted is raised instead.
+        `unless` is called at the last moment before the handover to the keeper; if it returns true, Unwanted is raised.
 
         A program without a slash is looked up in the PATH of `env`. Without `cwd` it runs in a private folder. If the
         call is cancelled, the command is killed.
@@ -150,14 +150,14 @@ class KeeperClient:
         return child
 
     def extend(self, deadline: float | None) -> None:
-        """When (CLOCK_BOOTTIME) the keeper kills everything, this process too, unless told another time."""
+        """Sets the time (CLOCK_BOOTTIME) at which the keeper kills everything, including this process."""
         self._deadline = deadline
         if not self._links or self._closed:
             return
         if self._links[-1].alive:
             self._links[-1].extend(f"deadline {_number(deadline)}")
         elif deadline is not None:
-            # Nobody enforces the deadline while the keeper is dead; don't wait for the next command.
+            # The deadline is not enforced while the keeper is dead; don't wait for the next command.
             with contextlib.suppress(SpawnError):
                 self._open()
 
@@ -216,7 +216,7 @@ class KeeperClient:
             try:
                 child = CommandProcess(link, name, *link.start(name, limits, request, stdio))
             except ConnectionError:
-                continue  # it has just died and nothing was handed over: a new one may be asked
+                continue  # the keeper died before the handover: ask a new one
             except OSError as error:
                 raise _spawn_error("a process", error) from error
             self._children.add(child)
@@ -226,7 +226,7 @@ class KeeperClient:
 
 
 def _file(descriptor: int) -> tuple[int, int]:
-    """The file that it is open on: the number alone may belong to something else by now."""
+    """The file of a descriptor: the number alone may have been reused."""
     found = os.fstat(descriptor)
     return found.st_dev, found.st_ino
 
@@ -249,7 +249,7 @@ def _pack(argv: Sequence[str], cwd: str, env: Mapping[str, str], bounds: Mapping
 
 
 def _bearable(bounds: Mapping[str, int | str]) -> str:
-    """The limits as one word, if they all are such as a warden can have; else none."""
+    """The limits as one word if a warden can have all of them, else an empty word."""
     limits = {name: int(value) for name, value in bounds.items() if name in BEARABLE}
     if bounds.keys() - limits.keys() - {"nice"} or any(value < BEARABLE[name] for name, value in limits.items()):
         return ""

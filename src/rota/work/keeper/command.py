@@ -1,11 +1,11 @@
 """Starts a command, below the warden that calls.
 
-There are two ways. `posix_spawn` starts a process without a copy of this one, at a third of the price of a fork; but
-nothing can be done between its birth and its becoming the command. So it serves commands that are bounded by what
-keeper and wardens have set for themselves, and all others are forked.
+There are two ways. `posix_spawn` starts a process without a copy of this one, at a third of the cost of a fork, but
+nothing can be set in it before it becomes the command. So it serves commands whose bounds the keeper and wardens have
+set for themselves; all others are forked.
 
-Limits are hardly ever given up again, so a warden that takes those of a command for its own can serve only commands
-with the same from then on. The keeper sees to that, and says with the start whether they may be taken.
+Limits can rarely be raised again, so a warden that takes the limits of a command can serve only commands with the same
+limits from then on. The keeper ensures that, and says in the start message whether they may be taken.
 """
 
 import ctypes
@@ -49,7 +49,7 @@ class Failure(Exception):
 
 
 class Command:
-    """One that is to run, then runs, then leaves a folder and a leaf behind."""
+    """A command before, during and after its run, with its folder and its leaf."""
 
     def __init__(self, request: CommandRequest, workspace: Workspace) -> None:
         self.request = request
@@ -99,7 +99,7 @@ class Command:
             raise Failure(error.errno or errno.EIO, _closer(what, error)) from None
 
     def _fork(self, stdio: list[int]) -> None:
-        """The child writes a failure into a pipe; by closing it, it tells that it has become the command."""
+        """The child writes a failure into a pipe. If the pipe closes empty, the child has become the command."""
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
@@ -166,7 +166,7 @@ class Command:
 
 
 def launch(report: int, request: int, stdio: list[int], workspace: Workspace, take_limits: bool) -> Command | None:
-    """Start the command and say so, or say why not."""
+    """Starts the command and reports that, or why it failed."""
     command = None
     try:
         command = Command(CommandRequest(request), workspace)
@@ -181,7 +181,7 @@ def launch(report: int, request: int, stdio: list[int], workspace: Workspace, ta
 
 
 def locate(program: bytes, env: dict[bytes, bytes]) -> bytes:
-    """Search the PATH that the command gets and not the keeper's own, which posix_spawnp would take."""
+    """Searches the PATH of the command; posix_spawnp would use the keeper's own."""
     if b"/" in program:
         return program
     for folder in env.get(b"PATH", os.defpath.encode()).split(b":"):

@@ -1,4 +1,4 @@
-"""The way to the keeper: its process, and the socket through which that gets messages.
+"""The connection to the keeper: its process, and the socket for messages.
 
 Messages leave in the order they were posted. Messages that the socket doesn't take at once wait in an outbox,
 with their file descriptors.
@@ -28,11 +28,11 @@ PROGRAM = Path(__file__).with_name("__main__.py")
 START_LIMIT = 10.0  # seconds until a new keeper must have said that it is ready
 CLOSE_LIMIT = 35.0  # longer than the keeper's own patience with processes that don't die
 LOST_LIMIT = 12.0  # after the keeper's death: longer than the patience of its wardens
-# A keeper that doesn't answer was perhaps stopped, by a command of the same user: it is set going again. One that
-# still doesn't is killed, and all it ran with it; too early would cost healthy commands, too late the lease.
+# A silent keeper may have been stopped by a command of the same user, so it gets SIGCONT. If it stays silent it is
+# killed, and all its commands with it. Too early costs healthy commands, too late the lease.
 SILENCE_LIMIT = 1.5
 DEAFNESS_LIMIT = 5.0
-DEAFNESS_COUNT = 4  # so many times it must have been told something: we may have been stopped ourselves meanwhile
+DEAFNESS_COUNT = 4  # deadlines without an answer: this process may have been stopped itself meanwhile
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class KeeperConnection:
     def __init__(self, guards: tuple[int, ...], folder: str, cgroup: str) -> None:
         self.loop = asyncio.get_running_loop()
         self.unfinished: set[Report] = set()  # of commands that it has, or had when it died
-        self._asked = 0.0  # since when it owes us an answer, if it does
+        self._asked = 0.0  # since when an answer is due
         self._unanswered = 0
         self._outbox: deque[Message] = deque()
         self._ready: asyncio.Future[bool] = self.loop.create_future()
@@ -84,7 +84,7 @@ class KeeperConnection:
             self._post(Message(words.encode()))
 
     def extend(self, words: str) -> None:
-        """Tell a deadline. The keeper answers each; so it shows that it is awake."""
+        """Sends a deadline. The keeper answers each, which shows that it is awake."""
         while self._hear():
             pass  # perhaps it has answered, and this process was not awake
         now = self.loop.time()
@@ -121,7 +121,7 @@ class KeeperConnection:
         return Report(report, self.unfinished), message
 
     def withdraw(self, message: Message) -> bool:
-        """Take back a message not yet sent: its file descriptors may soon be closed, or be others."""
+        """Takes back a message not yet sent: its file descriptors may soon be closed or reused."""
         if message not in self._outbox:
             return False
         self._outbox.remove(message)
@@ -162,7 +162,7 @@ class KeeperConnection:
             except BlockingIOError:
                 return
             except OSError:
-                self._outbox[0].close()  # its command is found lost: the pipe has no writer
+                self._outbox[0].close()  # its command counts as lost: the pipe has no writer
             self._outbox.popleft()
         self.loop.remove_writer(self._socket)
 
@@ -196,7 +196,7 @@ class KeeperConnection:
             self._ready.set_result(False)
 
     def _bury(self) -> None:
-        """The keeper has ended. Its wardens kill their trees now, and each that is done closes its pipe."""
+        """Called when the keeper has ended. Its wardens kill their trees, and each then closes its pipe."""
         self.process.wait()
         self.loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
@@ -212,7 +212,7 @@ class KeeperConnection:
 
 
 async def _within(seconds: float, futures: list[asyncio.Future[Any]]) -> bool:
-    """Wait until all are done, but not longer than that."""
+    """Waits until all are done, for at most `seconds`."""
     if futures:
         _, pending = await asyncio.wait(futures, timeout=seconds)
         return not pending

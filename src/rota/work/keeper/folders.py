@@ -1,10 +1,10 @@
 """Private folders: made for one command, gone with it.
 
-To make and remove them takes longer than most other steps of a command. So a folder that was left exactly as it was
-made, empty and not marked in any way, gets a new name instead, and is for the warden's next command.
+Making and removing folders takes longer than most other steps of a command. So a folder that a command left unchanged
+and empty gets a new name, and serves the warden's next command.
 
-They stand in a folder of the keeper's, which keeper and wardens hold locked while they live. A folder whose lock is
-free was left by a keeper that was killed, and is removed by the next.
+They are in a folder of the keeper, which keeper and wardens keep locked while they live. A folder whose lock is free
+was left by a keeper that was killed, and is removed by the next.
 """
 
 import errno
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PREFIX = b"rota-"
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 TEMPORARY = b"/tmp"
-AT_ONCE = 500  # files and folders: as many as are gone before anyone notices
+AT_ONCE = 500  # files and folders that are removed without a noticeable delay
 GET_FLAGS = 0x80086601  # FS_IOC_GETFLAGS, of Linux
 
 
@@ -36,12 +36,12 @@ def claim(parent: bytes, mode: int) -> tuple[bytes, int]:
         if lock is not None:
             os.fchmod(lock, mode)
             return path, lock
-        # Another keeper has just started, and took it for one that was left.
+        # Another keeper has just started, and removed the folder as a left-over.
     raise FileExistsError(errno.EEXIST, "no name is free", parent)
 
 
 def lock_up(path: bytes) -> int | None:
-    """The lock on a folder of our user's; none if somebody else has it, or it is gone."""
+    """The lock on a folder of our user; None if another process has it, or the folder is gone."""
     try:
         fd = os.open(path, DIRECTORY)
     except OSError:
@@ -58,13 +58,13 @@ def lock_up(path: bytes) -> int | None:
 
 
 def candidates(parent: bytes) -> list[bytes]:
-    """Folders with names as keepers give them. If they are not locked, their keepers were killed."""
+    """Folders with names as keepers give them. An unlocked one was left by a killed keeper."""
     names = [name for name in os.listdir(parent) if name.startswith(PREFIX)]
     return [os.path.join(parent, name) for name in names if name[len(PREFIX) :].replace(b"-", b"").isdigit()]
 
 
 def inherit(parent: bytes, act: "Callable[[bytes], object]") -> None:
-    """Act on every folder that was left, with its lock: its owner may be only just about to take it."""
+    """Calls `act` for every left-over folder while holding its lock: a new owner may be about to lock it."""
     for path in candidates(parent):
         lock = lock_up(path)
         if lock is not None:
@@ -75,10 +75,10 @@ def inherit(parent: bytes, act: "Callable[[bytes], object]") -> None:
 class Folders:
     def __init__(self, parent: bytes) -> None:
         self.parent = parent
-        self.path, self.lock = claim(parent, 0o711)  # another user whose command it is must get through
+        self.path, self.lock = claim(parent, 0o711)  # commands of other users must be able to pass
         self.count = 0
-        self.usual = b""  # that of a command without wishes of its own: of one that runs, or of the next;
-        self.looks: list[object] = []  # and how it was made
+        self.usual = b""  # the folder of commands with default settings: of the running or the next one,
+        self.looks: list[object] = []  # and its properties when it was made
 
     def make(self, nested: bool, owner: tuple[int, int] | None) -> tuple[bytes, bytes]:
         """A folder for one command, and one for temporary files: inside it, or the same."""
@@ -86,13 +86,13 @@ class Folders:
         if usual and self.usual:
             if self.is_new():
                 return self.usual, self.usual + TEMPORARY
-            self.clear(self.usual)  # somebody was there
+            self.clear(self.usual)  # it was changed
         path = self.name()
         temporary = path + TEMPORARY if nested else path
         try:
             os.mkdir(path, 0o700)
         except FileNotFoundError:
-            os.mkdir(self.path, 0o711)  # somebody tidied up
+            os.mkdir(self.path, 0o711)  # it was removed from outside
             os.mkdir(path, 0o700)
         if nested:
             os.mkdir(temporary, 0o700)
@@ -127,7 +127,7 @@ class Folders:
         return new
 
     def leave(self) -> None:
-        """There is no next command."""
+        """Removes the folder that was kept for the next command."""
         if self.usual:
             remove_empty(self.usual)
 
@@ -136,7 +136,7 @@ class Folders:
 
 
 def looks(path: bytes) -> list[object]:
-    """All that a command could change about its two folders; empty if that can't be seen."""
+    """All properties of its two folders that a command could change; empty if they can't be read."""
     try:
         return [_look(path), _look(path + TEMPORARY)]
     except OSError:

@@ -30,7 +30,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def set_name(name: bytes) -> None:
-    """Tell keeper and wardens apart in ps and top."""
+    """Sets the name in ps and top, to tell keeper and wardens apart."""
     LIBC.prctl(PR_SET_NAME, ctypes.c_char_p(name), None, None, None)
 
 
@@ -49,7 +49,8 @@ def close_all_but(keep: list[int]) -> None:
 
 
 def attempt(call: "Callable[..., object]", *arguments: object) -> None:
-    """For signals and farewells: the receiver may just have gone. Callers look again later at what counts."""
+    """Ignores errors of signals and last messages: the receiver may just have ended. Callers check important results
+    later."""
     try:
         call(*arguments)
     except OSError:

@@ -1,4 +1,4 @@
-"""The C halves of two modules, for their Python halves bring `enum` and 1 MB."""
+"""The C parts of two modules: their Python parts import `enum` and cost 1 MB."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The keeper itself: it hears the controller and the wardens, and sees to it that everything ends in time."""
+"""The keeper's loop: reads messages of the controller and the wardens, and makes sure that everything ends in time."""
 
 import errno
 import gc
@@ -27,7 +27,7 @@ from .wire import FDS_PER_START, MOST_FDS, receive, say, send
 
 IDLE_WARDENS = 8  # kept for the next commands; each takes about 1 MB,
 BUSY_WARDENS = (
-    64  # and so many while commands come: the wardens of a batch are free together, and the next batch follows
+    64  # and the number while commands come: the wardens of a batch become free together, and the next batch follows
 )
 
 
@@ -36,12 +36,12 @@ def main(arguments: list[str]) -> None:
     control, controller, *guards = map(int, arguments[2:])
     for fd in (control, controller, *guards):
         os.set_inheritable(fd, False)
-    # Block signals of others, and ignore none, so that commands inherit only default dispositions.
+    # Block signals instead of ignoring them, so that commands inherit only default dispositions.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGCHLD})
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    # Both pass to all processes below us: programs with set-uid give nothing, and no core is left behind.
+    # All processes below inherit both: set-uid programs gain no rights, and no core is left behind.
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hide()
@@ -60,7 +60,7 @@ class Ward:
         self.pid = pid
         self.channel = channel
         self.name: bytes | None = None  # of its command; none while it is idle
-        self.limits = b""  # that it has taken for its own, for good
+        self.limits = b""  # limits that it has set on itself, for good
         self.report = -1  # a copy: the controller reads its end only when the keeper is done too
         self.kill_by: float | None = None  # set when it was told to kill
 
@@ -68,7 +68,7 @@ class Ward:
 class Keeper:
     def __init__(self, control: int, controller: int, guards: list[int], workspace: Workspace) -> None:
         self.control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, control)
-        self.controller = controller  # a pidfd: never a stranger with the same pid
+        self.controller = controller  # a pidfd: it can't refer to another process with the same pid
         self.guards = guards
         self.workspace = workspace
         self.pid = os.getpid()
@@ -77,7 +77,7 @@ class Keeper:
         self.channels: dict[int, Ward] = {}  # by file descriptor
         self.idle: list[Ward] = []
         self.least_idle = 0  # since the last deadline
-        self.bereaved: list[tuple[int, float]] = []  # reports of failed wardens, and till when we try
+        self.bereaved: list[tuple[int, float]] = []  # reports of failed wardens, and until when to try
         self.deadline: float | None = None
         self.lapsed: float | None = None  # when the deadline passed
         self.end_by: float | None = None  # set when nothing may run any longer
@@ -111,7 +111,8 @@ class Keeper:
                 os._exit(0)
 
     def pause(self) -> float | None:
-        """Seconds; none while only an event can bring work. Short: the clock of poll stops in a suspend."""
+        """Seconds to wait; None while only an event can bring work. Short, because the clock of poll stops during a
+        suspend."""
         if self.bereaved or self.lapsed is not None:
             return 0.02
         if any(ward.kill_by is not None for ward in self.busy.values()):
@@ -129,7 +130,7 @@ class Keeper:
             self.relieve(self.channels[fd])
 
     def listen(self) -> None:
-        """Take all messages there are: a longer deadline may be the last of them."""
+        """Reads all pending messages: a longer deadline may be the last of them."""
         verb = b"?"
         while verb:
             try:
@@ -182,14 +183,14 @@ class Keeper:
                 send(ward.channel, words, fds)
                 return ward
             except OSError:
-                self.dismiss(ward)  # somebody killed it
+                self.dismiss(ward)  # it was killed from outside
         ward = self.fork()
         ward.limits = limits
         send(ward.channel, words, fds)
         return ward
 
     def choose(self, limits: bytes) -> Ward | None:
-        """An idle warden: best the one that was busy last and has these limits already, else one that has none."""
+        """An idle warden: preferably the last busy one with these limits, else one without limits."""
         for wanted in (limits, b""):
             for ward in reversed(self.idle):
                 if ward.limits == wanted:
@@ -214,7 +215,7 @@ class Keeper:
         return ward
 
     def relieve(self, ward: Ward) -> None:
-        """The warden says that it is idle, that it never will be again, or is gone."""
+        """Handles a warden that reports `idle` or `spent`, or is gone."""
         try:
             verb, _, _ = receive(ward.channel, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -225,20 +226,20 @@ class Keeper:
             ward.name = ward.kill_by = None
             self.idle.append(ward)
         if verb == b"spent":
-            del self.wards[ward.pid]  # it has a folder to remove, for which nobody waits
+            del self.wards[ward.pid]  # it still removes a folder, which nothing waits for
             self.dismiss(ward)
         if not verb or self.end_by is not None or len(self.idle) > BUSY_WARDENS:
             self.dismiss(ward)
 
     def thin_out(self) -> None:
-        """Called with each deadline, about once a second: wardens that were idle since the last are too many."""
+        """Called with each deadline, about once a second: dismisses wardens that were idle since the last one."""
         spare = len(self.idle) - IDLE_WARDENS
         for ward in self.idle[: max(0, min(spare, self.least_idle))]:
             self.dismiss(ward)
         self.least_idle = len(self.idle)
 
     def dismiss(self, ward: Ward) -> None:
-        """Hang up. An idle warden exits; one that is busy, and not dead already, kills its tree first."""
+        """Closes the channel. An idle warden exits; a busy one kills its tree first."""
         if ward in self.idle:
             self.idle.remove(ward)
         if self.channels.pop(ward.channel.fileno(), None):
@@ -289,13 +290,13 @@ class Keeper:
             self.bereaved.append((ward.report, now() + SWEEP_LIMIT))
 
     def press(self) -> None:
-        """A warden that was told to kill, and takes too long, has failed."""
+        """Kills wardens that were told to kill and take too long."""
         for ward in self.busy.values():
             if ward.kill_by is not None and now() > ward.kill_by:
                 os.kill(ward.pid, signal.SIGKILL)
 
     def sweep(self) -> None:
-        """Do the work of wardens that failed. Orphans can't be attributed, so ends are reported once none remain."""
+        """Does the work of failed wardens. Orphans can't be attributed, so ends are reported once none remain."""
         if self.bereaved:
             # One look can miss a process that forks and exits meanwhile.
             clear = not cull(self.wards) and not cull(self.wards)

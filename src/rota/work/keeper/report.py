@@ -1,11 +1,10 @@
-"""The fate of one command, as the process above it reports through a pipe.
+"""The start and end of one command, as reported through a pipe by the process above it.
 
-Every process that answers for the command holds the pipe's other end. So its closing without a word of how the
-command ended is a report too: no process is left that could know, the command is lost.
+Every process that is responsible for the command holds the pipe's other end. So a pipe that closes without a report of
+the end is a report too: no process is left that could know, the command is lost.
 
-A command may find that end (its parent's descriptors are in /proc) and write anything. So nothing counts before the
-pipe is closed, and a report that is not exactly one start and one end is no report. A command that forges one is
-killed, and lost.
+A command may find that end (its parent's descriptors are in /proc) and write anything. So a report counts only once the
+pipe is closed, and is valid only if it is exactly one start and one end. A command that forges one is killed, and lost.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LONGEST = 4096  # bytes of a whole report
-# Between the word of the end and the end of the pipe: the keeper must close its copy.
+# Seconds between the report of the end and the end of the pipe: the keeper must close its copy.
 CLOSING_LIMIT = 5.0
 
 _STARTED = re.compile(rb"started (\d{1,10}) ([a-z0-9_:+,-]{1,500})")
@@ -44,7 +43,7 @@ LOST = Exit(code=None, signal=None, cpu_seconds=0.0, max_rss_bytes=0, lost=True)
 
 
 class Report:
-    """Reads the pipe, and is in `unfinished` until all is said. `pid` is 0 if it never was."""
+    """Reads the pipe, and is in `unfinished` until the report is complete. `pid` is 0 if the command never started."""
 
     def __init__(self, pipe: int, unfinished: set[Report]) -> None:
         self.pid = 0
@@ -87,7 +86,7 @@ class Report:
                 self._doubt()
 
     def _hear(self, line: bytes) -> bool:
-        """False if that can't be said, or not now."""
+        """False if the line is invalid, or out of order."""
         if self._heard is not None:
             return False
         if found := _STARTED.fullmatch(line):
@@ -113,7 +112,7 @@ class Report:
         return True
 
     def _doubt(self) -> None:
-        """The command is killed, and its end is that of the pipe."""
+        """Has the command killed; its end is the end of the pipe."""
         if not self._wrong:
             self._wrong = True
             if self._limit is not None:
@@ -137,7 +136,7 @@ class Report:
 
 
 def _exit(status: int, cpu_seconds: float, max_rss_bytes: int, out_of_memory: bool) -> Exit | None:
-    """None if no process can end so."""
+    """None if no process can end with this status."""
     try:
         code = os.waitstatus_to_exitcode(status)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Finds, asks and kills all the processes below this one; the package's docstring says why it is done so."""
+"""Finds, terminates and kills all processes below this one; the package's docstring explains the method."""
 
 import os
 
@@ -42,7 +42,7 @@ def descend(kin: set[int], spare: "Collection[int]" = (), order: int = 1) -> "It
 
 
 def hit(pid: int, kin: "Collection[int]", number: int) -> None:
-    """Signal a process only while it is below us: by now its pid may be a stranger's."""
+    """Signals a process only while it is below us: its pid may have been reused."""
     handle = os.pidfd_open(pid)
     try:
         if parent_of(pid) in kin:
@@ -59,7 +59,7 @@ def strike(pid: int, kin: "Collection[int]", number: int) -> None:
 
 
 def terminate(main: int) -> None:
-    """Ask every process of the tree, and each just once: some take a second SIGTERM for impatience."""
+    """Sends SIGTERM to every process of the tree, just once: some programs treat a second SIGTERM as a forced stop."""
     kin = {os.getpid()}
     while any(list(descend(kin))):
         pass
@@ -71,7 +71,7 @@ def terminate(main: int) -> None:
 
 
 def cull(spare: "Collection[int]" = ()) -> int:
-    """Stop, then kill, all there is below this process. Returns how many processes that were."""
+    """Stops, then kills, all processes below this one. Returns their number."""
     me = os.getpid()
     kin = freeze(me, strike, spare)
     for pid in kin - {me}:
@@ -80,13 +80,13 @@ def cull(spare: "Collection[int]" = ()) -> int:
 
 
 def freeze(root: int, stop: "Callable[[int, Collection[int], int], None]", spare: "Collection[int]" = ()) -> "set[int]":
-    """Stop all there is below a process, so that it can't fork faster than we look. Returns them, and the root."""
+    """Stops all processes below a root, so that they can't fork faster than we look. Returns them and the root."""
     kin = {root}
     for turn in range(FREEZE_ROUNDS):
         known = len(kin)
-        # From the oldest down, one look finds a whole tree; from the newest up, one that never stands still.
+        # From the oldest pid on, one look finds a whole tree; from the newest back, it finds a tree that keeps forking.
         for pid in descend(kin, spare, order=-1 if turn % 2 else 1):
-            attempt(stop, pid, kin, signal.SIGSTOP)  # at once: one less that forks and runs while we look on
+            attempt(stop, pid, kin, signal.SIGSTOP)  # at once, so that it can't fork while we look on
         if len(kin) == known and turn > 0:
             break
     return kin

@@ -1,4 +1,4 @@
-"""A warden: a fork of the keeper that runs commands, one after the other, and leaves nothing of them."""
+"""A warden: a fork of the keeper that runs commands, one after the other, and kills all their processes."""
 
 import os
 import select
@@ -55,7 +55,7 @@ class Warden:
         self.poll.register(controller, select.POLLIN)
 
     def run(self) -> int:
-        """Attend to one command after the other. The exit status is 0 if nothing of them is left."""
+        """Runs one command after the other. The exit status is 0 if no process of them is left."""
         while not self.orphaned():
             verb, words, fds = receive(self.channel)
             if verb == b"start":
@@ -77,7 +77,7 @@ class Warden:
         return os.getppid() != self.keeper
 
     def attend(self, name: bytes, take_limits: bool, report: int, request: int, *stdio: int) -> bool:
-        """Run a command to its end. False if that was the last: its tree can't be killed, the keeper is gone, or there
+        """Runs a command to its end. False if it was the last: its tree can't be killed, the keeper is gone, or there
         is a large folder to remove."""
         self.cpu_seconds, self.memory = 0.0, 0
         command = launch(report, request, list(stdio), self.workspace, take_limits)
@@ -91,7 +91,7 @@ class Warden:
         regular = self.watch(name, command.main)
         status = self.sweep(command)
         if status is None or not regular:
-            return False  # its folder is left to the next keeper: our end must not wait for that
+            return False  # the next keeper removes its folder: our exit must not wait for that
         ending = self.used(command)
         cleared = command.clear()
         # First, so that the next command finds this warden free.
@@ -103,14 +103,14 @@ class Warden:
         return cleared
 
     def clear(self, command: Command) -> None:
-        """The last thing that a warden does, by itself: it may take long, and nothing must wait for it."""
+        """Removes a large folder as the warden's last act: it may take long, and nothing must wait for it."""
         self.guard([])
         command.clear_all()
         if self.orphaned():
             self.workspace.folders.close()
 
     def used(self, command: Command) -> tuple[float, int, str]:
-        """CPU seconds, peak of memory, and whether that was more than there was."""
+        """CPU seconds, peak memory, and whether the command ran out of memory."""
         leaf = command.leaf
         if leaf is None:
             return self.cpu_seconds, self.memory, "-"
@@ -118,7 +118,7 @@ class Warden:
         return max(self.cpu_seconds, leaf.cpu_seconds()), memory, "oom" if leaf.ran_out_of_memory() else "-"
 
     def watch(self, name: bytes, main: int) -> bool:
-        """Return when the command must end, or has; it is left a zombie, which keeps its group ours.
+        """Returns when the command must end, or has. It stays a zombie, so that its process group can't be reused.
 
         False if it must end because the keeper is gone: then its end is not reported.
         """
@@ -130,7 +130,7 @@ class Warden:
                 self.bury(*os.wait4(dead.si_pid, 0))  # an orphan
             news = [fd for fd, _ in self.poll.poll()]
             if self.controller in news:
-                return True  # it is gone; the keeper would say so, unless somebody has stopped it
+                return True  # the controller is gone; the keeper may be stopped
             if self.channel.fileno() not in news:
                 continue
             verb, addressee, fds = receive(self.channel)
@@ -150,7 +150,7 @@ class Warden:
         return pid
 
     def sweep(self, command: Command) -> int | None:
-        """Kill the rest of the tree. Returns how the command ended, as soon as no process is left."""
+        """Kills the rest of the tree. Returns the command's status as soon as no process is left."""
         began = now()
         pause = 0.005
         status = None

@@ -1,4 +1,4 @@
-"""How controller, keeper and wardens talk; the package's docstring has the words."""
+"""The messages between controller, keeper and wardens; the package's docstring lists them."""
 
 import os
 import sys
@@ -49,7 +49,7 @@ class CommandRequest:
 
     @property
     def owner(self) -> tuple[int, int] | None:
-        """User and group, if the command is to be somebody else's."""
+        """User and group, if the command runs as another user."""
         uid, gid = self.number(b"uid"), self.number(b"gid")
         return None if uid is None or gid is None else (uid, gid)
 

@@ -1,5 +1,5 @@
--- The schema is named `rota` here; the name that was chosen replaces it. Functions are in sql/postgres/functions.
--- Instants are microseconds since 1970, UTC, as everywhere in rota.
+-- The schema is named `rota` here; the chosen name replaces it. Functions are in sql/postgres/functions. Instants are
+-- microseconds since 1970, UTC, as everywhere in rota.
 
 -- A token of the server's current run. The table is unlogged, so crash recovery empties it and replicas never have it:
 -- the first connection afterwards inserts a new token. (After the crash of one backend the server restarts without a
@@ -217,10 +217,10 @@ CREATE TABLE rota.schedules (
     timing        text   NOT NULL,
     work          text   NOT NULL,
     overlap       text   NOT NULL CHECK (overlap IN ('allow', 'skip', 'queue', 'replace')),
-    calendars     text[] NOT NULL,                -- the names of those it needs
+    calendars     text[] NOT NULL,                -- the names of the calendars it needs
     app           text,                           -- the app that declares it,
     module        text,                           -- and the module of that app; NULL: none does
-    undeclared_at bigint,                         -- since then the app's newest node has not declared it, but can't tell that it is gone
+    undeclared_at bigint,                         -- since when the app's newest node has not declared it, though it may not be gone
     created_at    bigint NOT NULL,
     changed_at    bigint NOT NULL,
     handled       bigint NOT NULL,
@@ -370,13 +370,13 @@ CREATE TABLE rota.starts (
 CREATE INDEX starts_at    ON rota.starts (owner, key, at);
 CREATE INDEX starts_until ON rota.starts (until);
 
--- Keys to be looked at: a slot became free, or a job has joined the line. Like `settling` for parents.
+-- Lines to be checked for room: a slot became free, or a job has joined the line. Like `settling` for parents.
 CREATE TABLE rota.freed (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, held_by text NOT NULL)
 WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 
--- Jobs that wait for several keys, a row for each key. In every line such a job stands, a job that ranks more than nine
--- ageing steps behind it (`latest`) must leave it room. Without that, two busy keys that become free in turn would never
--- be free for it together.
+-- Jobs that wait for several keys, a row for each key. In each of its lines, jobs that rank more than nine ageing steps
+-- behind it (`latest`) must leave it room. Without that, two busy keys that become free in turn would never be free for
+-- it together.
 CREATE TABLE rota.wanted (
     owner  text   NOT NULL,
     key    text   NOT NULL,

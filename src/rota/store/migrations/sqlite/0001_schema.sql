@@ -1,7 +1,7 @@
--- Jobs, those that live and those that retention has not yet taken. Narrow: only the columns that a claim must touch.
--- States are compared one by one: for each statement, SQLite would build a table of its own out of every IN list in a
--- CHECK or an index of the row it writes, and that takes longer than the write (docs/measurements.md).
--- The rowid (seq) is the order of acceptance: it breaks ties of rank, and the other tables point to it.
+-- Live jobs, and ended jobs until their retention is over. Narrow: only the columns that a claim must touch. States are
+-- compared one by one: for each statement, SQLite would build a table of its own out of every IN list in a CHECK or an
+-- index of the row it writes, and that takes longer than the write (docs/measurements.md). The rowid (seq) is the order
+-- of acceptance: it breaks ties of rank, and the other tables point to it.
 CREATE TABLE jobs (
     seq           INTEGER PRIMARY KEY,
     id            TEXT    NOT NULL UNIQUE,
@@ -51,7 +51,7 @@ CREATE INDEX jobs_expiring ON jobs (expires_at)        WHERE expires_at IS NOT N
                                                          AND state IN ('blocked', 'scheduled', 'held', 'ready');
 CREATE INDEX jobs_running  ON jobs (node)              WHERE state = 'running';
 CREATE INDEX jobs_held     ON jobs (held_by, state, rank) WHERE held_by IS NOT NULL;
-CREATE INDEX jobs_blocked  ON jobs (queue)             WHERE state = 'blocked';   -- counts them without those that have ended
+CREATE INDEX jobs_blocked  ON jobs (queue)             WHERE state = 'blocked';   -- counts blocked jobs without reading ended ones
 CREATE INDEX jobs_moved    ON jobs (queue, own_step, level)
     WHERE (level > 0 OR own_step IS NOT NULL) AND finished_at IS NULL AND node IS NULL;
 CREATE INDEX jobs_dead     ON jobs (finished_at)       WHERE state = 'failed';
@@ -179,10 +179,10 @@ CREATE TABLE schedules (
     timing        TEXT    NOT NULL,
     work          TEXT    NOT NULL,
     overlap       TEXT    NOT NULL CHECK (overlap = 'allow' OR overlap = 'skip' OR overlap = 'queue' OR overlap = 'replace'),
-    calendars     TEXT    NOT NULL,             -- the names of those it needs, as JSON
+    calendars     TEXT    NOT NULL,             -- the names of the calendars it needs, as JSON
     app           TEXT,                         -- the app that declares it,
     module        TEXT,                         -- and the module of that app; NULL: none does
-    undeclared_at INTEGER,                      -- since then the app's newest node has not declared it, but can't tell that it is gone
+    undeclared_at INTEGER,                      -- since when the app's newest node has not declared it, though it may not be gone
     created_at    INTEGER NOT NULL,
     changed_at    INTEGER NOT NULL,
     handled       INTEGER NOT NULL,
@@ -327,12 +327,12 @@ CREATE TABLE starts (
 CREATE INDEX starts_at    ON starts (owner, key, at);
 CREATE INDEX starts_until ON starts (until);
 
--- Keys to be looked at: a slot became free, or a job has joined the line. Like `settling` for parents.
+-- Lines to be checked for room: a slot became free, or a job has joined the line. Like `settling` for parents.
 CREATE TABLE freed (held_by TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID;
 
--- Jobs that wait for several keys, a row for each key. In every line such a job stands, a job that ranks more than nine
--- ageing steps behind it (`latest`) must leave it room. Without that, two busy keys that become free in turn would never
--- be free for it together.
+-- Jobs that wait for several keys, a row for each key. In each of its lines, jobs that rank more than nine ageing steps
+-- behind it (`latest`) must leave it room. Without that, two busy keys that become free in turn would never be free for
+-- it together.
 CREATE TABLE wanted (
     owner  TEXT    NOT NULL,
     key    TEXT    NOT NULL,

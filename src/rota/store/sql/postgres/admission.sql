@@ -16,8 +16,8 @@ WHERE EXISTS (SELECT FROM gates g WHERE (g.gate).job IS DISTINCT FROM head.id
   AND n.incarnation = :incarnation AND head.state = 'ready'
 
 -- name: hold_full_front
--- Those at the front that wait for a key which is full join its line together. Needs no lock: being in line is only a place
--- to wait, and whoever looks at the lines lets go for whom there is room.
+-- Jobs at the front that need a full key join its line together. Needs no lock: a job in line only waits, and every
+-- later look at the line releases jobs if there is room.
 WITH front AS MATERIALIZED (
     SELECT j.id FROM rota.nodes n, unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
     CROSS JOIN LATERAL rota.front(q.queue, k.kind, n.tasks, :most::integer, rota.clock(:now)) head
@@ -83,7 +83,7 @@ INSERT INTO rota.limits (owner, key, concurrency, starts, span) VALUES (:owner, 
 ON CONFLICT (owner, key) DO UPDATE SET concurrency = excluded.concurrency, starts = excluded.starts, span = excluded.span
 
 -- name: stretch_tokens
--- They are kept for as long as the window that counts from now on looks back.
+-- Keeps tokens for as long as the new window looks back.
 UPDATE rota.starts SET until = at + late + :span::bigint
 WHERE owner = :owner AND key = :key AND until < at + late + :span::bigint
 
@@ -95,14 +95,14 @@ INSERT INTO rota.freed (held_by) VALUES (:held_by)
 
 -- name: limit_rows
 WITH RECURSIVE lines(line) AS (
-    -- From line to line through the index, however long they are.
+    -- One index look-up per line, however long the lines are.
     (SELECT j.held_by FROM rota.jobs j WHERE j.held_by >= 'k:' AND j.held_by < 'k;' ORDER BY j.held_by LIMIT 1)
     UNION ALL
     SELECT (SELECT j.held_by FROM rota.jobs j WHERE j.held_by > lines.line AND j.held_by < 'k;' ORDER BY j.held_by LIMIT 1)
     FROM lines WHERE lines.line IS NOT NULL
 )
 SELECT k.owner, k.key, l.concurrency, l.starts, l.span,
-       -- What the first who waits brings along: it counts where nothing was set.
+       -- The requirements of the first waiter, whose bounds count where no limit was set.
        CASE WHEN l.key IS NULL THEN (
            SELECT j.requirements FROM rota.jobs j WHERE j.held_by = 'k:' || k.owner || ':' || k.key AND j.state = 'held'
            ORDER BY j.rank, j.id LIMIT 1) END
@@ -143,7 +143,7 @@ UPDATE rota.queues SET paused_at = NULL, paused_by = NULL, note = '' WHERE name 
 SELECT rota.put_back(:ids::uuid[], :step, :most::integer)
 
 -- name: rank_those
--- Of these jobs, those that were ranked by another step than their queue has now.
+-- Ranks jobs anew that were ranked by another step than their queue has now.
 UPDATE rota.jobs j SET rank = j.rank + j.priority * (coalesce(wrong.step, :step::bigint) - coalesce(j.own_step, :step::bigint)),
                        own_step = wrong.step
 FROM (SELECT r.id, q.step FROM rota.jobs r LEFT JOIN rota.queues q ON q.name = r.queue
@@ -159,12 +159,12 @@ INSERT INTO rota.queues (name, step, stepped_at) VALUES (:name, :step, rota.cloc
 ON CONFLICT (name) DO UPDATE SET step = excluded.step, stepped_at = excluded.stepped_at
 
 -- name: stepped_queues
--- Whose jobs may have to be put forward: a claim that meets the first of them can't know of those.
+-- Queues in which jobs far back may have to move forward: a claim sees only the front.
 SELECT name FROM rota.queues WHERE step < :step OR stepped_at > rota.clock(:now) - 10000000
 
 -- name: rank_strays
--- Jobs that were ranked by another step than their queue has now, wherever they wait and however long ago that was: behind a
--- gate, in line for a key, or so far back that no claim meets them.
+-- Jobs that were ranked by another step than their queue has now, however long ago: behind a gate, in line for a key,
+-- or so far back that no claim reads them.
 WITH wrong AS MATERIALIZED (
     SELECT one.id, q.step FROM rota.queues q
     CROSS JOIN LATERAL (VALUES (-1::bigint, coalesce(q.step - 1, 9223372036854775807)), (q.step + 1, 9223372036854775807)) AS span(low, high)
@@ -175,7 +175,7 @@ UPDATE rota.jobs j SET rank = j.rank + j.priority * (coalesce(wrong.step, :step:
 FROM wrong WHERE j.id = wrong.id
 
 -- name: queues_of
--- Of those of these jobs that are ranked by another step than that of their queue.
+-- The queues of jobs that were ranked by another step than their queue has now.
 SELECT DISTINCT j.queue FROM rota.jobs j LEFT JOIN rota.queues q ON q.name = j.queue
 WHERE j.id = ANY (:ids::uuid[]) AND j.own_step IS DISTINCT FROM q.step
 
@@ -211,9 +211,9 @@ WITH due AS MATERIALIZED (
 UPDATE rota.queues q SET boosted_at = rota.clock(:now) FROM due WHERE q.name = due.name
 
 -- name: put_forward
--- Jobs that stand further back than their flow does now.
+-- Jobs with a higher level than their flow has now.
 WITH RECURSIVE known AS (
-    -- From flow to flow through the index, however many jobs of it were put back.
+    -- One index look-up per flow, however many jobs of it were put back.
     (SELECT j.queue, j.owner, rota.flow_of(j.task, j.requirements) AS flow, j.level FROM rota.jobs j WHERE j.level > 0
      ORDER BY j.queue, j.owner, rota.flow_of(j.task, j.requirements), j.level LIMIT 1)
     UNION ALL

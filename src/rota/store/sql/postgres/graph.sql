@@ -11,9 +11,9 @@ SELECT count(*) FROM (SELECT FROM rota.edges WHERE parent = ANY (:ids::uuid[]) A
 SELECT EXISTS (SELECT FROM rota.edges WHERE state = 'open')
 
 -- name: skipped_below
--- What was skipped because of these, however indirectly.
+-- Jobs that were skipped because of these, directly or not.
 WITH RECURSIVE below(id) AS (
-    -- (OFFSET 0: from the parents down, whatever the server believes about the tables.)
+    -- (OFFSET 0: from the parents down, whatever the planner's statistics say.)
     SELECT e.child FROM rota.edges e
     CROSS JOIN LATERAL (SELECT FROM rota.history h WHERE h.id = e.child AND h.state = 'skipped' OFFSET 0) AS skipped
     WHERE e.parent = ANY (:ids::uuid[]) AND e.state = 'broken'
@@ -25,16 +25,16 @@ WITH RECURSIVE below(id) AS (
 SELECT id::text FROM below
 
 -- name: reopen_jobs
--- Back among the living under the old ids, those with parents to wait for them again. The budget of attempts starts again;
--- fence and tries go on, so that nothing old can pass for new. The last attempt, which stood in the row of history, becomes
--- one of those that did not end the job.
+-- Moves jobs back from the history under their old ids; jobs with parents wait for them again. The budget of attempts
+-- starts again; fence and tries go on rising, so that a write of an old attempt stays stale. The last attempt, which
+-- was in the row of history, becomes a row of `attempts`.
 WITH back AS (
     DELETE FROM rota.history WHERE id = ANY (:ids::uuid[]) RETURNING *
 ), kept AS (
     INSERT INTO rota.attempts ({attempts.kept}) SELECT {attempts.kept; job = id; number = tries; node = coalesce(node, '')}
     FROM back WHERE outcome IS NOT NULL AND started_at IS NOT NULL
 ), again AS MATERIALIZED (
-    -- What was met by a parent that was purged since stays met: a dead letter is kept for longer than what it came from.
+    -- An edge that was met stays met if its parent was purged: a dead letter is kept for longer than its parents.
     SELECT e.child, e.parent, e.state <> 'met' OR EXISTS (SELECT FROM rota.jobs j WHERE j.id = e.parent)
                               OR EXISTS (SELECT FROM rota.history h WHERE h.id = e.parent) AS open
     FROM rota.edges e WHERE e.child = ANY (:ids::uuid[])
@@ -103,7 +103,7 @@ DELETE FROM rota.edges WHERE child = ANY (:ids::uuid[])
 DELETE FROM rota.members WHERE job = ANY (:ids::uuid[])
 
 -- name: sweep_edges
--- A piece of a walk through all edges. Those of children that are gone are what is left of a day that was dropped.
+-- A piece of a walk through all edges. Edges of missing children are left over from a dropped day.
 WITH looked AS MATERIALIZED (
     SELECT ctid AS place, child, parent, at FROM rota.edges WHERE (child, parent) > (:first::uuid, :second::uuid)
     ORDER BY child, parent LIMIT :most::integer

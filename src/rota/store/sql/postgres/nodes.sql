@@ -2,7 +2,7 @@
 SELECT rota.clock(NULL)
 
 -- name: insert_node
--- Again, if the answer to the first time got lost; it has not held anything since.
+-- ON CONFLICT: the first answer got lost and the node repeats the call. It holds no job yet.
 INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock, server)
 VALUES (:incarnation, :id, :roles, :queues, :tasks::text[], :version, 'live', rota.clock(:now), rota.clock(:now), :lease,
         :lock, :server)
@@ -10,11 +10,11 @@ ON CONFLICT (incarnation) DO UPDATE SET state = 'live', started_at = rota.clock(
                                         server = excluded.server
 
 -- name: lock_number
--- Those that want the same thing come one after the other.
+-- Serialises transactions with the same lock number.
 SELECT pg_advisory_xact_lock(:number)
 
 -- name: living_with_id
--- One that was silent for its lease does not keep its id: after a restart of everything nobody is left to say it is dead.
+-- A node that was silent for its lease loses its id: after a restart of all nodes, none is left to declare it dead.
 SELECT incarnation, seen_at, lock, server FROM rota.nodes
 WHERE id = :id AND state IN ('live', 'stopping') AND seen_at > rota.clock(:now) - lease
 
@@ -24,12 +24,12 @@ SELECT name, info, rota.clock(:now) FROM unnest(:names::text[], :infos::text[]) 
 ON CONFLICT (name) DO UPDATE SET info = excluded.info, seen_at = excluded.seen_at, offered = true
 
 -- name: renew
--- Proves that the node lives and brings all its news: what it holds, whether there is work or a due time, who leads.
+-- Renews the lease and returns all news: the jobs it holds, whether there is work or a due time, the leader.
 WITH moment AS MATERIALIZED (
     SELECT rota.clock(:now) AS now
 ), me AS (
-    -- `busy_since` keeps the index of what runs from being read from its beginning, where entries of jobs that are long over
-    -- may still lie. No claim takes longer than 30 s from its look at the clock to its commit.
+    -- `busy_since` bounds the read of the index of running jobs, whose low end may be full of dead entries. No claim
+    -- takes longer than 30 s from its look at the clock to its commit.
     UPDATE rota.nodes n
     SET beats = beats + 1, seen_at = moment.now, server = :server, state = CASE WHEN :stopping THEN 'stopping' ELSE state END,
         busy_since = least(moment.now - 30000000, (SELECT min(j.claimed_at) FROM rota.jobs j
@@ -37,7 +37,7 @@ WITH moment AS MATERIALIZED (
     FROM moment WHERE n.incarnation = :incarnation AND n.state IN ('live', 'stopping')
     RETURNING n.state, n.roles, n.queues, n.busy_since
 ), lead AS (
-    -- Whoever of the control nodes comes first when there is no live leader.
+    -- The first control node that renews while there is no live leader becomes the leader.
     UPDATE rota.leader l SET incarnation = :incarnation, term = l.term + 1, since = moment.now
     FROM me, moment
     WHERE me.state = 'live' AND me.roles::jsonb ? 'control' AND l.incarnation <> :incarnation
@@ -66,7 +66,7 @@ SELECT moment.now, EXISTS (SELECT FROM me) AS known,
 FROM moment
 
 -- name: lock_node
--- Until no claim of it is under way.
+-- Waits until no claim of the node is under way.
 SELECT FROM rota.nodes WHERE incarnation = :incarnation FOR UPDATE
 
 -- name: end_node
@@ -75,9 +75,9 @@ WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND (:beats::
 RETURNING id
 
 -- name: really_gone
--- Its lock is free, on the server on which it took it, and it has not renewed for the grace. Its row is locked first: a renewal
--- that is under way is waited for and counts, and none comes in between while this transaction lasts. Nor can it take its lock
--- again. (Shared: those who only look must not be taken for the owner.)
+-- Whether the node's lock is free, on the server where it was taken, and the node has not renewed for the grace. The
+-- row is locked first: this waits for a renewal under way, and blocks later ones until the transaction ends. The node
+-- can't take its lock again either. (Shared: observers must not take each other for the owner.)
 SELECT pg_try_advisory_xact_lock_shared(silent.lock) FROM (
     SELECT lock FROM rota.nodes
     WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND server = rota.server()
@@ -95,7 +95,7 @@ SELECT DISTINCT j.node FROM rota.jobs j LEFT JOIN rota.nodes n ON n.incarnation 
 WHERE j.node IS NOT NULL AND (n.state IS NULL OR n.state NOT IN ('live', 'stopping'))
 
 -- name: node_rows
--- With the lock tried by whoever asks: shared, so that observers don't take each other for the owner.
+-- The query tries each lock in shared mode, so that observers don't take each other for the owner.
 SELECT n.incarnation, n.id, n.roles, n.queues, n.version, n.state, n.started_at, n.seen_at, n.lease, n.beats,
        (SELECT count(*) FROM rota.jobs j WHERE j.node = n.incarnation AND j.claimed_at >= n.busy_since) AS running,
        n.state = 'live' AND EXISTS (SELECT FROM rota.leader l WHERE l.incarnation = n.incarnation) AS leads,

@@ -6,7 +6,7 @@ ON CONFLICT (name) DO NOTHING
 
 -- name: unoffered
 WITH RECURSIVE waiting(queue, task) AS (
-    -- From task to task through the index, however many jobs each has.
+    -- One index look-up per task, however many jobs each has.
     (SELECT j.queue, j.task FROM rota.jobs j WHERE j.state = 'ready' AND j.kind = 'function' ORDER BY j.queue, j.task LIMIT 1)
     UNION ALL
     SELECT next.queue, next.task FROM waiting CROSS JOIN LATERAL (
@@ -26,7 +26,7 @@ SELECT EXISTS (SELECT FROM rota.jobs j WHERE j.state = 'ready' AND j.kind = 'fun
                  AND (:sees::text IS NULL OR j.owner = :sees))
 
 -- name: set_aside_unoffered
--- Of the first in line, unless a node has come to offer the task meanwhile.
+-- Ends the first jobs in line, unless a node offers the task by now.
 WITH front AS MATERIALIZED (
     SELECT j.id, j.run_at FROM rota.jobs j
     WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = :queue AND j.task = :task

@@ -3,12 +3,12 @@
 INSERT INTO rota.jobs ({jobs.inserted}) SELECT * FROM unnest({jobs.inserted[]})
 
 -- name: accept
--- Orders with keys, one after the other; each sees what those before it have done.
+-- Orders with keys, one after the other; each sees the jobs and keys of earlier ones.
 SELECT answer FROM rota.accept_all(:owner, :orders::text[]::jsonb[], :key_life, :step, :now) AS answer
 
 -- name: lock_jobs
--- Where these jobs stand, for those that the principal may see, held until the end of the transaction. In the order of
--- their ids, as everywhere: whoever locks several rows must not meet someone who comes the other way.
+-- The states of these jobs, if the principal may see them, locked until the end of the transaction. Rows are locked in
+-- the order of ids, as everywhere, to avoid deadlocks.
 SELECT id::text, state, owner FROM rota.jobs
 WHERE id = ANY (:ids::uuid[]) AND (:sees::text IS NULL OR owner = :sees)
 ORDER BY id FOR UPDATE
@@ -27,11 +27,11 @@ INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
 SELECT {jobs.kept}, :state::text, :reason, rota.clock(:now), :state::text = 'failed' FROM gone
 
 -- name: cancel_running
--- The first reason stays: it is what the attempt was stopped for.
+-- The first reason stays: the attempt was stopped for it.
 UPDATE rota.jobs SET cancel = coalesce(cancel, :reason) WHERE id = ANY (:ids::uuid[]) AND state = 'running'
 
 -- name: hurry_jobs
--- What is due already keeps its place.
+-- A job that is due already keeps its rank.
 UPDATE rota.jobs SET run_at = least(run_at, rota.clock(:now)),
                      rank = least(run_at, rota.clock(:now)) + priority * :step::bigint, level = 0, own_step = NULL
 WHERE id = ANY (:ids::uuid[])

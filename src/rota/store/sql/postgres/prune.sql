@@ -1,10 +1,10 @@
 -- name: old_ended
--- Locked: whoever wants to replay one of them is too late.
+-- Locked, so that no replay reopens them meanwhile.
 SELECT id::text FROM rota.history WHERE NOT lasting AND finished_at < rota.clock(:now) - :age::bigint
 ORDER BY finished_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 
 -- name: old_strays
--- For which there was no day.
+-- Jobs of days without a partition.
 SELECT id::text FROM rota.history_other WHERE finished_at < rota.clock(:now) - :age::bigint
 ORDER BY finished_at, id LIMIT :limit FOR UPDATE SKIP LOCKED
 

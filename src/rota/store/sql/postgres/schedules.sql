@@ -3,13 +3,13 @@ INSERT INTO rota.schedules (owner, name, revision, timing, work, overlap, calend
                             paused_at, paused_by, note, module)
 VALUES (:owner, :name, rota.clock(:now), :timing, :work, :overlap, :calendars::text[], :app, rota.clock(:now), rota.clock(:now),
         least(:since::bigint, rota.clock(:now)),
-        CASE WHEN :since::bigint > rota.clock(:now) + 1000000 THEN rota.clock(:now) ELSE :next_at END,   -- by a clock that is far ahead
+        CASE WHEN :since::bigint > rota.clock(:now) + 1000000 THEN rota.clock(:now) ELSE :next_at END,   -- computed by a clock far ahead
         CASE WHEN :note::text IS NOT NULL THEN rota.clock(:now) END,
         CASE WHEN :note::text IS NOT NULL THEN :owner END, :note, :module)
 ON CONFLICT (owner, name) DO NOTHING
 
 -- name: replace_schedule
--- The cursor never moves back; what was due before the change must have been handled before it.
+-- The cursor never moves back; fires due before the change must have been handled.
 UPDATE rota.schedules
 SET revision = revision + 1, timing = :timing, work = :work, overlap = :overlap, calendars = :calendars::text[], app = :app,
     module = :module, undeclared_at = NULL, changed_at = rota.clock(:now), broken = NULL,
@@ -18,7 +18,7 @@ SET revision = revision + 1, timing = :timing, work = :work, overlap = :overlap,
 WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS NULL OR next_at > :since)
 
 -- name: reopen_fires
--- Under the new policy it may matter which of its jobs live.
+-- The new overlap policy may depend on live jobs of the schedule.
 UPDATE rota.fires f SET open = true FROM rota.jobs j
 WHERE f.owner = :owner AND f.name = :name AND NOT f.open AND j.id = f.job_id
 
@@ -29,7 +29,7 @@ SET revision = revision + 1, paused_at = coalesce(paused_at, rota.clock(:now)), 
 WHERE owner = :owner AND name = :name
 
 -- name: resume_schedule
--- One that was set aside goes on where it stood; what fell into a pause is then skipped before the pause can end.
+-- A schedule that was set aside goes on from its cursor; fires of its pause are skipped before the pause can end.
 UPDATE rota.schedules
 SET revision = revision + 1, changed_at = rota.clock(:now), paused_at = CASE WHEN broken IS NOT NULL THEN paused_at END,
     paused_by = CASE WHEN broken IS NOT NULL THEN paused_by END, note = CASE WHEN broken IS NOT NULL THEN note END,
@@ -40,7 +40,7 @@ WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS N
 DELETE FROM rota.schedules WHERE owner = :owner AND name = :name AND revision = :revision AND handled = :before
 
 -- name: undeclare_schedules
--- Those that stand as they were read: another node may have declared them meanwhile.
+-- Only schedules of the revision that was read: another node may have declared them meanwhile.
 UPDATE rota.schedules s SET undeclared_at = rota.clock(:now)
 FROM unnest(:names::text[], :revisions::bigint[]) AS read(name, revision)
 WHERE s.owner = :owner AND s.app = :app AND s.undeclared_at IS NULL AND s.name = read.name AND s.revision = read.revision
@@ -58,20 +58,20 @@ FROM rota.schedules WHERE next_at <= :until::bigint ORDER BY next_at LIMIT :limi
 SELECT next_at FROM rota.schedules WHERE next_at > :until::bigint ORDER BY next_at LIMIT 1
 
 -- name: standing_schedules
--- Which of these steps still fit, and are due; held until the end of the transaction. What is locked is in someone else's
--- hands. Whoever waits for nobody can come in any order.
+-- Which of these steps still fit and are due; locked until the end of the transaction. Rows locked by other
+-- transactions are skipped. Since this never waits, the order of locks does not matter.
 SELECT wanted.place - 1
 FROM unnest(:owners::text[], :names::text[], :revisions::bigint[], :cursors::bigint[], :reaches::bigint[])
      WITH ORDINALITY AS wanted(owner, name, revision, handled, reach, place)
 JOIN rota.schedules s ON s.owner = wanted.owner AND s.name = wanted.name
 WHERE s.revision = wanted.revision AND s.handled = wanted.handled
-  AND s.next_at + 0 <= rota.clock(:now)   -- not by the index on next_at: these are looked for by their names
-  AND wanted.reach <= rota.clock(:now)    -- a clock that is fast must not decide about what is still to come
+  AND s.next_at + 0 <= rota.clock(:now)   -- "+ 0" keeps the planner from the index on next_at: rows are found by name
+  AND wanted.reach <= rota.clock(:now)    -- a scheduler with a fast clock must not decide about future fires
 FOR UPDATE OF s SKIP LOCKED
 
 -- name: fire_plainly
--- What nearly all steps are: one fire, nothing skipped, no other fire of the schedule to be minded. All in one statement, so
--- that nobody waits for the way to and fro, and a process that is stopped half-way holds no lock.
+-- The usual step: one fire, no skipped fires, no regard to other fires of the schedule. One statement saves round
+-- trips, and a client that is stopped half-way holds no lock.
 WITH moment AS MATERIALIZED (
     SELECT rota.clock(:now) AS now
 ), standing AS MATERIALIZED (
@@ -117,7 +117,7 @@ LEFT JOIN rota.jobs j ON j.id = f.job_id
 UPDATE rota.fires SET open = false, waiting = false WHERE job_id = ANY (:ids::uuid[])
 
 -- name: known_jobs
--- Ids of fires whose job is still there, though their own row may be gone.
+-- Jobs of fires that still exist, though the row of the fire may be gone.
 SELECT id::text FROM rota.jobs WHERE id = ANY (:ids::uuid[])
 UNION ALL
 SELECT id::text FROM rota.history WHERE id = ANY (:ids::uuid[])
@@ -180,7 +180,7 @@ WHERE j.id = ANY (:ids::uuid[]) AND j.state = 'blocked'
 RETURNING j.state
 
 -- name: close_ended
--- Of schedules with fires that wait: those whose jobs have ended.
+-- Fires whose jobs have ended, of schedules with waiting fires.
 UPDATE rota.fires f SET open = false, waiting = false
 WHERE f.open AND (f.owner, f.name) IN (SELECT w.owner, w.name FROM rota.fires w WHERE w.waiting)
   AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = f.job_id)
@@ -193,8 +193,8 @@ INSERT INTO rota.calendars (owner, name, body) VALUES (:owner, :name, :body)
 ON CONFLICT (owner, name) DO UPDATE SET body = excluded.body
 
 -- name: look_again
--- At all schedules that need this calendar, also those that had come to their end. What was worked out for them before no longer counts.
--- (Nothing was due between the last fire and now, and no other calendar may change that.)
+-- Makes all schedules that need this calendar due now, also ended ones: their next fire must be computed anew. (No fire
+-- was due between the last one and now, and a changed calendar must not add one there.)
 UPDATE rota.schedules
 SET revision = revision + 1, next_at = rota.clock(:now), broken = NULL,
     handled = CASE WHEN broken IS NULL AND (next_at IS NULL OR next_at > rota.clock(:now))
@@ -202,7 +202,7 @@ SET revision = revision + 1, next_at = rota.clock(:now), broken = NULL,
 WHERE owner = :owner AND :calendar = ANY (calendars)
 
 -- name: lock_calendars
--- Whoever needs one of these must not lose it before he is done.
+-- Locked: a calendar must not be removed before the schedule that needs it is written.
 SELECT name FROM rota.calendars WHERE owner = :owner AND name = ANY (:names::text[]) ORDER BY name FOR KEY SHARE
 
 -- name: hold_calendar
@@ -251,7 +251,7 @@ WHERE owner = :owner AND name = :name AND first < :before::bigint ORDER BY first
 SELECT job_id::text, name, fire, kind FROM rota.fires WHERE job_id = ANY (:ids::uuid[])
 
 -- name: reopen_replayed
--- A fire that is run again counts as living again.
+-- A replayed fire counts as live again.
 UPDATE rota.fires SET open = true WHERE job_id = ANY (:ids::uuid[])
 
 -- name: delete_old_fires

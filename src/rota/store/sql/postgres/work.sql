@@ -1,13 +1,13 @@
 -- name: claim
--- The heads of all lanes (a queue and a kind), straight off the index, past what others hold just now; of these the best of
--- each queue. What has expired is not to be started; the promoter will clear it away. Of what a gate fits, or needs keys, only
--- the ids are told: `admit_claim` decides on these.
+-- Reads the heads of all lanes (a queue and a kind) from the index, skipping rows that others have locked, and takes
+-- the best of each queue. Expired jobs are left to the promoter. Of jobs that a gate fits or that need keys, only the
+-- ids are returned: `admit_claim` decides on these.
 --
--- A node runs the functions it offers and no others. Mostly those at the front are its own, so `near` reads the front in the
--- order of rank, but no further than the `edge`. If that did not bring enough, the rest is read behind the edge task by task
--- (`far`), from an index in which functions of other apps are not in the way, however many there are.
+-- A node runs only functions that it offers. Mostly the functions at the front are offered, so `near` reads the front
+-- in the order of rank, up to the `edge`. If that does not bring enough, `far` reads behind the edge task by task, from
+-- an index by task, so functions of other apps are not read.
 WITH me AS MATERIALIZED (
-    -- Held, but not against renewals: a take-over of this node waits until the claim is over, and sees what was claimed.
+    -- KEY SHARE allows renewals; a take-over of this node waits until the claim has ended, and sees the claimed jobs.
     SELECT tasks FROM rota.nodes WHERE incarnation = :incarnation AND state IN ('live', 'stopping') FOR KEY SHARE
 ), own AS MATERIALIZED (
     SELECT unnest(tasks) AS task FROM me
@@ -59,7 +59,7 @@ WITH me AS MATERIALIZED (
 UPDATE rota.jobs j
 SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, reason = NULL, claimed_at = moment.now,
     started_at = CASE WHEN starts THEN moment.now END, tries = tries + starts::integer,
-    expires_at = CASE WHEN starts THEN NULL ELSE expires_at END   -- what has started can't expire any more
+    expires_at = CASE WHEN starts THEN NULL ELSE expires_at END   -- a started job can't expire
 FROM chosen, moment WHERE j.ctid = chosen.place AND NOT chosen.stopped AND NOT chosen.fallen
 -- A first attempt finds no checkpoint, and does not look for one.
 RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries + (NOT starts)::integer; slack = NULL::bigint;
@@ -67,7 +67,7 @@ RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries + (NOT starts):
            state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END}
 )
 SELECT * FROM claimed
-UNION ALL   -- a fence of 0: it stands in the wrong place
+UNION ALL   -- a fence of 0: the rank is wrong
 SELECT {jobs.claimed; job_id = id::text; fence = CASE WHEN fallen THEN 0 END; * = NULL}
 FROM chosen WHERE fallen OR stopped AND starts
 UNION ALL   -- the microseconds of the server's time that it took
@@ -85,7 +85,7 @@ LEFT JOIN rota.queues q ON q.name = j.queue
 WHERE j.state = 'running' ORDER BY j.id FOR UPDATE OF j
 
 -- name: hold_gated
--- Those that a gate fits go back: to be held by it or, by the next claim, dropped.
+-- Jobs that a gate fits go back: the gate holds them, or the next claim drops them.
 UPDATE rota.jobs j SET state = CASE WHEN hit.effect = 'pause' THEN 'held' ELSE 'ready' END, node = NULL, reason = hit.reason,
                        held_by = CASE WHEN hit.effect = 'pause' THEN 'g:' || hit.id END
 FROM (SELECT DISTINCT ON (w.id) w.id AS job, g.id, g.effect, g.reason FROM unnest(:ids::uuid[]) AS w(id) JOIN rota.jobs r ON r.id = w.id
@@ -107,7 +107,7 @@ JOIN rota.jobs j ON j.id = wanted.id AND j.fence = wanted.fence
 ORDER BY j.id FOR UPDATE OF j
 
 -- name: handed_back_before
--- The same for jobs that have ended: these went back when they had been cancelled.
+-- The same for ended jobs, which were handed back after they had been cancelled.
 SELECT wanted.place - 1
 FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
 JOIN rota.history h ON h.id = wanted.id AND h.fence = wanted.fence
@@ -125,8 +125,8 @@ INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
 SELECT {jobs.kept}, 'cancelled', cancel, rota.clock(:now), false FROM gone
 
 -- name: succeed
--- What nearly all attempts do: the job leaves the living with its one row of history, if the fence still holds. Tells which of
--- them others wait for, and which held keys.
+-- The usual end: the job moves to the history, in one row, if the fence still holds. Returns which jobs have children,
+-- and which held keys.
 WITH ended AS (
     DELETE FROM rota.jobs j USING unnest(:ids::uuid[], :fences::bigint[], :codes::integer[], :results::text[], :usages::text[])
                                   AS wanted(id, fence, exit_code, result, usage)
@@ -189,7 +189,8 @@ FROM unnest(:ids::uuid[], :states::text[], :delays::bigint[], :failures::bigint[
 WHERE j.id = wanted.id
 
 -- name: cut_output
--- What marks take the place of, in attempts that still run. (The row of the job is shared: the marks will be kept.)
+-- Deletes the chunks that marks replace, in attempts that still run. (The row of the job is share-locked: the marks
+-- will be kept.)
 WITH open AS MATERIALIZED (
     SELECT j.id, j.fence FROM rota.jobs j
     WHERE j.id = ANY (:jobs::uuid[]) AND j.state = 'running' ORDER BY j.id FOR SHARE
@@ -200,7 +201,7 @@ WHERE open.id = cut.job AND open.fence = cut.fence
   AND o.job = cut.job AND o.fence = cut.fence AND o.number >= cut.first AND o.number <= cut.last
 
 -- name: append_output
--- Chunks of attempts that still run, and that are not there yet. (The row of the job is shared: it can't end meanwhile.)
+-- New chunks of attempts that still run. (The row of the job is share-locked: it can't end meanwhile.)
 WITH wanted AS MATERIALIZED (
     SELECT * FROM unnest(:jobs::uuid[], :fences::bigint[], :numbers::bigint[], :times::bigint[], :streams::text[], :bodies::bytea[])
       WITH ORDINALITY AS wanted(job, fence, number, at, stream, body, place)
@@ -222,8 +223,8 @@ SELECT w.place - 1, w.place IN (SELECT place FROM kept), w.place IN (SELECT plac
 FROM wanted w
 
 -- name: note
--- What attempts that still run tell of themselves, unless they have told something later already; each job once. (The row of
--- the job is shared: it can't end meanwhile.)
+-- Progress and states of attempts that still run, unless a later note was written; each job once. (The row of the job
+-- is share-locked: it can't end meanwhile.)
 WITH wanted AS MATERIALIZED (
     SELECT * FROM unnest(:jobs::uuid[], :fences::bigint[], :numbers::bigint[], :fractions::double precision[], :texts::text[],
                          :times::bigint[], :states::text[])
@@ -255,7 +256,7 @@ SELECT w.place - 1,
 FROM wanted w
 
 -- name: promote
--- What is due becomes ready; what has expired before it started ends. Locked rows are in someone else's hands.
+-- Due jobs become ready; jobs that expired before they started end. Rows locked by others are skipped.
 WITH moment AS MATERIALIZED (
     SELECT rota.clock(:now) AS now, rota.clock(:now) - :late::bigint AS before, clock_timestamp() AS began
 ), late AS MATERIALIZED (
@@ -277,7 +278,7 @@ WITH moment AS MATERIALIZED (
 )
 SELECT moment.now, (SELECT count(*) FROM moved), (SELECT min(run_at) FROM moved), (SELECT count(*) FROM ended),
        (SELECT bool_or(tied) FROM expired),
-       -- If there was more to do than the limit allows, the next is the first of the rest.
+       -- If the limit left jobs over, the next instant is that of the first of them.
        (SELECT j.run_at FROM rota.jobs j WHERE j.state = 'scheduled'
           AND j.run_at >= CASE WHEN (SELECT count(*) FROM due) < :limit::integer THEN moment.before + 1 ELSE :floor::bigint END
         ORDER BY j.run_at

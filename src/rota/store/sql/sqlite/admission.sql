@@ -1,20 +1,20 @@
 -- name: claimer
--- Who asks for work, and whether anything stands in its way.
+-- The state of the claiming node, and whether there are gates or queue settings.
 SELECT state, EXISTS (SELECT 1 FROM gates), EXISTS (SELECT 1 FROM queues)
 FROM nodes WHERE incarnation = :incarnation
 
 -- name: left_over
--- What a write has to see to before it commits: jobs that others wait for have ended, keys became free.
+-- Work left for a write before it commits: ended jobs with children, freed keys.
 SELECT EXISTS (SELECT 1 FROM settling), EXISTS (SELECT 1 FROM freed)
 
 -- name: candidates
--- The last column: it has waited for several keys before; jobs that rank behind this must leave it room.
+-- The last column is set if the job has waited for several keys: jobs that rank behind this value must leave it room.
 SELECT j.seq, j.id, j.owner, j.task, j.queue, j.requirements, j.fence, j.rank, j.own_step, j.interruptions,
        iif(j.special, (SELECT min(d.latest) FROM wanted d WHERE d.job = j.id), NULL)
 FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value
 
 -- name: hold_jobs
--- Rows: seq, what holds it, reason. Those that were claimed ahead are taken from their node.
+-- Rows: seq, what holds it, reason. Jobs that were claimed ahead are taken from their node.
 UPDATE jobs SET state = 'held', node = NULL, held_by = r.value ->> 1, reason = r.value ->> 2
 FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 0
 
@@ -45,7 +45,7 @@ WHERE opened_at IS NULL AND (until IS NULL OR until > :now) ORDER BY created_at,
 SELECT id FROM gates WHERE opened_at IS NOT NULL OR until <= :now ORDER BY created_at, id
 
 -- name: gates_at_work
--- Some gate has opened, or has not yet seen all jobs.
+-- Whether some gate has opened, or its sweep is not at its end.
 SELECT EXISTS (SELECT 1 FROM gates WHERE opened_at IS NOT NULL OR until <= :now
                                       OR swept < (SELECT coalesce(max(seq), 0) FROM jobs))
 
@@ -56,7 +56,7 @@ UPDATE gates SET dropped = dropped + (r.value ->> 1) FROM json_each(:rows) r WHE
 SELECT max(seq), count(*) FROM (SELECT seq FROM jobs WHERE seq > :swept ORDER BY seq LIMIT :span)
 
 -- name: sweep
--- Those that a gate may concern. What ended long ago is passed by in the order of the table.
+-- Jobs that a gate may concern. Ended jobs are skipped in the order of the table.
 SELECT seq, owner, task, queue, requirements FROM jobs
 WHERE id IS NOT :but AND seq > :swept AND seq <= :reach
   AND (state = 'ready' OR :drop AND (state = 'blocked' OR state = 'scheduled' OR state = 'held'))
@@ -66,7 +66,7 @@ ORDER BY seq LIMIT :limit
 UPDATE gates SET swept = :swept WHERE id = :id
 
 -- name: release_held
--- What a gate held goes on, lowest rank first.
+-- Releases the jobs that a gate held, lowest rank first.
 UPDATE jobs SET state = 'ready', held_by = NULL, reason = NULL
 WHERE seq IN (SELECT seq FROM jobs WHERE state = 'held' AND held_by = 'g:' || :id ORDER BY rank, seq LIMIT :limit)
 
@@ -86,13 +86,13 @@ DELETE FROM freed
 SELECT EXISTS (SELECT 1 FROM freed)
 
 -- name: freed_lines
--- Lines to be looked at: how many were let go and are on their way, and who is next.
+-- Lines on the list: how many of their jobs were released and not claimed yet, and the next waiter.
 SELECT f.held_by, (SELECT count(*) FROM jobs r WHERE r.state = 'ready' AND r.held_by = f.held_by), j.owner, j.requirements, j.id, j.rank
 FROM (SELECT held_by FROM freed ORDER BY held_by LIMIT :limit) f
 LEFT JOIN jobs j ON j.seq = (SELECT h.seq FROM jobs h WHERE h.state = 'held' AND h.held_by = f.held_by ORDER BY h.rank, h.seq LIMIT 1)
 
 -- name: all_lines
--- The same for every key that somebody waits for; from line to line through the index, however long they are.
+-- The same for every line; one index look-up per line, however long the lines are.
 WITH RECURSIVE known(line) AS (
     SELECT min(held_by) FROM jobs WHERE state = 'held' AND held_by >= 'k:' AND held_by < 'k;'
     UNION ALL
@@ -114,9 +114,9 @@ SELECT seq FROM jobs WHERE state = 'held' AND held_by = :line ORDER BY rank, seq
 UPDATE jobs SET state = 'ready', reason = NULL WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: key_states
--- Rows: owner, key, the window that a job brings along. What was set for the key, who holds it, how many tokens are used up by
--- the window that counts, for how long the latest of them is kept, and the best two reservations of jobs that wait for several
--- keys: only of jobs that stand in line. One that was let go may never be taken, and the key would lie idle.
+-- Rows: owner, key, the window that a job brings along. Returns the limit of the key, its holders, the tokens used in
+-- the effective window, how long the latest token is kept, and the best two reservations of jobs that wait for several
+-- keys. Only jobs in line reserve: a released job may never be claimed, and the key would lie idle.
 SELECT w.owner, w.key, w.was_set, w.concurrency, w.starts, w.set_span, w.span,
        (SELECT json_group_array(s.number) FROM slots s WHERE s.owner = w.owner AND s.key = w.key),
        (SELECT count(*) FROM starts t WHERE t.owner = w.owner AND t.key = w.key
@@ -130,7 +130,7 @@ FROM (SELECT e.value ->> 0 AS owner, e.value ->> 1 AS key, l.key IS NOT NULL AS 
       FROM json_each(:keys) e LEFT JOIN limits l ON l.owner = e.value ->> 0 AND l.key = e.value ->> 1) w
 
 -- name: token_back
--- When one of so many tokens will be there again; nothing if one is.
+-- When the next token comes back; no row if one is free.
 SELECT at + late + :span FROM starts
 WHERE owner = :owner AND key = :key AND at > :now - :span - :latest AND at + late + :span > :now
 ORDER BY at + late DESC LIMIT 1 OFFSET :count - 1
@@ -152,7 +152,7 @@ WHERE seq IN (SELECT seq FROM jobs WHERE state = 'held' AND held_by = :line AND 
 RETURNING seq
 
 -- name: replace_running
--- ... and those that hold it are asked to stop.
+-- ... and the jobs that hold it are asked to stop.
 UPDATE jobs SET cancel = coalesce(cancel, :why)
 WHERE id IN (SELECT job FROM slots WHERE owner = :owner AND key = :key) AND state = 'running' AND seq < :newer
 
@@ -161,7 +161,7 @@ INSERT INTO limits (owner, key, concurrency, starts, span) VALUES (:owner, :key,
 ON CONFLICT (owner, key) DO UPDATE SET concurrency = excluded.concurrency, starts = excluded.starts, span = excluded.span
 
 -- name: stretch_tokens
--- They are kept for as long as the window that counts from now on looks back.
+-- Keeps tokens for as long as the new window looks back.
 UPDATE starts SET until = at + late + :span WHERE owner = :owner AND key = :key AND until < at + late + :span
 
 -- name: remove_limit
@@ -207,7 +207,7 @@ UPDATE queues SET paused_at = NULL, paused_by = NULL, note = '' WHERE name = :na
 SELECT name, paused_at, paused_by, note, step, feedback, quantum, levels, boost FROM queues
 
 -- name: queue_states
--- Each state by an index of its own where it has one: those that have ended are many.
+-- Each state by its own index where there is one, because ended jobs are many.
 SELECT queue, 'ready', count(*), min(run_at) FROM jobs WHERE state = 'ready' AND (:sees IS NULL OR owner = :sees) GROUP BY queue
 UNION ALL
 SELECT queue, 'held', count(*), NULL FROM jobs
@@ -256,7 +256,8 @@ SELECT count(*) FROM jobs WHERE state = 'ready' AND queue = :queue AND (rank, se
 SELECT name, step, stepped_at, feedback FROM queues
 
 -- name: misplaced
--- Of these jobs, those that stand in the wrong place: seq, kind, owner, task, flow, by its step, its level, and that of its flow.
+-- The jobs among these with a wrong rank: seq, kind, owner, task, flow, whether the step is wrong, its level, and the
+-- level of its flow.
 SELECT seq, kind, owner, task, flow, own_step IS NOT :step, level, behind FROM (
     SELECT j.*, coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.flow), 0) AS behind
     FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value)
@@ -267,13 +268,13 @@ UPDATE jobs SET rank = rank + priority * (coalesce(:step, :usual) - coalesce(own
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: rank_anew
--- Ready jobs of a queue, so many; of those at the front of the queue, so many (-1: of all).
+-- Ranks up to `limit` ready jobs of a queue anew, of the first `reach` (-1: all).
 UPDATE jobs SET rank = rank + priority * (coalesce(:step, :usual) - coalesce(own_step, :usual)), own_step = :step
 WHERE seq IN (SELECT seq FROM (SELECT seq, own_step FROM jobs WHERE state = 'ready' AND queue = :queue LIMIT :reach)
               WHERE own_step IS NOT :step LIMIT :limit)
 
 -- name: rank_strays
--- Jobs ranked by a step that no longer counts in their queue, wherever they wait.
+-- Jobs ranked by an earlier step of their queue, wherever they wait.
 UPDATE jobs SET rank = rank + priority * (coalesce((SELECT q.step FROM queues q WHERE q.name = jobs.queue), :usual) - own_step),
                 own_step = (SELECT q.step FROM queues q WHERE q.name = jobs.queue)
 WHERE seq IN (
@@ -305,7 +306,7 @@ WHERE seq IN (SELECT seq FROM jobs
               ORDER BY rank LIMIT :limit)
 
 -- name: put_forward
--- Jobs that stand further back than their flow does now.
+-- Jobs with a higher level than their flow has now.
 UPDATE jobs SET rank = rank - level * :step, level = 0
 WHERE seq IN (SELECT j.seq FROM jobs j
               WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.level > 0 AND j.finished_at IS NULL AND j.node IS NULL
@@ -361,7 +362,7 @@ UPDATE gates SET opened_at = :now WHERE job = :job AND opened_at IS NULL
 SELECT id, owner, task, queue, requirements FROM jobs WHERE state = 'running'
 
 -- name: lone_jobs
--- Those that wait until they are alone, and since when.
+-- Jobs that wait until they are alone, and since when.
 SELECT j.id, j.requirements, (SELECT min(g.created_at) FROM gates g WHERE g.job = j.id AND g.opened_at IS NULL)
 FROM jobs j WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' ORDER BY j.rank, j.seq LIMIT 1000
 

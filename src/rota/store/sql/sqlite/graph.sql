@@ -1,5 +1,5 @@
 -- name: jobs_of_owner
--- Which of these are there, for their owner.
+-- The existing jobs of the owner among these.
 SELECT j.id FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE j.owner = :owner
 
 -- name: workflow_owner
@@ -15,7 +15,7 @@ INSERT OR IGNORE INTO workflows (id, owner, name, created_at) VALUES (:id, :owne
 INSERT OR IGNORE INTO members (workflow, job, place) VALUES (?, ?, ?)
 
 -- name: count_parents
--- All of them are to be waited for.
+-- The job waits for all of its parents.
 UPDATE jobs SET parents = (SELECT count(*) FROM edges e WHERE e.child = jobs.id), 
                 waits = (SELECT count(*) FROM edges e WHERE e.child = jobs.id AND e.state = 'open')
 WHERE id IN (SELECT value FROM json_each(:ids))
@@ -49,7 +49,7 @@ UPDATE edges SET state = r.value ->> 2 FROM json_each(:rows) r WHERE edges.child
 SELECT j.seq, j.id, j.state, j.waits, j.run_at, j.priority, j.rank FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
 
 -- name: move_children
--- Rows: seq, state, parents that it still waits for, when it is due, rank.
+-- Rows: seq, state, number of open parents, due time, rank.
 UPDATE jobs SET state = r.value ->> 1, waits = r.value ->> 2, run_at = r.value ->> 3, rank = r.value ->> 4
 FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 0
 
@@ -65,7 +65,7 @@ SELECT j.id, j.task, j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = w
 SELECT EXISTS (SELECT 1 FROM edges WHERE state = 'open')
 
 -- name: skipped_below
--- What was skipped because of these, however indirectly.
+-- Jobs that were skipped because of these, directly or not.
 WITH RECURSIVE below(id) AS (
     SELECT j.id FROM json_each(:ids) ended JOIN edges e ON e.parent = ended.value JOIN jobs j ON j.id = e.child
     WHERE e.state = 'broken' AND j.state = 'skipped'
@@ -76,7 +76,7 @@ WITH RECURSIVE below(id) AS (
 SELECT id FROM below
 
 -- name: reopen_edges
--- What was met by a parent that was purged since stays met: a dead letter is kept for longer than what it came from.
+-- An edge that was met stays met if its parent was purged: a dead letter is kept for longer than its parents.
 UPDATE edges SET state = 'open' WHERE child IN (SELECT value FROM json_each(:ids))
   AND (state <> 'met' OR EXISTS (SELECT 1 FROM jobs j WHERE j.id = edges.parent))
 
@@ -84,7 +84,7 @@ UPDATE edges SET state = 'open' WHERE child IN (SELECT value FROM json_each(:ids
 SELECT DISTINCT e.parent FROM json_each(:ids) wanted JOIN edges e ON e.child = wanted.value
 
 -- name: reopen_jobs
--- The budget of attempts starts again; fence and tries go on, so that nothing old can pass for new.
+-- The budget of attempts starts again; fence and tries go on rising, so that a write of an old attempt stays stale.
 UPDATE jobs SET state = iif(EXISTS (SELECT 1 FROM edges e WHERE e.child = jobs.id AND e.state = 'open'), 'blocked', 'scheduled'),
                 run_at = :now, rank = :now + priority * :step, finished_at = NULL, expires_at = NULL,
                 failures = 0, crashes = 0, interruptions = 0, reason = NULL, held_by = NULL, level = 0, own_step = NULL,
@@ -130,7 +130,7 @@ DELETE FROM edges WHERE child IN (SELECT id FROM jobs WHERE seq IN (SELECT value
 DELETE FROM members WHERE job IN (SELECT id FROM jobs WHERE seq IN (SELECT value FROM json_each(:seqs)))
 
 -- name: workflows_after
--- A piece of a walk through all workflows, and which of these may go: their members were deleted with the jobs.
+-- A piece of a walk through all workflows, and which of them may be deleted: all their members are gone.
 SELECT f.id, f.created_at < :before AND NOT EXISTS (SELECT 1 FROM members m WHERE m.workflow = f.id)
 FROM workflows f WHERE f.id > :after ORDER BY f.id LIMIT :most
 

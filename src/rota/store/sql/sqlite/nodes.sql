@@ -1,5 +1,5 @@
 -- name: insert_node
--- Again, if the answer to the first time got lost; it has not held anything since.
+-- ON CONFLICT: the first answer got lost and the node repeats the call. It holds no job yet.
 INSERT INTO nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease)
 VALUES (:incarnation, :id, :roles, :queues, :tasks, :version, 'live', :now, :now, :lease)
 ON CONFLICT (incarnation) DO UPDATE SET state = 'live', started_at = :now, seen_at = :now
@@ -43,7 +43,7 @@ SELECT incarnation, id, roles, queues, version, state, started_at, seen_at, leas
 FROM nodes n ORDER BY started_at, incarnation
 
 -- name: lead
--- Whoever of the control nodes comes first when there is no live leader.
+-- The first control node that renews while there is no live leader becomes the leader.
 UPDATE leader SET incarnation = :incarnation, term = term + 1, since = :now
 WHERE NOT EXISTS (SELECT 1 FROM nodes n WHERE n.incarnation = leader.incarnation AND n.state = 'live')
   AND EXISTS (SELECT 1 FROM nodes n, json_each(n.roles) role

@@ -7,7 +7,7 @@ SELECT value ->> 0, value ->> 1, :now, 0 FROM json_each(:rows)
 
 -- name: unoffered
 WITH RECURSIVE waiting(queue, task) AS (
-    -- From task to task through the index, however many jobs each has.
+    -- One index look-up per task, however many jobs each has.
     VALUES ('', '')
     UNION ALL
     SELECT j.queue, j.task FROM waiting w CROSS JOIN jobs j ON j.seq = (
@@ -29,7 +29,7 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'ready' AND kind = 'function' AN
                  AND (:sees IS NULL OR owner = :sees))
 
 -- name: set_aside_unoffered
--- Of the first in line, unless a node has come to offer the task meanwhile.
+-- Ends the first jobs in line, unless a node offers the task by now.
 UPDATE jobs SET state = 'failed', finished_at = :now, reason = :reason
 WHERE seq IN (SELECT seq FROM (SELECT seq, run_at FROM jobs
                                WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task

@@ -1,5 +1,5 @@
 -- name: known_keys
--- Which of these keys were used before. A key counts until it is pruned, and never less long than promised.
+-- Which of these keys were used before. A key counts until it is pruned, which is never before it expires.
 SELECT k.key, k.content, k.job_id
 FROM json_each(:keys) wanted
 CROSS JOIN keys k ON k.owner = :owner AND k.key = wanted.value   -- CROSS: a few look-ups, never a scan of all keys
@@ -17,7 +17,7 @@ INSERT INTO payloads ({payloads.inserted}) VALUES ({payloads.inserted?})
 INSERT INTO keys (owner, key, content, job_id, expires_at) VALUES (?, ?, ?, ?, ?)
 
 -- name: states_of
--- Where these jobs stand, for those that the principal may see.
+-- The states of these jobs, if the principal may see them.
 SELECT j.id, j.state
 FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
 WHERE :sees IS NULL OR j.owner = :sees
@@ -27,12 +27,12 @@ UPDATE jobs SET state = 'cancelled', finished_at = :now, held_by = NULL, reason 
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('blocked', 'scheduled', 'held', 'ready')
 
 -- name: cancel_running
--- The first reason stays: it is what the attempt was stopped for.
+-- The first reason stays: the attempt was stopped for it.
 UPDATE jobs SET cancel = coalesce(cancel, :reason)
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running'
 
 -- name: hurry_jobs
--- What is due already keeps its place.
+-- A job that is due already keeps its rank.
 UPDATE jobs SET run_at = min(run_at, :now), rank = min(run_at, :now) + priority * :step, level = 0, own_step = NULL
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'scheduled'
 

@@ -2,12 +2,12 @@
 INSERT INTO schedules (owner, name, revision, timing, work, overlap, calendars, app, created_at, changed_at, handled, next_at,
                        paused_at, paused_by, note, module)
 VALUES (:owner, :name, :now, :timing, :work, :overlap, :calendars, :app, :now, :now, min(:since, :now),
-        iif(:since > :now + 1000000, :now, :next_at),   -- by a clock that is far ahead: to be looked at
+        iif(:since > :now + 1000000, :now, :next_at),   -- computed by a clock far ahead: look now
         iif(:note IS NULL, NULL, :now), iif(:note IS NULL, NULL, :owner), :note, :module)
 ON CONFLICT (owner, name) DO NOTHING
 
 -- name: replace_schedule
--- The cursor never moves back; what was due before the change must have been handled before it.
+-- The cursor never moves back; fires due before the change must have been handled.
 UPDATE schedules SET revision = revision + 1, timing = :timing, work = :work, overlap = :overlap, calendars = :calendars,
                      app = :app, module = :module, undeclared_at = NULL, changed_at = :now,
                      handled = max(handled, min(:since, :now)),
@@ -15,7 +15,7 @@ UPDATE schedules SET revision = revision + 1, timing = :timing, work = :work, ov
 WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS NULL OR next_at > :since)
 
 -- name: reopen_fires
--- Under the new policy it may matter which of its jobs live.
+-- The new overlap policy may depend on live jobs of the schedule.
 UPDATE fires SET open = 1
 WHERE owner = :owner AND name = :name AND NOT open
   AND job_id IN (SELECT j.id FROM jobs j WHERE j.id = fires.job_id AND j.finished_at IS NULL)
@@ -25,7 +25,7 @@ UPDATE schedules SET revision = revision + 1, paused_at = coalesce(paused_at, :n
 WHERE owner = :owner AND name = :name
 
 -- name: resume_schedule
--- One that was set aside goes on where it stood; what fell into a pause is then skipped before the pause can end.
+-- A schedule that was set aside goes on from its cursor; fires of its pause are skipped before the pause can end.
 UPDATE schedules SET revision = revision + 1, changed_at = :now, paused_at = iif(broken IS NULL, NULL, paused_at),
                      paused_by = iif(broken IS NULL, NULL, paused_by), note = iif(broken IS NULL, NULL, note),
                      next_at = iif(broken IS NULL, next_at, :now), broken = NULL
@@ -35,7 +35,7 @@ WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS N
 DELETE FROM schedules WHERE owner = :owner AND name = :name AND revision = :revision AND handled = :before
 
 -- name: undeclare_schedules
--- Those that stand as they were read: another node may have declared them meanwhile.
+-- Only schedules of the revision that was read: another node may have declared them meanwhile.
 UPDATE schedules SET undeclared_at = :now
 WHERE owner = :owner AND app = :app AND undeclared_at IS NULL
   AND (name, revision) IN (SELECT value ->> 0, value ->> 1 FROM json_each(:rows))
@@ -60,13 +60,14 @@ SELECT wanted.key
 FROM json_each(:rows) wanted
 JOIN schedules s ON s.owner = wanted.value ->> 0 AND s.name = wanted.value ->> 1
 WHERE s.revision = wanted.value ->> 2 AND s.handled = wanted.value ->> 3 AND s.next_at <= :now
-  AND wanted.value ->> 4 <= :now   -- a clock that is fast must not decide about what is still to come
+  AND wanted.value ->> 4 <= :now   -- a scheduler with a fast clock must not decide about future fires
 
 -- name: hold_schedule
 SELECT overlap FROM schedules WHERE owner = :owner AND name = :name
 
 -- name: open_fires
--- Of these schedules (owner, name, all): the fires that go on and the first few that wait, or all; and whether their jobs live.
+-- Of these schedules (owner, name, all): the fires that go on and the first few waiting ones, or all; and whether their
+-- jobs live.
 SELECT f.owner, f.name, f.job_id, f.kind, j.id IS NOT NULL
 FROM json_each(:rows) wanted
 CROSS JOIN fires f INDEXED BY fires_going ON f.owner = wanted.value ->> 0 AND f.name = wanted.value ->> 1
@@ -89,7 +90,7 @@ UPDATE fires SET open = 0, waiting = 0 WHERE job_id IN (SELECT value FROM json_e
 SELECT j.id FROM json_each(:ids) wanted CROSS JOIN jobs j ON j.id = wanted.value
 
 -- name: insert_fires
--- A fire that was made before stays as it was: its row tells, or its job, which may outlive the row.
+-- A fire that was made before stays as it was. Its row shows that, or its job, which may outlive the row.
 INSERT INTO fires (owner, name, fire, job_id, kind, at, open, waiting)
 SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, :kind, :now, value ->> 4, 0 FROM json_each(:rows)
 WHERE NOT EXISTS (SELECT 1 FROM jobs j WHERE j.id = value ->> 3)
@@ -117,7 +118,8 @@ FROM json_each(:rows) w WHERE owner = w.value ->> 0 AND name = w.value ->> 1
 UPDATE schedules SET last_fire = :last_fire, last_job = :last_job WHERE owner = :owner AND name = :name
 
 -- name: close_ended
--- Of schedules with fires that wait: the fires whose jobs have ended; of those that wait, the ones before the first that lives.
+-- Fires whose jobs have ended, of schedules with waiting fires; of the waiting ones only those before the first live
+-- one.
 UPDATE fires SET open = 0, waiting = 0 WHERE job_id IN (
     WITH line AS MATERIALIZED (
         SELECT w.owner, w.name, (SELECT f.fire FROM fires f INDEXED BY fires_waiting CROSS JOIN jobs j ON j.id = f.job_id
@@ -157,8 +159,8 @@ INSERT INTO calendars (owner, name, body) VALUES (:owner, :name, :body)
 ON CONFLICT (owner, name) DO UPDATE SET body = excluded.body
 
 -- name: look_again
--- At all schedules that need this calendar, also those that had come to their end. What was worked out for them before no longer counts.
--- (Nothing was due between the last fire and now, and no other calendar may change that.)
+-- Makes all schedules that need this calendar due now, also ended ones: their next fire must be computed anew. (No fire
+-- was due between the last one and now, and a changed calendar must not add one there.)
 UPDATE schedules SET revision = revision + 1, next_at = :now, broken = NULL,
                      handled = iif(broken IS NULL AND (next_at IS NULL OR next_at > :now), max(handled, :now), handled)
 WHERE owner = :owner AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(calendars), calendars, '[]')) needed
@@ -213,7 +215,7 @@ WHERE owner = :owner AND name = :name AND first < :before ORDER BY first DESC LI
 SELECT job_id, name, fire, kind FROM fires WHERE job_id IN (SELECT value FROM json_each(:ids))
 
 -- name: reopen_replayed
--- A fire that is run again counts as living again.
+-- A replayed fire counts as live again.
 UPDATE fires SET open = 1 WHERE job_id IN (SELECT value FROM json_each(:ids))
 
 -- name: delete_old_fires

@@ -1,12 +1,12 @@
 -- name: lane
--- The head of one lane, straight off the index. What has expired is not to be started; the promoter will clear it away.
+-- The head of one lane, from the index. Expired jobs are left to the promoter.
 SELECT json_group_array(json_array(rank, seq, special)) FROM (
     SELECT rank, seq, special FROM jobs
     WHERE state = 'ready' AND queue = :queue AND kind = :kind AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY rank, seq LIMIT :limit)
 
 -- name: near_functions
--- The first functions of a queue in the order of rank, whoever offers them, and whether it is this node.
+-- The first functions of a queue in the order of rank, and whether this node offers them.
 SELECT json_group_array(json_array(rank, seq, special, own)) FROM (
     SELECT rank, seq, special,
            task IN (SELECT value FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation))) AS own
@@ -26,7 +26,7 @@ SELECT json_group_array(json_array(task, rank, seq, special)) FROM (
     ORDER BY j.rank, j.seq LIMIT :limit)
 
 -- name: functions_of
--- Those of one task.
+-- The functions of one task.
 SELECT json_group_array(json_array(rank, seq, special)) FROM (
     SELECT rank, seq, special FROM jobs
     WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task AND (rank, seq) > (:rank, :seq)
@@ -37,7 +37,7 @@ SELECT json_group_array(json_array(rank, seq, special)) FROM (
 -- The fence rises with the claim; an attempt is counted only when it is started.
 UPDATE jobs SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, reason = NULL, held_by = NULL,
                 started_at = :started_at, tries = tries + (:started_at IS NOT NULL),
-                expires_at = iif(:started_at IS NULL, expires_at, NULL)   -- what has started can't expire any more
+                expires_at = iif(:started_at IS NULL, expires_at, NULL)   -- a started job can't expire
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: taken
@@ -87,7 +87,8 @@ JOIN jobs j ON j.id = wanted.value ->> 0
 LEFT JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
 
 -- name: record_attempts
--- One row per attempt, written at its end (REPLACE: a row that someone put in by hand is no reason to stop). Columns of a row: seq, ending, exit code, error, result, ...
+-- One row per attempt, written at its end (REPLACE: a row written by hand must not fail this). Columns of a row: seq,
+-- ending, exit code, error, result, ...
 INSERT OR REPLACE INTO attempts ({attempts.kept})
 SELECT {attempts.kept j; job = j.seq; number = j.tries; node = coalesce(n.id, j.node); finished_at = :now; outcome = r.value ->> 1;
         exit_code = r.value ->> 2; error = r.value ->> 3; result = r.value ->> 4; usage = r.value ->> 12}
@@ -97,7 +98,7 @@ LEFT JOIN nodes n ON n.incarnation = j.node
 WHERE j.started_at IS NOT NULL
 
 -- name: succeed_jobs
--- What move_jobs does for an attempt that has simply succeeded: nearly all do.
+-- The same as move_jobs, for plain successes: the most frequent case.
 UPDATE jobs SET state = 'succeeded', finished_at = :now, node = NULL, cancel = NULL, reason = NULL
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 
@@ -140,7 +141,7 @@ JOIN output o ON o.job = j.seq AND o.fence = wanted.value ->> 1 AND o.number = w
 INSERT OR IGNORE INTO output (job, fence, number, at, stream, body) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: note_states
--- How each note finds its job: whether that attempt runs, and the last it has told and saved.
+-- For each note: whether its attempt runs, and the numbers of the last progress and the last saved state.
 SELECT wanted.key, j.seq, j.state = 'running' AND j.fence = wanted.value ->> 1, coalesce(p.number, -1), coalesce(c.number, -1)
 FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0

@@ -1,8 +1,9 @@
--- Jobs that run alone. Such a job closes a gate. A claim that read the gates before that gate was committed does not know
--- of it and may still start a job. So every claim holds an advisory lock, shared, from before it reads the gates until
--- its transaction has ended. Once the gate is committed, the holders of that lock are recorded in `gates.claims` (NULL:
--- not yet) and taken off the list as they end. When none is left, every job they have started is visible, and all later
--- claims know of the gate. Nobody takes the lock exclusively: a claim that hangs delays the lone job and no other claim.
+-- Jobs that run alone. Such a job closes a gate. A claim that read the gates before that gate was committed does not
+-- know of it and may still start a job. So every claim holds an advisory lock, shared, from before it reads the gates
+-- until its transaction has ended. Once the gate is committed, the holders of that lock are recorded in `gates.claims`
+-- (NULL: not yet) and taken off the list as they end. When none is left, every job they have started is visible, and
+-- all later claims know of the gate. The lock is never taken exclusively: a claim that hangs delays the lone job and no
+-- other claim.
 CREATE OR REPLACE FUNCTION rota.claims_lock() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT hashtextextended('rota' || ' claims', 0) $$;
 
 -- The transactions of claims that have read the gates and not ended yet.

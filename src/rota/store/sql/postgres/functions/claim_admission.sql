@@ -22,7 +22,8 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    -- (The state is asked outside: else the server may read all ready jobs by their index, which has the ids too.)
+    -- (The state is compared outside: otherwise the planner may read all ready jobs through their index, which has the
+    -- ids too.)
     SELECT array_agg(l.id) INTO rest FROM (
         SELECT j.id, j.state FROM rota.jobs j WHERE j.id = ANY (ids) ORDER BY j.id FOR UPDATE SKIP LOCKED OFFSET 0) l WHERE l.state = 'ready';
 
@@ -50,14 +51,14 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Job by job in the order of rank where one wants to be alone: its turn comes after that of the jobs that rank before it.
+    -- With jobs that want to be alone, decide job by job in the order of rank.
     SELECT coalesce(array_agg(j.id ORDER BY j.rank, j.id), '{}') INTO lone FROM rota.jobs j
     WHERE j.id = ANY (rest) AND j.requirements::jsonb ? 'alone';
     FOR number IN 1 .. cardinality(lone) + 1 LOOP
         turn := CASE WHEN number > cardinality(lone) THEN rest ELSE ARRAY(
             SELECT j.id FROM rota.jobs j JOIN rota.jobs next ON next.id = lone[number]
             WHERE j.id = ANY (rest) AND (j.rank, j.id) < (next.rank, next.id)) END;
-        -- A job that is the first in all of its lines gets in; a second look is for jobs that stood behind one that did not.
+        -- A job that is the first in all of its lines is admitted; another pass serves jobs behind one that was not.
         LOOP
             EXIT WHEN coalesce(turn, '{}') = '{}';
             RETURN QUERY WITH need AS MATERIALIZED (
@@ -83,7 +84,7 @@ BEGIN
                     OFFSET w.seat - 1 LIMIT 1
                 ) free   -- of a key without a bound too: a person may set one, or remove a rate, while it is held
             ), tokens AS (
-                -- Kept for as long as any job is known to look back.
+                -- Kept for the longest window that any job is known to have.
                 INSERT INTO rota.starts (owner, key, job, fence, at, late, until)
                 SELECT w.owner, w.key, w.job, w.fence + 1, moment, w.slack, moment + w.slack + greatest(w.span, 600000000,
                        (SELECT l.span FROM looks_back l WHERE l.owner = w.owner AND l.key = w.key),
@@ -165,7 +166,7 @@ BEGIN
     END IF;
 END $$;
 
--- A newer job takes the place of older ones with the same key: those that wait end, those that run are asked to stop.
+-- A newer job replaces older ones with the same key: waiting jobs end, running jobs are asked to stop.
 CREATE OR REPLACE FUNCTION rota.replace_holders(by text, name text, newer uuid, moment bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     older uuid[];

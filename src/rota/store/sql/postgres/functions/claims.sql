@@ -1,5 +1,5 @@
--- The best `most` ready functions of these tasks that rank behind (edge, edge_id), also those that another claim has locked.
--- First the head of each task is read, then the best of these tasks.
+-- The best `most` ready functions of these tasks that rank behind (edge, edge_id), including rows that another claim
+-- has locked. First the head of each task is read, then the best of these tasks.
 CREATE OR REPLACE FUNCTION rota.line_of_tasks(wanted_queue text, tasks text[], edge bigint, edge_id uuid, most bigint, moment bigint)
 RETURNS TABLE (rank bigint, id uuid) LANGUAGE plpgsql ROWS 10 AS $$
 #variable_conflict use_column

@@ -1,8 +1,8 @@
 -- How much room a key has, by the rules of `model.limits` (effective, slack) and `model.keys` (KeyState.room, token_counts), for sets of
 -- jobs. tests/store/postgres/test_admission_rules.py holds these functions against the model.
 
--- The keys that a job needs, with the bounds that count. How long after its token a start may really happen is part of the
--- window: the last start may be late, and the next one early.
+-- The keys that a job needs, with their effective bounds. The window includes the slack between a token and the real
+-- start: the last start may be late, and the next one early.
 CREATE OR REPLACE FUNCTION rota.keys_of(owner text, requirements text)
 RETURNS TABLE (key text, concurrency integer, starts integer, span bigint, slack bigint, policy text)
 LANGUAGE sql STABLE AS $$
@@ -12,13 +12,13 @@ LANGUAGE sql STABLE AS $$
                  CASE WHEN l.key IS NULL THEN (k.body #>> '{2,0}')::integer ELSE l.starts END AS starts,
                  CASE WHEN l.key IS NULL THEN (k.body #>> '{2,1}')::bigint ELSE l.span END AS span
           FROM jsonb_array_elements(keys_of.requirements::jsonb -> 'keys') AS k(body)
-          -- (OFFSET 0: one by one, whatever the server believes about the tables.)
+          -- (OFFSET 0: one look-up per row, whatever the planner's statistics say.)
           LEFT JOIN LATERAL (SELECT * FROM rota.limits WHERE owner = keys_of.owner AND key = k.body ->> 0 OFFSET 0) l ON true) one $$;
 
--- The keys that these jobs need, one row each (a job that needs none has one without), with how much room there is: how many
--- more may hold the key, and start now, by the window of the job that asks; NULL: any number. One place is reserved for a job that
--- waits for several keys: for one that stands in line, or is among these. One that was let go may never be taken, and the key would
--- lie idle.
+-- The keys that these jobs need, one row each (a job that needs none has one without), with how much room there is: how
+-- many more may hold the key, and start now, by the window of the job that asks; NULL: any number. One place is
+-- reserved for a job that waits for several keys and is in line or among these jobs. A released job reserves nothing:
+-- it may never be claimed, and the key would lie idle.
 CREATE OR REPLACE FUNCTION rota.needs(ids uuid[], moment bigint)
 RETURNS TABLE (job uuid, owner text, rank bigint, fence bigint, key text, concurrency integer, starts integer, span bigint,
                slack bigint, policy text, room bigint)

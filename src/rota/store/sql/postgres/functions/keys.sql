@@ -1,5 +1,5 @@
--- Anyone with access to the tables may write requirements. Those that can't be read would stop every claim and every end that meets
--- them, and a name that stands there twice would wait for itself: so they are refused where they are written.
+-- Refuses unreadable requirements when they are written, since anyone with access to the tables may write them. They
+-- would fail every claim and every settlement that reads them, and a job with the same key twice would wait for itself.
 CREATE OR REPLACE FUNCTION rota.check_requirements() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     given jsonb := NEW.requirements::jsonb;
@@ -43,7 +43,7 @@ BEGIN
             DELETE FROM rota.slots s USING old_jobs o WHERE o.special AND s.job = o.id RETURNING s.owner, s.key
         )
         INSERT INTO rota.freed (held_by) SELECT 'k:' || owner || ':' || key FROM gone;
-        IF EXISTS (SELECT FROM old_jobs WHERE special AND state <> 'running') THEN   -- whoever ran has had his keys
+        IF EXISTS (SELECT FROM old_jobs WHERE special AND state <> 'running') THEN   -- a job that ran has no row in `wanted`
             DELETE FROM rota.wanted w USING old_jobs o WHERE o.special AND o.state <> 'running' AND w.job = o.id;
         END IF;
         UPDATE rota.gates g SET opened_at = rota.clock(NULL) FROM old_jobs o WHERE o.special AND g.job = o.id AND g.opened_at IS NULL;

@@ -1,6 +1,6 @@
--- Lets jobs go on that wait for keys: of the keys on the list, or of every key that a job waits for. As many as there is room for
--- (`model.keys.going_on`), less those that are on their way already; a look at every key does not count these: perhaps no node takes
--- them. tests/store/postgres/test_admission_rules.py holds it against the model.
+-- Lets jobs go on that wait for keys: of the keys on the list, or of every key that a job waits for. As many as there
+-- is room for (`model.keys.going_on`), less jobs that were released and not claimed yet; a look at every key ignores
+-- these, as perhaps no node claims them. tests/store/postgres/test_admission_rules.py holds it against the model.
 CREATE OR REPLACE FUNCTION rota.hand_on(every boolean, given bigint, most integer,
                              OUT moved bigint, OUT next_at bigint, OUT more boolean)
 LANGUAGE plpgsql AS $$
@@ -25,7 +25,7 @@ BEGIN
         SELECT array_agg(DISTINCT held_by) INTO lines FROM taken;
     END IF;
     WITH first AS MATERIALIZED (
-        -- The first in line may have lost its key: then nothing bounds it.
+        -- The first in line may no longer need the key: then it has no bound.
         SELECT wanted.line, head.id, head.owner, head.rank, k.*
         FROM unnest(lines) AS wanted(line)
         CROSS JOIN LATERAL (SELECT j.id, j.owner, j.requirements, j.rank FROM rota.jobs j WHERE j.held_by = wanted.line AND j.state = 'held'
@@ -53,7 +53,7 @@ BEGIN
     ), going AS (
         UPDATE rota.jobs j SET state = 'ready', reason = NULL FROM next WHERE j.id = next.id RETURNING 1
     ), kept AS (
-        -- As long as whoever waits looks back.
+        -- Tokens are kept for as long as the first waiter's window looks back.
         UPDATE rota.starts s SET until = s.at + s.late + r.span FROM room r
         WHERE r.starts IS NOT NULL AND r.span > 600000000 AND s.owner = r.owner AND s.key = r.key AND s.until < s.at + s.late + r.span
     )

@@ -14,10 +14,10 @@ BEGIN
     DELETE FROM rota.keys k WHERE k.owner = by AND k.key = ANY (taken);
 END $$;
 
--- Accepts one order (a list of jobs, with parents and workflows) on behalf of its owner: whole, or not at all if a key was
--- used before for something else, or a parent or workflow is unknown. Answers {"jobs": [[id, created], ...], "rings"}, or the
--- reason of the refusal: {"key", "job"}, {"parent"} or {"workflow"}. With `ring` the notification is sent from here: the
--- caller's own transaction is not ours to act after.
+-- Accepts one order (a list of jobs, with parents and workflows) on behalf of its owner: whole, or not at all if a key
+-- was used before for something else, or a parent or workflow is unknown. Answers {"jobs": [[id, created], ...],
+-- "rings"}, or the reason of the refusal: {"key", "job"}, {"parent"} or {"workflow"}. With `ring` the notification is
+-- sent from here: rota can't act after the commit of a caller's transaction.
 CREATE OR REPLACE FUNCTION rota.accept(by text, jobs jsonb, key_life bigint, step bigint, given bigint, ring boolean)
 RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
@@ -35,7 +35,7 @@ DECLARE
     outside  uuid[] := '{}';         -- parents that are not of this order
     settled  record;
 BEGIN
-    IF jobs #>> '{0,content}' LIKE 'sql:%' THEN   -- ordered by the function `submit`, which leaves labels and limits to this
+    IF jobs #>> '{0,content}' LIKE 'sql:%' THEN   -- ordered by the function `submit`, which leaves labels and limits to `accept`
         jobs := jsonb_build_array((jobs -> 0) || rota.requirements_of(jobs #>> '{0,task}', (jobs #>> '{0,args}')::jsonb));
     END IF;
     -- The keys come first, in their order: two callers with the same keys wait for each other and don't deadlock. Keys that
@@ -116,7 +116,7 @@ BEGIN
         FROM asked CROSS JOIN LATERAL jsonb_populate_record(NULL::rota.jobs, job) AS given WHERE created
         RETURNING state, expires_at, held_by
     ), lines AS (
-        -- A job that waits for a key stands in its line from the beginning.
+        -- A job that waits for a key joins its line at once.
         INSERT INTO rota.freed (held_by) SELECT DISTINCT held_by FROM inserted WHERE state = 'held'
     ), tied AS (
         INSERT INTO rota.edges (child, parent, need, at)

@@ -11,7 +11,7 @@ BEGIN
     END IF;
 END $$;
 
--- Orders one job, from any language that speaks SQL. The task's own options stand in for arguments that are not given.
+-- Orders one job, from any language that speaks SQL. The task's own options are the defaults.
 CREATE OR REPLACE FUNCTION rota.submit(
     task text, args jsonb DEFAULT '{}', queue text DEFAULT NULL, priority integer DEFAULT NULL,
     run_at timestamptz DEFAULT NULL, delay interval DEFAULT NULL, key text DEFAULT NULL, retries integer DEFAULT NULL,
