@@ -127,7 +127,7 @@ async def test_nothing_is_lost_while_two_versions_work_and_one_migrates(
     jobs = await world.several(600)
     started: list[str] = []
     more: list[str] = []  # submitted by the next version
-    first = asyncio.Event()
+    first, migrated = asyncio.Event(), asyncio.Event()
 
     async def work(store: PostgresStore, kind: str) -> None:
         world_of = World(store, backend, clock, chance)
@@ -142,11 +142,14 @@ async def test_nothing_is_lost_while_two_versions_work_and_one_migrates(
             if kind == "new" and len(more) < 20:
                 more.append(await world_of.one())
             await actor.renew()
+            if len(started) > len(jobs) // 2:
+                await migrated.wait()  # half of the work is left for the next version, however long it takes
 
     async def upgrade() -> None:
         await first.wait()
         assert await new.migrate() == (NEWEST, NEWEST + 1)
         await new.open()
+        migrated.set()
         await work(new, "new")
 
     await asyncio.gather(work(old[0], "a"), work(old[1], "b"), upgrade())
