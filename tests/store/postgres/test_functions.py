@@ -236,6 +236,14 @@ async def test_doctor_tells_of_functions_that_differ(place: Place) -> None:
     assert [finding for finding in await store.examine() if not finding.ok] == []
 
 
+async def test_a_candidate_takes_back_nothing_of_its_release(place: Place) -> None:
+    await migrate(place, code(TWO, "1.2.0"))
+    await migrate(place, code(ONE, "1.2.0rc1"))
+    assert one(place) == 2
+    await migrate(place, code(ONE, "1.2.1rc1"))
+    assert one(place) == 1
+
+
 # -- functions of other people ----------------------------------------------------------------------------------------
 async def test_functions_of_other_people_in_the_schema_are_left_alone(place: Place) -> None:
     with place.connect() as db:

@@ -101,8 +101,9 @@ class FoundSchema(NamedTuple):
         )
 
 
-def _release(code: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", code)[:3])
+def _release(code: str) -> tuple[list[int], bool]:
+    """For comparison: the numbers of a version, and whether it is final. A candidate comes before its release."""
+    return [int(number) for number in re.findall(r"\d+", code)[:3]], re.search("[a-z]", code) is None
 
 
 @cache
