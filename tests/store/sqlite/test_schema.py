@@ -118,7 +118,7 @@ def test_every_table_is_strict(db: apsw.Connection) -> None:
 
 
 def test_the_file_knows_whose_it_is_and_how_old(db: apsw.Connection) -> None:
-    assert db.pragma("application_id") == database.APPLICATION == int.from_bytes(b"rota", "big")
+    assert db.pragma("application_id") == database.APPLICATION == int.from_bytes(b"rot1", "big")
     assert db.pragma("user_version") == migrate.known_version() == sql_files.migrations("sqlite")[-1][0]
     assert db.pragma("journal_mode") == "wal"
 
