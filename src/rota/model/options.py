@@ -164,8 +164,9 @@ def _template(value: Any) -> str:
 
 
 def _flow(value: Any) -> str:
-    fields(flow(value))
-    return value  # type: ignore[no-any-return]
+    name = flow(value)
+    fields(name)
+    return name
 
 
 def _limits(value: Any) -> tuple[Key, ...]:
