@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import cast
 
 import msgspec
@@ -208,3 +209,25 @@ async def test_a_large_order_is_neither_torn_nor_followed(far: FarSide) -> None:
     assert far.orders.recv(wire.LARGEST_MESSAGE)  # the process has received the first message
     process.recall()
     assert (far.back, list(process.assignments)) == ([], [large.key])
+
+
+async def test_nothing_is_saved_for_an_order_that_has_not_begun(far: FarSide) -> None:
+    """The shut book would fail at a save; the answer is that the attempt is over."""
+    process, first, second = started(far), assignment(), assignment()
+    for one in (first, second):
+        assert process.add(one)
+    assert far.take().key == first.key
+    far.channel.sendall(wire.frame(wire.SaveRequest(second.key, 7, "[]")))
+    far.end(first.key)
+    assert await first.future == Succeeded()
+    far.channel.setblocking(False)
+    answers: list[bytes] = []
+
+    def answered() -> bool:
+        with suppress(BlockingIOError):
+            answers.append(far.channel.recv(1 << 16))
+        return bool(answers)
+
+    await until(answered)
+    assert answers[0] == wire.frame(wire.SaveAnswer(7, wire.STALE))
+    assert list(process.assignments) == [second.key]

@@ -115,7 +115,7 @@ class FunctionProcess(ABC):
         if isinstance(word, wire.Pong):
             self._pong(word)
             return
-        assignment = self.assignments.get(word.key)
+        assignment = self._running(word.key)
         if isinstance(word, wire.OutputChunk):
             self._output(assignment, word)
         elif isinstance(word, wire.SaveRequest):
@@ -123,6 +123,9 @@ class FunctionProcess(ABC):
         elif assignment is not None:
             with suppress(InvalidInput):  # it was checked where it was told
                 assignment.attempt.book.progress(word.fraction, word.text)
+
+    def _running(self, key: int) -> Assignment | None:
+        return self.assignments.get(key)
 
     def _save(self, assignment: Assignment | None, request: wire.SaveRequest) -> None:
         if assignment is None:

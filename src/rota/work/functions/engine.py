@@ -170,8 +170,8 @@ class Engine:
         running.begin(task, reporter, too_late)
 
     def stop(self, key: int, rude: bool) -> None:
-        if key in self.calls:
-            self.calls[key].stop(rude)
+        if (call := self.calls.get(key)) is not None:  # it may end meanwhile, in a thread
+            call.stop(rude)
 
 
 def _cancel_thread(thread: threading.Thread) -> None:

@@ -113,6 +113,11 @@ class PoolProcess(FunctionProcess):
                 back[-1].runner = None
         return back
 
+    def _running(self, key: int) -> Assignment | None:
+        """Orders behind the first have not begun, and nothing may be told or saved for them."""
+        first = next(iter(self.assignments.values()), None)
+        return first if first is not None and first.key == key else None
+
     def single_out(self) -> None:
         """Leaves only the running assignment: a process receives an order only after it has reported the end of the one
         before."""
