@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rota import config, declared_schedules, orders
+from rota import config, declared_schedules, opening, orders
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
 from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance, Clock, SystemClock
 from rota.connections import AppConnections
-from rota.errors import InvalidInput, SchemaMissing, StoreError
+from rota.errors import InvalidInput
 from rota.handles import schedule_builder
 from rota.handles.job import Job
 from rota.handles.schedule import Schedule
@@ -23,17 +21,14 @@ from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
 from rota.model.job import Kind, Spec, shared
-from rota.model.option_table import CALL_NAMES, COMMAND_NAMES, COMMANDS, TASK_NAMES, names
-from rota.model.options import Options, about_command, new_jobs, read_options, task_name
+from rota.model.option_table import TASK_NAMES
+from rota.model.options import Options, new_jobs, read_options, task_name
 from rota.model.principal import Principal
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.model.trigger.records import ScheduleInfo
-from rota.model.trigger.schedule import Timing
-from rota.model.trigger.template import Template
 from rota.orders import HttpCall
 from rota.store.base import Store
-from rota.store.sqlite import SqliteStore
 from rota.tasks.catalogue import Catalogue, Code, TaskDef
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
@@ -67,7 +62,7 @@ class App:
         self.bus = Bus()
         self.catalogue = Catalogue(self._adopt)
         self._inline = inline
-        self._declared = declared_schedules.Declarations()
+        self._declared = declared_schedules.Declarations(self)
         self._opened = AppConnections()
         self._opened.when_unused(self)
 
@@ -172,8 +167,7 @@ class App:
 
     def command_order(self, argv: Sequence[str], given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
         """The order of a command, from the options of the command and the job, as `submit_orders` takes it."""
-        about, rest = about_command(given)
-        return *self.command(argv, **about), ["{}"], read_options(Options(), rest, beside=COMMAND_NAMES)
+        return orders.command_order(self.settings.max_args, argv, given)
 
     def command(self, argv: Sequence[str], *, name: str | None = None, **about: Any) -> tuple[Spec, str]:
         """The spec of a command and the name of its task. `about`: the options of `Spec.command`."""
@@ -181,15 +175,14 @@ class App:
 
     async def submit_http(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
         """Orders an HTTP call, with the options of `http` and of orders. `within` as for commands."""
-        return (await self.submit_orders(*self._call_order(method, url, options), within=within))[0]
+        return (
+            await self.submit_orders(*orders.call_order(self.settings.max_args, method, url, options), within=within)
+        )[0]
 
     def submit_http_sync(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
-        return self.submit_orders_sync(*self._call_order(method, url, options), within=within)[0]
-
-    def _call_order(self, method: str, url: str, given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
-        call = self.http(method, url, **{name: value for name, value in given.items() if name in CALL_NAMES})
-        rest = {name: value for name, value in given.items() if name not in CALL_NAMES}
-        return call.spec, call.task, ["{}"], read_options(Options(), rest, beside=CALL_NAMES)
+        return self.submit_orders_sync(*orders.call_order(self.settings.max_args, method, url, options), within=within)[
+            0
+        ]
 
     def http(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None,
@@ -234,7 +227,7 @@ class App:
     def _order(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> CallerOrder:
         if self.settings.store.startswith("sqlite:"):
             raise InvalidInput("store", self.settings.place, "PostgreSQL, for orders in a transaction of your own")
-        postgres = _postgres()
+        postgres = opening.postgres()
         # The local clock is enough, without a connection of ours: the time in an id is for sorting only.
         jobs = new_jobs(self.chance.job_ids(self.clock.now(), len(bodies)), spec, task, bodies, options)
         schema = postgres.address(self.settings.store).schema
@@ -267,9 +260,7 @@ class App:
         planning = await self.planning()
         if isinstance(task, Task):
             await (await self.client()).make_known(self.catalogue)
-            await planning.save(*self._times_of(schedule_builder.ScheduleOrder(name, task, args or {}, options)))
-        else:
-            await planning.save(*self._times_of_other(name, task, args, options))
+        await planning.save(*schedule_builder.build(self, name, task, args, options))
         return Schedule(self, name)
 
     def schedule_sync(self, name: str, task: Task | HttpCall | Sequence[str], **options: Any) -> Schedule:
@@ -286,7 +277,7 @@ class App:
         starts, and removed when its module no longer declares it. The app needs a name: `App(name="billing")`."""
         if not isinstance(expression, str):
             raise InvalidInput("cron", expression, """an expression, as in @app.cron("0 3 * * *")""")
-        return self._declaring(name, args, {"cron": expression, **options})
+        return self._declared.declaring(name, args, {"cron": expression, **options})
 
     def every(
         self, period: str | float | timedelta, *, name: str | None = None, args: Mapping[str, Any] | None = None,
@@ -295,49 +286,14 @@ class App:
         """Like `cron`, each time a period has passed: `@app.every("90s")`."""
         if callable(period):
             raise InvalidInput("every", period, """a period, as in @app.every("90s")""")
-        return self._declaring(name, args, {"every": period, **options})
-
-    def _declaring(
-        self, name: str | None, args: Mapping[str, Any] | None, options: Mapping[str, Any]
-    ) -> Callable[[Callable[..., Any]], Task]:
-        if not self.settings.name:
-            expected = 'App(name="billing"): what is declared in code is removed by the app that declared it'
-            raise InvalidInput("app name", self.settings.name, expected)
-        module = declared_schedules.module_here()
-
-        def declare(function: Callable[..., Any]) -> Task:
-            task = function if isinstance(function, Task) else self.task(function)
-            words = schedule_builder.ScheduleOrder(
-                task.name if name is None else name, task, args or {}, options, module
-            )
-            self._times_of(words)  # refused where it is declared
-            self._declared.add(self.settings.name, words)
-            return task
-
-        return declare
+        return self._declared.declaring(name, args, {"every": period, **options})
 
     async def declare(self) -> None:
         """Keeps the schedules that are declared in code, and removes those of this app that no longer are
         (`rota.declared_schedules`)."""
-        if name := self.settings.name:
-            wanted = [declared_schedules.Declared(*self._times_of(words), words.module) for words in self._declared]
-            known = declared_schedules.LoadedCode(name, declared_schedules.imported, self._declared.elsewhere(name))
-            for event in await declared_schedules.reconcile(await self.planning(), self.who, known, wanted):
+        if self.settings.name:
+            for event in await self._declared.reconcile(await self.planning(), self.who):
                 self.bus.emit(event)
-
-    def _times_of(self, words: schedule_builder.ScheduleOrder) -> tuple[Timing, Template]:
-        return schedule_builder.of_task(self.who.user, words, self.settings.max_args, self.clock.now())
-
-    def _times_of_other(
-        self, name: str, task: HttpCall | Sequence[str], args: object, options: Mapping[str, Any]
-    ) -> tuple[Timing, Template]:
-        if args is not None:
-            raise InvalidInput("args", args, "none: a command has its arguments in its list, a call in its body")
-        if isinstance(task, HttpCall):
-            return schedule_builder.of_spec(self.who.user, name, task.spec, task.task, options, self.clock.now())
-        also = names(COMMANDS)
-        spec, program = self.command(task, **{part: options[part] for part in also if options.get(part) is not None})
-        return schedule_builder.of_spec(self.who.user, name, spec, program, options, self.clock.now(), also)
 
     async def planning(self) -> SchedulesClient:
         """The client for schedules, with its store open."""
@@ -349,14 +305,7 @@ class App:
 
     # -- parts -------------------------------------------------------------------------------------------------------
     def make_store(self) -> Store:
-        url, life = self.settings.store, self.settings.key_retention
-        if url.startswith("sqlite:///"):
-            path = url.removeprefix("sqlite:///")
-            return SqliteStore(path, self.clock, self.chance, inline=self._inline, key_life=life)
-        store: Store = _postgres().PostgresStore(
-            url, self.clock, self.chance, key_life=life, notify=self.settings.notify, server_time=not self._inline
-        )
-        return store
+        return opening.make_store(self.settings, self.clock, self.chance, self._inline)
 
     async def client(self) -> JobsClient:
         """The client, with its store open."""
@@ -372,14 +321,7 @@ class App:
         return JobsClient(store, self.who, self.chance)
 
     async def _open(self, store: Store) -> None:
-        """Migrates a store that is new. An old one is left to `rota migrate`: other processes may be using it."""
-        try:
-            await store.open()
-        except SchemaMissing as missing:
-            if missing.found:
-                raise
-            await store.migrate()
-            await store.open()
+        await opening.open_or_create(store)
 
     async def migrate(self) -> tuple[int, int]:
         """Brings the store to the schema of this rota; returns the versions before and after."""
@@ -423,10 +365,3 @@ class App:
     def sync(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine of this app to its end from ordinary code, on a loop in a thread of its own."""
         return self._opened.run(work)
-
-
-def _postgres() -> ModuleType:
-    try:
-        return importlib.import_module("rota.store.postgres")
-    except ModuleNotFoundError as error:
-        raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None

@@ -15,22 +15,27 @@ whose module is unknown (typed into an interpreter).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import msgspec
 
 from rota.clients.schedules import Saved, SchedulesClient
 from rota.errors import InvalidInput
-from rota.handles.schedule_builder import ScheduleOrder
+from rota.handles.schedule_builder import ScheduleOrder, of_task
+from rota.handles.task import Task
 from rota.model.principal import Principal
 from rota.model.trigger.records import ScheduleInfo
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
 from rota.tasks.catalogue import calling_module
 from rota.telemetry.events import Event, ScheduleDeclared, SchedulesUndeclared
+
+if TYPE_CHECKING:
+    from rota.app import App
 
 MAIN = "__main__"
 
@@ -44,24 +49,51 @@ class Declared(msgspec.Struct, frozen=True):
 class Declarations:
     """The declarations of one app object."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: App) -> None:
+        self._app = app
         self._words: dict[str, ScheduleOrder] = {}
-        self._app = ""
+        self._name = ""  # of the app, when it last declared one
 
-    def add(self, app: str, words: ScheduleOrder) -> None:
+    def declaring(
+        self, name: str | None, args: Mapping[str, Any] | None, options: Mapping[str, Any]
+    ) -> Callable[[Callable[..., Any]], Task]:
+        """A decorator that declares a schedule for a task, or for a function that it makes one."""
+        if not self._app.settings.name:
+            expected = 'App(name="billing"): what is declared in code is removed by the app that declared it'
+            raise InvalidInput("app name", self._app.settings.name, expected)
+        module = module_here()
+
+        def declare(function: Callable[..., Any]) -> Task:
+            task = function if isinstance(function, Task) else self._app.task(function)
+            self._add(ScheduleOrder(task.name if name is None else name, task, args or {}, options, module))
+            return task
+
+        return declare
+
+    def _add(self, words: ScheduleOrder) -> None:
+        self._built(words)  # refused where it is declared
         if (other := self._words.get(words.name)) is not None:
             expected = f"a name that no other schedule of this app has; {other.module} declares one"
             raise InvalidInput("schedule", words.name, expected)
         self._words[words.name] = words
-        self._app = app
+        self._name = self._app.settings.name
         _open.add(self)
+
+    def _built(self, words: ScheduleOrder) -> tuple[Timing, Template]:
+        return of_task(self._app.who.user, words, self._app.settings.max_args, self._app.clock.now())
 
     def __iter__(self) -> Iterator[ScheduleOrder]:
         return iter(self._words.values())
 
-    def elsewhere(self, app: str) -> set[str]:
+    async def reconcile(self, planning: SchedulesClient, who: Principal) -> list[Event]:
+        """Brings the schedules of this app in the store up to its declarations; returns events to report."""
+        name = self._app.settings.name
+        wanted = [Declared(*self._built(words), words.module) for words in self]
+        return await reconcile(planning, who, LoadedCode(name, imported, self._elsewhere(name)), wanted)
+
+    def _elsewhere(self, app: str) -> set[str]:
         """Schedules that other app objects of this name declare in this process."""
-        return {name for one in list(_open) if one is not self and one._app == app for name in one._words}
+        return {name for one in list(_open) if one is not self and one._name == app for name in one._words}
 
     def close(self) -> None:
         _open.discard(self)

@@ -11,8 +11,8 @@ from rota.errors import InvalidInput, TooLarge
 from rota.model.http import target
 from rota.model.job import Spec
 from rota.model.limits import fields
-from rota.model.option_table import CALL_NAMES
-from rota.model.options import LONGEST_NAME, task_name
+from rota.model.option_table import CALL_NAMES, COMMAND_NAMES
+from rota.model.options import LONGEST_NAME, Options, about_command, read_options, task_name
 from rota.model.task import TaskInfo
 from rota.tasks.catalogue import InvalidArguments, fits
 from rota.tasks.encoding import to_json
@@ -48,6 +48,20 @@ def http(limit: int, method: str, url: str, given: Mapping[str, Any]) -> HttpCal
     _check_size("HTTP call", spec, limit)
     # Calls of one host are one flow and share a rate, unless they have a name.
     return HttpCall(spec, task_name(name) if name is not None else target(url).host[:LONGEST_NAME])
+
+
+def command_order(limit: int, argv: Sequence[str], given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
+    """The order of a command, from the options of the command and the job."""
+    about, rest = about_command(given)
+    name = about.pop("name", None)
+    return *command(limit, argv, name, about), ["{}"], read_options(Options(), rest, beside=COMMAND_NAMES)
+
+
+def call_order(limit: int, method: str, url: str, given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
+    """The order of an HTTP call, from the options of the call and the job."""
+    call = http(limit, method, url, {name: value for name, value in given.items() if name in CALL_NAMES})
+    rest = {name: value for name, value in given.items() if name not in CALL_NAMES}
+    return call.spec, call.task, ["{}"], read_options(Options(), rest, beside=CALL_NAMES)
 
 
 def _as_json(headers: Any) -> Any:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota.errors import InvalidInput
 from rota.handles.task import Task
 from rota.model.job import Spec, shared
-from rota.model.option_table import SCHEDULE_NAMES
+from rota.model.option_table import COMMANDS, SCHEDULE_NAMES, names
 from rota.model.options import Options, read_options, requirements
 from rota.model.times import Instant
 from rota.model.trigger.arguments import fill
 from rota.model.trigger.reading import NAMES, read_schedule
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
+from rota.orders import HttpCall
+
+if TYPE_CHECKING:
+    from rota.app import App
 
 
 class ScheduleOrder(msgspec.Struct, frozen=True):
@@ -36,6 +40,26 @@ def split(options: Mapping[str, Any], also: Sequence[str] = ()) -> tuple[dict[st
             raise InvalidInput("option", name, f"one of {', '.join((*NAMES[1:], *SCHEDULE_NAMES, *also))}")
     times = {name: value for name, value in options.items() if name in NAMES}
     return times, {name: value for name, value in options.items() if name not in NAMES}
+
+
+def build(
+    app: App,
+    name: str,
+    task: Task | HttpCall | Sequence[str],
+    args: Mapping[str, Any] | None,
+    options: Mapping[str, Any],
+) -> tuple[Timing, Template]:
+    """The schedule of a task, an HTTP call or a command."""
+    limit, now, user = app.settings.max_args, app.clock.now(), app.who.user
+    if isinstance(task, Task):
+        return of_task(user, ScheduleOrder(name, task, args or {}, options), limit, now)
+    if args is not None:
+        raise InvalidInput("args", args, "none: a command has its arguments in its list, a call in its body")
+    if isinstance(task, HttpCall):
+        return of_spec(user, name, task.spec, task.task, options, now)
+    also = names(COMMANDS)
+    about = {part: options[part] for part in also if options.get(part) is not None}
+    return of_spec(user, name, *app.command(task, **about), options, now, also)
 
 
 def of_task(owner: str, words: ScheduleOrder, limit: int, now: Instant) -> tuple[Timing, Template]:

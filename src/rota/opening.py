@@ -1,0 +1,42 @@
+"""Makes and opens the store that the settings name."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from rota.clock import Chance, Clock
+from rota.config import Settings
+from rota.errors import SchemaMissing, StoreError
+from rota.store.base import Store
+from rota.store.sqlite import SqliteStore
+
+
+def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
+    """`inline`: for tests, on the caller's thread and by its clock."""
+    url, life = settings.store, settings.key_retention
+    if url.startswith("sqlite:///"):
+        return SqliteStore(url.removeprefix("sqlite:///"), clock, chance, inline=inline, key_life=life)
+    store: Store = postgres().PostgresStore(
+        url, clock, chance, key_life=life, notify=settings.notify, server_time=not inline
+    )
+    return store
+
+
+def postgres() -> ModuleType:
+    """The package with the PostgreSQL store. Its driver is installed only by those who use it."""
+    try:
+        return importlib.import_module("rota.store.postgres")
+    except ModuleNotFoundError as error:
+        raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None
+
+
+async def open_or_create(store: Store) -> None:
+    """Migrates a store that is new. An old one is left to `rota migrate`: other processes may be using it."""
+    try:
+        await store.open()
+    except SchemaMissing as missing:
+        if missing.found:
+            raise
+        await store.migrate()
+        await store.open()
