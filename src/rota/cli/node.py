@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from rota import config
 from rota.cli.session import existing
 from rota.cli.show import Cell, ago, document, state, table
+from rota.errors import InvalidInput
 from rota.model.node import NodeInfo, NodeState
 from rota.model.times import Instant, iso, short
 
@@ -23,6 +25,22 @@ async def list_(args: argparse.Namespace) -> int:
     headers = ("ID", "STATE", "ROLES", "QUEUES", "SLOTS", "RUNNING", "LEADER", "LAST SEEN", "STARTED", "VERSION")
     table(headers, (_row(node, now) for node in nodes))
     return 0
+
+
+async def check_(args: argparse.Namespace) -> int:
+    """For probes: exit 0 if the node renews its lease."""
+    wanted = args.id or config.load().node
+    if not wanted:
+        raise InvalidInput("node", "", "its id, as an argument or in ROTA_NODE")
+    async with existing(args) as client:
+        now = client.store.now()
+        found = {node.id: shown_state(node, now) for node in await client.store.nodes(client.who, False)}
+    state_now = found.get(wanted, "not there")
+    if args.json:
+        document({"id": wanted, "state": state_now})
+    else:
+        print(f"node {wanted} is {state_now}")
+    return 0 if state_now in (NodeState.LIVE, NodeState.STOPPING) else 1
 
 
 def shown_state(node: NodeInfo, now: Instant) -> str:

@@ -161,6 +161,8 @@ def _dead(verbs: Verbs) -> None:
 def _node(verbs: Verbs) -> None:
     listing = verb(verbs, "list", "node", "list nodes")
     listing.add_argument("--past", action="store_true", help="also those that left or died")
+    check = verb(verbs, "check", "node", "for probes: exit 0 if the node renews its lease, else 1")
+    check.add_argument("id", metavar="ID", nargs="?", help="the node (the setting `node`)")
 
 
 def _filters(parser: Parser, error: bool = False, limit: bool = True) -> None:

@@ -24,6 +24,7 @@ from rota.node import StuckNode
 from rota.telemetry.events import Event, LoopBlocked, Subscriber
 from rota.telemetry.lines import Background, Lines
 from rota.telemetry.stall import watched
+from rota.telemetry.systemd import SystemdNotifier
 
 # Threads with functions share the interpreter with the loop that claims and settles. With Python's default of 5 ms the
 # loop waits that long for its turn whenever a function computes.
@@ -39,6 +40,8 @@ async def up_(args: argparse.Namespace) -> int:
     app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=args.grace)
     told = Background(_teller(args, app.clock))
     app.bus.subscribe(told, every_attempt=args.json or args.verbose)
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        app.bus.subscribe(SystemdNotifier(address), every_attempt=False)
     sys.setswitchinterval(SWITCH_INTERVAL)
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
