@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 from rota.app import App
-from rota.cli.session import existing, make_app, planning_of, utf8
-from rota.cli.show import complain, document, safe, table
+from rota.cli.session import existing, make_app, planning_of, read_input, utf8
+from rota.cli.show import answer, complain, document, listing, safe
 from rota.errors import InvalidInput
 from rota.model.trigger.calendars import LAST_YEAR, Calendar
 from rota.model.trigger.ics import LONGEST_TEXT, dates_from_ics
@@ -33,11 +31,7 @@ async def add_(args: argparse.Namespace) -> int:
         await (await app.planning()).save_calendar(calendar)
     if not dates:
         complain(f"calendar {name!r} has no dates: no event touches a day from --from to --to")
-    if args.json:
-        document(_as_json(calendar))
-    else:
-        print(f"{safe(name)} has {_count(calendar)}{_span(calendar)}")
-    return 0
+    return answer(args, _as_json(calendar), f"{name} has {_count(calendar)}{_span(calendar)}")
 
 
 def _listed(given: str) -> tuple[date, ...]:
@@ -69,26 +63,20 @@ def _years_after(day: date) -> date:
 
 
 def _text(path: str) -> str:
-    most = 4 * LONGEST_TEXT + 1  # bytes; a file without end is not read to its end
+    expected = "a file that can be read"
+    body = read_input(path, "--ics", expected, 4 * LONGEST_TEXT + 1)
     try:
-        if path == "-":
-            return sys.stdin.buffer.read(most).decode()
-        with Path(path).open("rb") as file:
-            return file.read(most).decode()
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InvalidInput("--ics", path, f"a file that can be read ({problem})") from None
+        return body.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput("--ics", path, f"{expected} (it is not UTF-8)") from None
 
 
 async def list_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         found = await planning_of(client).calendars()
-    if args.json:
-        document([_as_json(calendar) for calendar in found])
-        return 0
     rows = ((one.name, str(len(one.dates)), *(str(day) for day in (one.dates[:1] + one.dates[-1:]))) for one in found)
-    table(("NAME", "DATES", "FIRST", "UNTIL"), ([*row, "", ""][:4] for row in rows))
-    return 0
+    padded = ([*row, "", ""][:4] for row in rows)
+    return listing(args, map(_as_json, found), ("NAME", "DATES", "FIRST", "UNTIL"), padded)
 
 
 async def show_(args: argparse.Namespace) -> int:
@@ -111,11 +99,7 @@ async def remove_(args: argparse.Namespace) -> int:
         except InvalidInput as needed:  # the input is right; a schedule needs the calendar
             complain(str(needed))
             return 1
-    if args.json:
-        document({"name": name, "removed": True})
-    else:
-        print(f"{safe(name)} removed")
-    return 0
+    return answer(args, {"name": name, "removed": True}, f"{name} removed")
 
 
 def _as_json(calendar: Calendar) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import msgspec
 from rota.cli.job import report, show_job, show_jobs
 from rota.cli.relations import relations
 from rota.cli.session import existing, resolve
-from rota.cli.show import document, safe
+from rota.cli.show import answer, safe
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
 from rota.model.job import JobInfo
@@ -96,8 +96,7 @@ async def _change_all(args: argparse.Namespace, client: JobsClient, verb: str, d
             for job in page:
                 print(f"{job.id} {safe(job.task)}")
         _progress(args, count)
-    _total(args, count, done)
-    return 0
+    return _total(args, count, done)
 
 
 async def pages(client: JobsClient, query: JobFilter) -> AsyncIterator[list[JobInfo]]:
@@ -139,10 +138,8 @@ def _progress(args: argparse.Namespace, count: int) -> None:
         print(f"\r{count} so far", end="", file=sys.stderr, flush=True)
 
 
-def _total(args: argparse.Namespace, count: int, done: str) -> None:
+def _total(args: argparse.Namespace, count: int, done: str) -> int:
     if sys.stderr.isatty() and count and not args.dry_run:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    if args.json:
-        document({done: 0 if args.dry_run else count, "matched": count, "dry_run": args.dry_run})
-    else:
-        print(f"{_letters(count)} {'would be ' if args.dry_run else ''}{done}")
+    wire = {done: 0 if args.dry_run else count, "matched": count, "dry_run": args.dry_run}
+    return answer(args, wire, f"{_letters(count)} {'would be ' if args.dry_run else ''}{done}")

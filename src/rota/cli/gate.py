@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from rota.cli.session import admissions_of, existing, utf8
-from rota.cli.show import Cell, age, ago, document, safe, table
+from rota.cli.show import Cell, age, ago, answer, listing
 from rota.errors import InvalidInput
 from rota.model.gates import Gate, Match, match
 from rota.model.times import Duration, Instant, duration, instant, iso
@@ -18,12 +18,8 @@ async def list_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         gates = await admissions_of(client).gates()
         now = client.store.now()
-    if args.json:
-        document([_wire(gate) for gate in gates])
-        return 0
     headers = ("ID", "EFFECT", "MATCHES", "BY", "SINCE", "UNTIL", "HELD", "DROPPED", "REASON")
-    table(headers, (_row(gate, now) for gate in gates))
-    return 0
+    return listing(args, map(_wire, gates), headers, (_row(gate, now) for gate in gates))
 
 
 def _row(gate: Gate, now: Instant) -> tuple[Cell, ...]:
@@ -53,12 +49,8 @@ async def _close(args: argparse.Namespace, does: str) -> int:
         admissions = admissions_of(client)
         close = admissions.pause if does == "holds" else admissions.drop
         gate = await close(reason=args.reason, until=until, **which)
-    if args.json:
-        document(_wire(gate))
-    else:
-        end = "" if gate.until is None else f" until {iso(gate.until)}"
-        print(f"{gate.id} {does} {safe(gate.match.text())}{end}")
-    return 0
+    end = "" if gate.until is None else f" until {iso(gate.until)}"
+    return answer(args, _wire(gate), f"{gate.id} {does} {gate.match.text()}{end}")
 
 
 def _which(args: argparse.Namespace) -> dict[str, Any]:
@@ -86,9 +78,5 @@ def _span(args: argparse.Namespace) -> Duration | None:
 async def open_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         gate = await admissions_of(client).open(utf8(args.gate, "ID").lower())
-    if args.json:
-        document(_wire(gate))
-    else:
-        goes = f"; {gate.held:,} that it held go on" if gate.held else ""
-        print(f"{gate.id} opened{goes}")
-    return 0
+    goes = f"; {gate.held:,} that it held go on" if gate.held else ""
+    return answer(args, _wire(gate), f"{gate.id} opened{goes}")

@@ -27,7 +27,6 @@ from rota.store.values import Cancelling, JobFilter
 
 TIMED_OUT = 124
 LONGEST_VALUE = 2_000
-HOLDING = ("gate", "key", "alone", "held")
 LONGEST_REASON = 100
 
 
@@ -91,9 +90,8 @@ async def _holding(client: JobsClient, job: JobInfo) -> list[WaitReason]:
     """The gate or key that holds a held job."""
     if job.state is not State.HELD:
         return []
-    return [
-        reason for reason in (await client.explain(job.id)).reasons if reason.kind in ("gate", "key", "alone", "held")
-    ]
+    reasons = (await client.explain(job.id)).reasons
+    return [reason for reason in reasons if reason.kind in ("gate", "key", "alone", "held")]
 
 
 def show_job(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from rota.cli.session import admissions_of, existing, utf8
-from rota.cli.show import Cell, age, ago, document, safe, table
+from rota.cli.show import Cell, age, ago, answer, listing
 from rota.errors import NotFound
 from rota.model.limits import bounds_text, concurrency, key_name, rate, rate_text
 from rota.model.times import Instant
@@ -24,11 +24,8 @@ async def list_(args: argparse.Namespace) -> int:
     for key in wanted or ():
         if key not in known:
             raise NotFound("limit, holder or waiting job of key", key)
-    if args.json:
-        document([info.as_json() for info in found])
-        return 0
-    table(("KEY", "AT ONCE", "RATE", "WAITING", "NEXT START", "HOLDERS"), (_row(info, now) for info in found))
-    return 0
+    headers = ("KEY", "AT ONCE", "RATE", "WAITING", "NEXT START", "HOLDERS")
+    return listing(args, (info.as_json() for info in found), headers, (_row(info, now) for info in found))
 
 
 def _row(info: LimitInfo, now: Instant) -> tuple[Cell, ...]:
@@ -54,20 +51,14 @@ async def set_(args: argparse.Namespace) -> int:
     starts = None if args.rate is None else rate(args.rate)
     async with existing(args) as client:
         limit = await admissions_of(client).set_limit(args.key, at_once=at_once, starts=starts)
-    if args.json:
-        rate_as_text = None if limit.rate is None else rate_text(limit.rate)
-        document({"key": limit.key, "concurrency": limit.concurrency, "rate": rate_as_text})
-    else:
-        print(f"{safe(limit.key)}: {bounds_text(limit.concurrency, limit.rate)}")
-    return 0
+    rate_as_text = None if limit.rate is None else rate_text(limit.rate)
+    wire = {"key": limit.key, "concurrency": limit.concurrency, "rate": rate_as_text}
+    return answer(args, wire, f"{limit.key}: {bounds_text(limit.concurrency, limit.rate)}")
 
 
 async def remove_(args: argparse.Namespace) -> int:
     key_name(utf8(args.key, "KEY"))
     async with existing(args) as client:
         await admissions_of(client).remove_limit(args.key)
-    if args.json:
-        document({"key": args.key, "removed": True})
-    else:
-        print(f"{safe(args.key)} removed; its jobs have the bounds that they bring along")
-    return 0
+    text = f"{args.key} removed; its jobs have the bounds that they bring along"
+    return answer(args, {"key": args.key, "removed": True}, text)

@@ -9,7 +9,7 @@ import msgspec
 
 from rota import config
 from rota.cli.session import existing
-from rota.cli.show import Cell, ago, document, state, table
+from rota.cli.show import Cell, ago, answer, listing, state
 from rota.errors import InvalidInput
 from rota.model.node import NodeInfo, NodeState
 from rota.model.times import Instant, iso, short
@@ -19,12 +19,8 @@ async def list_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         nodes = await client.store.nodes(client.who, args.past)
         now = client.store.now()
-    if args.json:
-        document([_wire(node, now) for node in nodes])
-        return 0
     headers = ("ID", "STATE", "ROLES", "QUEUES", "SLOTS", "RUNNING", "LEADER", "LAST SEEN", "STARTED", "VERSION")
-    table(headers, (_row(node, now) for node in nodes))
-    return 0
+    return listing(args, (_wire(node, now) for node in nodes), headers, (_row(node, now) for node in nodes))
 
 
 async def check_(args: argparse.Namespace) -> int:
@@ -36,10 +32,7 @@ async def check_(args: argparse.Namespace) -> int:
         now = client.store.now()
         found = {node.id: shown_state(node, now) for node in await client.store.nodes(client.who, False)}
     state_now = found.get(wanted, "not there")
-    if args.json:
-        document({"id": wanted, "state": state_now})
-    else:
-        print(f"node {wanted} is {state_now}")
+    answer(args, {"id": wanted, "state": state_now}, f"node {wanted} is {state_now}")
     return 0 if state_now in (NodeState.LIVE, NodeState.STOPPING) else 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from rota.cli.session import admissions_of, existing, utf8
-from rota.cli.show import Cell, age, ago, complain, document, table
+from rota.cli.show import Cell, age, ago, answer, complain, document, listing
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
 from rota.model.feedback import Feedback, read_feedback
@@ -22,15 +22,12 @@ async def list_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         found = await admissions_of(client).queues()
         now = client.store.now()
-    if args.json:
-        document([_wire(info) for info in found])
-        return 0
     headers = (
         "NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES", "SLOTS", "PAUSED",
     )  # fmt: skip
-    table(headers, (_row(info, now) for info in found))
+    listing(args, map(_wire, found), headers, (_row(info, now) for info in found))
     for info in found:
-        if info.unoffered:
+        if info.unoffered and not args.json:
             names = ", ".join(info.unoffered)
             complain(f"queue {info.name}: jobs wait for tasks that no node has ever offered: {names}")
     return 0
@@ -81,14 +78,10 @@ async def pause_(args: argparse.Namespace) -> int:
             note = before.note
         await admissions.pause_queue(args.queue, note)
         info = await _find(client, args.queue)
-    if args.json:
-        document(_wire(info))
-        return 0
     live = info.ready + info.held + info.scheduled + info.blocked
     unknown = "; so far it has no jobs, and no node serves it" if not (live or info.running or info.nodes) else ""
     goes_on = f"; {info.running:,} that run go on" if info.running else ""
-    print(f"{args.queue} paused{goes_on}{unknown}")
-    return 0
+    return answer(args, _wire(info), f"{args.queue} paused{goes_on}{unknown}")
 
 
 async def _find(client: JobsClient, name: str) -> QueueInfo:
@@ -125,11 +118,7 @@ async def set_(args: argparse.Namespace) -> int:
         if args.feedback is not None:
             await admissions.set_feedback(args.queue, args.feedback == "on", **rule)
         info = await _find(client, args.queue)
-    if args.json:
-        document(_wire(info))
-        return 0
     step = "as everywhere" if info.step is None else "strict" if info.step == STRICT else short(info.step)
     shown = _feedback(info.feedback)
     levels = "off" if shown is None else f"{shown['levels']} levels, quantum {shown['quantum']}, boost {shown['boost']}"
-    print(f"{args.queue}: step {step}; feedback {levels}")
-    return 0
+    return answer(args, _wire(info), f"{args.queue}: step {step}; feedback {levels}")

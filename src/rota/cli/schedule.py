@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from rota.app import App
 from rota.cli.schedule_texts import as_json, in_zone, look, next_text, utc
 from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
-from rota.cli.show import complain, document, safe
+from rota.cli.show import answer, complain, document, safe
 from rota.cli.submit import check_form, order_options, verdict, work_of
 from rota.cli.waiting import hinting
 from rota.clients.schedules import BackfillProgress, Saved, SchedulesClient
@@ -45,11 +45,8 @@ async def add_(args: argparse.Namespace) -> int:
         info = saved.info
         if args.paused and not saved.created and not (info.paused and args.note is None):
             info = await planning.pause(schedule.name, note)
-        if args.json:
-            document(as_json(info) | {"saved": how(saved)})
-        else:
-            print(f"{safe(info.name)} {how(saved)}; {next_text(info, app.clock.now())}")
-    return 0
+        text = f"{info.name} {how(saved)}; {next_text(info, app.clock.now())}"
+        return answer(args, as_json(info) | {"saved": how(saved)}, text)
 
 
 def how(saved: Saved) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import msgspec
 from rota.app import App
 from rota.cli.schedule import how
 from rota.cli.schedule_texts import in_zone, utc
-from rota.cli.session import make_app, utf8
+from rota.cli.session import make_app, read_input, utf8
 from rota.cli.show import complain, document, shortened, table
 from rota.cli.submit import order_options
 from rota.errors import InvalidInput
@@ -140,7 +139,8 @@ def _note(entry: CrontabEntry) -> str | None:
 
 async def crontab_(args: argparse.Namespace) -> int:
     utf8(args.prefix, "--prefix")
-    crontab = read_crontab(_text(args.file), user_column=_has_users(args))
+    body = read_input(args.file, "FILE", "a crontab that can be read", 4 * LONGEST_TEXT + 4)
+    crontab = read_crontab(body.decode("utf-8", "replace"), user_column=_has_users(args))
     async with make_app(args) as app:
         work = Import(app, args, os.environ)
         work.read(crontab)
@@ -158,18 +158,6 @@ def _has_users(args: argparse.Namespace) -> bool:
         return bool(args.user_column)
     path = Path(args.file).absolute()
     return args.file != "-" and (path == ETC / "crontab" or path.parent.name == "cron.d")
-
-
-def _text(path: str) -> str:
-    most = 4 * LONGEST_TEXT + 4  # bytes; bounds the read of an endless file
-    try:
-        if path == "-":
-            return sys.stdin.buffer.read(most).decode("utf-8", "replace")
-        with Path(path).open("rb") as file:
-            return file.read(most).decode("utf-8", "replace")
-    except (OSError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) else error
-        raise InvalidInput("FILE", path, f"a crontab that can be read ({problem})") from None
 
 
 def _show(args: argparse.Namespace, work: Import) -> None:

@@ -21,7 +21,7 @@ from rota.cli.schedule_texts import (
     utc,
 )
 from rota.cli.session import check_exists, existing, planning_of, utf8
-from rota.cli.show import Cell, age, complain, document, facts, shortened, state, table, when
+from rota.cli.show import Cell, age, complain, document, facts, listing, shortened, state, table, when
 from rota.clients.schedules import SchedulesClient
 from rota.errors import InvalidInput, NotFound
 from rota.model.job import Kind
@@ -42,10 +42,8 @@ async def list_(args: argparse.Namespace) -> int:
     app_name = None if args.app_name is None else utf8(args.app_name, "--app-name")
     async with existing(args) as client:
         found = [info async for info in planning_of(client).all(app_name)]
-    if args.json:
-        document([as_json(info) for info in found])
-    else:
-        table(("NAME", "RULE", "ZONE", "NEXT", "LAST", "STATE", "TASK"), (_row(info) for info in found))
+    listing(args, map(as_json, found), ("NAME", "RULE", "ZONE", "NEXT", "LAST", "STATE", "TASK"), map(_row, found))
+    if not args.json:
         _note_undeclared(found)
     return 0
 

@@ -131,6 +131,18 @@ def utf8(given: str, what: str) -> str:
     return given
 
 
+def read_input(path: str, what: str, expected: str, most: int) -> bytes:
+    """The content of a file, or of standard input (`-`). `most`: bytes to read, since a file may be without end."""
+    try:
+        if path == "-":
+            return sys.stdin.buffer.read(most)
+        with Path(path).open("rb") as file:
+            return file.read(most)
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or error
+        raise InvalidInput(what, path, f"{expected} ({problem})") from None
+
+
 @asynccontextmanager
 async def raw_store(app: App) -> AsyncIterator[Store]:
     """The store with any schema."""

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from rota.model.times import Duration, Instant
 
 # A cell is a text, or a text with the name of a style for terminals.
@@ -67,6 +69,24 @@ def document(value: Any) -> None:
     import msgspec
 
     _write_json(msgspec.json.format(msgspec.json.encode(value), indent=2))
+
+
+def answer(args: Namespace, wire: Any, text: str) -> int:
+    """Prints what a verb has done: a document with --json, else a line. Returns its exit code."""
+    if args.json:
+        document(wire)
+    else:
+        print(safe(text))
+    return 0
+
+
+def listing(args: Namespace, wires: Iterable[Any], headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> int:
+    """Prints what a verb has found: a document with --json, else a table. Returns its exit code."""
+    if args.json:
+        document(list(wires))
+    else:
+        table(headers, rows)
+    return 0
 
 
 def json_line(value: Any) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from rota.app import App
 from rota.cli.node import shown_state
 from rota.cli.session import check_exists, raw_store
-from rota.cli.show import complain, document, table
+from rota.cli.show import answer, complain, listing
 from rota.config import CONFIG, FILE, PREFIX, Settings, variables
 from rota.errors import StoreError
 from rota.model.lifecycle import State
@@ -22,22 +22,16 @@ async def migrate_(args: argparse.Namespace) -> int:
     app = App(args.store)
     async with raw_store(app) as store:
         before, after = await store.migrate(complain)
-    if args.json:
-        document({"store": app.settings.place, "before": before, "after": after})
-    elif before == after:
-        print(f"{app.settings.place} is up to date: schema {after}")
-    else:
-        print(f"{app.settings.place} migrated from schema {before} to {after}")
-    return 0
+    said = f"is up to date: schema {after}" if before == after else f"migrated from schema {before} to {after}"
+    wire = {"store": app.settings.place, "before": before, "after": after}
+    return answer(args, wire, f"{app.settings.place} {said}")
 
 
 async def doctor_(args: argparse.Namespace) -> int:
     app = App(args.store)
     findings = [_settings(args, app.settings), *await _examine(app)]
-    if args.json:
-        document(findings)
-    else:
-        table(("", "WHAT", "FOUND"), ((_mark(finding), finding.name, finding.text) for finding in findings))
+    rows = ((_mark(finding), finding.name, finding.text) for finding in findings)
+    listing(args, findings, ("", "WHAT", "FOUND"), rows)
     return 0 if all(finding.ok for finding in findings) else 1
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from rota.app import App
 from rota.cli.session import make_app
-from rota.cli.show import document, safe
+from rota.cli.show import answer, safe
 from rota.cli.submit import OfferedTasks, folder, known_tasks
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
@@ -96,12 +96,8 @@ async def submit_(args: argparse.Namespace) -> int:
         whole = _tied(orders, parents, ids, Membership(workflow_id, found.name))
         made = await client.submit_whole(whole)
         workflow_id = await _made_before(client, made) or workflow_id
-    if args.json:
-        names = {name: answer.id for name, answer in zip(parents, made, strict=True)}
-        document({"id": workflow_id, "name": found.name, "jobs": names})
-    else:
-        print(workflow_id)
-    return 0
+    names = {name: one.id for name, one in zip(parents, made, strict=True)}
+    return answer(args, {"id": workflow_id, "name": found.name, "jobs": names}, workflow_id)
 
 
 async def _made_before(client: JobsClient, made: Sequence[Submitted]) -> str | None:
