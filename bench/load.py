@@ -96,7 +96,7 @@ async def paced(jobs: int, rate: float, line: int, spacing: str) -> float:
 async def timers(jobs: int, spread: float) -> float:
     first, begun = datetime.now(UTC) + timedelta(seconds=AHEAD), time.perf_counter()
     due = [first + timedelta(seconds=spread * number / jobs) for number in range(jobs)]
-    await asyncio.gather(*(noop.submit(TEXT, at=at) for at in due))
+    await asyncio.gather(*(noop.options(at=at).submit(TEXT) for at in due))
     took = time.perf_counter() - begun
     if took > AHEAD:
         raise RuntimeError(f"ordering them took {took:.1f} s: the first were due before the last were there")

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import rota
 
@@ -38,7 +39,7 @@ async def hopeless() -> None:
 
 
 @app.task
-async def long_work(seconds: float, ctx: rota.Context) -> str:
+async def long_work(ctx: rota.Context, seconds: float) -> str:
     await asyncio.sleep(seconds)
     return f"done at attempt {ctx.attempt}, fence {ctx.fence}"
 
@@ -64,11 +65,11 @@ async def nodes_are_up() -> bool:
     return len(await (await app.client()).store.nodes(app.who)) == 2
 
 
-async def runs(job: rota.Job) -> bool:
+async def runs(job: rota.Job[Any]) -> bool:
     return (await job.info()).state == "running"
 
 
-async def show(job: rota.Job) -> None:
+async def show(job: rota.Job[Any]) -> None:
     info = await job.wait(15)
     outcome = f"result {info.result!r}" if info.state == "succeeded" else f"reason {info.reason!r}"
     tries = ", ".join(f"{a.outcome} on {a.node}" for a in info.attempts) or "never started"
@@ -87,18 +88,18 @@ async def tour() -> None:
         print("  it said:", (await command.logs()).strip())
 
         say("2. What fails is tried again, with back-off; what can't work becomes a dead letter")
-        jobs = [await flaky.submit(), await hopeless.submit()]
-        for job in jobs:
-            await show(job)
+        await show(await flaky.submit())
+        await show(await hopeless.submit())
 
         say("3. A delayed job starts on time")
-        job = await hello.submit(name="later", delay="1500ms")
+        job = await hello.options(delay="1500ms").submit(name="later")
         info = await job.wait(15)
         late = ((info.started_at or 0) - info.run_at) / 1000
         print(f"  it started {late:.1f} ms after its time")
 
         say("4. Waiting and running jobs can be cancelled")
-        waiting, running = await hello.submit(name="never", delay="1h"), await app.submit_command(["sleep", "1000"])
+        waiting = await hello.options(delay="1h").submit(name="never")
+        running = await app.submit_command(["sleep", "1000"])
         await until(lambda: runs(running))
         for job in (waiting, running):
             await job.cancel("not needed any more")

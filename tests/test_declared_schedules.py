@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,7 +140,7 @@ async def test_limits_gates_and_priorities_of_a_person_outlive_a_start(shop: Pat
         assert await decided(person, await person.job(job.id)) == before
 
 
-async def decided(person: rota.App, job: rota.Job) -> tuple[object, ...]:
+async def decided(person: rota.App, job: rota.Job[Any]) -> tuple[object, ...]:
     admissions = await person.admissions()
     paused = [(one.name, one.paused_by, one.note) for one in await admissions.queues()]
     return await admissions.limits(), await admissions.gates(), paused, (await job.info()).priority

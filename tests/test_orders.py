@@ -30,9 +30,9 @@ async def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path: 
         with pytest.raises(InvalidInput):
             await greet.submit(**wrong)
     with pytest.raises(InvalidInput):
-        await greet.submit("a", 1, None, "too many")
+        await greet.submit("a", 1, None, "too many")  # type: ignore[call-arg]
     with pytest.raises(NotSerialisable):
-        await greet.submit(name=object())
+        await greet.submit(name=object())  # type: ignore[arg-type]
     with pytest.raises(TooLarge):
         await greet.submit(name="x" * 1001)
     for options in ({"priority": -1}, {"priority": 10}, {"priority": True}, {"delay": "soon"}, {"at": "2027-01-01"},
@@ -63,7 +63,7 @@ async def test_a_parameter_with_the_name_of_an_option_is_the_functions(tmp_path:
     app = make_app(tmp_path)
 
     @app.task
-    async def store(key: str, ctx: rota.Context) -> str:
+    async def store(ctx: rota.Context, key: str) -> str:
         return f"{key} on {ctx.job.queue}"
 
     async with running(app):

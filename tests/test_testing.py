@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import rota
@@ -34,7 +36,7 @@ async def for_ever() -> None:
 @app.task
 async def chain(left: int) -> None:
     if left:
-        await chain.submit(left=left - 1, delay="1h")
+        await chain.options(delay="1h").submit(left=left - 1)
 
 
 async def test_retries_take_no_time() -> None:
@@ -54,7 +56,7 @@ async def test_retries_take_no_time() -> None:
 
 async def test_the_clock_moves_only_as_far_as_told() -> None:
     async with testing.harness(app) as rota_test:
-        soon, late = await add.submit(a=1, delay="10m"), await add.submit(a=2, delay="2h")
+        soon, late = await add.options(delay="10m").submit(a=1), await add.options(delay="2h").submit(a=2)
         await rota_test.advance("1h")
         assert ((await soon.info()).state, (await late.info()).state) == (State.SUCCEEDED, State.SCHEDULED)
         start = (await soon.info()).created_at
@@ -121,7 +123,7 @@ def saves_in_sync(ctx: rota.Context) -> list[int]:
 
 
 @pytest.mark.parametrize("task", [saves, saves_in_sync], ids=["async", "sync"])
-async def test_progress_and_saved_states_work_as_ever(task: rota.Task) -> None:
+async def test_progress_and_saved_states_work_as_ever(task: rota.Task[..., Any]) -> None:
     async with testing.harness(app) as rota_test:
         job = await task.submit()
         await rota_test.run_due()

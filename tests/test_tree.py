@@ -54,6 +54,7 @@ TESTED_BY = {
     "model/trigger/spread.py": "model/trigger/test_rules.py",
     "model/trigger/wall.py": "model/trigger/test_daylight.py",
     "model/requirements.py": "contracts/test_limits.py contracts/test_alone.py",
+    "handles/keywords.py": "model/test_options.py",
     "handles/schedule_builder.py": "handles/test_schedule.py",
     "opening.py": "test_app.py test_connections.py",
     "model/option_table.py": "model/test_options.py",

@@ -8,6 +8,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import rota
 from bench.load import app, gated, hold, nap, noop, numbered, tell
@@ -38,7 +39,7 @@ async def fan_in(jobs: int) -> None:
 
 async def chain(jobs: int) -> None:
     async with app.workflow("chain") as flow:
-        last: rota.Job | None = None
+        last: rota.Job[Any] | None = None
         for _ in range(jobs):
             last = flow.add(noop, text=TEXT, after=last)
 
@@ -54,7 +55,7 @@ async def keyed(jobs: int, keys: int) -> None:
 
 
 async def holder() -> None:
-    await hold.submit(exclusive=DOOR, queue=SIDE)
+    await hold.options(exclusive=DOOR, queue=SIDE).submit()
 
 
 async def behind_key(jobs: int) -> None:

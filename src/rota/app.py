@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota import config, declared_schedules, opening, orders
 from rota.clients.jobs import JobsClient
@@ -15,16 +15,16 @@ from rota.clock import Chance, Clock, SystemClock
 from rota.connections import AppConnections
 from rota.errors import InvalidInput
 from rota.handles import schedule_builder
+from rota.handles.decorator import TaskDecorator
 from rota.handles.job import Job
 from rota.handles.schedule import Schedule
-from rota.handles.task import Task
+from rota.handles.task import AsyncTask, SyncTask, Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
 from rota.model.job import Kind, Spec, shared
 from rota.model.option_table import TASK_NAMES
 from rota.model.options import Options, new_jobs, read_options, task_name
 from rota.model.principal import Principal
-from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.model.trigger.records import ScheduleInfo
 from rota.orders import HttpCall
@@ -35,6 +35,15 @@ from rota.tasks.encoding import to_json
 from rota.telemetry.events import Bus, MigrationWaits
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from rota.handles.keywords import (
+        CallKeywords,
+        CallOrderKeywords,
+        CommandOrderKeywords,
+        DeclaredKeywords,
+        ScheduleKeywords,
+    )
     from rota.node import Node
     from rota.store.postgres import CallerOrder
     from rota.work.runtime import MakeRuntime
@@ -96,39 +105,14 @@ class App:
             self.__dict__.update(saved)
 
     # -- tasks -------------------------------------------------------------------------------------------------------
-    @overload
-    def task(self, function: Callable[..., Any], /) -> Task: ...
-
-    @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        retry: Retry | int | None = None,
-        timeout: str | float | timedelta | None = None,
-        exclusive: str | None = None,
-        rate: str | None = None,
-        limits: Mapping[str, int | str | None] | None = None,
-        full: str | None = None,
-        labels: Sequence[str] | None = None,
-        flow: str | None = None,
-        alone: str | None = None,
-        drain: str | float | timedelta | None = None,
-        drained: str | None = None,
-        isolation: str | None = None,
-    ) -> Callable[[Callable[..., Any]], Task]: ...
-
-    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    @property
+    def task(self) -> TaskDecorator:
         """Makes a function a task: `@app.task` or `@app.task(queue="mail", ...)`. It is named like the function."""
-        name, code = options.pop("name", None), Code.read(options.pop("isolation", None))
-        if function is not None:
-            return self._add(function, name, code, options)
-        return lambda decorated: self._add(decorated, name, code, options)
+        return TaskDecorator(self._add)
 
-    def _add(self, function: Callable[..., Any], name: str | None, code: Code, options: Mapping[str, Any]) -> Task:
+    def _add(self, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
+        options = dict(given)
+        name, code = options.pop("name", None), Code.read(options.pop("isolation", None))
         if isinstance(function, Task):
             raise InvalidInput("task", function.name, "a function; @app.cron and @app.every stand above @app.task")
         if isinstance(function, type) or not callable(function):
@@ -142,27 +126,20 @@ class App:
         definition = TaskDef(function, info, chosen, code)
         orders.check_templates(definition.info)
         self.catalogue.add(definition)
-        return Task(self, definition, defaults)
+        kind: type[Task[..., Any]] = AsyncTask if definition.is_async else SyncTask
+        return kind(self, definition, defaults)
 
     # -- orders ------------------------------------------------------------------------------------------------------
     async def submit_command(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-        name: str | None = None,
-        within: Any = None,
-        **options: Any,
-    ) -> Job:
-        """Orders a command: a list of arguments, never a shell line. `resources`, `user`, `group`, `inherit` and
-        `fatal_exit_codes` are for it too (docs/execution.md). `within`: in the caller's own transaction on this
-        connection, as `Task.within` does."""
-        given = {"cwd": cwd, "env": env, "stdin": stdin, "name": name, **options}
-        return (await self.submit_orders(*self.command_order(argv, given), within=within))[0]
+        self, argv: Sequence[str], *, within: Any = None, **options: Unpack[CommandOrderKeywords]
+    ) -> Job[Any]:
+        """Orders a command: a list of arguments, never a shell line (docs/execution.md). `within`: in the caller's own
+        transaction on this connection, as `Task.within` does."""
+        return (await self.submit_orders(*self.command_order(argv, options), within=within))[0]
 
-    def submit_command_sync(self, argv: Sequence[str], *, within: Any = None, **options: Any) -> Job:
+    def submit_command_sync(
+        self, argv: Sequence[str], *, within: Any = None, **options: Unpack[CommandOrderKeywords]
+    ) -> Job[Any]:
         return self.submit_orders_sync(*self.command_order(argv, options), within=within)[0]
 
     def command_order(self, argv: Sequence[str], given: Mapping[str, Any]) -> tuple[Spec, str, list[str], Options]:
@@ -173,26 +150,23 @@ class App:
         """The spec of a command and the name of its task. `about`: the options of `Spec.command`."""
         return orders.command(self.settings.max_args, argv, name, about)
 
-    async def submit_http(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
+    async def submit_http(
+        self, method: str, url: str, *, within: Any = None, **options: Unpack[CallOrderKeywords]
+    ) -> Job[Any]:
         """Orders an HTTP call, with the options of `http` and of orders. `within` as for commands."""
-        return (
-            await self.submit_orders(*orders.call_order(self.settings.max_args, method, url, options), within=within)
-        )[0]
+        order = orders.call_order(self.settings.max_args, method, url, options)
+        return (await self.submit_orders(*order, within=within))[0]
 
-    def submit_http_sync(self, method: str, url: str, *, within: Any = None, **options: Any) -> Job:
-        return self.submit_orders_sync(*orders.call_order(self.settings.max_args, method, url, options), within=within)[
-            0
-        ]
+    def submit_http_sync(
+        self, method: str, url: str, *, within: Any = None, **options: Unpack[CallOrderKeywords]
+    ) -> Job[Any]:
+        order = orders.call_order(self.settings.max_args, method, url, options)
+        return self.submit_orders_sync(*order, within=within)[0]
 
-    def http(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None,
-        body: str | bytes | None = None, expect: int | str | Sequence[int | str] | None = None,
-        redirects: int | None = None, name: str | None = None,
-    ) -> HttpCall:  # fmt: skip
+    def http(self, method: str, url: str, **options: Unpack[CallKeywords]) -> HttpCall:
         """An HTTP call to schedule, or to add to a workflow. `expect`: the statuses that are success (2xx);
         `redirects`: how many to follow at most (5); `name`: of its task (the host)."""
-        given = {"headers": headers, "json": json, "body": body, "expect": expect, "redirects": redirects, "name": name}
-        return orders.http(self.settings.max_args, method, url, given)
+        return orders.http(self.settings.max_args, method, url, options)
 
     def named(self, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
         """Checks arguments against the description of a task. Returns them as JSON, and the options of the task."""
@@ -202,7 +176,7 @@ class App:
 
     async def submit_orders(
         self, spec: Spec, task: str, bodies: Sequence[str], options: Options, within: Any = None
-    ) -> list[Job]:
+    ) -> list[Job[Any]]:
         """Orders a job per body (arguments as JSON). `within`: all together, in the caller's transaction on this
         connection."""
         if within is not None:
@@ -218,7 +192,7 @@ class App:
 
     def submit_orders_sync(
         self, spec: Spec, task: str, bodies: Sequence[str], options: Options, within: Any = None
-    ) -> list[Job]:
+    ) -> list[Job[Any]]:
         if within is None:
             return self.sync(self.submit_orders(spec, task, bodies, options))
         order = self._order(spec, task, bodies, options)
@@ -242,18 +216,23 @@ class App:
     def wake_sync(self) -> None:
         self.sync(self.wake())
 
-    def workflow(self, name: str = "", *, of: Workflow | Job | Context | str | None = None) -> WorkflowBuilder:
+    def workflow(self, name: str = "", *, of: Workflow | Job[Any] | Context | str | None = None) -> WorkflowBuilder:
         """Jobs that are ordered together: `async with app.workflow() as flow: flow.add(...)`. `of`: adds to a workflow
         that is there, as a task of it may do with `of=ctx`. `rota.Workflow(app, id)` is a handle for one."""
         return WorkflowBuilder(self, name, of)
 
-    async def job(self, job_id: str) -> Job:
+    async def job(self, job_id: str) -> Job[Any]:
         """A handle for a job by its id (or a beginning of it that fits no other)."""
         return Job(self, await (await self.client()).resolve(str(job_id)))
 
     # -- schedules ---------------------------------------------------------------------------------------------------
     async def schedule(
-        self, name: str, task: Task | HttpCall | Sequence[str], *, args: Mapping[str, Any] | None = None, **options: Any
+        self,
+        name: str,
+        task: Task[..., Any] | HttpCall | Sequence[str],
+        *,
+        args: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleKeywords],
     ) -> Schedule:
         """Keeps a schedule under a name: `cron=`, `every=`, `rrule=` or `at=` says when; `tz`, `overlap` and
         so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing."""
@@ -263,16 +242,28 @@ class App:
         await planning.save(*schedule_builder.build(self, name, task, args, options))
         return Schedule(self, name)
 
-    def schedule_sync(self, name: str, task: Task | HttpCall | Sequence[str], **options: Any) -> Schedule:
-        return self.sync(self.schedule(name, task, **options))
+    def schedule_sync(
+        self,
+        name: str,
+        task: Task[..., Any] | HttpCall | Sequence[str],
+        *,
+        args: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleKeywords],
+    ) -> Schedule:
+        return self.sync(self.schedule(name, task, args=args, **options))
 
     async def schedules(self) -> list[ScheduleInfo]:
         """The schedules of this user, by name. `rota.Schedule(app, name)` is a handle for one."""
         return [info async for info in (await self.planning()).all()]
 
     def cron(
-        self, expression: str, *, name: str | None = None, args: Mapping[str, Any] | None = None, **options: Any
-    ) -> Callable[[Callable[..., Any]], Task]:
+        self,
+        expression: str,
+        *,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        **options: Unpack[DeclaredKeywords],
+    ) -> TaskDecorator:
         """Declares a schedule for a task, or for a function that it makes one. It is kept when a node of this app
         starts, and removed when its module no longer declares it. The app needs a name: `App(name="billing")`."""
         if not isinstance(expression, str):
@@ -280,9 +271,13 @@ class App:
         return self._declared.declaring(name, args, {"cron": expression, **options})
 
     def every(
-        self, period: str | float | timedelta, *, name: str | None = None, args: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Callable[[Callable[..., Any]], Task]:  # fmt: skip
+        self,
+        period: str | float | timedelta,
+        *,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        **options: Unpack[DeclaredKeywords],
+    ) -> TaskDecorator:
         """Like `cron`, each time a period has passed: `@app.every("90s")`."""
         if callable(period):
             raise InvalidInput("every", period, """a period, as in @app.every("90s")""")

@@ -25,6 +25,7 @@ import msgspec
 
 from rota.clients.schedules import Saved, SchedulesClient
 from rota.errors import InvalidInput
+from rota.handles.decorator import TaskDecorator
 from rota.handles.schedule_builder import ScheduleOrder, of_task
 from rota.handles.task import Task
 from rota.model.principal import Principal
@@ -54,21 +55,19 @@ class Declarations:
         self._words: dict[str, ScheduleOrder] = {}
         self._name = ""  # of the app, when it last declared one
 
-    def declaring(
-        self, name: str | None, args: Mapping[str, Any] | None, options: Mapping[str, Any]
-    ) -> Callable[[Callable[..., Any]], Task]:
+    def declaring(self, name: str | None, args: Mapping[str, Any] | None, options: Mapping[str, Any]) -> TaskDecorator:
         """A decorator that declares a schedule for a task, or for a function that it makes one."""
         if not self._app.settings.name:
             expected = 'App(name="billing"): what is declared in code is removed by the app that declared it'
             raise InvalidInput("app name", self._app.settings.name, expected)
         module = module_here()
 
-        def declare(function: Callable[..., Any]) -> Task:
-            task = function if isinstance(function, Task) else self._app.task(function)
+        def declare(function: Callable[..., Any], _: Mapping[str, Any]) -> Task[..., Any]:
+            task: Task[..., Any] = function if isinstance(function, Task) else self._app.task(function)
             self._add(ScheduleOrder(task.name if name is None else name, task, args or {}, options, module))
             return task
 
-        return declare
+        return TaskDecorator(declare, {})
 
     def _add(self, words: ScheduleOrder) -> None:
         self._built(words)  # refused where it is declared

@@ -145,7 +145,7 @@ def _worker(app: App, store: Store, clock: ManualClock, keeper: KeeperClient) ->
     return Worker(store, clock, NODE, app.settings.queues, lambda: list(Kind), 0, pipeline, shipper, app.bus)
 
 
-def run(app: App, task: Task, **arguments: Any) -> JobInfo:
+def run(app: App, task: Task[..., Any], **arguments: Any) -> JobInfo:
     """For tests without an event loop: orders one job, runs everything to its end, and returns the job."""
 
     async def once() -> JobInfo:

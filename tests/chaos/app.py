@@ -34,7 +34,7 @@ class Broken(Exception):
 
 
 @app.task
-async def linger(number: int, seconds: float, ctx: rota.Context, keys: Sequence[str] = ()) -> int:
+async def linger(ctx: rota.Context, number: int, seconds: float, keys: Sequence[str] = ()) -> int:
     witness = pen(ctx, number)
     if keys:
         note_keys(ctx.job.id, keys)
@@ -51,7 +51,7 @@ async def linger(number: int, seconds: float, ctx: rota.Context, keys: Sequence[
 
 
 @app.task
-def block(number: int, seconds: float, ctx: rota.Context, keys: Sequence[str] = ()) -> int:
+def block(ctx: rota.Context, number: int, seconds: float, keys: Sequence[str] = ()) -> int:
     """Does not listen to anybody who wants it to stop."""
     witness = pen(ctx, number)
     if keys:
@@ -65,7 +65,7 @@ def block(number: int, seconds: float, ctx: rota.Context, keys: Sequence[str] = 
 
 
 @app.task
-async def tick(number: int, schedule: str, fire: str, seconds: float, ctx: rota.Context) -> int:
+async def tick(ctx: rota.Context, number: int, schedule: str, fire: str, seconds: float) -> int:
     """What schedules make."""
     witness = pen(ctx, number)
     witness.note(START)
@@ -77,9 +77,9 @@ async def tick(number: int, schedule: str, fire: str, seconds: float, ctx: rota.
 
 
 @app.task
-async def step(number: int, seconds: float, fails: bool, ctx: rota.Context) -> int:
+async def step(ctx: rota.Context, number: int, seconds: float, fails: bool) -> int:
     """Of a workflow."""
-    fence = await linger(number, seconds, ctx)
+    fence = await linger.function(ctx, number, seconds)
     if fails:
         raise Broken
     return int(fence)

@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import rota
 from tests.chaos import app as tasks
@@ -29,7 +30,7 @@ class GraphLoad:
         self._book = Book(folder / "told")
         self._plan = (folder / graphs.PLAN).open("a")
         self._number = 1
-        self._known: dict[int, rota.Job] = {}
+        self._known: dict[int, rota.Job[Any]] = {}
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
@@ -68,8 +69,8 @@ class GraphLoad:
         for step in steps:
             self._book.write(word=word, number=step.number, why=why)
 
-    async def _order(self, steps: list[Step]) -> dict[int, rota.Job]:
-        jobs: dict[int, rota.Job] = {}
+    async def _order(self, steps: list[Step]) -> dict[int, rota.Job[Any]]:
+        jobs: dict[int, rota.Job[Any]] = {}
         async with tasks.app.workflow("chaos") as flow:
             for step in steps:
                 after = [(jobs.get(parent) or self._known[parent], need) for parent, need in step.parents]

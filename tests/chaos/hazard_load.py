@@ -37,7 +37,7 @@ class HazardLoad(Load):
     def kind(self) -> str:
         return random.choices(list(self._kinds), list(self._kinds.values()))[0]
 
-    async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job:
+    async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job[Any]:
         options = {**options, "retry": NO_RETRY}
         if kind in ("command", "shadow"):
             return await self.command(number, seconds, options, *(["shadow"] if kind == "shadow" else []))

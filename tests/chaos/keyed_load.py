@@ -116,7 +116,7 @@ class KeyedLoad:
         limits: dict[str, Any] = {key: AT_ONCE[key] if key in AT_ONCE else _rate(key) for key in line}
         task = tasks.block if random.random() < BLOCKING else tasks.linger
         seconds = random.choice(self._profile.durations)
-        return (await task.submit(number=number, seconds=seconds, keys=list(line), limits=limits)).id
+        return (await task.options(limits=limits).submit(number=number, seconds=seconds, keys=list(line))).id
 
 
 def _rate(key: str) -> str:

@@ -138,13 +138,13 @@ class Load:
         self.book.write(word=word, number=number, at=time.monotonic(), took=time.monotonic() - at, why=why)
         return word
 
-    async def command(self, number: int, seconds: float, options: dict[str, Any], *rest: str) -> rota.Job:
+    async def command(self, number: int, seconds: float, options: dict[str, Any], *rest: str) -> rota.Job[Any]:
         argv = [sys.executable, "-IS", str(ROOT / "tests/chaos/command.py"), str(number), str(seconds), *rest]
         variables = {"CHAOS_WITNESS": str(self.folder / "witness"), "CHAOS_ROOT": str(ROOT)}
         about = {"env": variables, "inherit": ["CHAOS_NODE"], "name": f"command.{number}", **options}
         return await tasks.app.submit_command(argv, **about)
 
-    async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job:
+    async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job[Any]:
         if kind == "command":
             return await self.command(number, seconds, options)
         task = self.block if kind == "block" else self.linger

@@ -235,14 +235,14 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
             yield rota_test
 
 
-async def kinds(one: rota.Job) -> list[str]:
+async def kinds(one: rota.Job[Any]) -> list[str]:
     return [reason.kind for reason in (await one.explain()).reasons]
 
 
 async def test_jobs_that_have_ended_and_jobs_that_wait(stage: Harness) -> None:
     done, failed, again = await good.submit(), await bad.submit(), await flaky.submit()
-    later = await good.submit(delay="2h")
-    child = await good.submit(after=later)
+    later = await good.options(delay="2h").submit()
+    child = await good.options(after=later).submit()
     await stage.run_due()
     assert str(await done.explain()) == "it succeeded"
     assert str(await failed.explain()) == "it failed for good: no luck (after 1 attempt, 1 failed, 0 crashed)"
@@ -255,9 +255,8 @@ async def test_jobs_that_gates_and_keys_hold(stage: Harness) -> None:
     admissions = await app.admissions()
     gate = await admissions.pause(label="x", reason="not now")
     await admissions.set_limit("k", starts="1/1h")
-    gated, first, second = (
-        await good.submit(labels="x"), await good.submit(limits={"k": None}), await good.submit(limits={"k": None}),
-    )  # fmt: skip
+    gated, keyed = await good.options(labels="x").submit(), good.options(limits={"k": None})
+    first, second = await keyed.submit(), await keyed.submit()
     await stage.run_due()
     found = (await gated.explain()).reasons[0]
     assert (found.kind, found.data["gate"]) == ("gate", gate.id)
@@ -276,7 +275,8 @@ async def test_a_job_that_runs_explains_itself(stage: Harness) -> None:
 
 
 async def test_a_job_that_nobody_serves(stage: Harness) -> None:
-    first, second = await good.submit(queue="nowhere", priority=2), await good.submit(queue="nowhere", priority=2)
+    lost = good.options(queue="nowhere", priority=2)
+    first, second = await lost.submit(), await lost.submit()
     assert await kinds(first) == ["worker", "rank"]
     assert "1 ready job goes first" in str(await second.explain())
     await second.cancel()

@@ -74,7 +74,7 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
             yield Stage(rota_test, await app.admissions())
 
 
-async def state(job: rota.Job) -> State:
+async def state(job: rota.Job[Any]) -> State:
     return (await job.info()).state
 
 
@@ -106,8 +106,8 @@ async def test_a_gate_opens_by_itself(stage: Stage) -> None:
 
 
 async def test_a_gate_drops_what_waits_and_what_comes(stage: Stage) -> None:
-    waits, blocked = await send.submit(delay="1h"), await note.submit(what=2)
-    child = await send.submit(after=blocked)
+    waits, blocked = await send.options(delay="1h").submit(), await note.submit(what=2)
+    child = await send.options(after=blocked).submit()
     await stage.admissions.drop(task="se*", queue="mail", reason="not needed")
     comes = await send.submit()
     await stage.run()
@@ -118,7 +118,7 @@ async def test_a_gate_drops_what_waits_and_what_comes(stage: Stage) -> None:
 
 
 async def test_jobs_that_are_not_ready_are_only_held_when_they_would_be(stage: Stage) -> None:
-    later = await send.submit(delay="1h")
+    later = await send.options(delay="1h").submit()
     await stage.admissions.pause(queue="mail", reason="x")
     await stage.run()
     assert await state(later) is State.SCHEDULED
@@ -201,7 +201,7 @@ async def test_keys_are_filled_in_from_arguments(stage: Stage) -> None:
 
 
 async def test_a_key_is_held_while_an_attempt_runs_and_no_longer(stage: Stage) -> None:
-    jobs = [await probe.submit(key="k", exclusive="k") for _ in range(3)]
+    jobs = [await probe.options(exclusive="k").submit(key="k") for _ in range(3)]
     await stage.run()
     assert [await job.result() for job in jobs] == [[job.id] for job in jobs]
     assert [info.holders for info in await stage.admissions.limits(["k"])] in ([], [()])

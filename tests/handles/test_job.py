@@ -17,7 +17,7 @@ app = rota.App("sqlite:///never-made.db", user="me")
 
 
 @app.task
-async def double(n: int, ctx: rota.Context) -> int:
+async def double(ctx: rota.Context, n: int) -> int:
     ctx.log("doubling", n=n)
     return 2 * n
 
@@ -51,7 +51,7 @@ async def test_the_result_of_one_that_failed_is_an_error_with_its_reason(harness
 
 
 async def test_the_result_of_one_that_was_cancelled_is_an_error_too(harness: testing.Harness) -> None:
-    job = await double.submit(n=1, delay="1h")
+    job = await double.options(delay="1h").submit(n=1)
     assert await job.cancel("not wanted") is Cancelling.CANCELLED
     with pytest.raises(JobFailed, match="not wanted"):
         await job.result()
@@ -61,13 +61,13 @@ async def test_the_result_of_one_that_was_cancelled_is_an_error_too(harness: tes
 
 
 async def test_a_wait_ends_after_its_time(harness: testing.Harness) -> None:
-    job = await double.submit(n=1, delay="1h")
+    job = await double.options(delay="1h").submit(n=1)
     with pytest.raises(WaitTimeout):
         await job.wait(timeout="1ms")
 
 
 async def test_it_can_be_hurried_reprioritised_and_explained(harness: testing.Harness) -> None:
-    job = await double.submit(n=1, delay="1h")
+    job = await double.options(delay="1h").submit(n=1)
     assert await job.reprioritise(1)
     assert (await job.info()).priority == 1
     assert (await job.explain()).reasons
@@ -95,7 +95,7 @@ async def test_the_sync_face_says_the_same(tmp_path_factory: pytest.TempPathFact
 
     def ordinary_code() -> None:
         with ordinary:
-            job = later.submit_sync(delay="1h")
+            job = later.options(delay="1h").submit_sync()
             assert job.info_sync().state is State.SCHEDULED
             assert job.reprioritise_sync(1)
             assert job.explain_sync().reasons

@@ -34,7 +34,7 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def note(app: rota.App, said: list[str]) -> rota.Task:
+def note(app: rota.App, said: list[str]) -> rota.Task[..., Any]:
     @app.task(queue="mail")
     async def note(when: str, count: int = 0) -> None:
         said.append(when)
@@ -47,7 +47,7 @@ async def names(app: rota.App) -> list[str]:
 
 
 async def test_a_schedule_fires_at_its_times_with_the_times_filled_in(
-    app: rota.App, note: rota.Task, said: list[str]
+    app: rota.App, note: rota.Task[..., Any], said: list[str]
 ) -> None:
     async with harness(app, now=NOON) as rota_test:
         schedule = await app.schedule("hourly", note, cron="@hourly", tz="Asia/Kathmandu", args={"when": "{fire_time}"})
@@ -69,7 +69,7 @@ async def test_commands_get_the_times_too(app: rota.App) -> None:
         assert await job.logs() == "2027-01-15T12:10:00+00:00 2027-01-15T12:10:00+00:00\n"
 
 
-async def test_the_same_again_changes_nothing_and_other_words_do(app: rota.App, note: rota.Task) -> None:
+async def test_the_same_again_changes_nothing_and_other_words_do(app: rota.App, note: rota.Task[..., Any]) -> None:
     async with harness(app, now=NOON):
         words: dict[str, Any] = {"cron": "0 3 * * *", "args": {"when": "x"}, "priority": 2}
         schedule = await app.schedule("nightly", note, **words)
@@ -80,7 +80,7 @@ async def test_the_same_again_changes_nothing_and_other_words_do(app: rota.App, 
         assert (await schedule.info()).revision > before.revision
 
 
-async def test_what_can_be_done_with_one(app: rota.App, note: rota.Task, said: list[str]) -> None:
+async def test_what_can_be_done_with_one(app: rota.App, note: rota.Task[..., Any], said: list[str]) -> None:
     async with harness(app, now=NOON) as rota_test:
         schedule = await app.schedule("hourly", note, every="1h", args={"when": "{fire_time}"}, overlap="skip")
         assert await schedule.next(2) == [
@@ -178,7 +178,7 @@ async def test_a_declared_function_becomes_a_task(app: rota.App) -> None:
         assert await (await app.job(str(fire.job_id))).result() == "tidied"
 
 
-async def test_they_are_listed_and_zones_may_be_zones(app: rota.App, note: rota.Task) -> None:
+async def test_they_are_listed_and_zones_may_be_zones(app: rota.App, note: rota.Task[..., Any]) -> None:
     async with harness(app, now=NOON):
         for name in ("b", "a"):
             await app.schedule(name, note, cron="0 9 * * *", tz=ZoneInfo("Asia/Tokyo"), args={"when": "x"})
@@ -244,7 +244,7 @@ def test_what_is_wrong_with_a_declaration_shows_where_it_stands(app: rota.App) -
     ],
 )
 async def test_wrong_words_name_what_is_wrong_and_keep_nothing(
-    app: rota.App, note: rota.Task, bad: dict[str, Any], field: str
+    app: rota.App, note: rota.Task[..., Any], bad: dict[str, Any], field: str
 ) -> None:
     async with harness(app, now=NOON):
         with pytest.raises(InvalidInput) as caught:
@@ -254,7 +254,7 @@ async def test_wrong_words_name_what_is_wrong_and_keep_nothing(
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * 201, "a\0b", None, 7])
-async def test_names_are_printable_and_not_too_long(app: rota.App, note: rota.Task, name: Any) -> None:
+async def test_names_are_printable_and_not_too_long(app: rota.App, note: rota.Task[..., Any], name: Any) -> None:
     async with harness(app, now=NOON):
         with pytest.raises(InvalidInput, match="schedule name"):
             await app.schedule(name, note, every="1h", args={"when": "x"})

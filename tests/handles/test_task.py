@@ -41,7 +41,7 @@ async def test_it_can_be_called_as_ever_and_looks_like_the_function() -> None:
 async def test_an_order_has_the_options_of_its_task_unless_others_are_given(harness: testing.Harness) -> None:
     info = await (await greet.submit("a")).info()
     assert (info.queue, info.priority, info.timeout) == ("mail", 3, 60 * SECOND)
-    info = await (await greet.submit("a", priority=1, timeout="2s")).info()
+    info = await (await greet.options(priority=1, timeout="2s").submit("a")).info()
     assert (info.queue, info.priority, info.timeout) == ("mail", 1, 2 * SECOND)
 
 

@@ -113,22 +113,22 @@ async def test_what_needs_success_is_skipped_and_what_needs_failure_runs() -> No
 async def test_single_orders_may_wait_for_jobs_too() -> None:
     async with harness(app) as rota_test:
         first = await number.submit(n=7)
-        second = await total.submit(after=first)
+        second = await total.options(after=first).submit()
         third = await app.submit_command(["true"], after=[second.id, first])
         many = await number.submit_many([{"n": 1}, {"n": 2}], after=third, on="finish")
         assert {(await job.info()).state for job in (second, third, *many)} == {State.BLOCKED}
         await rota_test.drain()
         assert await second.result() == 7
-        late = await total.submit(after=[first, second])  # both have ended
+        late = await total.options(after=[first, second]).submit()  # both have ended
         await rota_test.run_due()
         assert await late.result() == 14
 
 
 async def test_a_time_of_its_own_counts_as_well() -> None:
     async with harness(app) as rota_test:
-        first = await number.submit(n=1, delay="1h")
-        later = await number.submit(n=2, after=first, delay="2h")
-        expiring = await number.submit(n=3, after=first, expires="10m")
+        first = await number.options(delay="1h").submit(n=1)
+        later = await number.options(after=first, delay="2h").submit(n=2)
+        expiring = await number.options(after=first, expires="10m").submit(n=3)
         await rota_test.advance("11m")
         # It was due at once, and gives up after ten minutes although it only waited for its parent.
         info = await expiring.info()
@@ -214,7 +214,7 @@ async def test_an_order_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_a_key_that_was_used_otherwise_refuses_the_whole_order() -> None:
     async with harness(app):
-        await number.submit(n=1, key="k")
+        await number.options(key="k").submit(n=1)
         flow = app.workflow()
         with pytest.raises(KeyConflict):
             await order_all(flow, {"n": 5}, {"n": 2, "key": "k"})
@@ -250,7 +250,7 @@ async def test_a_workflow_can_be_named_in_several_ways(way: str) -> None:
 
 async def test_a_job_without_a_workflow_has_none_to_add_to() -> None:
     async with harness(app) as rota_test:
-        job = await lonely.submit(retry=0)
+        job = await lonely.options(retry=0).submit()
         await rota_test.drain()
         error = (await job.info()).error
         assert error
@@ -258,7 +258,7 @@ async def test_a_job_without_a_workflow_has_none_to_add_to() -> None:
 
 
 # -- changing its course ---------------------------------------------------------------------------------------------
-async def failed(rota_test: Harness) -> tuple[rota.Workflow, list[rota.Job]]:
+async def failed(rota_test: Harness) -> tuple[rota.Workflow, list[rota.Job[Any]]]:
     async with app.workflow() as flow:
         first = flow.add(number, 1)
         second = flow.add(flaky, after=first)
@@ -350,10 +350,10 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield url
 
 
-def real(address: str) -> tuple[rota.App, dict[str, rota.Task]]:
+def real(address: str) -> tuple[rota.App, dict[str, rota.Task[..., Any]]]:
     """The same functions, in an app of its own."""
     own = rota.App(address, kill_grace="500ms", queues="default:8")
-    return own, {task.name: own.task(task.__wrapped__) for task in (number, total, parents, boom, flaky)}  # type: ignore[attr-defined]
+    return own, {task.name: own.task(task.function) for task in (number, total, parents, boom, flaky)}
 
 
 async def test_a_workflow_on_a_node(address: str) -> None:

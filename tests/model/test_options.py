@@ -6,19 +6,22 @@ from __future__ import annotations
 import argparse
 import inspect
 import typing
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 import pytest
 
-from rota.app import App
 from rota.cli.parser import build
 from rota.cli.reference import options, verbs
 from rota.cli.submit import about_command, order_options
 from rota.cli.workflow_file import HttpEntry, JobEntry, options_of
 from rota.errors import InvalidInput
+from rota.handles import keywords
 from rota.model import resources
+from rota.model.graph import Need
 from rota.model.job import CommandSpec, NewJob, Spec, shared
+from rota.model.limits import Policy
 from rota.model.option_table import (
     CALL_NAMES,
     CALLS,
@@ -32,10 +35,13 @@ from rota.model.option_table import (
     Option,
     names,
 )
-from rota.model.options import READERS, Options, TaskOptions, new_job, read_options, requirements
+from rota.model.options import READERS, Drained, Options, TaskOptions, new_job, read_options, requirements
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
+from rota.model.trigger import reading
+from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
 from rota.model.trigger.template import Template
+from rota.tasks.catalogue import Isolation
 
 EVERY = (*JOBS, NAME, *COMMANDS, *CALLS)
 VERBS = {verb.prog.removeprefix("rota "): verb for verb in verbs(build())}
@@ -91,12 +97,33 @@ def test_the_default_that_is_told_is_the_one_that_counts(option: Option) -> None
 
 
 def test_signatures_take_the_options() -> None:
-    (_, with_options) = typing.get_overloads(App.task)
-    assert list(inspect.signature(with_options).parameters)[1:] == ["name", *TASK_NAMES, "isolation"]
+    assert set(keywords.JobKeywords.__annotations__) == set(TASK_NAMES)
+    assert set(keywords.TaskKeywords.__annotations__) == {*TASK_NAMES, "name", "isolation"}
+    assert set(keywords.FireKeywords.__annotations__) == set(SCHEDULE_NAMES)
+    assert set(keywords.OrderKeywords.__annotations__) == set(ORDER_NAMES)
+    assert set(keywords.CommandOrderKeywords.__annotations__) == {*ORDER_NAMES, *COMMAND_NAMES}
+    assert set(keywords.CallKeywords.__annotations__) == set(CALL_NAMES)
+    assert set(keywords.CallOrderKeywords.__annotations__) == {*ORDER_NAMES, *CALL_NAMES}
+    assert set(keywords.DeclaredKeywords.__annotations__) == {*SCHEDULE_NAMES, *reading.NAMES} - set(reading.KINDS)
+    assert set(keywords.ScheduleKeywords.__annotations__) == {*SCHEDULE_NAMES, *reading.NAMES, *names(COMMANDS)}
     assert set(inspect.signature(Spec.command).parameters) == {"argv", *names(COMMANDS)}
     assert set(CommandSpec.__struct_fields__) == {"argv", *names(COMMANDS)}
-    assert set(inspect.signature(App.http).parameters) == {"self", "method", "url", *CALL_NAMES}
     assert set(resources.READERS) == {one.name for one in COMMANDS if one.part_of == "resources"}
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "words"),
+    [
+        (keywords.JobKeywords, "full", Policy), (keywords.JobKeywords, "drained", Drained),
+        (keywords.TaskKeywords, "isolation", Isolation), (keywords.OrderKeywords, "on", Need),
+        (keywords.DeclaredKeywords, "gap", Gap), (keywords.DeclaredKeywords, "fold", Fold),
+        (keywords.DeclaredKeywords, "overlap", Overlap), (keywords.DeclaredKeywords, "catch_up", Missed),
+    ],
+)  # fmt: skip
+def test_editors_are_told_the_words_that_an_option_takes(place: Any, name: str, words: type[StrEnum]) -> None:
+    hint = eval(place.__annotations__[name].__forward_arg__, vars(keywords) | {"CatchUp": CatchUp})
+    (literal,) = (part for part in typing.get_args(hint) if typing.get_origin(part) is typing.Literal)
+    assert list(typing.get_args(literal)) == list(words)
 
 
 def test_the_same_fields_reach_jobs_templates_and_tasks() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import rota
 from rota.model.lifecycle import State
@@ -105,7 +106,7 @@ class Cluster:
                         raise AssertionError(f"{name} ended while waiting for {what}: {self.log(name)}")
                 await asyncio.sleep(0.02)
 
-    async def holder(self, job: rota.Job) -> str:
+    async def holder(self, job: rota.Job[Any]) -> str:
         """The node that runs the job, once one does."""
 
         async def running() -> bool:
@@ -115,7 +116,7 @@ class Cluster:
         await self.until(running, "the job to start")
         return (await job.info()).node or ""
 
-    async def witnessed(self, job: rota.Job, word: str) -> None:
+    async def witnessed(self, job: rota.Job[Any], word: str) -> None:
         async def seen() -> bool:
             return any(words[1] == job.id and words[4] == word for words in self.witness())
 

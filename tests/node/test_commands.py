@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import rota
 from rota.model.lifecycle import State
@@ -14,7 +15,7 @@ from rota.store.values import Cancelling
 from tests.node.running import LONG, make_app, running
 
 
-async def follow_until(job: rota.Job, text: bytes) -> bytes:
+async def follow_until(job: rota.Job[Any], text: bytes) -> bytes:
     """The job's output so far, once it contains the text."""
     seen = b""
     async with asyncio.timeout(LONG):

@@ -283,7 +283,7 @@ async def test_cancel_of_a_waiting_and_of_a_running_function(tmp_path: Path) -> 
         await asyncio.sleep(LONG)
 
     async with running(app):
-        waiting = await sleeps.submit(delay="1h")
+        waiting = await sleeps.options(delay="1h").submit()
         assert await waiting.cancel("changed my mind") is Cancelling.CANCELLED
         assert (await waiting.info()).reason == "changed my mind"
         job = await sleeps.submit()
@@ -326,9 +326,9 @@ async def test_delay_and_time_are_kept(tmp_path: Path) -> None:
     async def nothing() -> None: ...
 
     async with running(app):
-        soon = await nothing.submit(delay="100ms")
-        past = await nothing.submit(at="2001-01-01T00:00:00+01:00")
-        later = await nothing.submit(at=datetime(2999, 1, 1, tzinfo=UTC))
+        soon = await nothing.options(delay="100ms").submit()
+        past = await nothing.options(at="2001-01-01T00:00:00+01:00").submit()
+        later = await nothing.options(at=datetime(2999, 1, 1, tzinfo=UTC)).submit()
         info = await soon.wait(LONG)
         assert (await past.wait(LONG)).state is State.SUCCEEDED
         assert (await later.info()).state is State.SCHEDULED
@@ -349,7 +349,7 @@ async def test_an_expired_job_is_not_started(tmp_path: Path) -> None:
 
     async with running(app):
         first = await blocks.submit()
-        second = await nothing.submit(expires="50ms")
+        second = await nothing.options(expires="50ms").submit()
         info = await second.wait(LONG)
         release.set()
         await first.wait(LONG)

@@ -28,7 +28,7 @@ class Stage:
     def __init__(self, app: rota.App, folder: Path) -> None:
         self.app, self.folder = app, folder
 
-    async def order(self, *argv: str, **options: Any) -> rota.Job:
+    async def order(self, *argv: str, **options: Any) -> rota.Job[Any]:
         return await self.app.submit_command(list(argv), **{"retry": 0, **options})
 
     async def end_of(self, *argv: str, **options: Any) -> tuple[JobInfo, bytes, bytes]:

@@ -164,7 +164,7 @@ async def test_in_workflows(place: str, server: Web) -> None:
     assert server.paths() == ["/a", "/b", "/a"]
     with pytest.raises(InvalidInput, match="arguments"):
         async with make_app(place) as other, other.workflow() as flow:
-            flow.add(other.http("GET", "http://a/"), 5)
+            flow.add(other.http("GET", "http://a/"), 5)  # type: ignore[call-overload]
 
 
 async def test_in_schedules(server: Web) -> None:

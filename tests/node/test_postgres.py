@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,12 +87,12 @@ class Slow:
 
         self.task = slow
 
-    async def start(self) -> rota.Job:
+    async def start(self) -> rota.Job[Any]:
         job = await self.task.submit()
         assert await asyncio.to_thread(self.begun.wait, LONG)
         return job
 
-    async def finish(self, job: rota.Job, probe: Probe) -> None:
+    async def finish(self, job: rota.Job[Any], probe: Probe) -> None:
         """It has run once, from its beginning to its end, and nobody was disturbed."""
         self.end.set()
         info = await job.wait(LONG)

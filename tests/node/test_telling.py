@@ -23,7 +23,7 @@ from tests.node.running import LONG, make_app, running
 AGAIN = rota.Retry(3, backoff="10ms")
 
 
-async def until(job: rota.Job, app: rota.App, fits: Callable[[JobInfo], bool]) -> JobInfo:
+async def until(job: rota.Job[Any], app: rota.App, fits: Callable[[JobInfo], bool]) -> JobInfo:
     """The job as soon as it is so; looks whenever something was told."""
     woken = asyncio.Event()
     stop = (await app.client()).store.listen(frozenset({Topic.NEWS}), woken.set)
@@ -170,7 +170,7 @@ async def test_what_is_saved_is_durable_when_the_call_returns(tmp_path: Path) ->
 
         store.note = slow  # type: ignore[method-assign]
         for name, task in (("sync", sync), ("async", asynchronous)):
-            job = await task.submit(delay="50ms")
+            job = await task.options(delay="50ms").submit()
             names[job.id] = name
             assert await job.result(LONG) == 1
 

@@ -88,7 +88,9 @@ async def work_of(
     return Spec.function(info.name), info.name, *app.named(info, arguments)
 
 
-async def place_order(app: App, args: argparse.Namespace, spec: Spec, task: str, body: str, defaults: Options) -> Job:
+async def place_order(
+    app: App, args: argparse.Namespace, spec: Spec, task: str, body: str, defaults: Options
+) -> Job[Any]:
     given = order_options(args, defaults.retry) | {"after": await _parents(app, args)}
     chosen = read_options(defaults, given)
     return (await app.submit_orders(spec, task, [body], chosen))[0]

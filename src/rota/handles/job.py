@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rota.clients.explain import Explanation
 from rota.errors import JobFailed
@@ -15,9 +15,13 @@ from rota.store.values import Cancelling, Chunk
 if TYPE_CHECKING:
     from rota.app import App
 
+R_co = TypeVar("R_co", covariant=True)
 
-class Job:
-    def __init__(self, app: App, job_id: str) -> None:
+
+class Job(Generic[R_co]):
+    """A handle for one order. `R` is what its task returns: Any for commands, HTTP calls and handles by id."""
+
+    def __init__(self: Job[Any], app: App, job_id: str) -> None:
         self._app, self.id = app, job_id
 
     def __repr__(self) -> str:
@@ -31,12 +35,12 @@ class Job:
         """The job once it has ended; raises `WaitTimeout` after the timeout."""
         return await (await self._app.client()).wait(self.id, timeout)
 
-    async def result(self, timeout: Span | None = None) -> Any:
+    async def result(self, timeout: Span | None = None) -> R_co:
         """The value that its task returned; raises `JobFailed` unless it succeeded."""
         info = await self.wait(timeout)
         if info.state is not State.SUCCEEDED:
             raise JobFailed(self.id, info.state, info.error.message if info.error else info.reason)
-        return info.result
+        return cast("R_co", info.result)
 
     async def cancel(self, reason: str = "cancelled by its user") -> Cancelling:
         return (await (await self._app.client()).cancel([self.id], reason))[0]
@@ -70,7 +74,7 @@ class Job:
     def wait_sync(self, timeout: Span | None = None) -> JobInfo:
         return self._app.sync(self.wait(timeout))
 
-    def result_sync(self, timeout: Span | None = None) -> Any:
+    def result_sync(self, timeout: Span | None = None) -> R_co:
         return self._app.sync(self.result(timeout))
 
     def cancel_sync(self, reason: str = "cancelled by its user") -> Cancelling:

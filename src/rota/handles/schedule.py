@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.handles.job import Job
 from rota.model.times import instant
@@ -40,7 +40,7 @@ class Schedule:
     async def resume(self) -> ScheduleInfo:
         return await (await self._app.planning()).resume(self.name)
 
-    async def fire(self) -> Job | None:
+    async def fire(self) -> Job[Any] | None:
         """Makes a job now, beside the rule. None: its overlap policy is `skip`, and an earlier one still lives."""
         fate, job_id = await (await self._app.planning()).fire(self.name)
         return None if fate is Fate.SKIPPED else Job(self._app, job_id)
@@ -75,7 +75,7 @@ class Schedule:
     def resume_sync(self) -> ScheduleInfo:
         return self._app.sync(self.resume())
 
-    def fire_sync(self) -> Job | None:
+    def fire_sync(self) -> Job[Any] | None:
         return self._app.sync(self.fire())
 
     def backfill_sync(

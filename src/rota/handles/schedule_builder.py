@@ -27,7 +27,7 @@ class ScheduleOrder(msgspec.Struct, frozen=True):
     """One schedule as its caller gave it: name, task, arguments and options."""
 
     name: str
-    task: Task
+    task: Task[..., Any]
     args: Mapping[str, Any]
     options: Mapping[str, Any]
     module: str | None = None  # the module that declares it
@@ -45,7 +45,7 @@ def split(options: Mapping[str, Any], also: Sequence[str] = ()) -> tuple[dict[st
 def build(
     app: App,
     name: str,
-    task: Task | HttpCall | Sequence[str],
+    task: Task[..., Any] | HttpCall | Sequence[str],
     args: Mapping[str, Any] | None,
     options: Mapping[str, Any],
 ) -> tuple[Timing, Template]:

@@ -1,10 +1,14 @@
-"""`Task`: a function that can be called as before, and ordered as a job."""
+"""`Task`: a function that can be called as before, and ordered as a job.
+
+`P` are the parameters that orders give, without the context; `R` is what `await job.result()` returns. A call gives
+the same for sync functions and a coroutine for async ones, hence two classes.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from rota.errors import InvalidInput
 from rota.handles.job import Job
@@ -15,35 +19,55 @@ from rota.tasks.catalogue import TaskDef
 from rota.tasks.encoding import to_json
 
 if TYPE_CHECKING:
+    from typing import Self, Unpack
+
     from rota.app import App
+    from rota.handles.keywords import OrderKeywords
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Task:
-    """A function that `@app.task` has made a task. Options of an order (docs/options.md) are given beside the
-    function's own arguments. Where a parameter has the same name as an option, the function gets it, and the option is
-    given with `.options(...)`."""
+class Task(Generic[P, R_co]):
+    """A function that `@app.task` has made a task. Options of an order (docs/options.md) are given with
+    `.options(...)`. Untyped code may give them beside the function's own arguments; where a parameter has the same name
+    as an option, the function gets it."""
+
+    __name__: str
 
     def __init__(self, app: App, definition: TaskDef, options: Options, within: Any = None) -> None:
         self._app, self._definition, self._options, self._within = app, definition, options, within
         self._option_names = frozenset(ORDER_NAMES) - set(definition.info.parameters)
         functools.update_wrapper(self, definition.function)
 
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r}>"
+
     @property
     def name(self) -> str:
         return self._definition.name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function itself, with its context parameter if it has one."""
+        return self._definition.function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         return self._definition.function(*args, **kwargs)
 
-    def options(self, **options: Any) -> Task:
+    def options(self, **options: Unpack[OrderKeywords]) -> Self:
         """The same task with other options for its orders."""
-        return Task(self._app, self._definition, read_options(self._options, options), self._within)
+        return type(self)(self._app, self._definition, read_options(self._options, options), self._within)
 
-    def within(self, connection: Any) -> Task:
+    def within(self, connection: Any) -> Self:
         """The same task, ordered in the caller's own transaction on this connection to the store's PostgreSQL: a job
         exists if and when that commits. Of asyncpg, psycopg 3 or SQLAlchemy, with `submit` for async ones and
         `submit_sync` for the others."""
-        return Task(self._app, self._definition, self._options, connection)
+        return type(self)(self._app, self._definition, self._options, connection)
+
+    def arguments(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """The arguments of one order by their names, for `submit_many` and `app.schedule(args=...)`."""
+        return self._definition.bind(args, kwargs)
 
     def encode(self, arguments: Mapping[str, Any], limit: int) -> str:
         """Arguments as JSON; raises InvalidInput if the function would not take them."""
@@ -54,7 +78,7 @@ class Task:
         body = to_json(arguments, limit, f"arguments of task {self.name!r}")
         return self._definition.spec, body, self._options
 
-    async def submit(self, *args: Any, **kwargs: Any) -> Job:
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         spec, body, options = self.read(args, kwargs)
         return (await self._app.submit_orders(spec, self.name, [body], options, self._within))[0]
 
@@ -64,7 +88,9 @@ class Task:
         body = self._definition.encode(args, kwargs, self._app.settings.max_args)
         return self._definition.spec, body, read_options(self._options, given) if given else self._options
 
-    async def submit_many(self, arguments: Iterable[Mapping[str, Any]], **options: Any) -> list[Job]:
+    async def submit_many(
+        self, arguments: Iterable[Mapping[str, Any]], **options: Unpack[OrderKeywords]
+    ) -> list[Job[R_co]]:
         """Orders one job per set of arguments. All are checked before the first is written."""
         return await self._app.submit_orders(*self._read_many(arguments, options), within=self._within)
 
@@ -79,13 +105,28 @@ class Task:
             if not isinstance(one, Mapping):
                 raise InvalidInput("arguments", one, "a mapping of names to values for each job")
             bodies.append(encode((), one, limit))
-        if options.get("key") is not None and len(bodies) > 1:
-            raise InvalidInput("key", options["key"], "a key per job; submit them one by one")
-        return self._definition.spec, self.name, bodies, read_options(self._options, options)
+        chosen = read_options(self._options, options)
+        if chosen.key is not None and len(bodies) > 1:
+            raise InvalidInput("key", chosen.key, "a key per job; submit them one by one")
+        return self._definition.spec, self.name, bodies, chosen
 
-    def submit_sync(self, *args: Any, **kwargs: Any) -> Job:
+    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         spec, body, options = self.read(args, kwargs)
         return self._app.submit_orders_sync(spec, self.name, [body], options, self._within)[0]
 
-    def submit_many_sync(self, arguments: Iterable[Mapping[str, Any]], **options: Any) -> list[Job]:
+    def submit_many_sync(
+        self, arguments: Iterable[Mapping[str, Any]], **options: Unpack[OrderKeywords]
+    ) -> list[Job[R_co]]:
         return self._app.submit_orders_sync(*self._read_many(arguments, options), within=self._within)
+
+
+class SyncTask(Task[P, R_co]):
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class AsyncTask(Task[P, R_co]):
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rota.clients.jobs import POLL, NewsListener
 from rota.errors import InvalidInput, NotFound, WaitTimeout
@@ -68,13 +68,13 @@ class Workflow:
         answers = await client.store.cancel(client.who, ids, reason)
         return sum(answer in (Cancelling.CANCELLED, Cancelling.REQUESTED) for answer in answers)
 
-    async def retry(self, start: Job | str | None = None) -> int:
+    async def retry(self, start: Job[Any] | str | None = None) -> int:
         """Runs failed and cancelled jobs again, and jobs that were skipped because of them; with `start`, only that job
         and those below it. Returns how many failed or cancelled ones there were."""
         ids = [job.id for job in await self._from(start) if job.state in _FAILED]
         return sum(await (await self._app.client()).replay(ids)) if ids else 0
 
-    async def replay(self, start: Job | str | None = None) -> int:
+    async def replay(self, start: Job[Any] | str | None = None) -> int:
         """Runs all jobs again, or those from `start` on, however they ended. All of these must have ended."""
         jobs = await self._from(start)
         living = [job for job in jobs if job.state not in TERMINAL]
@@ -83,7 +83,7 @@ class Workflow:
             raise InvalidInput("replay", self.id, expected)
         return sum(await (await self._app.client()).rerun([job.id for job in jobs]))
 
-    async def _from(self, start: Job | str | None) -> list[WorkflowJob]:
+    async def _from(self, start: Job[Any] | str | None) -> list[WorkflowJob]:
         jobs = await self.jobs()
         if start is None:
             return jobs
@@ -120,7 +120,7 @@ class Workflow:
     def cancel_sync(self, reason: str = "its workflow was cancelled") -> int:
         return self._app.sync(self.cancel(reason))
 
-    def retry_sync(self, start: Job | str | None = None) -> int:
+    def retry_sync(self, start: Job[Any] | str | None = None) -> int:
         return self._app.sync(self.retry(start))
 
 

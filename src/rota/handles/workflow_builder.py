@@ -10,7 +10,7 @@ async with app.workflow("nightly") as flow:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
@@ -26,8 +26,12 @@ from rota.orders import HttpCall
 from rota.tasks.context import Context
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from typing import Unpack
 
+    from rota.app import App
+    from rota.handles.keywords import CommandOrderKeywords
+
+R = TypeVar("R")
 # One order is one transaction.
 LARGEST = 20_000
 
@@ -36,13 +40,19 @@ class WorkflowBuilder(Workflow):
     """A workflow that is being put together in an `async with` (or `with`) block; afterwards it is like any other.
     Nothing is ordered if the block ends with an error."""
 
-    def __init__(self, app: App, name: str, of: Workflow | Job | Context | str | None) -> None:
+    def __init__(self, app: App, name: str, of: Workflow | Job[Any] | Context | str | None) -> None:
         super().__init__(app, "")
         self._name, self._of = workflow_name(name), of
         self._client: JobsClient | None = None  # while the block lasts
-        self._orders: list[tuple[Job, NewJob]] = []
+        self._orders: list[tuple[Job[Any], NewJob]] = []
 
-    def add(self, task: Task | HttpCall | Sequence[str], /, *args: Any, **kwargs: Any) -> Job:
+    @overload
+    def add(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+
+    @overload
+    def add(self, task: HttpCall | Sequence[str], /, **options: Unpack[CommandOrderKeywords]) -> Job[Any]: ...
+
+    def add(self, task: Task[..., Any] | HttpCall | Sequence[str], /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Adds a task with its arguments, a command as a list, or `app.http(...)`, with options as `submit` takes
         them. `after`: a job, or a list of jobs, or of pairs such as `(job, "finish")`; `on`: what they must have ended
         with."""
@@ -63,7 +73,7 @@ class WorkflowBuilder(Workflow):
                 raise InvalidInput("arguments", args, "none: a command has its arguments in its list")
             spec, name, (body,), options = self._app.command_order(task, kwargs)
         (job_id,) = self._client.job_ids(1)
-        job = Job(self._app, job_id)
+        job: Job[Any] = Job(self._app, job_id)
         self._orders.append((job, new_job(job_id, spec, name, body, options)))
         return job
 

@@ -85,19 +85,20 @@ class TaskDef:
 
     def encode(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> str:
         """Arguments as JSON, refused here if the function would not take them."""
-        given = self._bind(positional, dict(named)) if positional else named
+        given = self.bind(positional, named) if positional else named
         body = to_json(given, limit, self._what)
         self._read(body)
         return body
 
-    def _bind(self, positional: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+    def bind(self, positional: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by their names."""
         if len(positional) > len(self._names):
             expected = f"at most {len(self._names)} arguments ({', '.join(self._names)})"
             raise InvalidInput(f"arguments of task {self.name!r}", list(positional), expected)
         bound = dict(zip(self._names, positional, strict=False))
         if twice := bound.keys() & given.keys():
             raise InvalidInput(f"arguments of task {self.name!r}", sorted(twice), "each argument once")
-        return bound | given
+        return {**bound, **given}
 
     def _read(self, body: str | bytes) -> Any:
         try:

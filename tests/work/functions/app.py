@@ -61,7 +61,7 @@ def speak(ctx: rota.Context) -> None:
 
 
 @app.task
-def shout(size: int, ctx: rota.Context) -> None:
+def shout(ctx: rota.Context, size: int) -> None:
     ctx.log("x" * size)
 
 
@@ -325,7 +325,7 @@ async def on_a_loop() -> int:
 
 
 @app.task
-async def async_neighbour(path: str, ctx: rota.Context) -> dict[str, int]:
+async def async_neighbour(ctx: rota.Context, path: str) -> dict[str, int]:
     """Runs beside others in the same process, until it is told that they are over."""
     Path(f"{path}.up{ctx.attempt}").touch()
     while not Path(path).exists():  # noqa: ASYNC110 - whoever makes it is another process

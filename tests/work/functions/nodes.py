@@ -31,7 +31,7 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def run(job: Awaitable[rota.Job]) -> JobInfo:
+async def run(job: Awaitable[rota.Job[Any]]) -> JobInfo:
     return await (await job).wait(LONG)
 
 

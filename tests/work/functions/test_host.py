@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 @asynccontextmanager
-async def beside(folder: Path, **settings: Any) -> AsyncIterator[tuple[Probe, rota.Job]]:
+async def beside(folder: Path, **settings: Any) -> AsyncIterator[tuple[Probe, rota.Job[Any]]]:
     """A neighbour in the same process, which is let go at the end of the block."""
     async with node(folder, **settings) as probe:
         job = await tasks.async_neighbour.submit(path=str(folder / "end"))
@@ -50,7 +50,7 @@ async def test_what_they_say_is_each_ones_own_and_in_order(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("task", [tasks.async_waits, tasks.thread_looks])
-async def test_a_cancel_is_heard(tmp_path: Path, task: rota.Task) -> None:
+async def test_a_cancel_is_heard(tmp_path: Path, task: rota.Task[..., Any]) -> None:
     async with beside(tmp_path, kill_grace="10s"):
         job = await task.submit(path=str(tmp_path / "up"))
         await until((tmp_path / "up").exists)
@@ -76,7 +76,7 @@ async def test_a_crash_is_everyones_until_they_are_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize("how", ["asleep", "holding the lock of the interpreter"])
 async def test_one_that_blocks_the_loop_is_ended_and_its_neighbour_put_back(tmp_path: Path, how: str) -> None:
     async with beside(tmp_path) as (_, neighbour):
-        info = await run(tasks.blocks_the_loop.submit(how=how, timeout="300ms"))
+        info = await run(tasks.blocks_the_loop.options(timeout="300ms").submit(how=how))
         assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
         await until((tmp_path / "end.up2").exists)
         found = await neighbour.info()
@@ -98,7 +98,9 @@ async def test_a_loop_that_is_blocked_for_long_is_a_crash_of_all_in_it(
 
 
 @pytest.mark.parametrize("task", [tasks.async_swallow, tasks.thread_sleeps])
-async def test_one_that_does_not_stop_keeps_its_host_until_the_others_are_done(tmp_path: Path, task: rota.Task) -> None:
+async def test_one_that_does_not_stop_keeps_its_host_until_the_others_are_done(
+    tmp_path: Path, task: rota.Task[..., Any]
+) -> None:
     async with beside(tmp_path, queues="default:4") as (probe, neighbour):
         info = await run(task.submit(path=str(tmp_path / "up"), timeout="300ms"))
         await probe.until(AttemptStuck)
@@ -166,7 +168,7 @@ async def test_of_progress_only_the_newest_is_sent() -> None:
     ours.close()
 
 
-async def _result(folder: Path, job: rota.Job) -> Any:
+async def _result(folder: Path, job: rota.Job[Any]) -> Any:
     app = rota.App(f"sqlite:///{folder / 'rota.db'}")
     try:
         return (await (await app.job(job.id)).info()).result

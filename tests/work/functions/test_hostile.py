@@ -67,7 +67,7 @@ async def test_a_single_crash_is_made_up_for_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["holding the lock of the interpreter", "asleep", "swallowing", "deaf"])
 async def test_what_hangs_is_gone_after_its_grace(tmp_path: Path, how: str) -> None:
     async with beside(tmp_path):
-        info = await run(tasks.hangs.submit(how=how, path=str(tmp_path / "up"), timeout="300ms"))
+        info = await run(tasks.hangs.options(timeout="300ms").submit(how=how, path=str(tmp_path / "up")))
     assert info.state is State.FAILED
     assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
     assert info.reason == "timed out after 300ms"
@@ -76,7 +76,7 @@ async def test_what_hangs_is_gone_after_its_grace(tmp_path: Path, how: str) -> N
 async def test_stopping_what_it_was_forked_from(tmp_path: Path) -> None:
     """Nobody could be started nor stopped until that goes on: it is set going again."""
     async with beside(tmp_path):
-        info = await run(tasks.stops_its_parent.submit(again=False, timeout="300ms"))
+        info = await run(tasks.stops_its_parent.options(timeout="300ms").submit(again=False))
         assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
 
 
@@ -85,7 +85,7 @@ async def test_stopping_what_it_was_forked_from_again_and_again(
 ) -> None:
     monkeypatch.setattr(fork_server_client, "NUDGES", 1)
     async with node(tmp_path):
-        info = await run(tasks.stops_its_parent.submit(again=True, timeout="300ms"))
+        info = await run(tasks.stops_its_parent.options(timeout="300ms").submit(again=True))
         assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
         assert (await run(tasks.echo.submit(text="another one is there"))).state is State.SUCCEEDED
 
@@ -116,7 +116,9 @@ async def test_a_cancel_stops_what_looks_and_what_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", [tasks.leaves_a_daemon, tasks.daemon_and_hang])
-async def test_what_a_function_leaves_behind_is_gone_when_its_attempt_ends(tmp_path: Path, task: rota.Task) -> None:
+async def test_what_a_function_leaves_behind_is_gone_when_its_attempt_ends(
+    tmp_path: Path, task: rota.Task[..., Any]
+) -> None:
     path = tmp_path / "daemon"
     async with beside(tmp_path):
         info = await run(task.submit(path=str(path), timeout="1s"))
@@ -126,7 +128,7 @@ async def test_what_a_function_leaves_behind_is_gone_when_its_attempt_ends(tmp_p
 
 
 @pytest.mark.parametrize("task", [tasks.closes_stdout, tasks.closes_sys_stdout])
-async def test_a_process_without_its_stdout_is_not_used_again(tmp_path: Path, task: rota.Task) -> None:
+async def test_a_process_without_its_stdout_is_not_used_again(tmp_path: Path, task: rota.Task[..., Any]) -> None:
     async with beside(tmp_path, warm_processes=1):
         assert (await run(task.submit())).result == "closed"
         job = await tasks.speak.submit()
@@ -135,7 +137,7 @@ async def test_a_process_without_its_stdout_is_not_used_again(tmp_path: Path, ta
 
 
 @pytest.mark.parametrize("task", [tasks.closes_everything, tasks.writes_to_everything])
-async def test_what_breaks_its_channel_ends_as_a_crash_or_not_at_all(tmp_path: Path, task: rota.Task) -> None:
+async def test_what_breaks_its_channel_ends_as_a_crash_or_not_at_all(tmp_path: Path, task: rota.Task[..., Any]) -> None:
     async with beside(tmp_path, crash_limit=1):
         info = await run(task.submit())
     assert info.state is State.FAILED

@@ -337,7 +337,7 @@ class TestWhatOthersCanNotImport:
     ("isolation", "is_async", "expected"),
     [("inline", False, "thread or process"), ("thread", True, "inline or process"), ("vm", True, "one of inline")],
 )
-def test_an_isolation_that_makes_no_sense(isolation: str, is_async: bool, expected: str) -> None:
+def test_an_isolation_that_makes_no_sense(isolation: Any, is_async: bool, expected: str) -> None:
     async def one() -> None: ...
     def other() -> None: ...
 
@@ -378,7 +378,7 @@ async def test_jobs_that_wait_when_the_node_stops_go_back(tmp_path: Path) -> Non
         jobs = await tasks.naps.submit_many([{"seconds": 3600.0}] * 4)
         for job in jobs:
 
-            async def started(job: rota.Job = job) -> bool:
+            async def started(job: rota.Job[Any] = job) -> bool:
                 return (await job.info()).started_at is not None
 
             while not await started():

@@ -58,7 +58,7 @@ async def test_processes_that_a_function_forks_end_when_it_ends_them(tmp_path: P
 async def test_children_of_a_function_may_save_beside_it(tmp_path: Path) -> None:
     """All wait at the same channel: none may take a part of another's answer."""
     async with node(tmp_path, traps.app, queues="default:1", warm_processes=1):
-        assert (await run(traps.saves_from_children.submit(timeout="20s"))).result == [0, 0, 0]
+        assert (await run(traps.saves_from_children.options(timeout="20s").submit())).result == [0, 0, 0]
 
 
 async def test_the_context_of_a_job_that_is_over_changes_nothing(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_the_context_of_a_job_that_is_over_changes_nothing(tmp_path: Path)
 
 
 @pytest.mark.parametrize("task", [traps.hostile, traps.async_hostile, traps.thread_hostile])
-async def test_an_exception_that_can_not_be_looked_at_is_a_failure(tmp_path: Path, task: rota.Task) -> None:
+async def test_an_exception_that_can_not_be_looked_at_is_a_failure(tmp_path: Path, task: rota.Task[..., Any]) -> None:
     async with node(tmp_path, traps.app):
         info = await run(task.submit())
     assert info.error is not None
@@ -101,7 +101,7 @@ async def test_a_thread_that_can_not_be_started_fails_its_job_and_not_those_behi
 async def test_a_fork_server_that_was_stopped_goes_on(tmp_path: Path) -> None:
     """It is what kills pool processes: without it nothing that hangs would ever end."""
     async with node(tmp_path, traps.app, warm_processes=1):
-        info = await run(traps.stops_its_parent.submit(timeout="300ms"))
+        info = await run(traps.stops_its_parent.options(timeout="300ms").submit())
         assert [one.outcome for one in info.attempts] == [Ending.TIMED_OUT]
         assert (await run(traps.where.submit())).state is State.SUCCEEDED
 

@@ -1,0 +1,78 @@
+"""`@app.task` and the decorators like it, typed: a task keeps the parameters and the result of its function.
+
+The first overload that fits a function decides, so the order counts. A parameter or result without a type fits any type
+that is asked for. `_Unknown` is a type that nothing else fits, so asking for it first finds the functions about which
+nothing is known, and they are not checked; else their first parameter would be taken for a context, and their result
+for a coroutine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
+
+from rota.errors import InvalidInput
+from rota.handles.task import AsyncTask, SyncTask, Task
+from rota.tasks.context import Context
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from rota.handles.keywords import TaskKeywords
+
+P = ParamSpec("P")
+R = TypeVar("R")
+AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
+
+
+class _Unknown:
+    pass
+
+
+class TaskDecorator:
+    """`make` makes a task of a function, with these options."""
+
+    def __init__(
+        self,
+        make: Callable[[Callable[..., Any], Mapping[str, Any]], Task[..., Any]],
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._make, self._options = make, options
+
+    @overload
+    def __call__(self, function: AnyTask, /) -> AnyTask: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Callable[..., _Unknown], /) -> Task[..., Any]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[_Unknown, ...], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[..., R]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[_Unknown, ...], R], /) -> SyncTask[..., R]: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> SyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
+
+    @overload
+    def __call__(self, /, **options: Unpack[TaskKeywords]) -> TaskDecorator: ...
+
+    def __call__(self, function: Any = None, /, **options: Any) -> Any:
+        if function is None and self._options is None:
+            return TaskDecorator(self._make, options)
+        if options:
+            raise InvalidInput("options", sorted(options), "a function alone; options come before it")
+        return self._make(function, self._options or {})

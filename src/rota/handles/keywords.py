@@ -1,0 +1,127 @@
+"""The options as keyword parameters with types, for editors and type checkers.
+
+`Unpack` of one of these stands in a signature where options are taken, so that each option is written here once.
+`model/option_table.py` says what they mean and `model/options.py` reads them; a test holds the names together.
+None counts as not given, everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+if TYPE_CHECKING:
+    from rota.handles.job import Job
+    from rota.model.limits import Rate
+    from rota.model.resources import Resources
+    from rota.model.retry import Retry
+    from rota.model.trigger.policies import CatchUp
+
+Span = str | float | timedelta  # `90s`, seconds, or a timedelta
+Moment = str | datetime  # ISO 8601 with an offset, or an aware datetime
+Need = Literal["success", "finish", "failure"]
+Parent: TypeAlias = "Job[Any] | str"
+WithNeed: TypeAlias = "tuple[Parent, Need]"
+After: TypeAlias = "Parent | WithNeed | Collection[Parent | WithNeed] | Mapping[Parent, Need]"
+
+
+class JobKeywords(TypedDict, total=False):
+    """Options of tasks, of schedules and of orders."""
+
+    priority: int | None
+    queue: str | None
+    retry: Retry | int | None
+    timeout: Span | None
+    exclusive: str | None
+    rate: str | Rate | None
+    limits: Mapping[str, int | str | Rate | None] | None
+    full: Literal["wait", "skip", "replace"] | None
+    labels: str | Collection[str] | None
+    flow: str | None
+    alone: str | None
+    drain: Span | None
+    drained: Literal["yield", "cancel"] | None
+
+
+class TaskKeywords(JobKeywords, total=False):
+    """Options of `@app.task`."""
+
+    name: str | None
+    isolation: Literal["inline", "thread", "process"] | None
+
+
+class FireKeywords(JobKeywords, total=False):
+    """Options of the jobs that a schedule makes."""
+
+    expires: Span | None
+
+
+class OrderKeywords(FireKeywords, total=False):
+    """Options of orders."""
+
+    at: Moment | None
+    delay: Span | None
+    key: str | None
+    after: After | None
+    on: Need | None
+
+
+class AboutCommand(TypedDict, total=False):
+    cwd: str | None
+    env: Mapping[str, str] | None
+    inherit: Collection[str] | None
+    fatal_exit_codes: Collection[int] | None
+    stdin: str | None
+    resources: Resources | Mapping[str, Any] | None
+    user: str | int | None
+    group: str | int | None
+
+
+class CallKeywords(TypedDict, total=False):
+    """Options of `app.http`."""
+
+    headers: Mapping[str, str] | None
+    json: Any
+    body: str | bytes | None
+    expect: int | str | Sequence[int | str] | None
+    redirects: int | None
+    name: str | None
+
+
+class CommandOrderKeywords(OrderKeywords, AboutCommand, total=False):
+    """Options of `app.submit_command`."""
+
+    name: str | None
+
+
+class CallOrderKeywords(OrderKeywords, CallKeywords, total=False):
+    """Options of `app.submit_http`."""
+
+
+class DeclaredKeywords(FireKeywords, total=False):
+    """Options of `@app.cron` and `@app.every`."""
+
+    tz: str | tzinfo | None
+    gap: Literal["skip", "shift"] | None
+    fold: Literal["first", "second", "both"] | None
+    start: Moment | None
+    end: Moment | None
+    jitter: Span | None
+    limit: int | None
+    exclude: str | Collection[str] | None
+    only: str | Collection[str] | None
+    overlap: Literal["allow", "skip", "queue", "replace"] | None
+    catch_up: Literal["none", "latest", "all"] | CatchUp | None
+    catch_up_window: Span | None
+    catch_up_max: int | None
+
+
+class ScheduleKeywords(DeclaredKeywords, AboutCommand, total=False):
+    """Options of `app.schedule`: one of the first five says when. Those of a command are for commands only."""
+
+    rule: str | None
+    cron: str | None
+    every: Span | None
+    rrule: str | None
+    at: Moment | Collection[Moment] | None

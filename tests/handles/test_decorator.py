@@ -1,0 +1,62 @@
+"""`@app.task` and the decorators like it at run time. `tests/typing` has what type checkers see of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import rota
+from rota.errors import InvalidInput
+from rota.handles.task import AsyncTask, SyncTask
+
+
+def test_a_function_becomes_a_task_with_and_without_options() -> None:
+    app = rota.App()
+
+    @app.task
+    def plain(n: int) -> int:
+        return 2 * n
+
+    @app.task(name="mail.send", queue="mail")
+    async def sent() -> None: ...
+
+    @app.task()
+    def empty() -> None: ...
+
+    assert (type(plain), type(sent), type(empty)) == (SyncTask, AsyncTask, SyncTask)
+    assert (plain.name, sent.name, empty.name) == ("plain", "mail.send", "empty")
+    assert (plain(4), plain.function(4), plain.__name__) == (8, 8, "plain")
+    assert plain.arguments(4) == plain.arguments(n=4) == {"n": 4}
+    assert repr(sent) == "<Task 'mail.send'>"
+
+
+def test_a_task_may_be_scheduled_in_the_same_breath() -> None:
+    app = rota.App(name="shop")
+
+    @app.every("90s")
+    def swept() -> None: ...
+
+    @app.cron("0 3 * * *", tz="Europe/Berlin")
+    @app.task(queue="mail")
+    async def reminded() -> None: ...
+
+    assert (type(swept), type(reminded)) == (SyncTask, AsyncTask)
+
+
+@pytest.mark.parametrize("wrong", [5, "sh", int, ["ls"]])
+def test_what_is_no_function_is_refused(wrong: Any) -> None:
+    app = rota.App(name="shop")
+    for decorate in (app.task, app.task(queue="mail"), app.every("90s")):
+        with pytest.raises(InvalidInput, match=r"task: .* expected a function"):
+            decorate(wrong)
+
+
+def test_options_come_before_the_function() -> None:
+    app = rota.App()
+    with pytest.raises(InvalidInput, match=r"options: .'queue'. is not valid; expected a function alone"):
+        app.task(lambda: None, queue="mail")  # type: ignore[call-overload]
+    with pytest.raises(InvalidInput, match=r"option: 'prority' is not valid; expected one of name, isolation"):
+        app.task(prority=3)(lambda: None)  # type: ignore[call-overload]
+    with pytest.raises(InvalidInput, match=r"task: 'one' is not valid; expected a function; @app.cron"):
+        app.task(app.task(name="one")(lambda: None))
