@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
@@ -21,7 +21,7 @@ from rota.model import resources
 from rota.model.addresses import rules
 from rota.model.job import variable
 from rota.model.limits import word
-from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, duration
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, duration, duration_between
 
 FILE = "rota.toml"
 PREFIX = "ROTA_"
@@ -36,42 +36,44 @@ _put_aside: dict[str, str] = {}  # variables that `put_secrets_aside` took out o
 
 
 class Settings(msgspec.Struct, frozen=True):
-    store: str = "sqlite:///rota.db"
-    name: str = ""  # of the app; "": none, so it can't declare schedules
-    node: str = ""  # "": a random name
-    user: str = "local"
-    roles: tuple[str, ...] = ROLES
-    queues: dict[str, int] = msgspec.field(default_factory=lambda: {"default": 16})
-    grace: Duration = 30 * SECOND
-    kill_grace: Duration = 5 * SECOND
-    lease: Duration = 10 * SECOND
-    prefetch: int = 0
-    lend: bool = True
-    max_args: int = MIB
-    max_result: int = MIB
-    max_output: int = 16 * MIB
-    retention: Duration = 7 * DAY
-    dead_retention: Duration = 90 * DAY
-    key_retention: Duration = 7 * DAY
-    crash_limit: int = 3
-    unknown_grace: Duration = HOUR
-    warm_processes: int = 0  # 0: as many as there are cores, and at least two
-    pool_jobs: int = 1000
-    pool_memory: int = 512 * MIB
-    command_cpu: Duration | None = None  # upper bounds for commands
-    command_memory: int | None = None
-    command_files: int | None = None
-    command_processes: int | None = None
-    command_file_size: int | None = None
-    command_user: str = ""  # "": the node's own, or the user that the order names
-    command_env: tuple[str, ...] = ()
-    command_cgroup: str = ""
-    notify: bool = True
-    notify_within: bool = True  # also in transactions of callers
-    http_allow: tuple[str, ...] = ()
-    http_deny: tuple[str, ...] = ()
-    http_timeout: Duration = 5 * MINUTE
-    http_max_body: int = 10 * MIB
+    """Each setting with its reader."""
+
+    store: Annotated[str, _store] = "sqlite:///rota.db"
+    name: Annotated[str, _word_if_any] = ""  # of the app; "": none, so it can't declare schedules
+    node: Annotated[str, _word_if_any] = ""  # "": a random name
+    user: Annotated[str, word] = "local"
+    roles: Annotated[tuple[str, ...], _roles] = ROLES
+    queues: Annotated[dict[str, int], _queues] = msgspec.field(default_factory=lambda: {"default": 16})
+    grace: Annotated[Duration, duration] = 30 * SECOND
+    kill_grace: Annotated[Duration, duration] = 5 * SECOND
+    lease: Annotated[Duration, _lease] = 10 * SECOND
+    prefetch: Annotated[int, _number(0, 10_000)] = 0
+    lend: Annotated[bool, _switch] = True
+    max_args: Annotated[int, _size(1, 256 * MIB)] = MIB
+    max_result: Annotated[int, _size(1, 256 * MIB)] = MIB
+    max_output: Annotated[int, _size(1024, 1024 * MIB)] = 16 * MIB
+    retention: Annotated[Duration, duration] = 7 * DAY
+    dead_retention: Annotated[Duration, duration] = 90 * DAY
+    key_retention: Annotated[Duration, duration] = 7 * DAY
+    crash_limit: Annotated[int, _number(1, 1000)] = 3
+    unknown_grace: Annotated[Duration, duration] = HOUR
+    warm_processes: Annotated[int, _number(0, 1000)] = 0  # 0: as many as there are cores, and at least two
+    pool_jobs: Annotated[int, _number(1, 1_000_000_000)] = 1000
+    pool_memory: Annotated[int, _size(MIB, 1 << 50)] = 512 * MIB
+    command_cpu: Annotated[Duration | None, _bound("cpu")] = None  # upper bounds for commands
+    command_memory: Annotated[int | None, _bound("memory")] = None
+    command_files: Annotated[int | None, _bound("files")] = None
+    command_processes: Annotated[int | None, _bound("processes")] = None
+    command_file_size: Annotated[int | None, _bound("file_size")] = None
+    command_user: Annotated[str, _word_if_any] = ""  # "": the node's own, or the user that the order names
+    command_env: Annotated[tuple[str, ...], _variables] = ()
+    command_cgroup: Annotated[str, _cgroup] = ""
+    notify: Annotated[bool, _switch] = True
+    notify_within: Annotated[bool, _switch] = True  # also in transactions of callers
+    http_allow: Annotated[tuple[str, ...], _addresses] = ()
+    http_deny: Annotated[tuple[str, ...], _addresses] = ()
+    http_timeout: Annotated[Duration, _longer_than_nothing] = 5 * MINUTE
+    http_max_body: Annotated[int, _size(1, 1024 * MIB)] = 10 * MIB
 
     @property
     def place(self) -> str:
@@ -153,16 +155,10 @@ def _misspelt(name: str) -> InvalidInput:
 def _read(name: str, value: Any) -> Any:
     if name not in _READERS:
         raise InvalidInput("setting", name, f"one of {', '.join(sorted(_READERS))}")
-    return _READERS[name](name, value)
+    return _READERS[name](value, name)
 
 
-def _text(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise InvalidInput(name, value, "a text")
-    return value
-
-
-def _store(name: str, value: Any) -> str:
+def _store(value: Any, name: str) -> str:
     kinds = ("sqlite:///", "postgresql://", "postgres://")
     if not isinstance(value, str) or not value.startswith(kinds) or value in kinds:
         given = without_secrets(value) if isinstance(value, str) else value
@@ -170,15 +166,11 @@ def _store(name: str, value: Any) -> str:
     return value
 
 
-def _node(name: str, value: Any) -> str:
-    return _word(name, value) if value != "" else ""
+def _word_if_any(value: Any, name: str) -> str:
+    return word(value, name) if value != "" else ""
 
 
-def _word(name: str, value: Any) -> str:
-    return word(value, name)
-
-
-def _roles(name: str, value: Any) -> tuple[str, ...]:
+def _roles(value: Any, name: str) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     roles = tuple(part.strip() for part in parts if isinstance(part, str)) if isinstance(parts, list | tuple) else ()
     if not roles or len(roles) != len(parts) or any(role not in ROLES for role in roles):
@@ -186,7 +178,7 @@ def _roles(name: str, value: Any) -> tuple[str, ...]:
     return roles
 
 
-def _queues(name: str, value: Any) -> dict[str, int]:
+def _queues(value: Any, name: str) -> dict[str, int]:
     """`default:8,mail:2`, or a table of numbers."""
     expected = "queues with their slots such as default:8,mail:2"
     if isinstance(value, str):
@@ -203,23 +195,16 @@ def _queues(name: str, value: Any) -> dict[str, int]:
             raise InvalidInput(name, value, expected) from None
         if not 1 <= count <= 10_000 or queue.strip() in queues:
             raise InvalidInput(name, value, f"{expected}, each once, with 1 to 10000 slots")
-        queues[_word(name, queue.strip())] = count
+        queues[word(queue.strip(), name)] = count
     return queues
 
 
-def _duration(name: str, value: Any) -> Duration:
-    return duration(value, name)
+def _lease(value: Any, name: str) -> Duration:
+    return duration_between(value, name, 5 * SECOND, 5 * MINUTE)
 
 
-def _lease(name: str, value: Any) -> Duration:
-    lease = duration(value, name)
-    if not 5 * SECOND <= lease <= 300 * SECOND:
-        raise InvalidInput(name, value, "a duration from 5s to 5m")
-    return lease
-
-
-def _number(least: int, most: int) -> Callable[[str, Any], int]:
-    def read(name: str, value: Any) -> int:
+def _number(least: int, most: int) -> Callable[[Any, str], int]:
+    def read(value: Any, name: str) -> int:
         try:
             number = int(value) if not isinstance(value, bool | float) else -1
         except (TypeError, ValueError):
@@ -231,24 +216,24 @@ def _number(least: int, most: int) -> Callable[[str, Any], int]:
     return read
 
 
-def _size(least: int, most: int) -> Callable[[str, Any], int]:
+def _size(least: int, most: int) -> Callable[[Any, str], int]:
     """Bytes, as a number or as `16MiB`."""
-    return lambda name, value: resources.size(value, name, least, most)
+    return lambda value, name: resources.size(value, name, least, most)
 
 
-def _addresses(name: str, value: Any) -> tuple[str, ...]:
+def _addresses(value: Any, name: str) -> tuple[str, ...]:
     """`10.0.0.0/8,*.example.com`, or a list of such."""
     return tuple(rule.text for rule in rules(name, value))
 
 
-def _longer_than_nothing(name: str, value: Any) -> Duration:
+def _longer_than_nothing(value: Any, name: str) -> Duration:
     span = duration(value, name)
     if span == 0:
         raise InvalidInput(name, value, "a duration longer than 0s")
     return span
 
 
-def _switch(name: str, value: Any) -> bool:
+def _switch(value: Any, name: str) -> bool:
     words = {"true": True, "on": True, "yes": True, "1": True, "false": False, "off": False, "no": False, "0": False}
     chosen = value if isinstance(value, bool) else words.get(str(value).lower())
     if chosen is None:
@@ -256,63 +241,28 @@ def _switch(name: str, value: Any) -> bool:
     return chosen
 
 
-def _bound(part: str) -> Callable[[str, Any], int | None]:
+def _bound(part: str) -> Callable[[Any, str], int | None]:
     """`none` removes a bound that the file has set."""
 
-    def read(name: str, value: Any) -> int | None:
+    def read(value: Any, name: str) -> int | None:
         return None if value == "none" else resources.READERS[part](value, name)
 
     return read
 
 
-def _variables(name: str, value: Any) -> tuple[str, ...]:
+def _variables(value: Any, name: str) -> tuple[str, ...]:
     given = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
     if not isinstance(given, list | tuple):
         raise InvalidInput(name, value, "names of environment variables such as AWS_REGION,PROXY")
     return tuple(variable(part, name) for part in given if part != "")
 
 
-def _cgroup(name: str, value: Any) -> str:
+def _cgroup(value: Any, name: str) -> str:
     if not isinstance(value, str) or (value and not value.startswith("/")) or "\0" in value:
         raise InvalidInput(name, value, "the folder of a control group such as /sys/fs/cgroup/rota")
     return value.rstrip("/")
 
 
-_READERS: dict[str, Callable[[str, Any], Any]] = {
-    "store": _store,
-    "name": _node,
-    "node": _node,
-    "user": _word,
-    "roles": _roles,
-    "queues": _queues,
-    "grace": _duration,
-    "kill_grace": _duration,
-    "lease": _lease,
-    "prefetch": _number(0, 10_000),
-    "lend": _switch,
-    "max_args": _size(1, 256 * MIB),
-    "max_result": _size(1, 256 * MIB),
-    "max_output": _size(1024, 1024 * MIB),
-    "retention": _duration,
-    "dead_retention": _duration,
-    "key_retention": _duration,
-    "crash_limit": _number(1, 1000),
-    "unknown_grace": _duration,
-    "warm_processes": _number(0, 1000),
-    "pool_jobs": _number(1, 1_000_000_000),
-    "pool_memory": _size(MIB, 1 << 50),
-    "command_cpu": _bound("cpu"),
-    "command_memory": _bound("memory"),
-    "command_files": _bound("files"),
-    "command_processes": _bound("processes"),
-    "command_file_size": _bound("file_size"),
-    "command_user": _node,
-    "command_env": _variables,
-    "command_cgroup": _cgroup,
-    "notify": _switch,
-    "notify_within": _switch,
-    "http_allow": _addresses,
-    "http_deny": _addresses,
-    "http_timeout": _longer_than_nothing,
-    "http_max_body": _size(1, 1024 * MIB),
+_READERS: dict[str, Callable[[Any, str], Any]] = {
+    name: kind.__metadata__[0] for name, kind in get_type_hints(Settings, include_extras=True).items()
 }

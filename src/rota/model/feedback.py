@@ -9,7 +9,7 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model.limits import plain_name
-from rota.model.times import DAY, HOUR, MILLISECOND, SECOND, Duration, duration, short
+from rota.model.times import DAY, HOUR, MILLISECOND, SECOND, Duration, duration_between
 
 LEVELS = 5
 SHORTEST_QUANTUM: Duration = 10 * MILLISECOND
@@ -45,14 +45,7 @@ def read_feedback(quantum: object = "10s", levels: object = LEVELS, boost: objec
     if isinstance(levels, bool) or not isinstance(levels, int) or not 1 <= levels <= LEVELS:
         raise InvalidInput("levels", levels, f"a whole number from 1 (no feedback) to {LEVELS}")
     return Feedback(
-        _between("quantum", quantum, SHORTEST_QUANTUM, LONGEST_QUANTUM),
+        duration_between(quantum, "quantum", SHORTEST_QUANTUM, LONGEST_QUANTUM),
         levels,
-        _between("boost", boost, SHORTEST_BOOST, LONGEST_BOOST),
+        duration_between(boost, "boost", SHORTEST_BOOST, LONGEST_BOOST),
     )
-
-
-def _between(what: str, given: object, least: Duration, most: Duration) -> Duration:
-    found = duration(given, what)
-    if not least <= found <= most:
-        raise InvalidInput(what, given, f"a duration from {short(least)} to {short(most)}")
-    return found

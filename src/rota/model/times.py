@@ -53,6 +53,13 @@ def duration(given: object, what: str = "duration") -> Duration:
     return round(value)
 
 
+def duration_between(given: object, what: str, least: Duration, most: Duration) -> Duration:
+    span = duration(given, what)
+    if not least <= span <= most:
+        raise InvalidInput(what, given, f"a duration from {short(least)} to {short(most)}")
+    return span
+
+
 def instant(given: object, what: str = "time") -> Instant:
     """Reads an ISO 8601 text with offset, or an aware `datetime`. Times before 1970 count as 1970."""
     moment = given
