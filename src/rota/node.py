@@ -193,9 +193,9 @@ class NodeSession:
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._runtime:
-            self.worker.wake = self._serve(self.worker).wake
+            self._serve(self.worker)
             reconciler = Reconciler(self.worker)
-            reconciler.wake = self._serve(reconciler).wake
+            self._serve(reconciler)
             self._heartbeat.heard_holds = reconciler.heard
             self._heartbeat.before = self._hand_over_guards
             self._runtime.watch(self.worker.when_ready)
@@ -206,23 +206,23 @@ class NodeSession:
     def _serve_schedules(self) -> None:
         store, listen = self._node.store, self._listen
         scheduler = Scheduler(store, self._node.bus, self._leads)
-        listen(Topic.SCHEDULE, scheduler.when_changed(self._serve(scheduler).wake))
+        self._serve(scheduler)
+        listen(Topic.SCHEDULE, scheduler.when_changed)
         resolver = Resolver(store, self._node.clock)
-        wake = self._serve(resolver).wake
-        listen(Topic.SCHEDULE, resolver.when_fires_wait(wake))
-        listen(Topic.NEWS, resolver.when_some_wait(wake))
-        listen(Topic.TIES, resolver.when_tied(wake))
+        self._serve(resolver)
+        listen(Topic.SCHEDULE, resolver.when_fires_wait)
+        listen(Topic.NEWS, resolver.when_ended)
+        listen(Topic.TIES, resolver.when_tied)
         self._serve(AdmissionSweep(store, self._node.clock, self._leads), Topic.GATE)
 
     def _leads(self) -> bool:
         return self._heartbeat.term is not None
 
-    def _serve(self, service: Service, topic: Topic | None = None, limit: float | None = None) -> Loop:
+    def _serve(self, service: Service, topic: Topic | None = None, limit: float | None = None) -> None:
         loop = Loop(service, self._node.chance, self._failed, limit=limit)
         if topic:
             self._listen(topic, loop.wake)
         self._loops.append((loop, asyncio.create_task(loop.run(), name=service.name)))
-        return loop
 
     def _listen(self, topic: Topic, wake: Callable[[], None]) -> None:
         self._unlisten.append(self._node.store.listen(frozenset({topic}), wake))

@@ -44,6 +44,12 @@ class Service(Protocol):
         """Does one step; returns the seconds to sleep, unless it is woken."""
 
 
+class SelfWaking:
+    """A service that decides by itself when it is woken. Its loop sets `wake`."""
+
+    wake: Callable[[], None] = staticmethod(lambda: None)
+
+
 class Loop:
     """Runs one service until it is stopped."""
 
@@ -62,6 +68,8 @@ class Loop:
         self._began: float | None = None  # the current tick
         self._woken = asyncio.Event()
         self._stopping = False
+        if isinstance(service, SelfWaking):
+            service.wake = self.wake
 
     def wake(self) -> None:
         self._woken.set()

@@ -58,7 +58,6 @@ class Harness:
     def __init__(self, store: Store, clock: ManualClock, worker: Worker) -> None:
         self._store, self.clock, self._worker = store, clock, worker
         self._scheduler = Scheduler(store, Bus(), lambda: True)
-        self._look_again = self._scheduler.when_changed(lambda: None)
 
     async def run_due(self) -> None:
         """Runs jobs that are due now, and their successors that are due now; the clock stands still."""
@@ -77,7 +76,7 @@ class Harness:
         """Makes due fires, and due jobs ready; returns their number."""
         fired = len((await self._store.coming_schedules(SYSTEM, self.clock.now(), BATCH))[0])
         if fired:
-            self._look_again()
+            self._scheduler.when_changed()
             for _ in range(2):  # the first tick prepares, the second applies
                 await self._scheduler.tick()
         settled = await self._store.settle(SYSTEM, BATCH)

@@ -208,10 +208,9 @@ async def test_one_that_is_put_right_fires_again(world: World, company: Company)
     await save(world, "bad")
     behind(world, "UPDATE schedules SET timing = '{' WHERE name = 'bad'")
     scheduler = company.scheduler()
-    changed = scheduler.when_changed(lambda: None)
     await let_pass(world.clock, 90, scheduler)
     await save(world, "bad")
-    changed()
+    scheduler.when_changed()
     await let_pass(world.clock, 60, scheduler)
     assert [fire for fire, _ in await made(world, "bad")] == [start + 2 * MINUTE]
 

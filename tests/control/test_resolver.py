@@ -30,7 +30,8 @@ async def queued(world: World, count: int, name: str = "s") -> list[str]:
 async def test_while_nothing_waits_it_sleeps_long_and_news_of_jobs_don_t_wake_it(world: World) -> None:
     resolver = Resolver(world.store, world.clock)
     woken: list[int] = []
-    news = resolver.when_some_wait(lambda: woken.append(1))
+    resolver.wake = lambda: woken.append(1)
+    news = resolver.when_ended
     news()
     assert woken, "until it has looked it can't know"
     assert await resolver.tick() == NOTHING
@@ -44,7 +45,8 @@ async def test_while_some_wait_news_of_jobs_wake_it_and_it_looks_by_itself(world
     first, second = await queued(world, 2)
     resolver = Resolver(world.store, world.clock)
     woken: list[int] = []
-    news = resolver.when_some_wait(lambda: woken.append(1))
+    resolver.wake = lambda: woken.append(1)
+    news = resolver.when_ended
     assert await resolver.tick() == POLL
     news()
     assert woken
@@ -147,7 +149,8 @@ async def test_it_looks_once_and_then_only_when_it_is_told(world: World) -> None
     store = Troubled(world.store)
     resolver = Resolver(store.face, world.clock)
     woken: list[int] = []
-    tied = resolver.when_tied(lambda: woken.append(1))
+    resolver.wake = lambda: woken.append(1)
+    tied = resolver.when_tied
     for _ in range(3):
         assert await resolver.tick() == NOTHING
     assert store.calls == ["settle", "release"]
@@ -161,7 +164,8 @@ async def test_it_looks_once_and_then_only_when_it_is_told(world: World) -> None
 async def test_news_of_jobs_don_t_wake_it_because_of_jobs_with_parents(world: World) -> None:
     resolver = Resolver(world.store, world.clock)
     woken: list[int] = []
-    news = resolver.when_some_wait(lambda: woken.append(1))
+    resolver.wake = lambda: woken.append(1)
+    news = resolver.when_ended
     await world.submit(world.child(await world.one()))
     assert await resolver.tick() == NOTHING, "the write that ends the parent will see to it"
     news()
@@ -171,20 +175,21 @@ async def test_news_of_jobs_don_t_wake_it_because_of_jobs_with_parents(world: Wo
 async def test_fires_that_begin_to_wait_wake_it(world: World) -> None:
     resolver = Resolver(world.store, world.clock)
     woken: list[int] = []
-    wait, news = resolver.when_fires_wait(lambda: woken.append(1)), resolver.when_some_wait(lambda: woken.append(2))
+    resolver.wake = lambda: woken.append(1)
     await resolver.tick()
     await queued(world, 2)
-    wait()
+    resolver.when_fires_wait()
+    assert woken == [1]
     world.clock.advance(PAUSE)
     assert await resolver.tick() == POLL
-    news()
-    assert woken == [1, 2]
+    resolver.when_ended()
+    assert woken == [1, 1]
 
 
 async def test_what_is_told_while_it_looks_counts(world: World) -> None:
     store = Troubled(world.store)
     resolver = Resolver(store.face, world.clock)
-    store.after["settle"] = resolver.when_tied(lambda: None)
+    store.after["settle"] = resolver.when_tied
     await resolver.tick()
     store.after.clear()
     await resolver.tick()

@@ -69,7 +69,7 @@ async def test_with_nothing_to_come_it_sleeps_long(world: World, company: Compan
     scheduler = company.scheduler()
     assert await scheduler.tick() == NOTHING
     await save(world, rule=Times((world.clock.now() + 10 * HOUR,)))
-    scheduler.when_changed(lambda: None)()
+    scheduler.when_changed()
     assert await scheduler.tick() == NOTHING
 
 
@@ -88,10 +88,10 @@ async def test_an_earlier_one_wakes_it(world: World, company: Company) -> None:
     await save(world, "later", rule=Times((start + HOUR,)))
     scheduler = company.scheduler()
     woken: list[int] = []
-    changed = scheduler.when_changed(lambda: woken.append(1))
+    scheduler.wake = lambda: woken.append(1)
     await scheduler.tick()
     await save(world, rule=Times((start + 3 * SECOND,)))
-    changed()
+    scheduler.when_changed()
     assert woken
     await let_pass(world.clock, 5, scheduler)
     assert await made_at(world) == [(start + 3 * SECOND, start + 3 * SECOND)]
@@ -101,7 +101,7 @@ async def test_news_that_come_while_it_looks_are_not_lost(world: World, company:
     start = world.clock.now()
     store = Troubled(world.store)
     scheduler = company.scheduler(store=store.face)
-    store.after["coming_schedules"] = scheduler.when_changed(lambda: None)
+    store.after["coming_schedules"] = scheduler.when_changed
     assert await scheduler.tick() == 0, "it has to look once more"
     store.after.clear()
     await save(world, rule=Times((start + SECOND,)))
@@ -216,10 +216,9 @@ async def test_a_day_that_is_no_longer_excluded_brings_back_nothing_from_before(
     planning = SchedulesClient(world.store, LOCAL, world.chance)
     await planning.save(minutely("s", rule=Every(HOUR), exclude=("off",)), ORDER)
     scheduler = company.scheduler()
-    changed = scheduler.when_changed(lambda: None)
     await let_pass(world.clock, 2.5 * 3600, scheduler)
     await world.store.put_calendar(LOCAL, Calendar("off"))
-    changed()
+    scheduler.when_changed()
     await let_pass(world.clock, 3600, scheduler)
     assert [fire for fire, _ in await made_at(world)] == [start + 3 * HOUR]
 

@@ -6,10 +6,9 @@ announced, and settled here in pieces. Waiting fires are checked whenever a job 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rota.clock import Clock
 from rota.model.principal import SYSTEM
+from rota.service import SelfWaking
 from rota.store.base import Store
 
 # Edges or schedules per write.
@@ -25,7 +24,7 @@ SOON = 0.01
 LONGEST_SLEEP = 60.0
 
 
-class Resolver:
+class Resolver(SelfWaking):
     name = "resolver"
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -33,28 +32,18 @@ class Resolver:
         self._unsettled = self._waiting = True  # unknown before the first look
         self._rest_until = float("-inf")
 
-    def when_some_wait(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def when_ended(self) -> None:
         """For news of ended jobs: wakes only if a fire waits."""
+        if self._waiting:
+            self.wake()
 
-        def ended() -> None:
-            if self._waiting:
-                wake()
+    def when_tied(self) -> None:
+        self._unsettled = True
+        self.wake()
 
-        return ended
-
-    def when_tied(self, wake: Callable[[], None]) -> Callable[[], None]:
-        def left() -> None:
-            self._unsettled = True
-            wake()
-
-        return left
-
-    def when_fires_wait(self, wake: Callable[[], None]) -> Callable[[], None]:
-        def wait() -> None:
-            self._waiting = True
-            wake()
-
-        return wait
+    def when_fires_wait(self) -> None:
+        self._waiting = True
+        self.wake()
 
     async def tick(self) -> float:
         return min(await self._settle(), await self._release())

@@ -25,6 +25,7 @@ from rota.model.times import MILLISECOND, SECOND, Duration, Instant
 from rota.model.trigger.plan import Parsed, advance, named_calendars, parse, quick
 from rota.model.trigger.records import Advance, Fate, ScheduleInfo
 from rota.refusals import anyones
+from rota.service import SelfWaking
 from rota.store.base import Store
 from rota.telemetry.events import Bus, ScheduleSetAside
 
@@ -60,7 +61,7 @@ class PreparedStep(msgspec.Struct, frozen=True):
     now: Instant  # for which the step was computed
 
 
-class Scheduler:
+class Scheduler(SelfWaking):
     name = "scheduler"
 
     def __init__(self, store: Store, bus: Bus, leads: Callable[[], bool]) -> None:
@@ -76,14 +77,10 @@ class Scheduler:
         # Not the loop's own threads: all of them may be busy with name lookups.
         self._thread = ThreadPoolExecutor(1, "rota-scheduler")
 
-    def when_changed(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def when_changed(self) -> None:
         """For news of schedules: one may be due earlier than was known."""
-
-        def changed() -> None:
-            self._look_at = 0
-            wake()
-
-        return changed
+        self._look_at = 0
+        self.wake()
 
     async def tick(self) -> float:
         late = 0 if self._leads() else FOLLOWERS_WAIT

@@ -5,21 +5,21 @@ A service of its own: it writes, and may have to wait for rows that others hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from rota.model.job import Ref
+from rota.service import SelfWaking
 from rota.work.worker import Worker
 
 # A renewal that finds lost attempts wakes it.
 LONGEST_SLEEP = 60.0
 
 
-class Reconciler:
+class Reconciler(SelfWaking):
     name = "reconciler"
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self.wake: Callable[[], None] = lambda: None
 
     def heard(self, holds: Sequence[Ref]) -> None:
         """Remembers the attempts that the store lists for this node, from a renewal."""

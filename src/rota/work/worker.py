@@ -28,6 +28,7 @@ from rota.model.job import NO_RETRY, Claimed, Kind, Ref, Verdict
 from rota.model.outcome import Interrupted, settle
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Duration
+from rota.service import SelfWaking
 from rota.store.base import Store
 from rota.telemetry.events import Bus, ServiceFailed
 from rota.work.attempt import Attempt, Pipeline, Stop
@@ -48,7 +49,7 @@ LONGEST_HOLD = 2.0
 LOST_AFTER = 3.0
 
 
-class Worker:
+class Worker(SelfWaking):
     name = "worker"
 
     def __init__(
@@ -89,7 +90,6 @@ class Worker:
         self._found_at = float("-inf")  # when a claim last brought something
         self._streaming = False  # two claims in quick succession brought work and left slots free
         self._put_off: float | None = None  # since when a claim is delayed, without a written end
-        self.wake: Callable[[], None] = lambda: None
 
     async def _ask_parents(self, job_id: str) -> Sequence[ParentInfo]:
         return await self._store.parents(SYSTEM, job_id)
