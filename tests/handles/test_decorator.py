@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 import rota
 from rota.errors import InvalidInput
 from rota.handles.task import AsyncTask, SyncTask
+from rota.tasks.direct import direct_context
 
 
 def test_a_function_becomes_a_task_with_and_without_options() -> None:
@@ -29,6 +31,31 @@ def test_a_function_becomes_a_task_with_and_without_options() -> None:
     assert (plain(4), plain.function(4), plain.__name__) == (8, 8, "plain")
     assert plain.arguments(4) == plain.arguments(n=4) == {"n": 4}
     assert repr(sent) == "<Task 'mail.send'>"
+
+
+def test_a_call_needs_no_context(capsys: pytest.CaptureFixture[str]) -> None:
+    app = rota.App()
+
+    @app.task
+    def logged(ctx: rota.Context, n: int) -> int:
+        ctx.progress(0.5)
+        ctx.save(n)
+        ctx.log("doubling", n=n)
+        return 2 * n
+
+    @app.task
+    async def last(n: int, ctx: rota.Context) -> str:
+        await ctx.save(n)
+        return f"{n} {ctx.job.task} {ctx.attempt}"
+
+    assert (logged(4), logged(n=4)) == (8, 8)
+    assert capsys.readouterr().out == "doubling n=4\ndoubling n=4\n"
+    assert asyncio.run(last(4)) == "4 last 1"  # type: ignore[call-arg]
+    given = direct_context("other")
+    assert logged.function(given, 4) == logged(ctx=given, n=4) == 8  # type: ignore[call-arg]
+    assert asyncio.run(last(5, given)) == "5 other 1"
+    with pytest.raises(InvalidInput, match="progress"):
+        given.progress(2)
 
 
 def test_a_task_may_be_scheduled_in_the_same_breath() -> None:

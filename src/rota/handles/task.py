@@ -16,6 +16,8 @@ from rota.model.job import Spec
 from rota.model.option_table import ORDER_NAMES
 from rota.model.options import Options, read_options
 from rota.tasks.catalogue import TaskDef
+from rota.tasks.context import Context
+from rota.tasks.direct import direct_context
 from rota.tasks.encoding import to_json
 
 if TYPE_CHECKING:
@@ -53,7 +55,13 @@ class Task(Generic[P, R_co]):
         return self._definition.function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return self._definition.function(*args, **kwargs)
+        """Calls the function. One with a context that is not given gets a context of no job, which prints what is
+        logged."""
+        context, given = self._definition.context, (*args, *kwargs.values())
+        if context is None or any(isinstance(one, Context) for one in given):
+            return self._definition.function(*args, **kwargs)
+        named = self._definition.bind(args, kwargs)
+        return self._definition.function(**named, **{context: direct_context(self.name)})
 
     def options(self, **options: Unpack[OrderKeywords]) -> Self:
         """The same task with other options for its orders."""
