@@ -21,7 +21,7 @@ from rota.model import resources
 from rota.model.addresses import rules
 from rota.model.job import variable
 from rota.model.limits import word
-from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, duration, duration_between
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, duration, duration_between, some_time
 
 FILE = "rota.toml"
 PREFIX = "ROTA_"
@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True):
     notify_within: Annotated[bool, _switch] = True  # also in transactions of callers
     http_allow: Annotated[tuple[str, ...], _addresses] = ()
     http_deny: Annotated[tuple[str, ...], _addresses] = ()
-    http_timeout: Annotated[Duration, _longer_than_nothing] = 5 * MINUTE
+    http_timeout: Annotated[Duration, some_time] = 5 * MINUTE
     http_max_body: Annotated[int, _size(1, 1024 * MIB)] = 10 * MIB
 
     @property
@@ -224,13 +224,6 @@ def _size(least: int, most: int) -> Callable[[Any, str], int]:
 def _addresses(value: Any, name: str) -> tuple[str, ...]:
     """`10.0.0.0/8,*.example.com`, or a list of such."""
     return tuple(rule.text for rule in rules(name, value))
-
-
-def _longer_than_nothing(value: Any, name: str) -> Duration:
-    span = duration(value, name)
-    if span == 0:
-        raise InvalidInput(name, value, "a duration longer than 0s")
-    return span
 
 
 def _switch(value: Any, name: str) -> bool:

@@ -7,9 +7,8 @@ from typing import Any
 
 from rota.cli.session import admissions_of, existing, utf8
 from rota.cli.show import Cell, age, ago, answer, listing
-from rota.errors import InvalidInput
 from rota.model.gates import Gate, Match, match
-from rota.model.times import Duration, Instant, duration, instant, iso
+from rota.model.times import Duration, Instant, instant, iso, some_time
 
 SHORT = 8  # characters of an id; its end differs most
 
@@ -68,11 +67,7 @@ def _which(args: argparse.Namespace) -> dict[str, Any]:
 def _span(args: argparse.Namespace) -> Duration | None:
     if args.until is not None:
         instant(args.until, "--until")
-    if args.for_ is None:
-        return None
-    if not (span := duration(args.for_, "--for")):
-        raise InvalidInput("--for", args.for_, "a duration longer than 0s")
-    return span
+    return None if args.for_ is None else some_time(args.for_, "--for")
 
 
 async def open_(args: argparse.Namespace) -> int:

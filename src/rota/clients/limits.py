@@ -13,11 +13,13 @@ from rota.model.job import queue_name
 from rota.model.limits import Limit, concurrency, key_name, rate
 from rota.model.principal import Principal
 from rota.model.rank import ageing_step
+from rota.model.readers import printable, whole
 from rota.model.times import Instant, instant
 from rota.store.admission import FlowInfo, LimitInfo, NewGate, QueueInfo
 from rota.store.base import Store
 
 LONGEST_REASON = 1_000
+_EXPECTED_REASON = f"a text of up to {LONGEST_REASON} printable characters"
 MOST_SHOWN = 1_000_000
 
 
@@ -35,8 +37,9 @@ class LimitsClient:
         return await self._close(Effect.DROP, match(**which), reason, until)
 
     async def _close(self, effect: Effect, which: Match, reason: object, until: object) -> Gate:
-        if not isinstance(reason, str) or not 0 < len(reason.strip()) <= LONGEST_REASON or not reason.isprintable():
-            raise InvalidInput("reason", reason, f"a text of up to {LONGEST_REASON} printable characters")
+        text = reason.strip() if isinstance(reason, str) and reason.isprintable() else None
+        if text is None or not 0 < len(text) <= LONGEST_REASON:
+            raise InvalidInput("reason", reason, _EXPECTED_REASON)
         now = self._store.now()
         end: Instant | None = None if until is None else instant(until, "until")
         if end is not None and end <= now:
@@ -44,7 +47,7 @@ class LimitsClient:
         if which.user is not None and self._who.sees not in (None, which.user):
             raise InvalidInput("user", which.user, f"{self._who.user!r}: a gate concerns its author's own jobs")
         (gate_id,) = self._chance.job_ids(now, 1)
-        return await self._store.close_gate(self._who, NewGate(gate_id, which, effect, reason.strip(), end))
+        return await self._store.close_gate(self._who, NewGate(gate_id, which, effect, text, end))
 
     async def open(self, gate: str | Gate) -> Gate:
         """Opens this gate, or the one whose id begins or ends with this text; its held jobs go on."""
@@ -93,9 +96,8 @@ class LimitsClient:
 
     async def pause_queue(self, name: str, note: object = "") -> None:
         """No job of the queue starts until it is resumed. Running jobs go on."""
-        if not isinstance(note, str) or len(note) > LONGEST_REASON or not note.isprintable():
-            raise InvalidInput("note", note, f"a text of up to {LONGEST_REASON} printable characters")
-        await self._store.pause_queue(self._who, queue_name(name), note)
+        text = printable(note, "note", 0, LONGEST_REASON, _EXPECTED_REASON)
+        await self._store.pause_queue(self._who, queue_name(name), text)
 
     async def resume_queue(self, name: str) -> bool:
         return await self._store.resume_queue(self._who, queue_name(name))
@@ -115,10 +117,7 @@ class LimitsClient:
         await self._store.set_feedback(self._who, queue_name(name), rule if on else None)
 
     async def flows(self, limit: int = 100) -> list[FlowInfo]:
-        number: object = limit
-        if not isinstance(number, int) or not 1 <= number <= MOST_SHOWN:
-            raise InvalidInput("limit", limit, f"a whole number from 1 to {MOST_SHOWN:,}")
-        return await self._store.flows(self._who, limit)
+        return await self._store.flows(self._who, whole(limit, "limit", 1, MOST_SHOWN))
 
     async def queues(self) -> list[QueueInfo]:
         return await self._store.queues(self._who)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.errors import InvalidInput
 from rota.model.limits import plain_name
+from rota.model.readers import whole
 from rota.model.times import DAY, HOUR, MILLISECOND, SECOND, Duration, duration_between
 
 LEVELS = 5
@@ -42,10 +42,8 @@ def flow(given: object) -> str:
 
 
 def read_feedback(quantum: object = "10s", levels: object = LEVELS, boost: object = "60s") -> Feedback:
-    if isinstance(levels, bool) or not isinstance(levels, int) or not 1 <= levels <= LEVELS:
-        raise InvalidInput("levels", levels, f"a whole number from 1 (no feedback) to {LEVELS}")
     return Feedback(
         duration_between(quantum, "quantum", SHORTEST_QUANTUM, LONGEST_QUANTUM),
-        levels,
+        whole(levels, "levels", 1, LEVELS, f"a whole number from 1 (no feedback) to {LEVELS}"),
         duration_between(boost, "boost", SHORTEST_BOOST, LONGEST_BOOST),
     )

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.readers import whole
 from rota.model.times import DAY, SECOND, Duration, Instant
 
 DEFAULT_REDIRECTS = 5
@@ -97,8 +98,7 @@ def call(
     text, kind = _body(body)
     if kind and not any(name.lower() == "content-type" for name in fields):
         fields["Content-Type"] = kind
-    if isinstance(redirects, bool) or not isinstance(redirects, int) or not 0 <= redirects <= MOST_REDIRECTS:
-        raise InvalidInput("redirects", redirects, f"a whole number from 0 to {MOST_REDIRECTS}")
+    whole(redirects, "redirects", 0, MOST_REDIRECTS)
     chosen = statuses(expect)
     return HttpSpec(
         _method(method), url, fields, text, isinstance(body, bytes), [] if chosen == GOOD else list(chosen), redirects

@@ -19,6 +19,7 @@ from rota.model.limits import Key, word
 from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
 from rota.model.rank import DEFAULT_PRIORITY
+from rota.model.readers import whole
 from rota.model.requirements import NO_REQUIREMENTS, Alone, Requirements
 from rota.model.resources import NO_BOUNDS, Resources
 from rota.model.resources import resources as read_resources
@@ -151,8 +152,7 @@ def _check_codes(codes: object) -> None:
     if not isinstance(codes, list | tuple | set | frozenset):
         raise InvalidInput("fatal exit codes", codes, "a list of whole numbers from 1 to 255")
     for code in codes:
-        if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
-            raise InvalidInput("fatal exit code", code, "a whole number from 1 to 255")
+        whole(code, "fatal exit code", 1, 255)
 
 
 def _account(what: str, given: object) -> str | int | None:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.readers import printable, whole
 from rota.model.times import DAY, MILLISECOND, MINUTE, SECOND, Duration, duration, short
 
 MOST_AT_ONCE = 100_000
@@ -69,11 +70,12 @@ class Limit(msgspec.Struct, frozen=True):
 def rate(given: object) -> Rate:
     """Reads `60/1m`, `10/s` (the same as `10/1s`) and `5/250ms`."""
     found = given if isinstance(given, Rate) else _read_rate(given)
-    if not _whole(found.count, 1, MOST_STARTS):
-        raise InvalidInput("rate", given, f"{_EXPECTED_RATE}, with 1 to {MOST_STARTS:,} starts")
-    if not _whole(found.window, SHORTEST_WINDOW, LONGEST_WINDOW):
-        bounds = f"{short(SHORTEST_WINDOW)} to {short(LONGEST_WINDOW)}"
-        raise InvalidInput("rate", given, f"{_EXPECTED_RATE}, with a window of {bounds}")
+    bounds = f"{short(SHORTEST_WINDOW)} to {short(LONGEST_WINDOW)}"
+    try:
+        whole(found.count, "rate", 1, MOST_STARTS, f"{_EXPECTED_RATE}, with 1 to {MOST_STARTS:,} starts")
+        whole(found.window, "rate", SHORTEST_WINDOW, LONGEST_WINDOW, f"{_EXPECTED_RATE}, with a window of {bounds}")
+    except InvalidInput as wrong:
+        raise InvalidInput("rate", given, wrong.expected) from None
     return found
 
 
@@ -105,13 +107,7 @@ def rate_text(rate: Rate) -> str:
 
 
 def concurrency(given: object, what: str = "concurrency") -> int:
-    if not isinstance(given, int) or not _whole(given, 1, MOST_AT_ONCE):
-        raise InvalidInput(what, given, f"a whole number from 1 to {MOST_AT_ONCE:,}")
-    return given
-
-
-def _whole(given: object, least: int, most: int) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool) and least <= given <= most
+    return whole(given, what, 1, MOST_AT_ONCE)
 
 
 def key_name(given: object) -> str:
@@ -130,15 +126,11 @@ def _in_word(character: str) -> bool:
 
 
 def plain_name(given: object, what: str) -> str:
-    """A name that every store holds and every terminal shows as it is. NUL and lone surrogates are not printable."""
-    if (
-        not isinstance(given, str)
-        or not 0 < len(given) <= LONGEST_NAME
-        or not given.isprintable()
-        or given != given.strip()
-    ):
-        raise InvalidInput(what, given, f"1 to {LONGEST_NAME} printable characters without blanks around them")
-    return given
+    expected = f"1 to {LONGEST_NAME} printable characters without blanks around them"
+    name = printable(given, what, 1, LONGEST_NAME, expected)
+    if name != name.strip():
+        raise InvalidInput(what, given, expected)
+    return name
 
 
 def fields(template: str) -> tuple[str, ...]:

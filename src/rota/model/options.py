@@ -16,9 +16,10 @@ from rota.model.job import NewJob, Spec, Terms, queue_name, shared
 from rota.model.limits import Key, Policy, Rate, concurrency, fields, fill, keys, rate
 from rota.model.option_table import COMMAND_NAMES, ORDER_NAMES
 from rota.model.rank import priority
+from rota.model.readers import one_of, printable
 from rota.model.requirements import NO_REQUIREMENTS, Alone, Requirements
 from rota.model.retry import Retry
-from rota.model.times import MINUTE, Duration, Instant, duration, instant
+from rota.model.times import MINUTE, Duration, Instant, duration, instant, some_time
 
 LONGEST_KEY = 255
 LONGEST_NAME = 200
@@ -190,35 +191,17 @@ def _limits(value: Any) -> tuple[Key, ...]:
     return tuple(found)
 
 
-def _drained(value: Any) -> Drained:
-    try:
-        return Drained(value)
-    except ValueError:
-        raise InvalidInput("drained", value, f"one of {', '.join(Drained)}") from None
-
-
-def _full(value: Any) -> Policy:
-    try:
-        return Policy(value)
-    except ValueError:
-        raise InvalidInput("full", value, f"one of {', '.join(Policy)}") from None
-
-
 def check_reason(value: Any) -> None:
     if not isinstance(value, str) or len(value) > LONGEST_REASON or "\0" in value:
         raise InvalidInput("reason", value, f"a text of up to {LONGEST_REASON} characters")
 
 
 def workflow_name(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_NAME or not value.isprintable():
-        raise InvalidInput("workflow name", value, f"up to {LONGEST_NAME} printable characters")
-    return value
+    return printable(value, "workflow name", 0, LONGEST_NAME, f"up to {LONGEST_NAME} printable characters")
 
 
-def task_name(value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or not value.isprintable():
-        raise InvalidInput("task name", value, f"a name of up to {LONGEST_NAME} printable characters")
-    return value
+def task_name(value: Any, what: str = "task name") -> str:
+    return printable(value, what, 1, LONGEST_NAME, f"a name of up to {LONGEST_NAME} printable characters")
 
 
 def _retry(value: Any) -> Retry:
@@ -230,16 +213,7 @@ def _retry(value: Any) -> Retry:
 
 
 def _key(value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_KEY or not value.isprintable():
-        raise InvalidInput("key", value, f"a text of 1 to {LONGEST_KEY} printable characters")
-    return value
-
-
-def _longer_than_nothing(value: Any, what: str) -> Duration:
-    limit = duration(value, what)
-    if limit == 0:
-        raise InvalidInput(what, value, "a duration longer than 0s")
-    return limit
+    return printable(value, "key", 1, LONGEST_KEY, f"a text of 1 to {LONGEST_KEY} printable characters")
 
 
 READERS: dict[str, Callable[[Any], Any]] = {
@@ -249,15 +223,15 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "queue": queue_name,
     "key": _key,
     "retry": _retry,
-    "timeout": lambda value: _longer_than_nothing(value, "timeout"),
-    "expires": lambda value: _longer_than_nothing(value, "expires"),
+    "timeout": lambda value: some_time(value, "timeout"),
+    "expires": lambda value: some_time(value, "expires"),
     "labels": labels,
     "flow": _flow,
     "exclusive": _template,
     "rate": rate,
     "limits": _limits,
-    "full": _full,
+    "full": lambda value: one_of(Policy, value, "full"),
     "alone": lambda value: scope(value, "alone").scope(),
-    "drain": lambda value: _longer_than_nothing(value, "drain"),
-    "drained": _drained,
+    "drain": lambda value: some_time(value, "drain"),
+    "drained": lambda value: one_of(Drained, value, "drained"),
 }

@@ -8,6 +8,7 @@ step of its own: 0 means first come first served, STRICT waives the bound.
 from __future__ import annotations
 
 from rota.errors import InvalidInput
+from rota.model.readers import whole
 from rota.model.times import DAY, MINUTE, Duration, Instant, duration
 
 MOST_URGENT = 0
@@ -33,9 +34,7 @@ def shifted(before: int, by: int, step: Duration) -> int:
 
 
 def priority(given: object) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not MOST_URGENT <= given <= LEAST_URGENT:
-        raise InvalidInput("priority", given, "a whole number from 0 (most urgent) to 9")
-    return given
+    return whole(given, "priority", MOST_URGENT, LEAST_URGENT, "a whole number from 0 (most urgent) to 9")
 
 
 def ageing_step(given: object) -> Duration | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.readers import whole
 from rota.model.times import LONGEST, Duration, duration
 
 FATAL = "fatal"
@@ -73,8 +74,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         given = (self.retries, self.backoff, self.jitter, self.rules)
         retries, text, jitter, rules = cast("tuple[object, object, object, object]", given)
-        if isinstance(retries, bool) or not isinstance(retries, int) or not 0 <= retries <= MOST_RETRIES:
-            raise InvalidInput("retries", self.retries, "a whole number, 0 or more")
+        whole(retries, "retries", 0, MOST_RETRIES, "a whole number, 0 or more")
         if not isinstance(text, str):
             raise InvalidInput("backoff", text, _EXPECTED)
         backoff(text)

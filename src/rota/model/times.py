@@ -53,6 +53,13 @@ def duration(given: object, what: str = "duration") -> Duration:
     return round(value)
 
 
+def some_time(given: object, what: str) -> Duration:
+    span = duration(given, what)
+    if span == 0:
+        raise InvalidInput(what, given, "a duration longer than 0s")
+    return span
+
+
 def duration_between(given: object, what: str, least: Duration, most: Duration) -> Duration:
     span = duration(given, what)
     if not least <= span <= most:

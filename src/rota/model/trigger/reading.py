@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from rota.errors import InvalidInput
+from rota.model.readers import E, one_of, printable
 from rota.model.times import Instant, duration, instant, short
 from rota.model.trigger.arguments import local_iso
 from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
@@ -27,7 +27,6 @@ from rota.model.trigger.rules import (
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.zones import Zone, zone
 
-E = TypeVar("E", bound=StrEnum)
 LONGEST_NAME = 200
 KINDS = ("rule", "cron", "every", "rrule", "at")
 NAMES = (
@@ -37,9 +36,9 @@ NAMES = (
 
 
 def schedule_name(given: Any) -> str:
-    fits = isinstance(given, str) and 0 < len(given) <= LONGEST_NAME and given.isprintable() and given == given.strip()
-    if not fits:
-        raise InvalidInput("schedule name", given, f"a name of up to {LONGEST_NAME} printable characters")
+    expected = f"a name of up to {LONGEST_NAME} printable characters"
+    if printable(given, "schedule name", 1, LONGEST_NAME, expected) != given.strip():
+        raise InvalidInput("schedule name", given, expected)
     return str(given)
 
 
@@ -146,11 +145,7 @@ def _whole(given: Any, what: str) -> int:
 
 
 def _one_of(kind: type[E], options: Mapping[str, Any], key: str, otherwise: E) -> E:
-    given = options.get(key, otherwise)
-    try:
-        return kind(given)
-    except ValueError:
-        raise InvalidInput(key.replace("_", " "), given, f"one of {', '.join(kind)}") from None
+    return one_of(kind, options.get(key, otherwise), key.replace("_", " "))
 
 
 def _names(options: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -9,12 +9,11 @@ import msgspec
 from rota.errors import InvalidInput
 from rota.model import http
 from rota.model.job import CommandSpec, Kind, NewJob, Spec, Terms, shared
+from rota.model.options import task_name
 from rota.model.rank import priority
 from rota.model.requirements import NO_REQUIREMENTS, Requirements
 from rota.model.times import LONGEST, Duration, Instant
 from rota.model.trigger.arguments import FIRE_TIME, SCHEDULED_FOR, fill
-
-LONGEST_NAME = 200
 
 
 class Template(Terms, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,9 +94,7 @@ def _check(template: Template) -> None:
     priority(template.priority)
     template.requirements.check()
     for what in ("task", "queue"):
-        name = getattr(template, what)
-        if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
-            raise InvalidInput(what, name, f"a name of up to {LONGEST_NAME} printable characters")
+        task_name(getattr(template, what), what)
     for what in ("timeout", "expires"):
         if not 0 <= (getattr(template, what) or 0) <= LONGEST:
             raise InvalidInput(what, getattr(template, what), "a duration of up to 100 years")
