@@ -42,8 +42,11 @@ async def test_settings_may_be_changed_until_the_store_is_open(app: rota.App) ->
     app.configure(user="you", max_args=None)
     assert (app.who.user, app.settings.max_args) == ("you", 1_000), "None is: not given"
     await app.client()
-    with pytest.raises(InvalidInput, match="before the first order"):
-        app.configure(user="me")
+    with pytest.raises(InvalidInput, match=r"configure: 'user' is not valid; .* before the store was opened"):
+        app.configure(user="me", max_args=7)
+    assert app.settings.max_args == 1_000
+    app.configure(queues="mail:2", user="you")  # not of the store, and no change
+    assert app.settings.queues == {"mail": 2}
 
 
 async def test_another_set_of_parts_is_lent_for_a_while(app: rota.App, clock: ManualClock, chance: Chance) -> None:
@@ -84,12 +87,10 @@ def test_options_of_a_task_are_checked_where_it_is_declared(app: rota.App, optio
     assert len(app.catalogue) == 0
 
 
-def test_a_task_is_not_made_one_twice_and_schedules_need_a_name_of_the_app(app: rota.App) -> None:
+def test_a_task_is_not_made_one_twice(app: rota.App) -> None:
     task = app.task(name="t")(lambda: None)
     with pytest.raises(InvalidInput, match="stand above"):
         app.task(task)
-    with pytest.raises(InvalidInput, match="app name"):
-        app.cron("0 3 * * *")
     with pytest.raises(InvalidInput, match="a period"):
         app.every(lambda: None)  # type: ignore[arg-type]
 

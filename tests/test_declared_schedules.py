@@ -13,6 +13,7 @@ import pytest
 
 import rota
 from rota.errors import InvalidInput
+from rota.tasks.modules import ImportFailed
 from rota.telemetry.events import Event, ScheduleDeclared, SchedulesUndeclared
 
 APP = """
@@ -155,12 +156,45 @@ def test_a_name_that_two_modules_declare_is_refused_and_both_are_named(shop: Pat
         importlib.import_module("shop.more")
 
 
+@pytest.mark.parametrize("name", ["", "billing"])
+async def test_an_app_that_includes_its_modules_declares_all_of_them(shop: Path, name: str) -> None:
+    def write(modules: str) -> None:
+        text = APP.format(place=shop.parent / "a.db").replace(', name="billing"', f", name={name!r}")
+        (shop / "app.py").write_text(text.replace(", name", f", include=[{modules}], name"))
+
+    write('"shop.tasks"')
+    assert changes(await start("app")) == [("nightly", "added"), ("sweep", "added")]
+    write("")
+    assert changes(await start("app")) == []  # its module was not imported
+    write('"shop.tasks", "shop.broken"')
+    (shop / "tasks.py").write_text("from shop.app import app\n")
+    (shop / "broken.py").write_text("1 / 0")
+    with pytest.raises(ImportFailed, match=r"include: importing shop\.broken failed: ZeroDivisionError"):
+        await start("app")
+    assert sorted(await standing(shop)) == ["nightly", "sweep"]  # half an import removes nothing
+    (shop / "broken.py").write_text("")
+    gone = [("nightly", "removed"), ("sweep", "removed")]
+    assert changes(await start("app")) == (gone if name else [])
+
+
+async def test_an_app_that_is_named_by_its_module_removes_only_schedules_of_its_own_tasks(shop: Path) -> None:
+    """Another program may have a module of the same name, and use the same store."""
+    (shop / "app.py").write_text(APP.format(place=shop.parent / "a.db").replace(', name="billing"', ""))
+    (shop / "tasks.py").write_text(TASKS)
+    assert changes(await start("app", "tasks")) == [("nightly", "added"), ("sweep", "added")]
+    (shop / "tasks.py").write_text("from shop.app import app\n\n@app.task\nasync def nightly() -> None: ...\n")
+    told = await start("app", "tasks")
+    assert changes(told) == [("nightly", "removed")]
+    why = "their tasks are not in this app, which has only the name of its module, shop.app"
+    assert told[-1] == SchedulesUndeclared("local", "shop.app", ("sweep",), why)
+
+
 PROGRAM = """
 import rota
 app = rota.App("sqlite:///never-made.db", name="billing")
 app.cron("@daily", name="a")(app.task(name="a")(lambda: None))
-from rota import declared_schedules
-print(*(one.module for one in app._declared), declared_schedules.imported("jobs"))
+from rota.tasks.modules import imported
+print(*(one.module for one in app._declared), imported("jobs"))
 """
 
 

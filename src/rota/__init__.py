@@ -16,6 +16,7 @@ if typing.TYPE_CHECKING:
     from rota.errors import Stale as Stale
     from rota.handles.job import Job as Job
     from rota.handles.schedule import Schedule as Schedule
+    from rota.handles.shared_task import shared_task as shared_task
     from rota.handles.task import Task as Task
     from rota.handles.workflow import Workflow as Workflow
     from rota.model.retry import Retry as Retry
@@ -36,10 +37,11 @@ _HOMES = {
     "Stale": "rota.errors",
     "Task": "rota.handles.task",
     "Workflow": "rota.handles.workflow",
+    "shared_task": "rota.handles.shared_task",
 }
 __all__ = [
     "App", "Cancel", "Context", "Fatal", "Job", "Retry", "RetryAfter", "RotaError", "Schedule", "Snooze", "Stale",
-    "Task", "Workflow",
+    "Task", "Workflow", "shared_task",
 ]  # fmt: skip
 
 

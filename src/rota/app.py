@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,24 +15,24 @@ from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance, Clock, SystemClock
 from rota.connections import AppConnections
 from rota.errors import InvalidInput
-from rota.handles import schedule_builder
-from rota.handles.decorator import TaskDecorator
+from rota.handles import schedule_builder, shared_task
+from rota.handles.decorator import AnyTask, TaskDecorator, make_task
 from rota.handles.job import Job
 from rota.handles.schedule import Schedule
-from rota.handles.task import AsyncTask, SyncTask, Task
+from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
 from rota.model.job import Kind, Spec, shared
-from rota.model.option_table import TASK_NAMES
-from rota.model.options import Options, new_jobs, read_options, task_name
+from rota.model.options import Options, new_jobs
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.model.trigger.records import ScheduleInfo
 from rota.orders import HttpCall
 from rota.store.base import Store
-from rota.tasks.catalogue import Catalogue, Code, TaskDef
+from rota.tasks.catalogue import Catalogue, TaskDef
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
+from rota.tasks.modules import calling_module, import_named, known_as, module_names
 from rota.telemetry.events import Bus, MigrationWaits
 
 if TYPE_CHECKING:
@@ -59,17 +60,23 @@ class App:
         self,
         store: str | None = None,
         *,
+        include: Sequence[str] = (),
         clock: Clock | None = None,
         chance: Chance | None = None,
         inline: bool = False,
         **settings: Any,
     ) -> None:
+        """`include`: names of modules with tasks, schedules and hooks, imported when they are needed (`load`)."""
+        self.home = calling_module()
+        self.include = module_names(include, "include")
+        self._loaded = self._closed = False
+        self._taken: dict[str, TaskDef] = {}  # shared tasks
         self._given = {"store": store, **settings}
         self.settings = config.load(self._given)
         self.clock: Clock = clock or SystemClock()
         self.chance = chance or Chance()
         self.bus = Bus()
-        self.catalogue = Catalogue(self._adopt)
+        self.catalogue = Catalogue(self)
         self._inline = inline
         self._declared = declared_schedules.Declarations(self)
         self._opened = AppConnections()
@@ -81,14 +88,36 @@ class App:
         return Principal(self.settings.user, operator=True)
 
     def configure(self, **settings: Any) -> None:
-        """Changes settings of the app (None: not given); only before the store is opened."""
-        if self._opened.client is not None:
-            raise InvalidInput("configure", "after the store was opened", "a call before the first order")
-        self._given |= {name: value for name, value in settings.items() if value is not None}
-        self.settings = config.load(self._given)
+        """Changes settings of the app (None: not given); those of the store only before it is opened."""
+        given = self._given | {name: value for name, value in settings.items() if value is not None}
+        changed = config.load(given)
+        late = [name for name in opening.SETTINGS if getattr(changed, name) != getattr(self.settings, name)]
+        if self._opened.client is not None and late:
+            raise InvalidInput("configure", ", ".join(late), "a call before the store was opened by the first order")
+        self._given, self.settings = given, changed
 
-    def _adopt(self, settings: config.Settings) -> None:
-        """Takes over the settings of a node, in a process that runs functions for it."""
+    @property
+    def name(self) -> str:
+        """The name that declared schedules belong to: the setting, or the module that made the app. Empty where there
+        is no module, as in a notebook."""
+        return self.settings.name or known_as(self.home) or ""
+
+    def load(self) -> None:
+        """Imports the modules that the app includes, once, and takes in their shared tasks. Nodes, the test harness and
+        rota's verbs call it. Raises ImportFailed."""
+        if not self._loaded:
+            for module in self.include:
+                import_named(module, "include")
+            for task in shared_task.shared_tasks(self.include):
+                self.shared(task)
+            self._loaded = True
+
+    async def load_async(self) -> None:
+        """Like `load`, without a running loop around the imports: modules may call `..._sync` methods."""
+        if not self._loaded and self.include:
+            await asyncio.to_thread(self.load)
+
+    def adopt(self, settings: config.Settings) -> None:
         self.settings = settings
 
     @contextmanager
@@ -111,23 +140,21 @@ class App:
         return TaskDecorator(self._add)
 
     def _add(self, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
-        options = dict(given)
-        name, code = options.pop("name", None), Code.read(options.pop("isolation", None))
-        if isinstance(function, Task):
-            raise InvalidInput("task", function.name, "a function; @app.cron and @app.every stand above @app.task")
-        if isinstance(function, type) or not callable(function):
-            raise InvalidInput("task", function, "a function")
-        chosen = task_name(getattr(function, "__name__", "") if name is None else name)
-        defaults = read_options(Options(), options, allowed=TASK_NAMES, beside=("name", "isolation"))
+        task = make_task(self, function, given)
+        self.catalogue.add(task.definition)
+        return task
 
-        def info(**signature: Any) -> TaskInfo:
-            return TaskInfo(**shared(defaults, TaskInfo), **signature)
-
-        definition = TaskDef(function, info, chosen, code)
-        orders.check_templates(definition.info)
-        self.catalogue.add(definition)
-        kind: type[Task[..., Any]] = AsyncTask if definition.is_async else SyncTask
-        return kind(self, definition, defaults)
+    def shared(self, task: AnyTask) -> AnyTask:
+        """The task of this app for a shared task of a module that it includes."""
+        module = shared_task.module_of(task)
+        if module is None or not shared_task.includes(self.include, module):
+            known = ", ".join(self.include) or "none"
+            raise InvalidInput("task", task, f"a shared task of a module that this app includes ({known})")
+        if task.name not in self._taken:
+            own = task.definition.with_origin(self.home)
+            self.catalogue.add(own)
+            self._taken[task.name] = own
+        return task.bound(self, self._taken[task.name])
 
     # -- orders ------------------------------------------------------------------------------------------------------
     async def submit_command(
@@ -238,6 +265,7 @@ class App:
         so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing."""
         planning = await self.planning()
         if isinstance(task, Task):
+            task = self.shared(task) if shared_task.module_of(task) else task
             await (await self.client()).make_known(self.catalogue)
         await planning.save(*schedule_builder.build(self, name, task, args, options))
         return Schedule(self, name)
@@ -265,7 +293,7 @@ class App:
         **options: Unpack[DeclaredKeywords],
     ) -> TaskDecorator:
         """Declares a schedule for a task, or for a function that it makes one. It is kept when a node of this app
-        starts, and removed when its module no longer declares it. The app needs a name: `App(name="billing")`."""
+        starts, and removed when its module no longer declares it."""
         if not isinstance(expression, str):
             raise InvalidInput("cron", expression, """an expression, as in @app.cron("0 3 * * *")""")
         return self._declared.declaring(name, args, {"cron": expression, **options})
@@ -286,7 +314,7 @@ class App:
     async def declare(self) -> None:
         """Keeps the schedules that are declared in code, and removes those of this app that no longer are
         (`rota.declared_schedules`)."""
-        if self.settings.name:
+        if self.name:
             for event in await self._declared.reconcile(await self.planning(), self.who):
                 self.bus.emit(event)
 
@@ -307,6 +335,7 @@ class App:
         return await self._opened.open(self._new_client)
 
     async def _new_client(self) -> JobsClient:
+        self._closed = False
         store = self.make_store()
         try:
             await self._open(store)
@@ -331,16 +360,24 @@ class App:
         from rota.node import Node  # a third of all imports, and most clients run no node
         from rota.work.runtime import ProcessRuntime
 
+        await self.load_async()
         store = (await self.client()).store
         await self.declare()
         runtime = make_runtime or (lambda guards: ProcessRuntime(self.catalogue, self.settings, guards, self.bus))
         return Node(store, self.clock, self.chance, self.bus, self.settings, self.catalogue.infos(), runtime)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be meant by a shared task: True until it is closed, and again when it is used."""
+        return not self._closed
+
     async def close(self) -> None:
+        self._closed = True
         self._declared.close()
         await self._opened.close_async()
 
     def close_sync(self) -> None:
+        self._closed = True
         self._declared.close()
         self._opened.close()
 

@@ -6,7 +6,8 @@ or an import was forgotten. A schedule that is removed by mistake goes unnoticed
 a schedule is removed only if
 
 - its module was imported in this process, and no app of that name in the process declares it; and
-- nobody has paused it: a pause is a person's decision and must survive until the declaration comes back.
+- nobody has paused it: a pause is a person's decision and must survive until the declaration comes back; and
+- its task is one of the app's, if the app is named only by its module: two programs may have a module `jobs`.
 
 All others go on. They are marked (`undeclared_at`) and reported with the command that removes them. So are schedules
 whose module is unknown (typed into an interpreter).
@@ -14,12 +15,10 @@ whose module is unknown (typed into an interpreter).
 
 from __future__ import annotations
 
-import sys
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 import msgspec
 
@@ -27,18 +26,17 @@ from rota.clients.schedules import Saved, SchedulesClient
 from rota.errors import InvalidInput
 from rota.handles.decorator import TaskDecorator
 from rota.handles.schedule_builder import ScheduleOrder, of_task
+from rota.handles.shared_task import module_of
 from rota.handles.task import Task
 from rota.model.principal import Principal
 from rota.model.trigger.records import ScheduleInfo
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
-from rota.tasks.catalogue import calling_module
+from rota.tasks.modules import calling_module, imported, known_as
 from rota.telemetry.events import Event, ScheduleDeclared, SchedulesUndeclared
 
 if TYPE_CHECKING:
     from rota.app import App
-
-MAIN = "__main__"
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -51,20 +49,21 @@ class Declarations:
     """The declarations of one app object."""
 
     def __init__(self, app: App) -> None:
-        self._app = app
+        self._app: App = weakref.proxy(app)  # the app that holds this one
         self._words: dict[str, ScheduleOrder] = {}
         self._name = ""  # of the app, when it last declared one
 
     def declaring(self, name: str | None, args: Mapping[str, Any] | None, options: Mapping[str, Any]) -> TaskDecorator:
         """A decorator that declares a schedule for a task, or for a function that it makes one."""
-        if not self._app.settings.name:
-            expected = 'App(name="billing"): what is declared in code is removed by the app that declared it'
-            raise InvalidInput("app name", self._app.settings.name, expected)
-        module = module_here()
+        if not self._app.name:
+            expected = 'App(name="billing"), where no module can name the app: in a notebook, or in `python -c`'
+            raise InvalidInput("app name", self._app.name, expected)
+        module = known_as(calling_module())
 
         def declare(function: Callable[..., Any], _: Mapping[str, Any]) -> Task[..., Any]:
             task: Task[..., Any] = function if isinstance(function, Task) else self._app.task(function)
-            self._add(ScheduleOrder(task.name if name is None else name, task, args or {}, options, module))
+            own = self._app.shared(task) if module_of(task) else task
+            self._add(ScheduleOrder(task.name if name is None else name, own, args or {}, options, module))
             return task
 
         return TaskDecorator(declare, {})
@@ -75,7 +74,7 @@ class Declarations:
             expected = f"a name that no other schedule of this app has; {other.module} declares one"
             raise InvalidInput("schedule", words.name, expected)
         self._words[words.name] = words
-        self._name = self._app.settings.name
+        self._name = self._app.name
         _open.add(self)
 
     def _built(self, words: ScheduleOrder) -> tuple[Timing, Template]:
@@ -86,9 +85,10 @@ class Declarations:
 
     async def reconcile(self, planning: SchedulesClient, who: Principal) -> list[Event]:
         """Brings the schedules of this app in the store up to its declarations; returns events to report."""
-        name = self._app.settings.name
+        app, name = self._app, self._app.name
         wanted = [Declared(*self._built(words), words.module) for words in self]
-        return await reconcile(planning, who, LoadedCode(name, imported, self._elsewhere(name)), wanted)
+        tasks = None if app.settings.name else frozenset(task.name for task in app.catalogue)
+        return await reconcile(planning, who, LoadedCode(name, imported, self._elsewhere(name), tasks), wanted)
 
     def _elsewhere(self, app: str) -> set[str]:
         """Schedules that other app objects of this name declare in this process."""
@@ -99,7 +99,7 @@ class Declarations:
 
 
 # The declarations of all open apps of this process.
-_open: WeakSet[Declarations] = WeakSet()
+_open: weakref.WeakSet[Declarations] = weakref.WeakSet()
 
 
 class LoadedCode(msgspec.Struct, frozen=True):
@@ -108,6 +108,7 @@ class LoadedCode(msgspec.Struct, frozen=True):
     app: str
     imported: Callable[[str], bool]
     elsewhere: Collection[str] = ()  # schedules that another app object of the same name declares in this process
+    tasks: Collection[str] | None = None  # the app's tasks, if it is named by its module; None: by a person
 
     def removable(self, info: ScheduleInfo) -> bool:
         return info.app == self.app and not self.reason_to_stay(info)
@@ -118,28 +119,21 @@ class LoadedCode(msgspec.Struct, frozen=True):
             return "it is not known which module declared them"
         if not self.imported(info.module):
             return f"module {info.module} was not imported"
+        if self.tasks is not None and task_of(info.work) not in self.tasks:
+            return f"their tasks are not in this app, which has only the name of its module, {self.app}"
         return f"module {info.module} declares them no more, but they are paused" if info.paused else None
 
 
-def module_here() -> str | None:
-    """The module outside of rota whose code is calling."""
-    return _known_as(calling_module())
+class _Work(msgspec.Struct):
+    task: str
 
 
-def imported(module: str) -> bool:
-    return sys.modules.get(module) is not None or module == _known_as(MAIN)
-
-
-def _known_as(module: str) -> str | None:
-    """The main program is named as others import it: `python -m shop.jobs` and `rota up --app shop.jobs` run one
-    module. None: it has no file."""
-    if module != MAIN:
-        return module or None
-    main = sys.modules[MAIN]
-    if (spec := getattr(main, "__spec__", None)) is not None:
-        return str(spec.name)
-    file = getattr(main, "__file__", None)
-    return Path(file).stem if file else None
+def task_of(work: str) -> str | None:
+    """The task of a stored template; None if it can't be read."""
+    try:
+        return msgspec.json.decode(work, type=_Work).task
+    except msgspec.MsgspecError:
+        return None
 
 
 async def reconcile(

@@ -11,6 +11,8 @@ from rota.errors import SchemaMissing, StoreError
 from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
 
+SETTINGS = ("store", "user", "key_retention", "notify")  # in use from when the store is opened
+
 
 def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
     """`inline`: for tests, on the caller's thread and by its clock."""

@@ -118,6 +118,7 @@ class Harness:
 async def harness(app: App, *, seed: int = 0, now: Instant | None = None, **settings: Any) -> AsyncIterator[Harness]:
     """The app on a temporary store in memory until the block ends; afterwards it is as before."""
     clock = ManualClock() if now is None else ManualClock(now)
+    await app.load_async()
     settings = {"store": "sqlite:///:memory:", "queues": f"default:{SLOTS}", **settings}
     with app.borrowed(clock, Chance(seed), **settings), captured():
         store = (await app.client()).store

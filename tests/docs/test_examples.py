@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import asyncpg
 import pytest
 
 import rota
+from rota.cli.app_target import load_app
 from rota.cli.main import main, parse
 from rota.store.values import JobFilter
 from rota.testing import harness
@@ -67,6 +69,50 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
         assert progress is not None
         assert (progress.fraction, progress.text) == (1.0, "page 3 of 3")
         assert await convert.result() is None
+
+
+def test_the_cron_example_of_the_readme_works_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "README.md").read_text()
+    (code,) = blocks("README.md", "python")
+    start = page.index("    @app.cron(")
+    example = textwrap.dedent(page[start : page.index("    await app.schedule(")])
+    (tmp_path / "readme_shop.py").write_text(f"{code}\n\n{example}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    app = load_app("readme_shop")
+
+    async def a_day() -> None:
+        async with harness(app) as rota_test:
+            await rota_test.advance("1d")
+            (fire,) = await rota.Schedule(app, "nightly").history()
+            assert fire.job_id is not None
+            assert await (await app.job(fire.job_id)).result() == "swept"
+
+    asyncio.run(a_day())
+
+
+async def test_the_project_of_the_page_on_layout_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").touch()
+    for code in blocks("docs/layout.md", "python"):
+        name = code.partition("\n")[0].removeprefix("# ")
+        (tmp_path / name).write_text(code)
+    app = load_app("shop")
+    try:
+        async with harness(app) as rota_test:
+            job = await sys.modules["shop.tasks"].welcome.submit(user_id=7)
+            await rota_test.drain()
+            assert await job.result() == "welcomed 7"
+            (sent,) = await (await app.client()).find(JobFilter(task="send"))
+            assert await rota.Job(app, sent.id).logs() == "to user 7: welcome\n"
+            assert [info.name for info in await app.schedules()] == ["nightly"]
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "shop"]:
+            del sys.modules[name]
 
 
 async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,6 +282,7 @@ async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch:
         ("docs/workflows.md", 11),
         ("docs/order.md", 16),
         ("docs/http.md", 4),
+        ("docs/layout.md", 2),
     ],
 )
 def test_the_commands_of_the_pages_are_understood(page: str, least: int) -> None:

@@ -208,9 +208,15 @@ def test_decorators_that_are_put_wrongly_say_so(app: rota.App, decorate: str) ->
         getattr(app, decorate)(given)
 
 
-def test_an_app_without_a_name_can_not_declare() -> None:
+def test_an_app_is_named_by_its_module_and_can_not_declare_where_there_is_none() -> None:
+    app = rota.App("sqlite:///never-made.db")
+    assert app.name == __name__
+    app.cron("@daily")(app.task(name="a")(lambda: None))
+    typed: dict[str, Any] = {"rota": rota}
+    exec("app = rota.App('sqlite:///never-made.db')", typed)  # as in a notebook: without a module
+    assert typed["app"].name == ""
     with pytest.raises(InvalidInput, match=r'app name: .* App\(name="billing"\)'):
-        rota.App("sqlite:///never-made.db").cron("@daily")
+        typed["app"].cron("@daily")
 
 
 def test_what_is_wrong_with_a_declaration_shows_where_it_stands(app: rota.App) -> None:

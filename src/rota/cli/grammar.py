@@ -99,7 +99,7 @@ def function(parser: Parser) -> None:
     parser.add_argument(
         "json_arguments", metavar="JSON", nargs="?", help="its arguments as a JSON object; @FILE reads a file, - stdin"
     )
-    parser.add_argument("--app", metavar="MODULE:APP", help="take TASK from this rota.App")
+    parser.add_argument("--app", metavar="MODULE[:APP]", help="take TASK from this rota.App")
     parser.set_defaults(late=("task", "json_arguments"))
 
 

@@ -116,6 +116,9 @@ def _put_secrets_aside() -> None:
 def _call(args: argparse.Namespace) -> int:
     import asyncio
 
+    if getattr(args, "app", None) is not None:
+        # Before the loop runs: modules of users may call ..._sync methods.
+        args.loaded = import_module("rota.cli.app_target").load_app(args.app)
     verb = getattr(import_module(f"rota.cli.{args.module}"), args.function)
     with asyncio.Runner(loop_factory=_quick_loop() if args.module == "up" else None) as runner:
         code: int = runner.run(verb(args))

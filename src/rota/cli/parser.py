@@ -55,7 +55,9 @@ def build(words: Collection[str] | None = None) -> Parser:
 
 def _up(up: Parser) -> None:
     up.add_argument(
-        "--app", metavar="MODULE:APP", help="the rota.App with the functions to run; none: commands and HTTP calls only"
+        "--app",
+        metavar="MODULE[:APP]",
+        help="the rota.App with the functions to run; none: commands and HTTP calls only",
     )
     up.add_argument("--roles", metavar="ROLES", help="what the node does (control,worker)")
     slots = up.add_mutually_exclusive_group()
@@ -127,7 +129,7 @@ def _workflow(verbs: Verbs) -> None:
     replay.add_argument("--yes", "-y", action="store_true", help="don't ask")
     submit = verb(verbs, "submit", "workflow_file", "order a workflow that is described as JSON, and print its id")
     submit.add_argument("file", metavar="FILE", help="the description (docs/workflows.md); - reads standard input")
-    submit.add_argument("--app", metavar="MODULE:APP", help="take tasks from this rota.App")
+    submit.add_argument("--app", metavar="MODULE[:APP]", help="take tasks from this rota.App")
     text = "wait until all jobs of a workflow have ended; exit 0 if all succeeded, 124 after --timeout, else 1"
     wait = verb(verbs, "wait", "workflow", text)
     _flow(wait)

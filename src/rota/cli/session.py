@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
-import traceback
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,56 +19,17 @@ from rota.errors import InvalidInput, StoreError
 from rota.store.base import Store
 
 
-class WrongApp(InvalidInput):
-    def __init__(self, target: str, problem: str) -> None:
-        super().__init__("--app", target, "MODULE:APP")
-        self.args = (f"--app {target}: {problem}",)
-
-
 def make_app(args: argparse.Namespace, **settings: Any) -> App:
     """The app that `--app` names, or one without tasks; options of the command line win over its own settings."""
     given = {name: value for name, value in {"store": args.store, **settings}.items() if value is not None}
     if getattr(args, "app", None) is None:
-        return App(**given)
-    app = load_app(args.app)
+        bare = App(**given)
+        bare.home = ""  # made here, by no module of a user
+        return bare
+    app: App = args.loaded  # before the loop ran (`cli/main.py`)
     if given:
         app.configure(**given)
     return app
-
-
-def load_app(target: str) -> App:
-    """`shop.jobs:app` is the attribute `app` of the module `shop.jobs`, which is also looked for in this folder."""
-    name, _, attribute = target.partition(":")
-    if not all(part.isidentifier() for part in (*name.split("."), *(attribute or "app").split("."))):
-        raise WrongApp(target, "expected MODULE:APP such as shop.jobs:app, with a module and no file name")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    found: Any = _import(target, name)
-    for part in (attribute or "app").split("."):
-        if not hasattr(found, part):
-            raise WrongApp(target, f"{name} has no {attribute or 'app'!r}")
-        found = getattr(found, part)
-    if not isinstance(found, App):
-        raise WrongApp(target, f"is a {type(found).__name__}; expected a rota.App")
-    return found
-
-
-def _import(target: str, name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            where = f"in {Path.cwd()} or on the Python path"
-            raise WrongApp(target, f"there is no module {error.name!r} {where}") from None
-        problem = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise WrongApp(target, f"importing {name} failed: {problem}{_place(error)}") from None
-
-
-def _place(error: BaseException) -> str:
-    """The place in the user's own files where the error happened."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(Path.cwd())]
-    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
 
 
 def store_exists(app: App) -> bool:

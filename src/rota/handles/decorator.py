@@ -13,16 +13,43 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from rota.errors import InvalidInput
 from rota.handles.task import AsyncTask, SyncTask, Task
+from rota.model.job import shared
+from rota.model.option_table import TASK_NAMES
+from rota.model.options import Options, read_options, task_name
+from rota.model.task import TaskInfo
+from rota.orders import check_templates
+from rota.tasks.catalogue import Code, TaskDef
 from rota.tasks.context import Context
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from rota.app import App
     from rota.handles.keywords import TaskKeywords
 
 P = ParamSpec("P")
 R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
+
+
+def make_task(app: App, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
+    """Makes a task of a function. `given`: the options of `@app.task`. Raises InvalidInput."""
+    options = dict(given)
+    name, code = options.pop("name", None), Code.read(options.pop("isolation", None))
+    if isinstance(function, Task):
+        raise InvalidInput("task", function.name, "a function; @app.cron and @app.every stand above @app.task")
+    if isinstance(function, type) or not callable(function):
+        raise InvalidInput("task", function, "a function")
+    chosen = task_name(getattr(function, "__name__", "") if name is None else name)
+    defaults = read_options(Options(), options, allowed=TASK_NAMES, beside=("name", "isolation"))
+
+    def info(**signature: Any) -> TaskInfo:
+        return TaskInfo(**shared(defaults, TaskInfo), **signature)
+
+    definition = TaskDef(function, info, chosen, code)
+    check_templates(definition.info)
+    kind: type[Task[..., Any]] = AsyncTask if definition.is_async else SyncTask
+    return kind(app, definition, defaults)
 
 
 class _Unknown:

@@ -50,6 +50,14 @@ class Task(Generic[P, R_co]):
         return self._definition.name
 
     @property
+    def definition(self) -> TaskDef:
+        return self._definition
+
+    def bound(self, app: App, definition: TaskDef) -> Self:
+        """The same task, with the same options, of an app."""
+        return type(self)(app, definition, self._options, self._within)
+
+    @property
     def function(self) -> Callable[..., Any]:
         """The function itself, with its context parameter if it has one."""
         return self._definition.function

@@ -6,13 +6,14 @@ Parameters are read from the signature once. Their annotations decide what JSON 
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 import typing
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
-from weakref import WeakSet
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,6 +23,7 @@ from rota.model.job import Spec
 from rota.model.task import TaskInfo
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
+from rota.tasks.modules import calling_module
 
 
 class Isolation(StrEnum):
@@ -45,14 +47,6 @@ class Code(NamedTuple):
         except ValueError:
             raise InvalidInput("isolation", isolation, f"one of {', '.join(Isolation)}") from None
         return cls(chosen, calling_module())
-
-
-def calling_module() -> str:
-    """The module that has called into rota."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rota":
-        frame = frame.f_back
-    return str(frame.f_globals.get("__name__", ""))
 
 
 class TaskDef:
@@ -82,6 +76,12 @@ class TaskDef:
         types = {name: kinds for name, hint in hints.items() if (kinds := json_types(hint))}
         parameters_ = tuple(self._names)
         self.info = info(name=name, parameters=parameters_, required=required, open=self._open, types=types)
+
+    def with_origin(self, origin: str) -> TaskDef:
+        """The same task, made by another module."""
+        other = copy.copy(self)
+        other.code = self.code._replace(origin=origin)
+        return other
 
     def encode(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> str:
         """Arguments as JSON, refused here if the function would not take them."""
@@ -125,13 +125,34 @@ class InvalidArguments(InvalidInput):
         self.args = (f"arguments of task {task!r}: {problem}; it takes {takes}",)
 
 
-class Catalogue:
-    """All tasks of one app. `configure` gives that app other settings."""
+class Owner(Protocol):
+    """The app of a catalogue, for the parts that run its tasks."""
 
-    def __init__(self, configure: Callable[[Settings], None] = lambda _: None) -> None:
+    home: str  # the module that made it
+    include: tuple[str, ...]
+
+    @property
+    def name(self) -> str: ...
+
+    def load(self) -> None:
+        """Imports the modules that the app includes."""
+
+    def adopt(self, settings: Settings) -> None:
+        """Takes over the settings of a node, in a process that runs functions for it."""
+
+
+class Catalogue:
+    """All tasks of one app."""
+
+    def __init__(self, owner: Owner | None = None) -> None:
         self._tasks: dict[str, TaskDef] = {}
-        self.configure = configure
+        # Weak, so that an app that is dropped goes at once.
+        self._owner = (lambda: None) if owner is None else weakref.ref(owner)
         CATALOGUES.add(self)
+
+    @property
+    def owner(self) -> Owner | None:
+        return self._owner()
 
     def add(self, task: TaskDef) -> None:
         if task.name in self._tasks:
@@ -155,7 +176,7 @@ class Catalogue:
 
 
 # All that live in this process. Code that was imported by the name of its module is found again through them.
-CATALOGUES: WeakSet[Catalogue] = WeakSet()
+CATALOGUES: weakref.WeakSet[Catalogue] = weakref.WeakSet()
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -21,7 +21,7 @@ from typing import NoReturn
 import msgspec
 
 from rota.logs.capture import captured
-from rota.tasks.catalogue import CATALOGUES, TaskDef
+from rota.tasks.catalogue import CATALOGUES, Catalogue, TaskDef
 from rota.work.functions.forked import ProcessConfig, settle_in
 from rota.work.functions.host import Host
 from rota.work.functions.process import Process
@@ -82,16 +82,34 @@ def prepare(briefing: Briefing, control: socket.socket) -> dict[str, TaskDef]:
                 traceback.print_exc()
             broken[module] = f"{module} can't be imported: {type(error).__name__}: {error}"
     tasks: dict[str, TaskDef] = {}
+    catalogues = _catalogues(briefing)
     for path in briefing.functions:
-        found = [(one, each) for each in CATALOGUES for one in each if _fits(one, path)]
+        found = [(one, each) for each in catalogues for one in each if _fits(one, path)]
         if found:
             tasks[path.task], catalogue = found[0]
-            catalogue.configure(briefing.settings)
+            if catalogue.owner is not None:
+                catalogue.owner.adopt(briefing.settings)
         else:
             why = broken.get(path.module) or f"{path.module}.{path.name} is no task after its module is imported"
             control.send(f"unable\0{path.task}\0{why}".encode("utf-8", "backslashreplace")[:LONGEST_REASON])
     control.send(b"ready")
     return tasks
+
+
+def _catalogues(briefing: Briefing) -> list[Catalogue]:
+    """The catalogues of this process, that of the node's app first: others may have the same functions."""
+    module, name = briefing.app
+
+    def distance(one: Catalogue) -> int:
+        return 2 if one.owner is None or one.owner.home != module else int(one.owner.name != name)
+
+    found = sorted(CATALOGUES, key=distance)
+    if found and distance(found[0]) == 0 and (app := found[0].owner) is not None:
+        try:
+            app.load()
+        except Exception:  # tasks of the module that fails are reported as missing
+            traceback.print_exc()
+    return found
 
 
 def _fits(task: TaskDef, path: FunctionPath) -> bool:

@@ -9,7 +9,8 @@ from rota.config import Settings
 from rota.errors import InvalidInput
 from rota.model.outcome import Failed, Outcome, Problem
 from rota.model.times import SECOND
-from rota.tasks.catalogue import Catalogue, Isolation, TaskDef
+from rota.tasks.catalogue import Catalogue, Isolation, Owner, TaskDef
+from rota.tasks.modules import MAIN
 from rota.telemetry.events import Bus, TasksInThreads
 from rota.work.attempt import Attempt
 from rota.work.functions.assignment import assign
@@ -33,7 +34,14 @@ class Processes:
             shared = len(self._alone) < len(found)
             slots = sum(settings.queues.values())
             self._pool = Pool(
-                keeper, _briefing(found, settings), drain, bus, self._tell, slots, bool(self._alone), shared
+                keeper,
+                _briefing(found, settings, catalogue.owner),
+                drain,
+                bus,
+                self._tell,
+                slots,
+                bool(self._alone),
+                shared,
             )
 
     async def start(self) -> None:
@@ -91,14 +99,18 @@ def _hidden(task: TaskDef) -> str | None:
     module, name = getattr(task.function, "__module__", None), getattr(task.function, "__qualname__", None)
     if module is None or name is None:
         return "they are no plain functions"
-    if "__main__" in (module, task.code.origin):
+    if MAIN in (module, task.code.origin):
         return "they are defined in the main program; put them into a module of their own"
     if "<locals>" in name or "<lambda>" in name:
         return "they are defined inside of other functions, or have no name"
     return None
 
 
-def _briefing(tasks: list[TaskDef], settings: Settings) -> Briefing:
-    modules = dict.fromkeys(name for task in tasks for name in (task.function.__module__, task.code.origin) if name)
+def _briefing(tasks: list[TaskDef], settings: Settings, app: Owner | None) -> Briefing:
+    """The app's own module and those that it includes come first: they may declare what others need, such as hooks."""
+    own = [] if app is None else [name for name in (app.home, *app.include) if name != MAIN]
+    of_tasks = [name for task in tasks for name in (task.function.__module__, task.code.origin)]
+    modules = dict.fromkeys(name for name in (*own, *of_tasks) if name)
     functions = tuple(FunctionPath(one.name, one.function.__module__, one.function.__qualname__) for one in tasks)
-    return Briefing(tuple(sys.path), tuple(modules), functions, settings, packed())
+    which = ("", "") if app is None else (app.home, app.name)
+    return Briefing(tuple(sys.path), tuple(modules), functions, settings, packed(), which)

@@ -45,6 +45,7 @@ class Briefing(msgspec.Struct, frozen=True):
     functions: tuple[FunctionPath, ...]
     settings: Settings
     environment: bytes  # packed (`work/own_programs.py`)
+    app: tuple[str, str] = ("", "")  # the module that makes the app, and its name
 
 
 # -- from the node ---------------------------------------------------------------------------------------------------
