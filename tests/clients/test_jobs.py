@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from rota.clients import jobs as module
 from rota.clients.jobs import HEAVIEST_ORDER, JobsClient
-from rota.clock import Chance, ManualClock
 from rota.errors import InvalidInput, KeyConflict, NotFound, StoreUnavailable, WaitTimeout
 from rota.model.job import NewJob
 from rota.model.lifecycle import State
@@ -19,19 +16,8 @@ from rota.model.times import SECOND
 from rota.store.values import JobFilter
 from tests.contracts.world import BOB, FATAL, World
 from tests.control.stage import Troubled
-from tests.store.sqlite.backends import SqliteMemory
 
 LONG = 20.0
-
-
-@pytest.fixture
-async def world(tmp_path: Path, clock: ManualClock, chance: Chance) -> AsyncIterator[World]:
-    backend = SqliteMemory(tmp_path, clock)
-    store = backend.store(Chance(2))
-    await backend.prepare(store)
-    await store.open()
-    yield World(store, backend, clock, chance)
-    await store.close()
 
 
 @pytest.fixture
@@ -180,13 +166,13 @@ async def test_many_waits_are_answered_by_few_looks(world: World, client: JobsCl
     async with asyncio.timeout(LONG):
         ended = await asyncio.gather(*tasks)
     assert [info.id for info in ended] == [*jobs, *jobs]  # type: ignore[attr-defined]
-    assert troubled.calls.count("find") < 60
+    assert troubled.calls.count("page") < 60
 
 
 async def test_a_wait_goes_on_while_the_store_is_away(world: World, client: JobsClient, troubled: Troubled) -> None:
     job = await world.one()
     (task,) = await waiting(client, job)
-    troubled.fails["find"] = 3
+    troubled.fails["page"] = 3
     await (await world.node()).run()
     async with asyncio.timeout(LONG):
         assert (await task).state is State.SUCCEEDED  # type: ignore[attr-defined]
@@ -224,7 +210,7 @@ async def test_a_mistake_of_the_store_is_told_to_all_who_wait(
 ) -> None:
     jobs = await world.several(2)
     await client.get(jobs[0])
-    troubled.fails["find"], troubled.error = 1, None
+    troubled.fails["page"], troubled.error = 1, None
     tasks = [asyncio.create_task(client.wait(job)) for job in jobs]
     troubled._perhaps = _mistake  # type: ignore[method-assign]
     async with asyncio.timeout(LONG):
@@ -234,7 +220,7 @@ async def test_a_mistake_of_the_store_is_told_to_all_who_wait(
 
 
 def _mistake(fails: object, verb: str) -> None:
-    if verb == "find":
+    if verb == "page":
         raise LookupError("a mistake of ours")
 
 

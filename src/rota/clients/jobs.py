@@ -21,7 +21,7 @@ from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Span, duration
 from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
-from rota.store.values import Answer, Cancelling, Chunk, JobFilter, Position, Topic
+from rota.store.values import Answer, Cancelling, Chunk, JobFilter, JobPage, Position, Topic
 
 T = TypeVar("T")
 # One order is one write. These bounds, in jobs and in bytes of arguments, keep the write short.
@@ -144,7 +144,13 @@ class JobsClient:
         return info
 
     async def find(self, query: JobFilter) -> list[JobInfo]:
-        return await self.store.find(self.who, query)
+        return (await self.page(query)).jobs
+
+    async def page(self, query: JobFilter) -> JobPage:
+        return await self.store.page(self.who, query)
+
+    async def count(self, query: JobFilter) -> int:
+        return await self.store.count(self.who, query)
 
     async def resolve(self, part: str) -> str:
         """The one id that begins or ends with this text."""

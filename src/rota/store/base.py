@@ -37,6 +37,7 @@ from rota.store.values import (
     Chunk,
     Finding,
     JobFilter,
+    JobPage,
     Note,
     OutboxEvent,
     Position,
@@ -238,8 +239,18 @@ class Store(Timetable, Graph, Admission, Offers):
 
     @verb(READ, stale_ok=True)
     @abstractmethod
+    async def page(self, who: Principal, /, query: JobFilter) -> JobPage:
+        """The first jobs that fit, at most `query.limit`. A job may have changed since it was found. A walk over all
+        pages finds each job once that fits from its beginning to its end, and no job twice."""
+
     async def find(self, who: Principal, /, query: JobFilter) -> list[JobInfo]:
-        """The jobs that fit, newest first."""
+        """The jobs of one page."""
+        return (await self.page(who, query)).jobs
+
+    @verb(READ, stale_ok=True)
+    @abstractmethod
+    async def count(self, who: Principal, /, query: JobFilter) -> int:
+        """How many jobs fit, whatever the limit."""
 
     @verb(READ, stale_ok=True)
     @abstractmethod

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import KeyConflict, NotFound
-from rota.model.job import Submitted, Verdict
+from rota.model.job import JobInfo, Submitted, Verdict
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.progress import Progress
 from rota.model.times import Duration, Instant
@@ -30,16 +30,42 @@ class Topic(StrEnum):
 OF_ORDERS = frozenset({Topic.READY, Topic.DUE, Topic.TIES, Topic.GATE})
 
 
+class JobCursor(msgspec.Struct, frozen=True):
+    """The place of a job in the order of a search; the next page begins behind it."""
+
+    id: str
+    ended_at: Instant | None = None  # in searches for dead letters
+
+
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs; all given conditions must hold. Newest first."""
+    """Which jobs; all given conditions must hold. Newest first; dead letters alone come in the order of their ends."""
 
     ids: tuple[str, ...] | None = None
     states: tuple[State, ...] | None = None
     queue: str | None = None
     task: str | None = None  # a glob
     error: str | None = None  # a part of the message of the last error
+    label: str | None = None
+    workflow: str | None = None  # its id
+    schedule: str | None = None  # its name
+    created_after: Instant | None = None  # or then
+    created_before: Instant | None = None
+    ended_after: Instant | None = None  # or then
     ended_before: Instant | None = None
+    after: JobCursor | None = None
     limit: int = 100
+
+    @property
+    def by_end(self) -> bool:
+        return self.states == (State.FAILED,)
+
+    def cursor(self, job_id: str, ended_at: Instant | None) -> JobCursor:
+        return JobCursor(job_id, ended_at if self.by_end else None)
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    jobs: list[JobInfo]
+    last: JobCursor | None  # where the next page begins; None: this is the last page
 
 
 class Cancelling(StrEnum):

@@ -30,32 +30,17 @@ from rota.store.postgres.address import STEADY_PLANS
 from rota.store.postgres.database import Unit
 from rota.store.postgres.pool import ConnectionPool
 from rota.store.postgres.scan_floor import ScanFloor
-from rota.store.values import Chunk, JobFilter, Note, Position, Retention
+from rota.store.values import Chunk, JobCursor, JobFilter, Note, Position, Retention
 from tests.servers.postgres import database, shared_server
 from tests.store.postgres.beliefs import BELIEFS, believe, mislead
-from tests.store.postgres.crowd import (
-    AHEAD,
-    CLOCK,
-    COUNTS,
-    DEAD,
-    DUE,
-    ENDED,
-    EXPIRED,
-    FIRST,
-    NOW,
-    READY,
-    RUNNING,
-    SCHEDULED,
-    SECOND,
-    Large,
-    migrated,
-    run_all,
-    uid,
-    uids,
-)
+from tests.store.postgres import crowd
+from tests.store.postgres.crowd import CLOCK, COUNTS, FIRST, NOW, SECOND, Large, migrated, run_all, uid, uids
 from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
+
+SCHEDULED, READY, RUNNING, AHEAD = crowd.SCHEDULED, crowd.READY, crowd.RUNNING, crowd.AHEAD
+DUE, EXPIRED, ENDED, DEAD = crowd.DUE, crowd.EXPIRED, crowd.ENDED, crowd.DEAD
 
 QUERIES = sql_files.load("postgres")
 FILES = ("schedules", "graph", "admission", "offers")
@@ -293,7 +278,7 @@ async def resolve(unit: Unit) -> None:
 
 def looking(who: Principal, found: int, **query: Any) -> Callable[[Unit], Awaitable[None]]:
     async def look(unit: Unit) -> None:
-        assert len(await reads.find(unit, who, JobFilter(**query))) == found
+        assert len((await reads.page(unit, who, JobFilter(**query))).jobs) == found
 
     return look
 
@@ -318,6 +303,7 @@ SHOWN = {
     "job_rows": {PKEY, "progress_pkey"}, "history_rows": {HISTORY, "progress_pkey"}, "attempt_rows": {ATTEMPTS},
 }  # fmt: skip
 
+WAITED_FOR, DEAD_ONLY = tuple(uids(ENDED, *range(900, 1100))), (State.FAILED,)
 DEEDS = {
     "claim 700": Deed(claim, False, 4_000, 45_000, {"claim": {"jobs_ready"}}),
     "claim 1": Deed(claim_one, False, 10 + work.REACH, 300, {"claim": {"jobs_ready"}}),
@@ -374,11 +360,14 @@ DEEDS = {
     "resolve": Deed(resolve, True, 30, 200, {"ids_beginning": {PKEY, HISTORY}}),
     "the newest": Deed(looking(SYSTEM, 100, limit=100), True, 1_500, 6_000, SHOWN),
     "one's own newest": Deed(looking(LOCAL, 100, limit=100), True, 1_500, 6_000, SHOWN),
-    "those someone waits for": Deed(
-        looking(LOCAL, 199, ids=tuple(uids(ENDED, *range(900, 1100))), states=tuple(TERMINAL), limit=200),
-        True, 1_500, 12_000, SHOWN,
-    ),
-    "dead letters": Deed(looking(SYSTEM, 100, states=(State.FAILED,), limit=100), True, 1_500, 6_000, SHOWN),
+    **{name: Deed(look, True, 1_500, 12_000, SHOWN) for name, look in {
+        "those someone waits for": looking(LOCAL, 199, ids=WAITED_FOR, states=tuple(TERMINAL), limit=200),
+        "dead letters": looking(SYSTEM, 100, states=DEAD_ONLY, limit=100),
+        "the next page": looking(LOCAL, 100, after=JobCursor(uid(ENDED, 5_000))),
+        "more dead letters": looking(LOCAL, 100, states=DEAD_ONLY, after=JobCursor(uid(DEAD, 900), NOW + 2 * DAY)),
+    }.items()},
+    "those of a workflow": Deed(looking(LOCAL, 0, workflow=uid(ENDED, 5)), True, 10, 100, {}),
+    "those of a schedule": Deed(looking(LOCAL, 0, schedule="none"), True, 10, 100, {}),
 }  # fmt: skip
 
 # They look at every row: one counts them all, one looks at the ends of ids (asked by hand, now and then), one is of the

@@ -18,7 +18,7 @@ from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.store import sql_files
 from rota.store.sqlite import reads
-from rota.store.values import JobFilter
+from rota.store.values import JobCursor, JobFilter
 
 pytestmark = pytest.mark.slow
 
@@ -259,7 +259,7 @@ def test_the_cost_does_not_grow_with_the_table(
 
 
 def search(db: apsw.Connection, who: Principal, query: JobFilter) -> int:
-    return steps(db, *reads._search(who, query))
+    return steps(db, *reads.page_query(who, query))
 
 
 @pytest.mark.parametrize("who", [LOCAL, SYSTEM], ids=["user", "system"])
@@ -270,9 +270,13 @@ def test_searches_that_people_repeat_are_cheap(large: apsw.Connection, who: Prin
     assert search(large, who, JobFilter(limit=100)) < 10_000
     assert search(large, who, JobFilter(ids=some, states=ended, limit=200)) < 40_000
     assert search(large, who, JobFilter(states=(State.FAILED,), limit=100)) < 10_000
+    assert search(large, who, JobFilter(after=JobCursor(some[-1]), limit=100)) < 10_000
+    assert search(large, who, JobFilter(states=(State.FAILED,), after=JobCursor(some[-1], NOW), limit=100)) < 10_000
+    assert search(large, who, JobFilter(workflow="none", limit=100)) < 1_000
+    assert search(large, LOCAL, JobFilter(schedule="none", limit=100)) < 1_000
 
 
 def test_the_dead_letters_are_read_in_the_order_of_their_index(large: apsw.Connection) -> None:
-    text, values = reads._search(LOCAL, JobFilter(states=(State.FAILED,)))
+    text, values = reads.page_query(LOCAL, JobFilter(states=(State.FAILED,)))
     lines = plan(large, text, values)
     assert any("jobs_dead" in line for line in lines), lines

@@ -10,68 +10,67 @@ from rota.model.lifecycle import LIVE, State
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.store.columns import SHOWN
+from rota.store.job_search import Dialect, search
 from rota.store.postgres import graph, schedules
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import glob, id_range, ids_only, is_id
 from rota.store.postgres.session import lock_number
 from rota.store.rows import AttemptRow, JobRow, job_info, job_row, read_object, task_infos
-from rota.store.values import Chunk, JobFilter, OutboxEvent, Position
+from rota.store.values import Chunk, JobFilter, JobPage, OutboxEvent, Position
 
-_DEAD = ("failed",)
+_DIALECT = Dialect(
+    mark="${}",
+    conditions={
+        "ids": "id = ANY ({}::uuid[])",
+        "task": "task ~ {}",
+        "error": "position({}::text IN reason) > 0",
+        "label": "coalesce(requirements::jsonb -> 'labels' ? {}, false)",
+        "workflow": "id IN (SELECT m.job FROM {schema}members m WHERE m.workflow = ANY ({}::uuid[]))",
+    },
+    values={"ids": ids_only, "task": glob, "workflow": lambda workflow: ids_only([workflow])},
+)
 
 
 async def get(unit: Unit, who: Principal, job_id: str) -> JobInfo | None:
     return (await _infos(unit, who, ids_only([job_id]))).get(job_id)
 
 
-async def find(unit: Unit, who: Principal, query: JobFilter) -> list[JobInfo]:
-    text, values = _search(unit.database.schema, who, query)
-    ids = [job for (job, *_) in await unit.connection.fetch(text, *values)] if text else []
-    infos = await _infos(unit, who, ids)
-    return [infos[job] for job in ids if job in infos]
+async def page(unit: Unit, who: Principal, query: JobFilter) -> JobPage:
+    text, values = page_query(unit.database.schema, who, query)
+    found = await unit.connection.fetch(text, *values) if text else []
+    infos = await _infos(unit, who, [job for job, _ in found])
+    last = query.cursor(*found[-1]) if len(found) == query.limit else None
+    return JobPage([infos[job] for job, _ in found if job in infos], last)
 
 
-def _search(schema: str, who: Principal, query: JobFilter) -> tuple[str, list[Any]]:
-    """The only query built at run time: an unused condition must not prevent the use of an index, and a table that
-    can't hold the answer need not be read."""
-    conditions: list[str] = []
-    values: list[Any] = [query.limit]
-
-    def where(condition: str, value: Any) -> None:
-        values.append(value)
-        conditions.append(condition.format(f"${len(values)}"))
-
-    if who.sees is not None:
-        where("owner = {}", who.sees)
-    if query.ids is not None:
-        where("id = ANY ({}::uuid[])", ids_only(query.ids))
-    if query.states is not None:
-        where("state = ANY ({}::text[])", [State(state).value for state in query.states])
-    if query.queue is not None:
-        where("queue = {}", query.queue)
-    if query.task is not None:
-        where("task ~ {}", glob(query.task))
-    if query.error is not None:
-        where("position({}::text IN reason) > 0", query.error)
-    if query.ended_before is not None:
-        where("finished_at < {}", query.ended_before)
-    condition = " AND ".join(conditions) or "true"
-    if query.states == _DEAD:
-        where_dead = f"SELECT id::text FROM {schema}.history WHERE lasting AND {condition}"  # noqa: S608
-        return f"{where_dead} ORDER BY finished_at DESC, id DESC LIMIT $1", values
+def page_query(schema: str, who: Principal, query: JobFilter) -> tuple[str, list[Any]]:
+    condition, order, values = search(_DIALECT, who, query, f"{schema}.")
+    limit = f"${len(values) + 1}"
+    values.append(query.limit)
+    if query.by_end:
+        (source,) = _sources(schema, query, condition)
+        return f"SELECT id::text, finished_at FROM {source} ORDER BY {order} LIMIT {limit}", values  # noqa: S608
     parts = [
-        f"(SELECT id FROM {schema}.{table} WHERE {condition} ORDER BY id DESC LIMIT $1)"  # noqa: S608
-        for table in _tables(query)
+        f"(SELECT id FROM {source} ORDER BY {order} LIMIT {limit})"  # noqa: S608
+        for source in _sources(schema, query, condition)
     ]
-    whole = " UNION ALL ".join(parts)
-    return (f"SELECT id::text FROM ({whole}) f ORDER BY f.id DESC LIMIT $1" if parts else ""), values  # noqa: S608
+    text = f"SELECT id::text, NULL FROM ({' UNION ALL '.join(parts)}) f ORDER BY f.id DESC LIMIT {limit}"  # noqa: S608
+    return (text if parts else ""), values
 
 
-def _tables(query: JobFilter) -> list[str]:
-    """The tables that may hold the answer."""
+async def count(unit: Unit, who: Principal, query: JobFilter) -> int:
+    schema = unit.database.schema
+    condition, _, values = search(_DIALECT, who, query, f"{schema}.")
+    parts = [f"(SELECT count(*) FROM {source})" for source in _sources(schema, query, condition)]  # noqa: S608
+    return int(await unit.connection.fetchval(f"SELECT {' + '.join(parts)}", *values)) if parts else 0
+
+
+def _sources(schema: str, query: JobFilter, condition: str) -> list[str]:
+    """The tables that may hold the answer, with their conditions; the others need not be read."""
     states = frozenset(State) if query.states is None else frozenset(query.states)
-    live = states & LIVE and query.ended_before is None
-    return [table for table, wanted in (("jobs", live), ("history", states - LIVE)) if wanted]
+    live = states & LIVE and query.ended_before is None and query.ended_after is None
+    ended = f"{schema}.history WHERE {'lasting AND ' if query.by_end else ''}{condition}"
+    return [f"{schema}.jobs WHERE {condition}"] * bool(live) + [ended] * bool(states - LIVE)
 
 
 async def resolve(unit: Unit, who: Principal, part: str) -> list[str]:

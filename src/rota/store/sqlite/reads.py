@@ -8,12 +8,24 @@ from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
+from rota.store.job_search import Dialect, search
 from rota.store.rows import AttemptRow, job_info, job_row, read_object, task_infos
 from rota.store.sqlite import graph, schedules
 from rota.store.sqlite.database import Database, encode
-from rota.store.values import Chunk, JobFilter, OutboxEvent, Position
+from rota.store.values import Chunk, JobFilter, JobPage, OutboxEvent, Position
 
-_DEAD = ("failed",)
+_DIALECT = Dialect(
+    mark="?{}",
+    conditions={
+        "ids": "id IN (SELECT value FROM json_each({}))",
+        "task": "task GLOB {}",
+        "error": "instr(reason, {}) > 0",
+        "label": "EXISTS (SELECT 1 FROM json_each(iif(json_valid(requirements), requirements, 'null'), '$.labels') "
+        "WHERE value = {})",
+        "workflow": "id IN (SELECT job FROM members WHERE workflow = {})",
+    },
+    values={"ids": lambda ids: encode(ids).decode()},
+)
 
 
 def get(db: Database, who: Principal, job_id: str) -> JobInfo | None:
@@ -21,42 +33,24 @@ def get(db: Database, who: Principal, job_id: str) -> JobInfo | None:
     return None if seq is None else _infos(db, [seq])[0]
 
 
-def find(db: Database, who: Principal, query: JobFilter) -> list[JobInfo]:
-    text, values = _search(who, query)
-    seqs = [seq for (seq,) in db.connection.execute(text, values)]
-    by_seq = dict(zip(sorted(seqs, reverse=True), _infos(db, seqs), strict=True))
-    return [by_seq[seq] for seq in seqs]
+def page(db: Database, who: Principal, query: JobFilter) -> JobPage:
+    found = list(db.connection.execute(*page_query(who, query)))
+    seqs = [seq for seq, *_ in found]
+    infos = dict(zip(sorted(seqs, reverse=True), _infos(db, seqs), strict=True))
+    last = query.cursor(*found[-1][1:]) if len(found) == query.limit else None
+    return JobPage([infos[seq] for seq in seqs], last)
 
 
-def _search(who: Principal, query: JobFilter) -> tuple[str, dict[str, Any]]:
-    """The only query built at run time: an unused condition must not prevent the use of an index."""
-    conditions: list[str] = []
-    values: dict[str, Any] = {"limit": query.limit}
-
-    def where(condition: str, **given: Any) -> None:
-        conditions.append(condition)
-        values.update(given)
-
-    if who.sees is not None:
-        where("owner = :sees", sees=who.sees)
-    if query.ids is not None:
-        where("id IN (SELECT value FROM json_each(:ids))", ids=encode(query.ids).decode())
-    if query.states is not None:
-        # Literals from the table of states, not parameters: partial indexes only match literals, and `=` where they
-        # say so.
-        names = [repr(State(state).value) for state in query.states]
-        where(f"state = {names[0]}" if len(names) == 1 else f"state IN ({', '.join(names)})")
-    if query.queue is not None:
-        where("queue = :queue", queue=query.queue)
-    if query.task is not None:
-        where("task GLOB :task", task=query.task)
-    if query.error is not None:
-        where("instr(reason, :error) > 0", error=query.error)
-    if query.ended_before is not None:
-        where("finished_at < :ended_before", ended_before=query.ended_before)
-    order = "finished_at DESC, seq DESC" if query.states == _DEAD else "seq DESC"
-    text = f"SELECT seq FROM jobs WHERE {' AND '.join(conditions) or '1'} ORDER BY {order} LIMIT :limit"  # noqa: S608
+def page_query(who: Principal, query: JobFilter) -> tuple[str, list[Any]]:
+    condition, order, values = search(_DIALECT, who, query)
+    text = f"SELECT seq, id, finished_at FROM jobs WHERE {condition} ORDER BY {order} LIMIT {query.limit:d}"  # noqa: S608
     return text, values
+
+
+def count(db: Database, who: Principal, query: JobFilter) -> int:
+    condition, _, values = search(_DIALECT, who, query)
+    ((number,),) = db.connection.execute(f"SELECT count(*) FROM jobs WHERE {condition}", values)  # noqa: S608
+    return int(number)
 
 
 def resolve(db: Database, who: Principal, part: str) -> list[str]:

@@ -179,7 +179,8 @@ class SqliteStore(Calls):
 
     # -- reads -------------------------------------------------------------------------------------------------------
     get = reads(reads_.get)
-    find = reads(reads_.find)
+    page = reads(reads_.page)
+    count = reads(reads_.count)
     resolve = reads(reads_.resolve)
     output = reads(reads_.output)
     counts = reads(reads_.counts)

@@ -1,0 +1,69 @@
+"""The search for jobs as SQL, the only query that is built at run time: an unused condition must not prevent the use of
+an index. The engines share the rules; their dialects (in their `reads`) word the conditions that differ.
+
+Pages follow each other by a cursor, the sort key of the last row. The key of a job stays the same while the job fits,
+so a job that fits all the time is found exactly once, whatever comes and goes meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from rota.model.lifecycle import State
+from rota.model.principal import Principal
+from rota.store.values import JobCursor, JobFilter
+
+# Conditions on fields of JobFilter. `{}` is the value, `{owner}` the owner whose rows are seen, `{schema}` the name of
+# PostgreSQL's schema.
+SHARED = {
+    "queue": "queue = {}",
+    "created_after": "created_at >= {}",
+    "created_before": "created_at < {}",
+    "ended_after": "finished_at >= {}",
+    "ended_before": "finished_at < {}",
+    "schedule": "id IN (SELECT f.job_id FROM {schema}fires f WHERE f.owner = {owner} AND f.name = {})",
+}
+
+
+class Dialect(NamedTuple):
+    mark: str  # of a parameter
+    conditions: Mapping[str, str]
+    values: Mapping[str, Callable[[Any], Any]]  # conversions of values
+
+
+class Search(NamedTuple):
+    condition: str
+    order: str
+    values: list[Any]
+
+
+def search(dialect: Dialect, who: Principal, query: JobFilter, schema: str = "") -> Search:
+    values: list[Any] = []
+
+    def mark(value: Any) -> str:
+        values.append(value)
+        return dialect.mark.format(len(values))
+
+    owner = "f.owner" if who.sees is None else mark(who.sees)
+    conditions = [] if who.sees is None else [f"owner = {owner}"]
+    if query.states is not None:
+        # Literals, not parameters: partial indexes of SQLite only match literals, and `=` where they say so.
+        names = [f"'{State(state).value}'" for state in query.states]
+        conditions.append(f"state = {names[0]}" if len(names) == 1 else f"state IN ({', '.join(names) or 'NULL'})")
+    for name, text in {**SHARED, **dialect.conditions}.items():
+        if (given := getattr(query, name)) is not None:
+            value = dialect.values[name](given) if name in dialect.values else given
+            conditions.append(text.format(mark(value), owner=owner, schema=schema))
+    if query.after is not None:
+        conditions.append(_behind(query, query.after, mark))
+    order = "finished_at DESC, id DESC" if query.by_end else "id DESC"
+    return Search(" AND ".join(conditions) or "true", order, values)
+
+
+def _behind(query: JobFilter, cursor: JobCursor, mark: Callable[[Any], str]) -> str:
+    last = mark(cursor.id)
+    if not query.by_end:
+        return f"id < {last}"
+    end = mark(cursor.ended_at)
+    return f"finished_at <= {end} AND (finished_at < {end} OR id < {last})"
