@@ -18,17 +18,20 @@ from rota.errors import InvalidInput
 from rota.handles import schedule_builder, shared_task
 from rota.handles.decorator import AnyTask, TaskDecorator, make_task
 from rota.handles.job import Job
+from rota.handles.jobs import DeadConditions, JobConditions, JobQuery
 from rota.handles.schedule import Schedule
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
 from rota.model.job import Kind, Spec, shared
+from rota.model.lifecycle import State
 from rota.model.options import Options, new_jobs
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.model.trigger.records import ScheduleInfo
 from rota.orders import HttpCall
 from rota.store.base import Store
+from rota.store.values import JobFilter
 from rota.tasks.catalogue import Catalogue, TaskDef
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
@@ -251,6 +254,15 @@ class App:
     async def job(self, job_id: str) -> Job[Any]:
         """A handle for a job by its id (or a beginning of it that fits no other)."""
         return Job(self, await (await self.client()).resolve(str(job_id)))
+
+    def jobs(self, query: JobFilter | None = None, /, **conditions: Unpack[JobConditions]) -> JobQuery:
+        """Jobs of this user: `async for info in app.jobs(state="failed", task="mail.*")`, `.count()`, `.cancel()` and
+        more (docs/reading.md)."""
+        return JobQuery(self, query, conditions)
+
+    def dead(self, **conditions: Unpack[DeadConditions]) -> JobQuery:
+        """The dead letters: jobs that failed for good, latest first."""
+        return JobQuery(self, JobFilter(states=(State.FAILED,)), conditions)
 
     # -- schedules ---------------------------------------------------------------------------------------------------
     async def schedule(

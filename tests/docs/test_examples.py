@@ -115,6 +115,24 @@ async def test_the_project_of_the_page_on_layout_runs(tmp_path: Path, monkeypatc
             del sys.modules[name]
 
 
+async def test_the_python_of_the_page_on_reading_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/reading.md", "python"):
+        exec(compile(code, "docs/reading.md", "exec"), space)
+    async with harness(space["app"]) as rota_test:
+        job = await space["send"].submit(to="nowhere")
+        await rota_test.run_due()
+        await space["look"]()
+        assert capsys.readouterr().out == f"{job.id} {{'to': 'nowhere'}} no address: nowhere\n0\n"
+        await space["mend"]()
+        assert capsys.readouterr().out == "Changes(matched=1, changed=1)\n"
+        assert (await job.info()).reason == "the mail server is gone"
+    await asyncio.to_thread(space["without_an_event_loop"])
+
+
 async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     space: dict[str, Any] = {}

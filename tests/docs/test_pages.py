@@ -1,13 +1,21 @@
-"""docs/settings.md and docs/errors.md say all there is to say."""
+"""docs/settings.md, docs/errors.md and docs/reading.md say all there is to say."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_type_hints
 
+import msgspec
 import pytest
 
 from rota import config, errors
+from rota.clients.job_queries import Changes
+from rota.handles.jobs import JobConditions, JobQuery
+from rota.model.job import AttemptInfo, JobInfo
+from rota.model.outcome import Problem, Usage
+from rota.model.progress import Progress
+from rota.model.requirements import Requirements
 from rota.model.times import short
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,6 +45,27 @@ def _shown(name: str, value: object) -> str:
     if name in ("grace", "kill_grace", "lease", "http_timeout", "unknown_grace") or name.endswith("retention"):
         return short(value)  # type: ignore[arg-type]
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+SHOWN = (JobInfo, AttemptInfo, Problem, Usage, Progress, Requirements, Changes)
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=lambda one: one.__name__)
+def test_every_field_of_what_is_read_is_documented(shown: type[msgspec.Struct]) -> None:
+    (section,) = re.findall(rf"^### {shown.__name__}$\n(.*?)(?=^##|\Z)", (DOCS / "reading.md").read_text(), re.S | re.M)
+    properties = [name for name, member in vars(shown).items() if isinstance(member, property) and shown is JobInfo]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [*shown.__struct_fields__, *properties]
+
+
+def test_every_condition_and_call_of_a_query_is_documented() -> None:
+    page = (DOCS / "reading.md").read_text()
+    conditions = set(
+        re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", page.partition("## Reading")[0], re.M)))
+    )
+    assert conditions == set(get_type_hints(JobConditions))
+    calls = {name for name in vars(JobQuery) if not name.startswith("_") and not name.endswith("_sync")}
+    assert set(re.findall(r"^\| `await query\.(\w+)", page, re.M)) == calls
+    assert {f"{name}_sync" for name in calls} <= set(vars(JobQuery))
 
 
 def test_every_setting_is_documented_with_its_variable_and_default() -> None:

@@ -32,8 +32,8 @@ from rota.store.postgres.pool import ConnectionPool
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.values import Chunk, JobCursor, JobFilter, Note, Position, Retention
 from tests.servers.postgres import database, shared_server
-from tests.store.postgres.beliefs import BELIEFS, believe, mislead
 from tests.store.postgres import crowd
+from tests.store.postgres.beliefs import BELIEFS, believe, mislead
 from tests.store.postgres.crowd import CLOCK, COUNTS, FIRST, NOW, SECOND, Large, migrated, run_all, uid, uids
 from tests.store.postgres.plans import Seen, observe, pruned
 

@@ -1,0 +1,223 @@
+"""`JobQuery`: jobs by what is known of them, read in pages when it is used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+
+from rota.clients import job_queries
+from rota.clients.job_queries import Change, Changes
+from rota.clients.jobs import PAGE, JobsClient
+from rota.errors import InvalidInput
+from rota.handles.job import Job
+from rota.handles.schedule import Schedule
+from rota.handles.task import Task
+from rota.handles.workflow import Workflow
+from rota.model.job import JobInfo
+from rota.model.lifecycle import State
+from rota.model.times import instant
+from rota.store.values import JobFilter, JobPage
+
+if TYPE_CHECKING:
+    from rota.app import App
+
+Time = datetime | str
+Infos = list[JobInfo]  # the name `list` is taken in JobQuery
+
+
+class DeadConditions(TypedDict, total=False):
+    """The conditions of `app.dead(...)`; all that are given must hold, and None is not given."""
+
+    ids: Iterable[str | Job[Any] | JobInfo] | None
+    task: str | Task[..., Any] | None
+    queue: str | None
+    error: str | None
+    label: str | None
+    workflow: str | Workflow | None
+    schedule: str | Schedule | None
+    created_after: Time | None
+    created_before: Time | None
+    ended_after: Time | None
+    ended_before: Time | None
+
+
+class JobConditions(DeadConditions, total=False):
+    """The conditions of `app.jobs(...)`."""
+
+    state: State | str | Iterable[State | str] | None
+
+
+class JobQuery:
+    """Jobs that fit some conditions. Nothing is read before it is iterated, counted or changed, and each use reads
+    anew. Newest first; dead letters in the order of their ends."""
+
+    def __init__(self, app: App, query: JobFilter | None, conditions: DeadConditions) -> None:
+        self._app, self._filter = app, _filter(JobFilter() if query is None else query, conditions)
+
+    def __repr__(self) -> str:
+        fields = {name: getattr(self._filter, name) for name in self._filter.__struct_fields__ if name != "limit"}
+        given = (f"{name}={value!r}" for name, value in fields.items() if value is not None)
+        return f"JobQuery({', '.join(given)})"
+
+    async def __aiter__(self) -> AsyncIterator[JobInfo]:
+        client, query = await self._ready()
+        async for page in job_queries.pages(client, query):
+            for info in page:
+                yield info
+
+    async def list(self, limit: int = 100) -> Infos:
+        """The first jobs, at most `limit`."""
+        most = _limit(limit)
+        client, query = await self._ready()
+        found: Infos = []
+        async for page in job_queries.pages(client, query, min(most, PAGE)):
+            found += page
+            if len(found) >= most:
+                break
+        return found[:most]
+
+    async def first(self) -> JobInfo | None:
+        return next(iter(await self.list(1)), None)
+
+    async def count(self) -> int:
+        client, query = await self._ready()
+        return await client.count(query)
+
+    async def cancel(self, reason: str = "cancelled by its user") -> Changes:
+        """Ends those that wait, and asks the nodes of running ones to stop them."""
+        return await self._change(lambda client: job_queries.cancelling(client, reason))
+
+    async def retry(self) -> Changes:
+        """Runs those again that failed or were cancelled, and at once those that wait for their time."""
+        return await self._change(job_queries.retrying)
+
+    async def replay(self) -> Changes:
+        """Runs those again that failed or were cancelled."""
+        return await self._change(job_queries.replaying)
+
+    async def purge(self) -> Changes:
+        """Deletes those that have ended, with their history."""
+        return await self._change(job_queries.purging)
+
+    async def reprioritise(self, priority: int) -> Changes:
+        """Gives those that wait another priority."""
+        return await self._change(lambda client: job_queries.reprioritising(client, priority))
+
+    async def _change(self, make: Callable[[JobsClient], Change]) -> Changes:
+        client, query = await self._ready()
+        steps = [Changes(), *[step async for step in job_queries.changes(client, query, make(client))]]
+        return steps[-1]
+
+    async def _ready(self) -> tuple[JobsClient, JobFilter]:
+        """The filter with the id of a workflow that was named."""
+        client, query = await self._app.client(), self._filter
+        if query.workflow is not None:
+            query = msgspec.structs.replace(query, workflow=await client.workflow(query.workflow))
+        return client, query
+
+    # The sync face: the same calls for code that has no event loop.
+
+    def __iter__(self) -> Iterator[JobInfo]:
+        query: JobFilter | None = None
+        while query is None or query.after is not None:
+            page, query = self._app.sync(self._page(query))
+            yield from page.jobs
+
+    async def _page(self, query: JobFilter | None) -> tuple[JobPage, JobFilter]:
+        client = await self._app.client()
+        if query is None:
+            query = msgspec.structs.replace((await self._ready())[1], limit=PAGE)
+        page = await client.page(query)
+        return page, msgspec.structs.replace(query, after=page.last)
+
+    def list_sync(self, limit: int = 100) -> Infos:
+        return self._app.sync(self.list(limit))
+
+    def first_sync(self) -> JobInfo | None:
+        return self._app.sync(self.first())
+
+    def count_sync(self) -> int:
+        return self._app.sync(self.count())
+
+    def cancel_sync(self, reason: str = "cancelled by its user") -> Changes:
+        return self._app.sync(self.cancel(reason))
+
+    def retry_sync(self) -> Changes:
+        return self._app.sync(self.retry())
+
+    def replay_sync(self) -> Changes:
+        return self._app.sync(self.replay())
+
+    def purge_sync(self) -> Changes:
+        return self._app.sync(self.purge())
+
+    def reprioritise_sync(self, priority: int) -> Changes:
+        return self._app.sync(self.reprioritise(priority))
+
+
+def _filter(query: object, conditions: Mapping[str, object]) -> JobFilter:
+    """The query with more conditions. None of them may be in it already: which one counts would be a guess."""
+    if not isinstance(query, JobFilter):
+        raise InvalidInput("jobs", query, "conditions by name, as in app.jobs(state='failed', task='mail.*')")
+    fields: dict[str, Any] = {}
+    for name, given in conditions.items():
+        field = "states" if name == "state" else name
+        if name not in _READERS:
+            raise InvalidInput("condition", name, f"one of {', '.join(_READERS)}")
+        if given is not None and getattr(query, field) is not None:
+            raise InvalidInput(name, given, f"no second condition on {field}: the query has {getattr(query, field)!r}")
+        if given is not None:
+            fields[field] = _READERS[name](given, name)
+    return msgspec.structs.replace(query, **fields)
+
+
+def _text(given: object, what: str) -> str:
+    if isinstance(given, str) and given:
+        try:
+            given.encode()
+            return given
+        except UnicodeEncodeError:
+            pass
+    raise InvalidInput(what, given, "a text in UTF-8, not empty")
+
+
+def _limit(given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise InvalidInput("limit", given, "a whole number from 1")
+    return given
+
+
+def _states(given: object, what: str) -> tuple[State, ...]:
+    many: list[Any] = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    try:
+        return tuple(State(one) for one in many)
+    except ValueError:
+        raise InvalidInput(what, given, f"one or several of {', '.join(State)}") from None
+
+
+def _ids(given: object, what: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InvalidInput(what, given, "a list of ids")
+    return tuple(_text(one.id if isinstance(one, Job | JobInfo) else one, what) for one in given)
+
+
+def _task(given: object, what: str) -> str:
+    return given.name if isinstance(given, Task) else _text(given, what)
+
+
+def _workflow(given: object, what: str) -> str:
+    return given.id if isinstance(given, Workflow) else _text(given, what)
+
+
+def _schedule(given: object, what: str) -> str:
+    return given.name if isinstance(given, Schedule) else _text(given, what)
+
+
+_READERS: dict[str, Callable[[object, str], object]] = {
+    "ids": _ids, "state": _states, "task": _task, "queue": _text, "error": _text, "label": _text,
+    "workflow": _workflow, "schedule": _schedule, "created_after": instant, "created_before": instant,
+    "ended_after": instant, "ended_before": instant,
+}  # fmt: skip
