@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota import config, declared_schedules, opening, orders
+from rota.callers import CallerClients
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
 from rota.clients.schedules import SchedulesClient
@@ -31,6 +32,7 @@ from rota.model.task import TaskInfo
 from rota.model.trigger.records import ScheduleInfo
 from rota.orders import HttpCall
 from rota.store.base import Store
+from rota.store.carriers.at_once import run_at_once
 from rota.store.values import JobFilter
 from rota.tasks.catalogue import Catalogue, TaskDef
 from rota.tasks.context import Context
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
         ScheduleKeywords,
     )
     from rota.node import Node
-    from rota.store.postgres import CallerOrder
     from rota.work.runtime import MakeRuntime
 
 T = TypeVar("T")
@@ -84,6 +85,7 @@ class App:
         self._declared = declared_schedules.Declarations(self)
         self._opened = AppConnections()
         self._opened.when_unused(self)
+        self._callers = CallerClients(self._opened, inline)
 
     @property
     def who(self) -> Principal:
@@ -128,6 +130,7 @@ class App:
         """For tests: replaces clock, store and settings for a while, with the same tasks. See `rota.testing`."""
         saved = self.__dict__.copy()
         self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, AppConnections()
+        self._callers = CallerClients(self._opened, inline=True)
         self._given = {}
         self.settings = config.load({"name": self.settings.name or None, **settings}, environment={})
         try:
@@ -210,8 +213,7 @@ class App:
         """Orders a job per body (arguments as JSON). `within`: all together, in the caller's transaction on this
         connection."""
         if within is not None:
-            order = self._order(spec, task, bodies, options)
-            return [Job(self, answer.id) for answer in await order.give_to(within)]
+            return await self._callers.submit(self, within, True, (spec, task, bodies, options))
         if self._opened.client is None:  # invalid orders must not create a store
             new_jobs([""] * len(bodies), spec, task, bodies, options)
         client = await self.client()
@@ -225,19 +227,11 @@ class App:
     ) -> list[Job[Any]]:
         if within is None:
             return self.sync(self.submit_orders(spec, task, bodies, options))
-        order = self._order(spec, task, bodies, options)
-        return [Job(self, answer.id) for answer in order.give_to_sync(within)]
+        return run_at_once(self._callers.submit(self, within, False, (spec, task, bodies, options)))
 
-    def _order(self, spec: Spec, task: str, bodies: Sequence[str], options: Options) -> CallerOrder:
-        if self.settings.store.startswith("sqlite:"):
-            raise InvalidInput("store", self.settings.place, "PostgreSQL, for orders in a transaction of your own")
-        postgres = opening.postgres()
-        # The local clock is enough, without a connection of ours: the time in an id is for sorting only.
-        jobs = new_jobs(self.chance.job_ids(self.clock.now(), len(bodies)), spec, task, bodies, options)
-        schema = postgres.address(self.settings.store).schema
-        ring = self.settings.notify and self.settings.notify_within
-        order: CallerOrder = postgres.CallerOrder(schema, self.who, jobs, self.settings.key_retention, ring)
-        return order
+    async def client_within(self, connection: Any, waits: bool) -> JobsClient:
+        """A client in the caller's own transaction on this connection. `waits`: the caller awaits its calls."""
+        return await self._callers.jobs(self, connection, waits)
 
     async def wake(self) -> None:
         """Wakes the nodes: after the commit of a transaction of your own with orders, if `notify_within` is false."""
@@ -246,10 +240,13 @@ class App:
     def wake_sync(self) -> None:
         self.sync(self.wake())
 
-    def workflow(self, name: str = "", *, of: Workflow | Job[Any] | Context | str | None = None) -> WorkflowBuilder:
+    def workflow(
+        self, name: str = "", *, of: Workflow | Job[Any] | Context | str | None = None, within: Any = None
+    ) -> WorkflowBuilder:
         """Jobs that are ordered together: `async with app.workflow() as flow: flow.add(...)`. `of`: adds to a workflow
-        that is there, as a task of it may do with `of=ctx`. `rota.Workflow(app, id)` is a handle for one."""
-        return WorkflowBuilder(self, name, of)
+        that is there, as a task of it may do with `of=ctx`. `within`: ordered in the caller's own transaction on this
+        connection, as `Task.within` does. `rota.Workflow(app, id)` is a handle for one."""
+        return WorkflowBuilder(self, name, of, within)
 
     async def job(self, job_id: str) -> Job[Any]:
         """A handle for a job by its id (or a beginning of it that fits no other)."""
@@ -271,15 +268,19 @@ class App:
         task: Task[..., Any] | HttpCall | Sequence[str],
         *,
         args: Mapping[str, Any] | None = None,
+        within: Any = None,
         **options: Unpack[ScheduleKeywords],
     ) -> Schedule:
         """Keeps a schedule under a name: `cron=`, `every=`, `rrule=` or `at=` says when; `tz`, `overlap` and
-        so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing."""
+        so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing. `within`:
+        in the caller's own transaction on this connection, as `Task.within` does."""
+        if within is not None:
+            return await self._callers.schedule(self, within, True, (name, self._own(task), args, options))
         planning = await self.planning()
+        built = schedule_builder.build(self, name, self._own(task), args, options)
         if isinstance(task, Task):
-            task = self.shared(task) if shared_task.module_of(task) else task
             await (await self.client()).make_known(self.catalogue)
-        await planning.save(*schedule_builder.build(self, name, task, args, options))
+        await planning.save(*built)
         return Schedule(self, name)
 
     def schedule_sync(
@@ -288,9 +289,16 @@ class App:
         task: Task[..., Any] | HttpCall | Sequence[str],
         *,
         args: Mapping[str, Any] | None = None,
+        within: Any = None,
         **options: Unpack[ScheduleKeywords],
     ) -> Schedule:
-        return self.sync(self.schedule(name, task, args=args, **options))
+        if within is None:
+            return self.sync(self.schedule(name, task, args=args, **options))
+        return run_at_once(self._callers.schedule(self, within, False, (name, self._own(task), args, options)))
+
+    def _own(self, task: Any) -> Any:
+        """A shared task as one of this app; all else as it is."""
+        return self.shared(task) if isinstance(task, Task) and shared_task.module_of(task) else task
 
     async def schedules(self) -> list[ScheduleInfo]:
         """The schedules of this user, by name. `rota.Schedule(app, name)` is a handle for one."""

@@ -15,6 +15,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import asyncpg
+import psycopg
 import pytest
 
 import rota
@@ -284,6 +285,15 @@ async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch:
             (order,) = blocks("docs/postgresql.md", "sql")
             job = await space["app"].job(str(await connection.fetchval(order)))
             assert (await job.info()).args == {"order": 7}
+        await connection.execute("CREATE TABLE accounts (name text)")
+
+        def open_account() -> Any:
+            with psycopg.connect(url) as own:
+                return space["open_account"](own, "Ann")
+
+        flow = await asyncio.to_thread(open_account)
+        assert (await flow.info()).counts == {"ready": 1, "blocked": 1}
+        assert [one.name for one in await space["app"].schedules()] == ["statement of Ann"]
         await space["pay"](connection, 1)
         assert [info.task for info in await (await space["quiet"].client()).find(JobFilter(limit=1))] == ["receipt"]
         assert await connection.fetchval("SELECT paid FROM orders")

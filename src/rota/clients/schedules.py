@@ -7,7 +7,7 @@ old schedule. Then the change is written if the schedule's revision still matche
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -71,8 +71,10 @@ class BackfillProgress(msgspec.Struct, frozen=True):
 
 
 class SchedulesClient:
-    def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
-        self._store, self._who, self._chance = store, who, chance
+    def __init__(
+        self, store: Store, who: Principal, chance: Chance, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._store, self._who, self._chance, self._pause = store, who, chance, pause
 
     async def get(self, name: str) -> ScheduleInfo:
         info = await self._find(name)
@@ -226,7 +228,7 @@ class SchedulesClient:
         """The current schedule, read again until a change succeeds."""
         for turn in range(TRIES):
             if turn:
-                await asyncio.sleep(A_MOMENT)
+                await self._pause(A_MOMENT)
             yield await self._find(name)
 
     async def _up_to_date(self, info: ScheduleInfo) -> bool:

@@ -48,10 +48,12 @@ def build(
     task: Task[..., Any] | HttpCall | Sequence[str],
     args: Mapping[str, Any] | None,
     options: Mapping[str, Any],
+    within: Any = None,
 ) -> tuple[Timing, Template]:
-    """The schedule of a task, an HTTP call or a command."""
+    """The schedule of a task, an HTTP call or a command. `within`: the connection that it will be saved on."""
     limit, now, user = app.settings.max_args, app.clock.now(), app.who.user
     if isinstance(task, Task):
+        task.check_connection(within)
         return of_task(user, ScheduleOrder(name, task, args or {}, options), limit, now)
     if args is not None:
         raise InvalidInput("args", args, "none: a command has its arguments in its list, a call in its body")

@@ -77,13 +77,18 @@ class Task(Generic[P, R_co]):
 
     def within(self, connection: Any) -> Self:
         """The same task, ordered in the caller's own transaction on this connection to the store's PostgreSQL: a job
-        exists if and when that commits. Of asyncpg, psycopg 3 or SQLAlchemy, with `submit` for async ones and
-        `submit_sync` for the others."""
+        exists if and when that commits. Of asyncpg, psycopg, psycopg2, SQLAlchemy or Django, with `submit` for async
+        ones and `submit_sync` for the others (docs/postgresql.md)."""
         return type(self)(self._app, self._definition, self._options, connection)
 
     def arguments(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The arguments of one order by their names, for `submit_many` and `app.schedule(args=...)`."""
         return self._definition.bind(args, kwargs)
+
+    def check_connection(self, connection: Any) -> None:
+        """Refuses a task that was bound to another connection than that of its workflow or schedule."""
+        if self._within is not None and self._within is not connection:
+            raise InvalidInput("within", self._within, "given to app.workflow(...) or app.schedule(...) instead")
 
     def encode(self, arguments: Mapping[str, Any], limit: int) -> str:
         """Arguments as JSON; raises InvalidInput if the function would not take them."""

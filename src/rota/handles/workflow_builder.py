@@ -23,6 +23,7 @@ from rota.model.graph import check
 from rota.model.job import Membership, NewJob
 from rota.model.options import Options, new_job, read_options, workflow_name
 from rota.orders import HttpCall
+from rota.store.carriers.at_once import run_at_once
 from rota.tasks.context import Context
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ class WorkflowBuilder(Workflow):
     """A workflow that is being put together in an `async with` (or `with`) block; afterwards it is like any other.
     Nothing is ordered if the block ends with an error."""
 
-    def __init__(self, app: App, name: str, of: Workflow | Job[Any] | Context | str | None) -> None:
+    def __init__(self, app: App, name: str, of: Workflow | Job[Any] | Context | str | None, within: Any = None) -> None:
         super().__init__(app, "")
-        self._name, self._of = workflow_name(name), of
+        self._name, self._of, self._within = workflow_name(name), of, within
         self._client: JobsClient | None = None  # while the block lasts
         self._orders: list[tuple[Job[Any], NewJob]] = []
 
@@ -61,6 +62,7 @@ class WorkflowBuilder(Workflow):
         if len(self._orders) == LARGEST:
             raise InvalidInput("workflow", f"more than {LARGEST} jobs", f"at most {LARGEST}; a job of it may add more")
         if isinstance(task, Task):
+            task.check_connection(self._within)
             spec, body, options = task.read(args, kwargs)
             name = task.name
         elif isinstance(task, HttpCall):
@@ -79,9 +81,16 @@ class WorkflowBuilder(Workflow):
 
     # -- the block ---------------------------------------------------------------------------------------------------
     async def __aenter__(self) -> WorkflowBuilder:
-        self._client = await self._app.client()
-        self.id = await self._place(self._client)
+        return await self._begin(await self._app.client() if self._within is None else await self._client_within(True))
+
+    async def _begin(self, client: JobsClient) -> WorkflowBuilder:
+        self.id = await self._place(client)
+        self._client = client
         return self
+
+    async def _client_within(self, waits: bool) -> JobsClient:
+        """A client in the caller's own transaction."""
+        return await self._app.client_within(self._within, waits)
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         client, self._client = self._client, None
@@ -89,10 +98,15 @@ class WorkflowBuilder(Workflow):
             await self._order(client)
 
     def __enter__(self) -> WorkflowBuilder:
-        return self._app.sync(self.__aenter__())
+        if self._within is None:
+            return self._app.sync(self.__aenter__())
+        return run_at_once(self._begin(run_at_once(self._client_within(False))))
 
     def __exit__(self, *error: object) -> None:
-        self._app.sync(self.__aexit__(*error))
+        if self._within is None:
+            self._app.sync(self.__aexit__(*error))
+        else:
+            run_at_once(self.__aexit__(*error))
 
     async def _place(self, client: JobsClient) -> str:
         """The id of a new workflow, or of the existing one that the jobs are added to."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import asyncpg
 
-from rota.model.job import Claimed, NewJob, Verdict
+from rota.clock import Chance, SystemClock
+from rota.model.job import Claimed, NewJob, Submitted, Verdict
 from rota.model.principal import LOCAL
 from rota.model.times import DAY
-from rota.store.postgres.callers import CallerOrder
+from rota.store.postgres.callers import CallerStore
 from tests.contracts.world import DONE, Actor, World
 from tests.store.postgres.ranking import Place
 
@@ -31,8 +32,11 @@ async def transaction(place: Place) -> AsyncIterator[asyncpg.Connection]:
         await connection.close()
 
 
-async def within(place: Place, connection: asyncpg.Connection, *jobs: NewJob, ring: bool = True) -> None:
-    await CallerOrder(place.schema, LOCAL, jobs, DAY, ring).give_to(connection)
+async def within(place: Place, connection: asyncpg.Connection, *jobs: NewJob, ring: bool = True) -> list[Submitted]:
+    store = CallerStore(place.url, SystemClock(), Chance(), key_life=DAY, ring=ring, server_time=True)
+    (answer,) = await store.on(connection, waits=True).submit(LOCAL, [jobs])
+    assert isinstance(answer, list)
+    return answer
 
 
 async def all_settled(world: World) -> None:

@@ -10,16 +10,14 @@ import asyncpg
 import pytest
 
 from rota.clock import Chance, ManualClock
-from rota.model.job import NewJob, Verdict
+from rota.model.job import Verdict
 from rota.model.lifecycle import State
-from rota.model.principal import LOCAL
-from rota.model.times import DAY
-from rota.store.postgres.callers import CallerOrder
 from rota.store.postgres.database import Unit
 from tests.contracts.admission import mutex
 from tests.contracts.world import DONE, World
 from tests.servers.postgres import shared_server
 from tests.store.postgres.backends import Postgres, migrated_database
+from tests.store.postgres.graphs import within
 from tests.store.postgres.pooler import Pooler
 from tests.store.postgres.ranking import Place
 
@@ -93,10 +91,6 @@ async def caller(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[
     await connection.close()
 
 
-def order(place: Place, *jobs: NewJob) -> CallerOrder:
-    return CallerOrder(place.schema, LOCAL, jobs, DAY, ring=True)
-
-
 async def test_a_parent_that_ends_meanwhile_lets_the_child_go(
     world: World, place: Place, caller: asyncpg.Connection
 ) -> None:
@@ -107,7 +101,7 @@ async def test_a_parent_that_ends_meanwhile_lets_the_child_go(
     await caller.fetchval("SELECT count(*) FROM jobs")
     await actor.run(DONE, parent)
     child = world.child(parent)
-    await order(place, child).give_to(caller)
+    await within(place, caller, child)
     await caller.execute("COMMIT")
     await world.settle()
     assert await world.state(child.id) is State.READY
@@ -119,9 +113,9 @@ async def test_a_key_that_is_used_meanwhile_ends_the_caller_s_transaction(
     """As the server does with every conflict at these levels: the caller tries the whole of it again."""
     await world.submit(world.job(key="once"))
     with pytest.raises(asyncpg.SerializationError):
-        await order(place, world.job(key="once")).give_to(caller)
+        await within(place, caller, world.job(key="once"))
     await caller.execute("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ")
-    (answer,) = await order(place, world.job(key="once")).give_to(caller)
+    (answer,) = await within(place, caller, world.job(key="once"))
     assert not answer.created
     await caller.execute("COMMIT")
     assert len(await world.all()) == 1

@@ -1,7 +1,7 @@
 """The store on PostgreSQL, for many nodes."""
 
 from rota.store.postgres.address import address
-from rota.store.postgres.callers import CallerOrder
-from rota.store.postgres.store import PostgresStore
+from rota.store.postgres.callers import CallerStore
+from rota.store.postgres.store import PostgresStore, Whereabouts
 
-__all__ = ["CallerOrder", "PostgresStore", "address"]
+__all__ = ["CallerStore", "PostgresStore", "Whereabouts", "address"]

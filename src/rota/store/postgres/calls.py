@@ -101,7 +101,7 @@ class Calls(Store):
         return stop
 
     async def tell(self) -> None:
-        self._announce(set(OF_ORDERS))
+        self._announce({*OF_ORDERS, Topic.SCHEDULE})
 
     def _announce(self, topics: set[Topic]) -> None:
         self._wake(topics)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from rota.clock import Chance, Clock
 from rota.errors import InvalidInput, StoreError, StoreUnavailable
@@ -31,7 +32,7 @@ from rota.store.postgres import orders as orders_
 from rota.store.postgres import reads as reads_
 from rota.store.postgres.address import address
 from rota.store.postgres.calls import Calls, reads, writes
-from rota.store.postgres.database import Database, LockedUp
+from rota.store.postgres.database import Database, LockedUp, Unit
 from rota.store.postgres.errors import translated
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.postgres.schedules import PostgresFires
@@ -41,6 +42,13 @@ from rota.store.walks import Walk
 PAUSE = 0.005  # between the pieces of a purge
 # A renewal that takes longer is tried again on another connection: there is time for several before a lease is over.
 RENEWAL_LIMIT = 3.0
+
+
+class Whereabouts(NamedTuple):
+    """Tells one database from all others while their servers run."""
+
+    database: str
+    started: str
 
 
 class PostgresStore(Calls):
@@ -74,6 +82,9 @@ class PostgresStore(Calls):
         await self._read(migrate.check, self._known)
         with translated(self._database.place):
             await self._session.open()
+
+    async def whereabouts_now(self) -> Whereabouts:
+        return Whereabouts(*await self._read(_whereabouts))
 
     async def examine(self) -> list[Finding]:
         with suppress(StoreError), translated(self._database.place):
@@ -263,3 +274,9 @@ class PostgresStore(Calls):
     output = reads(reads_.output)
     counts = reads(reads_.counts)
     events = reads(reads_.events)
+
+
+async def _whereabouts(unit: Unit) -> tuple[str, str]:
+    row = await unit.row("whereabouts")
+    assert row is not None
+    return row[0], row[1]

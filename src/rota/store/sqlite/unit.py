@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rota.model.times import Duration, Instant
+from rota.store.carriers.at_once import run_at_once
 from rota.store.carriers.unit import Columns, Row
 from rota.store.sqlite.database import Database, encode
 
@@ -65,13 +66,6 @@ def at_once(
 
     @wraps(carrier)
     def carry_out(db: Database, /, *args: P.args, **named: P.kwargs) -> T:
-        coroutine = carrier(SqliteUnit(db), *args, **named)
-        try:
-            coroutine.send(None)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
-        coroutine.close()
-        raise RuntimeError(f"{carrier.__name__} waits for something that is not the store")
+        return run_at_once(carrier(SqliteUnit(db), *args, **named))
 
     return carry_out

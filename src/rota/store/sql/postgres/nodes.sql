@@ -1,6 +1,9 @@
 -- name: server_now
 SELECT rota.clock(NULL)
 
+-- name: whereabouts
+SELECT current_database()::text, pg_postmaster_start_time()::text
+
 -- name: insert_node
 -- ON CONFLICT: the first answer got lost and the node repeats the call. It holds no job yet.
 INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock, server)
