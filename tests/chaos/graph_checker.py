@@ -47,15 +47,21 @@ def _accounts(evidence: Evidence) -> Iterator[Finding]:
 
 def _states(evidence: Evidence, rows: Mapping[int, list[Row]]) -> Iterator[Finding]:
     ran = {line.number for line in evidence.lines}
+    how = ways(evidence, rows)
     for number, step in evidence.graph.items():
         for row in rows.get(number, []):
             if row.ended:
-                yield from _state(step, row, _parents(step, rows), number in ran)
+                yield from _state(step, row, Parents(step.parents, how), number in ran)
 
 
-def _parents(step: Step, rows: Mapping[int, list[Row]]) -> Parents[int]:
-    ended = {parent: {row.state for row in rows.get(parent, []) if row.ended} for parent, _ in step.parents}
-    return Parents(step.parents, ended)
+def ways(evidence: Evidence, rows: Mapping[int, list[Row]]) -> dict[int, set[str]]:
+    """How each job has ended, as its children see it."""
+    found: dict[int, set[str]] = {}
+    for number in sorted(evidence.graph):  # parents have lower numbers
+        found[number] = {row.state for row in rows.get(number, []) if row.ended}
+        if "skipped" in found[number]:
+            found[number] = found[number] - {"skipped"} | Parents(evidence.graph[number].parents, found).causes()
+    return found
 
 
 def _state(step: Step, row: Row, parents: Parents[int], ran: bool) -> Iterator[Finding]:
@@ -87,14 +93,18 @@ def ends(evidence: Evidence, rows: Mapping[int, list[Row]]) -> dict[int, float]:
         if line.fence == fences.get(line.job):
             last[line.number] = max(last[line.number], line.at)
     found: dict[int, float] = {}
+    how = ways(evidence, rows)
     for number in sorted(evidence.graph):  # parents have lower numbers
         there = [row for row in rows.get(number, []) if row.ended]
         if not there:
             continue
         found[number] = last[number]
         if there[0].state == "skipped":
-            broken = _parents(evidence.graph[number], rows).broken()
+            above = evidence.graph[number].parents
+            broken = Parents(above, how).broken()
             found[number] = min((found.get(parent, math.inf) for parent, _ in broken), default=-math.inf)
+            if not broken:  # it waited for trouble: after the last
+                found[number] = max((found.get(parent, math.inf) for parent, _ in above), default=-math.inf)
     return found
 
 

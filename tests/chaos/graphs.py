@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.checks.graphs import FAILURE, FINISH, SUCCESS
+from tests.checks.graphs import FAILURE, FINE, FINISH, SUCCESS, TROUBLE
 
 PLAN = "plan"
 # Mostly short, so that parents end in the same moment on two nodes; some long enough to be hit.
@@ -59,7 +59,7 @@ def tangle(first: int) -> list[Step]:
 
 
 def _need() -> str:
-    return random.choice((SUCCESS, SUCCESS, SUCCESS, FINISH, FINISH, FAILURE))
+    return random.choice((SUCCESS, SUCCESS, SUCCESS, FINISH, FINISH, FAILURE, FINE, TROUBLE))
 
 
 def _step(number: int, parents: Sequence[tuple[int, str]] = ()) -> Step:

@@ -14,7 +14,7 @@ from tests.chaos.graphs import Step, plan, read, write
 from tests.chaos.told import OK, UNKNOWN, Order
 from tests.chaos.witness import ALIVE, END, START, Line
 from tests.checks import breach
-from tests.checks.graphs import FAILURE, FINISH, SUCCESS, fits
+from tests.checks.graphs import FAILURE, FINE, FINISH, SUCCESS, TROUBLE, fits
 
 
 def line(number: int, at: float, word: str, fence: int = 1, node: str = "ann") -> Line:
@@ -194,7 +194,7 @@ def test_plans_are_whole_and_read_as_they_were_written() -> None:
         number = steps[-1].number + 1
     assert [step.number for step in steps] == list(range(1, number))
     assert all(parent < step.number for step in steps for parent, _ in step.parents)
-    assert {need for step in steps for _, need in step.parents} == {SUCCESS, FINISH, FAILURE}
+    assert {need for step in steps for _, need in step.parents} == {SUCCESS, FINISH, FAILURE, FINE, TROUBLE}
     assert any(step.fails for step in steps)
     assert read(write(steps).splitlines()) == {step.number: step for step in steps}
     assert fits(FINISH, "skipped")

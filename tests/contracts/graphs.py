@@ -8,7 +8,7 @@ from rota.model.graph import Need
 from tests.contracts.world import World
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
-SUCCESS, FINISH, FAILURE = Need.SUCCESS, Need.FINISH, Need.FAILURE
+SUCCESS, FINISH, FAILURE, FINE, TROUBLE = Need
 
 
 async def all_settled(world: World) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rota.model.graph import Edge, EdgeState, Need, edge_state
+from rota.model.graph import NOTHING_FAILED, Edge, EdgeState, Need, ParentEnd, SkipCause, edge_state
 from rota.model.job import Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule
@@ -15,7 +15,7 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.rank import AGEING_STEP
 from rota.model.times import HOUR, SECOND
 from rota.store.values import Cancelling
-from tests.contracts.graphs import FAILURE, FINISH, NOBODY, all_settled, children
+from tests.contracts.graphs import FAILURE, FINISH, NOBODY, TROUBLE, all_settled, children
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, Actor, World, settled
 
 # -- every ending of a parent, every need -----------------------------------------------------------------------------
@@ -102,10 +102,14 @@ async def a_parent(world: World, how: str) -> str:
 
 
 def expected(need: Need, parent: State) -> State:
-    return {EdgeState.MET: State.READY, EdgeState.BROKEN: State.SKIPPED}[edge_state(need, parent)]
+    """A parent that was skipped waited for one that failed."""
+    end = ParentEnd(parent, SkipCause.TROUBLE if parent is State.SKIPPED else None)
+    return State.READY if edge_state(need, end) is EdgeState.MET else State.SKIPPED
 
 
 def reason(need: Need, parent: str, state: State) -> str:
+    if need is TROUBLE:
+        return NOTHING_FAILED
     if need is FAILURE:
         return f"its parent {parent} (the parent) did not fail: it {state}"
     return f"its parent {parent} (the parent) " + (state if state is State.FAILED else f"was {state}")

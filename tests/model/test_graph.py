@@ -10,23 +10,121 @@ from hypothesis import strategies as st
 
 from rota.errors import InvalidInput
 from rota.model import graph
-from rota.model.graph import Edge, EdgeState, Need, below, check, edge_state, edges, need, why_skipped
+from rota.model.graph import (
+    Edge,
+    EdgeState,
+    Need,
+    ParentEnd,
+    SkipCause,
+    below,
+    check,
+    edge_state,
+    edges,
+    is_unneeded,
+    need,
+    skip_cause,
+    why_skipped,
+    workflow_state,
+)
 from rota.model.lifecycle import TERMINAL, State
 
 FITS = {
     (Need.SUCCESS, State.SUCCEEDED),
     (Need.FAILURE, State.FAILED),
+    (Need.FINE, State.SUCCEEDED),
+    (Need.TROUBLE, State.FAILED),
     *((Need.FINISH, state) for state in TERMINAL),
 }
+OTHERWISE = dict.fromkeys(Need, EdgeState.BROKEN) | {Need.TROUBLE: EdgeState.CLEAR}
 
 
 @pytest.mark.parametrize("wanted", Need)
 @pytest.mark.parametrize("state", State)
-def test_an_edge_is_open_until_its_parent_ends_and_then_met_or_broken_for_good(wanted: Need, state: State) -> None:
+def test_an_edge_is_open_until_its_parent_ends_and_then_decided_for_good(wanted: Need, state: State) -> None:
     if state not in TERMINAL:
-        assert edge_state(wanted, state) is EdgeState.OPEN
+        assert edge_state(wanted, ParentEnd(state)) is EdgeState.OPEN
     else:
-        assert edge_state(wanted, state) is (EdgeState.MET if (wanted, state) in FITS else EdgeState.BROKEN)
+        assert edge_state(wanted, ParentEnd(state)) is (EdgeState.MET if (wanted, state) in FITS else OTHERWISE[wanted])
+
+
+@pytest.mark.parametrize("cause", SkipCause)
+def test_a_skipped_parent_is_trouble_or_fine_by_its_cause(cause: SkipCause) -> None:
+    parent = ParentEnd(State.SKIPPED, cause)
+    found = {need: edge_state(need, parent) for need in Need}
+    assert found == {
+        Need.SUCCESS: EdgeState.BROKEN,
+        Need.FAILURE: EdgeState.BROKEN,
+        Need.FINISH: EdgeState.MET,
+        Need.FINE: EdgeState.MET if cause is SkipCause.UNNEEDED else EdgeState.BROKEN,
+        Need.TROUBLE: EdgeState.MET if cause is SkipCause.TROUBLE else EdgeState.CLEAR,
+    }
+
+
+def test_a_purged_parent_is_neither_trouble_nor_fine() -> None:
+    assert edge_state(Need.TROUBLE, ParentEnd(None)) is EdgeState.CLEAR
+    assert edge_state(Need.FINE, ParentEnd(None)) is EdgeState.BROKEN
+
+
+SKIPPED_FOR = {cause: ParentEnd(State.SKIPPED, cause) for cause in SkipCause}
+
+
+@pytest.mark.parametrize(
+    ("broken", "cause"),
+    [
+        ([], SkipCause.UNNEEDED),  # all edges are clear
+        ([(Need.SUCCESS, ParentEnd(State.FAILED))], SkipCause.TROUBLE),
+        ([(Need.FINE, ParentEnd(State.FAILED))], SkipCause.TROUBLE),
+        ([(Need.SUCCESS, ParentEnd(State.CANCELLED))], SkipCause.STOPPED),
+        ([(Need.SUCCESS, ParentEnd(State.DROPPED))], SkipCause.STOPPED),
+        ([(Need.SUCCESS, ParentEnd(None))], SkipCause.STOPPED),
+        ([(Need.SUCCESS, ParentEnd(State.SKIPPED))], SkipCause.STOPPED),  # skipped for a key, not for its parents
+        *[([(Need.SUCCESS, parent)], cause) for cause, parent in SKIPPED_FOR.items()],
+        # An alarm that was not needed, whatever is behind it; and those that come after the alarm.
+        *[([(Need.FAILURE, parent)], SkipCause.UNNEEDED) for parent in SKIPPED_FOR.values()],
+        ([(Need.FAILURE, ParentEnd(State.SUCCEEDED))], SkipCause.UNNEEDED),
+        # The worst of several.
+        ([(Need.SUCCESS, ParentEnd(State.CANCELLED)), (Need.SUCCESS, ParentEnd(State.FAILED))], SkipCause.TROUBLE),
+        ([(Need.FAILURE, ParentEnd(State.SUCCEEDED)), (Need.SUCCESS, ParentEnd(None))], SkipCause.STOPPED),
+    ],
+)
+def test_the_cause_of_a_skip(broken: list[tuple[Need, ParentEnd]], cause: SkipCause) -> None:
+    assert skip_cause(broken) is cause
+
+
+@pytest.mark.parametrize(
+    ("edges_", "unneeded"),
+    [
+        ([], False),
+        ([(Need.SUCCESS, EdgeState.MET)], False),
+        ([(Need.TROUBLE, EdgeState.CLEAR)], True),
+        ([(Need.TROUBLE, EdgeState.CLEAR), (Need.SUCCESS, EdgeState.MET)], True),
+        ([(Need.TROUBLE, EdgeState.CLEAR), (Need.TROUBLE, EdgeState.MET)], False),
+    ],
+)
+def test_a_child_that_waits_for_trouble_needs_one_parent_with_it(
+    edges_: list[tuple[Need, EdgeState]], unneeded: bool
+) -> None:
+    assert is_unneeded(edges_) is unneeded
+
+
+@pytest.mark.parametrize(
+    ("counts", "unneeded", "state"),
+    [
+        ({State.SUCCEEDED: 3}, 0, "succeeded"),
+        ({State.SUCCEEDED: 3, State.SKIPPED: 1}, 1, "succeeded"),
+        ({State.SUCCEEDED: 3, State.SKIPPED: 2}, 1, "ended"),
+        ({State.SUCCEEDED: 3, State.FAILED: 1, State.SKIPPED: 1}, 0, "failed"),
+        ({State.SUCCEEDED: 3, State.CANCELLED: 1, State.SKIPPED: 1}, 1, "cancelled"),
+        ({State.RUNNING: 1, State.FAILED: 1}, 0, "running"),
+        ({State.BLOCKED: 1, State.FAILED: 1}, 0, "waiting"),
+        ({State.DROPPED: 1}, 0, "ended"),
+        ({}, 0, "ended"),
+    ],
+)
+def test_a_workflow_has_succeeded_if_all_that_was_needed_has(
+    counts: dict[State, int], unneeded: int, state: str
+) -> None:
+    assert workflow_state(counts, unneeded) == state
 
 
 @pytest.mark.parametrize(
@@ -52,7 +150,7 @@ def test_needs_by_their_names(wanted: Need) -> None:
 
 @pytest.mark.parametrize("wrong", ["", "Success", "succeeded", None, 1, [], {}])
 def test_other_needs_are_refused(wrong: object) -> None:
-    with pytest.raises(InvalidInput, match="one of success, finish, failure"):
+    with pytest.raises(InvalidInput, match="one of success, finish, failure, fine, trouble"):
         need(wrong)
 
 
@@ -60,6 +158,11 @@ def test_each_parent_counts_once_in_the_order_of_ids() -> None:
     found = edges([Edge("c"), Edge("a", Need.FINISH), Edge("c"), Edge("b")])
     assert found == (Edge("a", Need.FINISH), Edge("b"), Edge("c"))
     assert edges([]) == ()
+
+
+def test_a_parent_that_is_named_twice_fills_all_places() -> None:
+    found = edges([Edge("a", fills=(("x",),)), Edge("a"), Edge("a", fills=(("y", 0), ("x",)))])
+    assert found == (Edge("a", fills=(("x",), ("y", 0))),)
 
 
 def test_a_parent_with_two_needs_is_a_contradiction() -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import InvalidInput
+from rota.model.graph import Edge
 from rota.model.job import (
     DEFAULT_QUEUE,
     AttemptInfo,
@@ -247,6 +248,8 @@ def test_a_fatal_exit_code_is_one_that_a_failed_command_can_have(code: Any) -> N
         {"retry": Retry(rules={"ValueError": "fatal"})},
         {"timeout": 0},
         {"expires": 0},
+        {"name": "first"},
+        {"after": (Edge("p"),)},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -267,6 +270,7 @@ def test_every_field_of_an_order_was_looked_at_for_its_content() -> None:
         "timeout",
         "expires",
         "after",
+        "name",
         "requirements",
     }
     assert set(NewJob.__struct_fields__) - in_content == {"id", "key", "workflow"}
@@ -274,6 +278,14 @@ def test_every_field_of_an_order_was_looked_at_for_its_content() -> None:
 
 def test_a_repeated_order_gets_a_new_id_and_has_the_same_content() -> None:
     assert order(id="2", key="k").content() == order(id="1", key=None).content()
+
+
+def test_results_of_parents_are_content_and_fresh_ids_are_not() -> None:
+    def child(parent: str, *fills: tuple[str | int, ...]) -> str:
+        return order(id="c", after=(Edge(parent, fills=fills),)).content({parent: 0, "c": 1})
+
+    assert child("p", ("rows",)) == child("q", ("rows",))
+    assert len({child("p"), child("p", ("rows",)), child("p", ("rows", 0)), child("p", ("rows",), ("n",))}) == 4
 
 
 def test_the_same_number_in_another_place_is_other_content() -> None:

@@ -37,6 +37,7 @@ class GraphBook(Book):
         self._made: dict[str, str] = {}  # idempotency key: job
         self._aliases: dict[str, list[str]] = {}
         self._states: dict[str, str] = {}
+        self._causes: dict[str, set[str]] = {}  # of skipped jobs: how they may have ended for their children
         self._children: dict[str, list[str]] = {}
         self._waits: dict[str, Wait] = {}
         self._well = False
@@ -66,6 +67,8 @@ class GraphBook(Book):
         job, old, new = note.job, before["state"] if before else None, after["state"]
         order = self._orders.get(job)
         self._states[job] = new
+        if old != new:
+            self._causes[job] = {"skipped"}
         if before is None and order is not None and order.key:
             self._made.setdefault(order.key, job)
         if order is not None and order.after:
@@ -89,7 +92,9 @@ class GraphBook(Book):
                 self.found("I8", f"it went on {note.at - wait.complete_at:.2f} s after its last parent ended", note)
             wait.over = True
         if old == "blocked" and new == "skipped":
-            self.report(self._parents(order, wait).is_skipped(), note)
+            parents = self._parents(order, wait)
+            self.report(parents.is_skipped(), note)
+            self._causes[note.job] = parents.causes()
         if new == "running" and old != "running" and not wait.over and old != "scheduled":
             self.found("I8", "it was claimed before it was let go", note)
         return None
@@ -101,7 +106,7 @@ class GraphBook(Book):
         parent = self._parent(edge)
         state = self._states.get(parent)
         if state in TERMINAL:
-            wait.ended.setdefault(parent, set()).add(str(state))
+            wait.ended.setdefault(parent, set()).update(self._causes[parent] if state == "skipped" else {str(state)})
             wait.complete_at = at
 
     # -- as a parent -------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ KEYS = {
     "latest": Key("latest", 1, None, Policy.REPLACE),
 }
 LABELS = ("red", "blue")
-NEEDS = (Need.SUCCESS, Need.SUCCESS, Need.SUCCESS, Need.FINISH, Need.FAILURE)
+NEEDS = (Need.SUCCESS, Need.SUCCESS, Need.SUCCESS, Need.FINISH, Need.FAILURE, Need.FINE, Need.TROUBLE, Need.TROUBLE)
 # How often the last wishes, when all is well, are tried.
 TRIES = 20
 PATIENCE = 0.5

@@ -30,25 +30,12 @@ async def list_(args: argparse.Namespace) -> int:
         document([as_json(info) for info in found])
         return 0
     rows = (
-        (info.id, info.name, age(now - info.created_at), state(standing(info.counts)), in_words(info.counts))
-        for info in found
+        (info.id, info.name, age(now - info.created_at), state(info.state), in_words(info.counts)) for info in found
     )
     table(("ID", "NAME", "AGE", "STATE", "JOBS"), rows)
     if len(found) == args.limit and on_terminal():
         print(f"({args.limit} shown; there may be more: --limit N)")
     return 0
-
-
-def standing(counts: Mapping[State, int]) -> str:
-    """The state of the whole workflow, in a word."""
-    if State.RUNNING in counts:
-        return "running"
-    if LIVE & counts.keys():
-        return "waiting"
-    for bad in (State.FAILED, State.CANCELLED):
-        if bad in counts:
-            return bad
-    return "succeeded" if counts.keys() == {State.SUCCEEDED} else "ended"
 
 
 def in_words(counts: Mapping[State, int]) -> str:
@@ -62,7 +49,7 @@ def as_json(info: WorkflowInfo) -> dict[str, Any]:
         "name": info.name,
         "owner": info.owner,
         "created_at": iso(info.created_at),
-        "state": standing(info.counts),
+        "state": info.state,
         "counts": {one: info.counts[one] for one in State if info.counts.get(one)},
     }
 
@@ -93,7 +80,7 @@ def _head(info: WorkflowInfo, now: Instant) -> None:
         [
             ("id", info.id),
             ("name", info.name),
-            ("state", state(standing(info.counts))),
+            ("state", state(info.state)),
             ("created", when(info.created_at, now)),
             ("jobs", counts),
         ]
@@ -200,10 +187,10 @@ async def wait_(args: argparse.Namespace) -> int:
     if args.json:
         document(as_json(info))
     over = not LIVE & info.counts.keys()
-    text = f"{info.id} {standing(info.counts)}: {in_words(info.counts)}"
+    text = f"{info.id} {info.state}: {in_words(info.counts)}"
     if not over:
         complain(f"workflow {info.id} has not ended: {in_words(info.counts)}")
         return TIMED_OUT
     if not args.json:
         print(text)
-    return 0 if info.counts.keys() == {State.SUCCEEDED} else 1
+    return 0 if info.succeeded else 1

@@ -18,7 +18,13 @@ from rota.store.admission import LimitInfo, Waiting
 
 MOST_NAMED = 5
 UNKNOWN_GRACE = Settings().unknown_grace  # the default: clients don't know the settings of control nodes
-_WANTED = {Need.SUCCESS: "to succeed", Need.FINISH: "to end", Need.FAILURE: "to fail"}
+_WANTED = {
+    Need.SUCCESS: "to succeed",
+    Need.FINISH: "to end",
+    Need.FAILURE: "to fail",
+    Need.FINE: "to succeed or not to be needed",
+    Need.TROUBLE: "to end, in case there is trouble",
+}
 _ENDED = {
     State.SUCCEEDED: "it succeeded",
     State.FAILED: "it failed for good",

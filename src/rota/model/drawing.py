@@ -41,9 +41,10 @@ COLOURS: dict[State, str] = {
     State.DROPPED: "#c9c9c9",
 }
 _STATES = f"one of {', '.join(State)}"
-_CONDITIONS = {None: "", Need.SUCCESS: "", Need.FINISH: "on finish", Need.FAILURE: "on failure"}
-_DOT_EDGES = {Need.SUCCESS: "", Need.FINISH: " [style=dashed]", Need.FAILURE: ' [style=dotted, label="failure"]'}
-_MERMAID_EDGES = {Need.SUCCESS: "-->", Need.FINISH: "-.->", Need.FAILURE: "-.->|failure|"}
+_CONDITIONS = {None: "", Need.SUCCESS: ""} | {need: f"on {need}" for need in Need if need is not Need.SUCCESS}
+_DOT_EDGES = {need: f' [style=dotted, label="{need}"]' for need in Need}
+_DOT_EDGES |= {Need.SUCCESS: "", Need.FINISH: " [style=dashed]"}
+_MERMAID_EDGES = {need: f"-.->|{need}|" for need in Need} | {Need.SUCCESS: "-->", Need.FINISH: "-.->"}
 # Safe characters in Mermaid. All others might end a text, or begin an entity, a directive or Markdown.
 _NOT_MERMAID = re.compile(r"[^\w -]|(?<![^\W_])[-_]|[-_](?![^\W_])")
 
@@ -62,7 +63,7 @@ class Vertex(msgspec.Struct, frozen=True):
         _check(isinstance(self.state, State), "state of a vertex", self.state, _STATES)
         parents = cast("object", self.parents)
         fits = isinstance(parents, tuple) and all(map(_is_parent, parents))
-        _check(fits, "parents of a vertex", parents, "a tuple of pairs (id, success, finish or failure)")
+        _check(fits, "parents of a vertex", parents, f"a tuple of pairs (id, {', '.join(Need)})")
 
 
 def tree(vertices: Sequence[Vertex], limit: int = 1000) -> list[str]:

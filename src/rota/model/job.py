@@ -227,6 +227,7 @@ class NewJob(Terms, frozen=True, gc=False):
     key: str | None = None
     after: tuple[Edge, ...] = ()
     workflow: Membership | None = None
+    name: str = ""  # in its workflow
     requirements: Requirements = NO_REQUIREMENTS
 
     @property
@@ -242,7 +243,11 @@ class NewJob(Terms, frozen=True, gc=False):
             self.retry.parts(), self.timeout, self.expires,
         )  # fmt: skip
         if self.after:
-            parts += ([(str((places or {}).get(edge.parent, edge.parent)), edge.need) for edge in self.after],)
+            known = places or {}
+            edges = [(str(known.get(edge.parent, edge.parent)), edge.need, edge.fills) for edge in self.after]
+            parts += ([edge if edge[2] else edge[:2] for edge in edges],)
+        if self.name:
+            parts += ("name", self.name)
         if self.requirements:
             parts += (self.requirements.text,)
         return hashlib.sha256(_canonical.encode(parts)).hexdigest()
@@ -349,6 +354,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None = None  # the schedule that made it,
     fire_time: Instant | None = None  # and for which time
     workflow: str | None = None
+    name: str = ""  # in its workflow
     requirements: Requirements = NO_REQUIREMENTS
     progress: Progress | None = None  # the latest report
     attempts: list[AttemptInfo] = []

@@ -64,7 +64,7 @@ JOBS = (
     Option("key", "the same key and order again give the same job, not a second one", "KEY", ORDERS, json=str),
     Option("after", "not before this job has ended as needed; repeat for more", "ID[:NEED]", ORDERS,
         json=str | list[str] | dict[str, str], kind="many"),
-    Option("on", "the need of each --after that names none: success, finish, failure", "NEED", ORDERS,
+    Option("on", "the need of each --after that names none: success, finish, failure, fine, trouble", "NEED", ORDERS,
         default="success", json=str),
     _admission("exclusive", "not while another job with this key runs; user:{user_id} names an argument", "KEY",
         json=str),

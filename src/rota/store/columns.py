@@ -70,6 +70,7 @@ LIVING = (
 )
 RESULT = (Column("outcome"), Column("exit_code", "integer"), Column("error"), Column("result"), Column("usage"))
 FINISHED, LASTING = Column("finished_at", "bigint"), Column("lasting", "boolean")
+SKIP_CAUSE = Column("skip_cause")
 
 ATTEMPT = (
     Column("job", "uuid"), Column("number", "bigint"), Column("fence", "bigint"), Column("node"), STARTED, FINISHED,
@@ -167,12 +168,14 @@ _LIFE = (*ORDER, *BORN, *COUNTS, STARTED, *CLAIM)
 TABLES = {
     "postgres": {
         "jobs": (*_LIFE, *LIVING),
-        "history": (*_LIFE, FINISHED, *RESULT, LASTING),
+        "history": (*_LIFE, FINISHED, *RESULT, LASTING, SKIP_CAUSE),
         "attempts": (*ATTEMPT, LASTING),
         "output": (*OUTPUT, LASTING),
     },
     "sqlite": {
-        "jobs": tuple(one for one in (*_LIFE, *LIVING, FINISHED) if not one.payload and one.name != "claimed_at"),
+        "jobs": tuple(
+            one for one in (*_LIFE, *LIVING, FINISHED, SKIP_CAUSE) if not one.payload and one.name != "claimed_at"
+        ),
         "payloads": tuple(one for one in ORDER if one.payload),
         "attempts": ATTEMPT,
     },

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rota.model.graph import Edge, ParentInfo
+from rota.model.graph import Edge, ParentInfo, workflow_state
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
 from rota.model.times import Instant
@@ -32,6 +32,17 @@ class WorkflowInfo(msgspec.Struct, frozen=True):
     name: str  # "": it has none
     created_at: Instant
     counts: dict[State, int] = {}
+    unneeded: int = 0  # skipped jobs that had nothing to do, such as an alarm
+
+    @property
+    def state(self) -> str:
+        """Running, waiting, failed, cancelled, succeeded or ended (otherwise). It has succeeded if all jobs that were
+        needed have."""
+        return workflow_state(self.counts, self.unneeded)
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state == State.SUCCEEDED
 
 
 class WorkflowJob(msgspec.Struct, frozen=True):
@@ -42,6 +53,8 @@ class WorkflowJob(msgspec.Struct, frozen=True):
     started_at: Instant | None
     finished_at: Instant | None
     parents: tuple[Edge, ...] = ()
+    name: str = ""  # in the workflow; "": it has none
+    args: str = ""  # as JSON; "" if they are long
 
 
 class WorkflowFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from rota.model.graph import Edge, EdgeState, Need, ParentInfo
+from rota.model.graph import Edge, EdgeState, Need, ParentEnd, ParentInfo, Path, SkipCause
 from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind, shown_spec
 from rota.model.lifecycle import State
 from rota.model.node import NodeInfo, NodeState
@@ -53,7 +53,7 @@ class AttemptRow(NamedTuple):
 
 
 def job_info(
-    row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, workflow: str | None = None
+    row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, member: Member | None = None
 ) -> JobInfo:
     state = State(row["state"])
     attempts = [_attempt(one) for one in past]
@@ -68,7 +68,8 @@ def job_info(
         error=_error(state, attempts, row["reason"]),
         schedule=fire.schedule if fire else None,
         fire_time=fire.fire if fire else None,
-        workflow=workflow,
+        workflow=member.workflow if member else None,
+        name=member.name if member else "",
     )
 
 
@@ -144,30 +145,49 @@ def task_infos(texts: Iterable[str]) -> list[TaskInfo]:
     return found
 
 
+class Member(NamedTuple):
+    """A job in its workflow."""
+
+    workflow: str
+    name: str
+
+
 def parent_info(row: Sequence[Any]) -> ParentInfo:
-    parent, task, state, need, edge_state, result = row
+    parent, task, state, need, edge_state, result, name, fills = row
     known = None if state is None else State(state)
     found = _json(result) if known is State.SUCCEEDED else None
-    return ParentInfo(parent, task or "", known, Need(need), EdgeState(edge_state), found)
+    return ParentInfo(parent, task or "", known, Need(need), EdgeState(edge_state), found, name or "", _fills(fills))
 
 
-def edge(parent: str, need: str) -> Edge:
-    return Edge(parent, Need(need))
+def parent_end(state: str | None, cause: str | None) -> ParentEnd:
+    return ParentEnd(None if state is None else State(state), None if cause is None else SkipCause(cause))
+
+
+def edge(parent: str, need: str, fills: str | None) -> Edge:
+    return Edge(parent, Need(need), _fills(fills))
+
+
+def _fills(text: str | None) -> tuple[Path, ...]:
+    return () if text is None else _read(text, tuple[Path, ...], ())
 
 
 def workflow_infos(rows: Iterable[Sequence[Any]], counts: Iterable[Sequence[Any]]) -> list[WorkflowInfo]:
     states: dict[str, dict[State, int]] = {}
-    for workflow, state, count in counts:
-        states.setdefault(workflow, {})[State(state)] = count
+    unneeded: dict[str, int] = {}
+    for workflow, state, cause, count in counts:
+        known = states.setdefault(workflow, {})
+        known[State(state)] = known.get(State(state), 0) + count
+        if cause == SkipCause.UNNEEDED:
+            unneeded[workflow] = count
     return [
-        WorkflowInfo(workflow, owner, name, created_at, states.get(workflow, {}))
+        WorkflowInfo(workflow, owner, name, created_at, states.get(workflow, {}), unneeded.get(workflow, 0))
         for workflow, owner, name, created_at in rows
     ]
 
 
 def workflow_job(row: Sequence[Any], parents: tuple[Edge, ...]) -> WorkflowJob:
-    job, task, state, reason, started_at, finished_at = row
-    return WorkflowJob(job, task, State(state), reason, started_at, finished_at, parents)
+    job, task, state, reason, started_at, finished_at, name, args = row
+    return WorkflowJob(job, task, State(state), reason, started_at, finished_at, parents, name, args or "")
 
 
 def schedule_info(row: Sequence[Any]) -> ScheduleInfo:

@@ -23,6 +23,7 @@ from rota.model.outcome import Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY, HOUR
 from rota.store import sql_files
+from rota.store.carriers import graph as carried
 from rota.store.graph import WorkflowFilter
 from rota.store.postgres import PostgresStore, graph, nodes, orders, reads, work
 from rota.store.postgres.database import Unit
@@ -177,15 +178,15 @@ async def purge(unit: Unit) -> None:
 
 
 async def parents(unit: Unit) -> None:
-    assert len(await graph.parents(unit, LOCAL, uid(CHILD, 5))) == 1
+    assert len(await carried.parents(unit, LOCAL, uid(CHILD, 5))) == 1
 
 
 async def newest(unit: Unit) -> None:
-    assert len(await graph.workflows(unit, LOCAL, WorkflowFilter(limit=50))) == 50
+    assert len(await carried.workflows(unit, LOCAL, WorkflowFilter(limit=50))) == 50
 
 
 async def one(unit: Unit) -> None:
-    assert len(await graph.workflow(unit, LOCAL, uid(FLOW, 77))) == 10
+    assert len(await carried.workflow(unit, LOCAL, uid(FLOW, 77))) == 10
 
 
 async def get(unit: Unit) -> None:

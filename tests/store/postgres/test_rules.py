@@ -13,7 +13,19 @@ import pytest
 from rota.errors import InvalidInput
 from rota.model import limits, rank
 from rota.model.gates import ClosedGate, Effect, Match, Subject
-from rota.model.graph import Child, EdgeState, Need, after_parents, edge_state, why_skipped
+from rota.model.graph import (
+    NOTHING_FAILED,
+    Child,
+    EdgeState,
+    Need,
+    ParentEnd,
+    SkipCause,
+    after_parents,
+    edge_state,
+    is_unneeded,
+    skip_cause,
+    why_skipped,
+)
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.limits import Rate
 from rota.model.requirements import Requirements, read_requirements
@@ -119,16 +131,18 @@ FAMILIES = 60  # of at most three parents: one look at the list takes 200
 def test_edges_are_settled_as_the_model_says(rule_tables: Connection, place: Place, seed: int) -> None:
     db = rule_tables
     random, rng = Cases(seed), Cases(seed + 77).rng
-    children: list[tuple[Job, Child, dict[str, tuple[Need, State | None]]]] = []
-    parents: list[tuple[str, str, State]] = []
+    children: list[tuple[Job, Child, dict[str, tuple[Need, ParentEnd]]]] = []
+    parents: list[tuple[str, str, ParentEnd]] = []
     for _ in range(FAMILIES):
-        family: dict[str, tuple[Need, State | None]] = {}
+        family: dict[str, tuple[Need, ParentEnd]] = {}
+        needs = [*Need] if rng.random() < 0.6 else [Need.TROUBLE, Need.TROUBLE, Need.SUCCESS]
         for _ in range(rng.randint(1, 3)):
             state = rng.choice([None, State.SUCCEEDED, State.SUCCEEDED, *State])
             job = random.job_id()
-            family[job] = (rng.choice([*Need]), state)
+            end = ParentEnd(state, rng.choice([None, *SkipCause]) if state is State.SKIPPED else None)
+            family[job] = (rng.choice(needs), end)
             if state is not None:
-                parents.append((job, rng.choice(["load", "é%(x)"]), state))
+                parents.append((job, rng.choice(["load", "é%(x)"]), end))
         state = rng.choice([State.BLOCKED] * 5 + [State.READY, State.HELD])
         run_at, priority = NOW + rng.choice([-MINUTE, -1, 0, 1, MINUTE]), rng.randint(0, 9)
         waits = len(family) + rng.choice([0, 0, 0, 1])
@@ -139,40 +153,45 @@ def test_edges_are_settled_as_the_model_says(rule_tables: Connection, place: Pla
         db.execute("SELECT * FROM settle(NULL, %s, %s, 100000)", (NOW, STEP))
     rows = db.execute("SELECT id::text, state, waits, run_at, priority, rank FROM jobs").fetchall()
     live = {job: Child(State(state), *rest) for job, state, *rest in rows}
-    ended: dict[str, str] = dict(db.execute("SELECT id::text, (state, reason)::text FROM history").fetchall())
-    skipped: dict[str, str] = dict(
-        db.execute("SELECT id::text, reason FROM history WHERE state = 'skipped'").fetchall()
-    )
+    ended = {job: rest for job, *rest in db.execute("SELECT id::text, state, reason, skip_cause FROM history")}
     marks = {(c, p): state for c, p, state in db.execute("SELECT child::text, parent::text, state FROM edges")}
     tasks = {job: task for job, task, _ in parents}
     for child, before, family in children:
-        states = {job: edge_state(need, state) for job, (need, state) in family.items()}
+        states = {job: edge_state(need, end) for job, (need, end) in family.items()}
         assert {job: marks[child.id, job] for job in family} == {job: one.value for job, one in states.items()}
         broken = sorted(job for job, one in states.items() if one is EdgeState.BROKEN)
-        met = sum(one is EdgeState.MET for one in states.values())
+        done = sum(one is not EdgeState.OPEN for one in states.values())
+        unneeded = is_unneeded([(need, states[job]) for job, (need, _) in family.items()])
+        after = before if broken or not done else after_parents(before, done, NOW, STEP, unneeded)
         if broken and before.state is State.BLOCKED:
-            need, state = family[broken[0]]
-            why = why_skipped(broken[0], need, tasks.get(broken[0]), None if state is None else state.value)
-            assert skipped.get(child.id) == why, (before, family, ended.get(child.id))
+            need, end = family[broken[0]]
+            why = why_skipped(broken[0], need, tasks.get(broken[0]), None if end.state is None else end.state.value)
+            cause = skip_cause([family[job] for job in broken])
+            assert ended.get(child.id) == ["skipped", why, cause], (before, family)
+        elif after.state is State.SKIPPED:
+            assert ended.get(child.id) == ["skipped", NOTHING_FAILED, SkipCause.UNNEEDED], (before, family)
         else:
-            assert live[child.id] == (before if broken or not met else after_parents(before, met, NOW, STEP)), family
+            assert live[child.id] == after, family
 
 
-def put_family(db: Connection, children: list[Any], parents: list[tuple[str, str, State]]) -> None:
+def put_family(db: Connection, children: list[Any], parents: list[tuple[str, str, ParentEnd]]) -> None:
     cases.put_jobs(db, [child for child, _, _ in children])
-    alive = [(job, task, state) for job, task, state in parents if state not in TERMINAL]
+    alive = [(job, task, end.state) for job, task, end in parents if end.state and end.state not in TERMINAL]
     cases.put_jobs(db, [Job(job, "o", state=state.value, task=task) for job, task, state in alive])
     with db.cursor() as cursor:
         cursor.executemany(
             "UPDATE jobs SET waits = %s, run_at = %s, priority = %s, rank = %s WHERE id = %s",
             [(one.waits, one.run_at, one.priority, one.rank, child.id) for child, one, _ in children],
         )
-        ended = [(job, task, state) for job, task, state in parents if state in TERMINAL]
+        ended = [(job, task, end) for job, task, end in parents if end.state in TERMINAL]
         cases.put_jobs(db, [Job(job, "o", state="ready", task=task) for job, task, _ in ended])
         ids = [job for job, _, _ in ended]
         cursor.execute("SELECT put_away(%s::uuid[], 'cancelled', %s::text[], %s)", (ids, ["why"] * len(ids), NOW))
-        rows = [(state.value, state is State.FAILED, job) for job, _, state in ended]
-        cursor.executemany("UPDATE history SET state = %s, lasting = %s WHERE id = %s", rows)
+        rows = [
+            (end.state and end.state.value, end.state is State.FAILED, end.cause and end.cause.value, job)
+            for job, _, end in ended
+        ]
+        cursor.executemany("UPDATE history SET state = %s, lasting = %s, skip_cause = %s WHERE id = %s", rows)
         edges = [(child.id, job, need.value, NOW) for child, _, family in children for job, (need, _) in family.items()]
         cursor.executemany("INSERT INTO edges (child, parent, need, at) VALUES (%s, %s, %s, %s)", edges)
         cursor.executemany("INSERT INTO settling (job) VALUES (%s)", [(parent,) for _, parent, _, _ in edges])

@@ -7,7 +7,7 @@ SQLite it has been carried out when the call returns, so the carrier never waits
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rota.model.times import Duration, Instant
@@ -46,6 +46,9 @@ class Unit(Protocol):
 
     async def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
         """Appends one event per (job, its owner, data)."""
+
+    def ids(self, texts: Iterable[str]) -> list[str]:
+        """Those that can be ids here: PostgreSQL would refuse a query with another text."""
 
     def text(self, text: str | None) -> str | None:
         """A text that a person wrote, as the store can keep it."""

@@ -23,7 +23,7 @@ from rota.store import sql_files
 from rota.store.carriers.unit import Columns
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
 from rota.store.postgres.clocks import ServerClock
-from rota.store.postgres.encoding import clean
+from rota.store.postgres.encoding import clean, ids_only
 from rota.store.postgres.errors import broken, elsewhere, refused, shut_out, translated
 from rota.store.postgres.loops import Loops
 from rota.store.postgres.pool import ConnectionPool
@@ -333,6 +333,9 @@ class Unit:
         await self.connection.copy_records_to_table(
             table, schema_name=self.database.schema, columns=columns, records=records
         )
+
+    def ids(self, texts: Iterable[str]) -> list[str]:
+        return ids_only(texts)
 
     def text(self, text: str | None) -> str | None:
         return clean(text)

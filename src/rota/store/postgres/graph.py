@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from rota.model.graph import ParentInfo
-from rota.model.principal import Principal
-from rota.store.graph import Settled, WorkflowFilter, WorkflowInfo, WorkflowJob
+from rota.store.graph import Settled
 from rota.store.postgres.database import Unit
-from rota.store.postgres.encoding import id_range, ids_only, is_id
-from rota.store.rows import edge, parent_info, workflow_infos, workflow_job
+from rota.store.postgres.encoding import ids_only
 from rota.store.values import Topic
 
 # Edges that the write ending a parent settles itself; the resolver settles the rest.
@@ -72,38 +69,3 @@ async def settle_piece(unit: Unit, ids: Sequence[str]) -> bool:
     await settle(unit, wanted, PIECE)
     after = await unit.value("open_edges_of", ids=wanted, most=COUNTED)
     return bool(after) and (after < before or after == COUNTED)
-
-
-async def parents(unit: Unit, who: Principal, job_id: str) -> list[ParentInfo]:
-    if not is_id(job_id) or not await unit.value("owns_job", id=job_id, sees=who.sees):
-        return []
-    return [parent_info(row) for row in await unit.rows("parent_rows", id=job_id)]
-
-
-async def workflows(unit: Unit, who: Principal, query: WorkflowFilter) -> list[WorkflowInfo]:
-    wanted = None if query.ids is None else ids_only(query.ids)
-    rows = await unit.rows("workflow_rows", sees=who.sees, name=query.name, ids=wanted, limit=query.limit)
-    return workflow_infos(rows, await unit.rows("workflow_counts", ids=[row[0] for row in rows]))
-
-
-async def workflow(unit: Unit, who: Principal, workflow_id: str) -> list[WorkflowJob]:
-    if not await workflows(unit, who, WorkflowFilter(ids=(workflow_id,))):
-        return []
-    edges: dict[str, list[tuple[str, str]]] = {}
-    for child, parent, need in await unit.rows("workflow_edges", id=workflow_id):
-        edges.setdefault(child, []).append((parent, need))
-    rows = await unit.rows("workflow_jobs", id=workflow_id)
-    return [workflow_job(row, tuple(edge(*one) for one in edges.get(row[0], ()))) for row in rows]
-
-
-async def resolve_workflow(unit: Unit, who: Principal, part: str) -> list[str]:
-    low, high = id_range(part) or (_NOWHERE, _NOWHERE)
-    return [one for (one,) in await unit.rows("resolve_workflow", sees=who.sees, part=part, low=low, high=high)]
-
-
-async def of_jobs(unit: Unit, ids: Sequence[str]) -> dict[str, str]:
-    """The workflows that these jobs belong to."""
-    return dict(await unit.rows("workflows_of_jobs", ids=ids))
-
-
-_NOWHERE = "00000000-0000-0000-0000-000000000000"

@@ -9,9 +9,10 @@ from rota.model.job import JobInfo
 from rota.model.lifecycle import LIVE, State
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
+from rota.store.carriers import graph
 from rota.store.columns import SHOWN
 from rota.store.job_search import Dialect, search
-from rota.store.postgres import graph, schedules
+from rota.store.postgres import schedules
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import glob, id_range, ids_only, is_id
 from rota.store.postgres.session import lock_number

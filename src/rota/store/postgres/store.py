@@ -23,6 +23,7 @@ from rota.model.times import DAY, SECOND, Duration, Instant
 from rota.store.base import tell_nobody
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import fires as fires_
+from rota.store.carriers import graph as graph_
 from rota.store.carriers import schedules as schedules_
 
 # A trailing underscore distinguishes a module from the verb of the same name.
@@ -261,10 +262,10 @@ class PostgresStore(Calls):
 
     # -- jobs that wait for others -----------------------------------------------------------------------------------
     settle = writes(graph.settle_any)
-    parents = reads(graph.parents)
-    workflows = reads(graph.workflows)
-    workflow = reads(graph.workflow)
-    resolve_workflow = reads(graph.resolve_workflow)
+    parents = reads(graph_.parents)
+    workflows = reads(graph_.workflows)
+    workflow = reads(graph_.workflow)
+    resolve_workflow = reads(graph_.resolve_workflow)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     get = reads(reads_.get)

@@ -16,6 +16,7 @@ from rota.model.task import TaskInfo
 from rota.store.base import tell_nobody
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import fires as fires_
+from rota.store.carriers import graph as graph_
 from rota.store.carriers import offers as offers_
 from rota.store.carriers import schedules as schedules_
 from rota.store.graph import Settled
@@ -169,10 +170,10 @@ class SqliteStore(Calls):
     fires = reads(schedules_.fires)
 
     # -- jobs that wait for others -----------------------------------------------------------------------------------
-    parents = reads(graph.parents)
-    workflows = reads(graph.workflows)
-    workflow = reads(graph.workflow)
-    resolve_workflow = reads(graph.resolve_workflow)
+    parents = reads(graph_.parents)
+    workflows = reads(graph_.workflows)
+    workflow = reads(graph_.workflow)
+    resolve_workflow = reads(graph_.resolve_workflow)
 
     async def settle(self, who: Principal, /, limit: int) -> Settled:
         return await self._commit(lambda db: graph.settle_any(db, limit))

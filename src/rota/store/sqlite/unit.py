@@ -6,7 +6,7 @@ waits, and one step runs it to its end, in the thread and transaction of the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -48,6 +48,9 @@ class SqliteUnit:
 
     async def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
         self.db.emit_for_jobs(kind, [(job, data) for job, _, data in jobs])
+
+    def ids(self, texts: Iterable[str]) -> list[str]:
+        return list(texts)
 
     def text(self, text: str | None) -> str | None:
         return text

@@ -53,6 +53,8 @@ CREATE TABLE rota.history (
     result      text,
     usage       text,
     lasting     boolean NOT NULL,
+    skip_cause  text,                             -- why it was skipped for its parents
+    CHECK (skip_cause IN ('trouble', 'stopped', 'unneeded')),
     CHECK (state IN ('succeeded', 'failed', 'cancelled', 'skipped', 'dropped')),
     CHECK (lasting = (state = 'failed')),
     CHECK (outcome IN ('succeeded', 'failed', 'timed_out', 'snoozed', 'cancelled', 'interrupted', 'crashed', 'set_aside'))
@@ -279,14 +281,17 @@ CREATE TABLE rota.calendars (
 CREATE TABLE rota.edges (
     child  uuid   NOT NULL,
     parent uuid   NOT NULL,
-    need   text   NOT NULL CHECK (need IN ('success', 'finish', 'failure')),
-    state  text   NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'met', 'broken')),
+    need   text   NOT NULL CHECK (need IN ('success', 'finish', 'failure', 'fine', 'trouble')),
+    state  text   NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'met', 'broken', 'clear')),
+    fills  text,                                  -- arguments of the child that are the parent's result: a list of paths, as JSON
     at     bigint NOT NULL,
     PRIMARY KEY (child, parent)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 CREATE INDEX edges_open   ON rota.edges (parent, child) WHERE state = 'open';
 CREATE INDEX edges_parent ON rota.edges (parent);
 CREATE INDEX edges_at     ON rota.edges (at);
+-- Children that wait for trouble. They are few, so that others are told apart from them at once.
+CREATE INDEX edges_trouble ON rota.edges (child) WHERE need = 'trouble';
 
 -- Jobs whose children are to be looked at: the job has ended, or a child has just begun to wait for it. A trigger adds
 -- every tied job that ends. The transaction that ends the job settles it if possible, the resolver otherwise. A job may
@@ -308,7 +313,8 @@ CREATE INDEX workflows_latest ON rota.workflows (created_at, id);
 CREATE TABLE rota.members (
     workflow uuid   NOT NULL,
     job      uuid   NOT NULL PRIMARY KEY,
-    place    bigint NOT NULL                      -- in the order of the jobs
+    place    bigint NOT NULL,                     -- in the order of the jobs
+    name     text   NOT NULL DEFAULT ''           -- of the job, in its workflow
 );
 CREATE INDEX members_workflow ON rota.members (workflow, place);
 

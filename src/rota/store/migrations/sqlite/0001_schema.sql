@@ -32,6 +32,7 @@ CREATE TABLE jobs (
     tied          INTEGER NOT NULL DEFAULT 0,   -- other jobs wait for its end
     parents       INTEGER NOT NULL DEFAULT 0,   -- the number of jobs it was ordered after,
     waits         INTEGER NOT NULL DEFAULT 0,   -- and the number of these that have not ended as needed
+    skip_cause    TEXT CHECK (skip_cause = 'trouble' OR skip_cause = 'stopped' OR skip_cause = 'unneeded'),   -- why it was skipped for its parents
     requirements  TEXT,                         -- labels, keys, alone and flow, as JSON; NULL: none
     special       INTEGER NOT NULL DEFAULT 0,   -- it needs keys
     held_by       TEXT,                         -- the gate (g:gate), key (k:owner:key) or wish to be alone (a:job) that holds it; on a ready job, the key that let it go
@@ -239,12 +240,15 @@ CREATE TABLE calendars (
 CREATE TABLE edges (
     child  TEXT NOT NULL,
     parent TEXT NOT NULL,
-    need   TEXT NOT NULL CHECK (need = 'success' OR need = 'finish' OR need = 'failure'),
-    state  TEXT NOT NULL DEFAULT 'open' CHECK (state = 'open' OR state = 'met' OR state = 'broken'),
+    need   TEXT NOT NULL CHECK (need = 'success' OR need = 'finish' OR need = 'failure' OR need = 'fine' OR need = 'trouble'),
+    state  TEXT NOT NULL DEFAULT 'open' CHECK (state = 'open' OR state = 'met' OR state = 'broken' OR state = 'clear'),
+    fills  TEXT,                                -- arguments of the child that are the parent's result: a list of paths, as JSON
     PRIMARY KEY (child, parent)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX edges_open   ON edges (parent, child) WHERE state = 'open';
 CREATE INDEX edges_parent ON edges (parent);
+-- Children that wait for trouble. They are few, so that others are told apart from them at once.
+CREATE INDEX edges_trouble ON edges (child) WHERE need = 'trouble';
 
 -- Jobs whose children are to be looked at: the job has ended, or a child has just begun to wait for it. The trigger adds
 -- every tied job that ends.
@@ -266,7 +270,8 @@ CREATE INDEX workflows_latest ON workflows (created_at, id);
 CREATE TABLE members (
     workflow TEXT    NOT NULL,
     job      TEXT    NOT NULL PRIMARY KEY,
-    place    INTEGER NOT NULL                   -- in the order of the jobs
+    place    INTEGER NOT NULL,                  -- in the order of the jobs
+    name     TEXT    NOT NULL DEFAULT ''        -- of the job, in its workflow
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX members_workflow ON members (workflow, place);
 

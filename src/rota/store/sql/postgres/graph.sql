@@ -11,15 +11,15 @@ SELECT count(*) FROM (SELECT FROM rota.edges WHERE parent = ANY (:ids::uuid[]) A
 SELECT EXISTS (SELECT FROM rota.edges WHERE state = 'open')
 
 -- name: skipped_below
--- Jobs that were skipped because of these, directly or not.
+-- Jobs that were skipped because of these, directly or not; an edge that is clear was one of several causes.
 WITH RECURSIVE below(id) AS (
     -- (OFFSET 0: from the parents down, whatever the planner's statistics say.)
     SELECT e.child FROM rota.edges e
     CROSS JOIN LATERAL (SELECT FROM rota.history h WHERE h.id = e.child AND h.state = 'skipped' OFFSET 0) AS skipped
-    WHERE e.parent = ANY (:ids::uuid[]) AND e.state = 'broken'
+    WHERE e.parent = ANY (:ids::uuid[]) AND e.state IN ('broken', 'clear')
     UNION
     SELECT e.child FROM below
-    CROSS JOIN LATERAL (SELECT child FROM rota.edges WHERE parent = below.id AND state = 'broken' OFFSET 0) AS e
+    CROSS JOIN LATERAL (SELECT child FROM rota.edges WHERE parent = below.id AND state IN ('broken', 'clear') OFFSET 0) AS e
     CROSS JOIN LATERAL (SELECT FROM rota.history h WHERE h.id = e.child AND h.state = 'skipped' OFFSET 0) AS skipped
 )
 SELECT id::text FROM below
@@ -55,8 +55,9 @@ FROM back CROSS JOIN LATERAL (SELECT count(*) AS every, count(*) FILTER (WHERE a
 
 -- name: parent_rows
 SELECT e.parent::text, coalesce(j.task, h.task), coalesce(j.state, h.state), e.need, e.state,
-       CASE WHEN h.state = 'succeeded' THEN h.result END
+       CASE WHEN h.state = 'succeeded' THEN h.result END, m.name, e.fills
 FROM rota.edges e
+LEFT JOIN rota.members m ON m.job = e.parent
 LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = e.parent OFFSET 0) AS j ON true
 LEFT JOIN LATERAL (SELECT * FROM rota.history WHERE id = e.parent OFFSET 0) AS h ON true
 WHERE e.child = :id ORDER BY e.parent
@@ -68,32 +69,33 @@ WHERE (:sees::text IS NULL OR f.owner = :sees) AND (:name::text IS NULL OR f.nam
 ORDER BY f.created_at DESC, f.id DESC LIMIT :limit::integer
 
 -- name: workflow_counts
-SELECT m.workflow::text, coalesce(j.state, h.state), count(*)
+SELECT m.workflow::text, coalesce(j.state, h.state), h.skip_cause, count(*)
 FROM unnest(:ids::uuid[]) AS wanted(id)
 CROSS JOIN LATERAL (SELECT * FROM rota.members WHERE workflow = wanted.id OFFSET 0) AS m
 LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = m.job OFFSET 0) AS j ON true
 LEFT JOIN LATERAL (SELECT * FROM rota.history WHERE id = m.job OFFSET 0) AS h ON true
-WHERE (j.id IS NOT NULL OR h.id IS NOT NULL) GROUP BY 1, 2
+WHERE (j.id IS NOT NULL OR h.id IS NOT NULL) GROUP BY 1, 2, 3
 
 -- name: workflow_jobs
 SELECT m.job::text, coalesce(j.task, h.task), coalesce(j.state, h.state), coalesce(j.reason, h.reason),
-       coalesce(j.started_at, h.started_at), h.finished_at
+       coalesce(j.started_at, h.started_at), h.finished_at, m.name,
+       CASE WHEN length(coalesce(j.args, h.args)) <= 1000 THEN coalesce(j.args, h.args) END
 FROM rota.members m
 LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = m.job OFFSET 0) AS j ON true
 LEFT JOIN LATERAL (SELECT * FROM rota.history WHERE id = m.job OFFSET 0) AS h ON true
 WHERE m.workflow = :id AND (j.id IS NOT NULL OR h.id IS NOT NULL) ORDER BY m.place, m.job
 
 -- name: workflow_edges
-SELECT e.child::text, e.parent::text, e.need FROM rota.members m CROSS JOIN LATERAL (SELECT * FROM rota.edges WHERE child = m.job OFFSET 0) AS e
+SELECT e.child::text, e.parent::text, e.need, e.fills FROM rota.members m CROSS JOIN LATERAL (SELECT * FROM rota.edges WHERE child = m.job OFFSET 0) AS e
 WHERE m.workflow = :id ORDER BY m.place, m.job, e.parent
 
 -- name: workflows_of_jobs
-SELECT job::text, workflow::text FROM rota.members WHERE job = ANY (:ids::uuid[])
+SELECT job::text, workflow::text, name FROM rota.members WHERE job = ANY (:ids::uuid[])
 
 -- name: resolve_workflow
 SELECT id::text FROM rota.workflows
 WHERE (:sees::text IS NULL OR owner = :sees)
-  AND (id BETWEEN :low::uuid AND :high::uuid OR right(id::text, length(:part)) = :part OR name = :part)
+  AND (left(id::text, length(:part)) = :part OR right(id::text, length(:part)) = :part OR name = :part)
 ORDER BY created_at DESC LIMIT 3
 
 -- name: delete_edges

@@ -6,13 +6,13 @@ SELECT j.id FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value WHERE
 SELECT owner FROM workflows WHERE id = :id
 
 -- name: insert_edge
-INSERT OR IGNORE INTO edges (child, parent, need) VALUES (?, ?, ?)
+INSERT OR IGNORE INTO edges (child, parent, need, fills) VALUES (?, ?, ?, ?)
 
 -- name: insert_workflow
 INSERT OR IGNORE INTO workflows (id, owner, name, created_at) VALUES (:id, :owner, :name, :now)
 
 -- name: insert_member
-INSERT OR IGNORE INTO members (workflow, job, place) VALUES (?, ?, ?)
+INSERT OR IGNORE INTO members (workflow, job, place, name) VALUES (?, ?, ?, ?)
 
 -- name: count_parents
 -- The job waits for all of its parents.
@@ -33,7 +33,7 @@ SELECT EXISTS (SELECT 1 FROM settling)
 SELECT s.job FROM json_each(:ids) wanted JOIN settling s ON s.job = wanted.value
 
 -- name: settling
-SELECT s.job, j.state FROM settling s LEFT JOIN jobs j ON j.id = s.job LIMIT 200
+SELECT s.job, j.state, j.skip_cause FROM settling s LEFT JOIN jobs j ON j.id = s.job LIMIT 200
 
 -- name: looked_after
 DELETE FROM settling WHERE job IN (SELECT value FROM json_each(:ids))
@@ -54,24 +54,32 @@ UPDATE jobs SET state = r.value ->> 1, waits = r.value ->> 2, run_at = r.value -
 FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 0
 
 -- name: skip_jobs
--- Rows: child, reason.
-UPDATE jobs SET state = 'skipped', finished_at = :now, reason = r.value ->> 1
+-- Rows: child, reason, cause.
+UPDATE jobs SET state = 'skipped', finished_at = :now, reason = r.value ->> 1, skip_cause = r.value ->> 2
 FROM json_each(:rows) r WHERE jobs.id = r.value ->> 0 AND state = 'blocked'
 
--- name: tasks_of
-SELECT j.id, j.task, j.state FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
+-- name: broken_edges
+SELECT e.child, e.parent, e.need, j.task, j.state, j.skip_cause
+FROM json_each(:ids) wanted JOIN jobs c ON c.id = wanted.value JOIN edges e ON e.child = c.id LEFT JOIN jobs j ON j.id = e.parent
+WHERE c.state = 'blocked' AND e.state = 'broken' ORDER BY e.child, e.parent
+
+-- name: clear_children
+-- Children that wait for trouble, and none of whose parents has brought any yet.
+SELECT wanted.value FROM json_each(:ids) wanted
+WHERE EXISTS (SELECT 1 FROM edges e WHERE e.child = wanted.value AND e.need = 'trouble')
+  AND NOT EXISTS (SELECT 1 FROM edges e WHERE e.child = wanted.value AND e.need = 'trouble' AND e.state = 'met')
 
 -- name: anyone_waits
 SELECT EXISTS (SELECT 1 FROM edges WHERE state = 'open')
 
 -- name: skipped_below
--- Jobs that were skipped because of these, directly or not.
+-- Jobs that were skipped because of these, directly or not; an edge that is clear was one of several causes.
 WITH RECURSIVE below(id) AS (
     SELECT j.id FROM json_each(:ids) ended JOIN edges e ON e.parent = ended.value JOIN jobs j ON j.id = e.child
-    WHERE e.state = 'broken' AND j.state = 'skipped'
+    WHERE (e.state = 'broken' OR e.state = 'clear') AND j.state = 'skipped'
     UNION
     SELECT j.id FROM below JOIN edges e ON e.parent = below.id JOIN jobs j ON j.id = e.child
-    WHERE e.state = 'broken' AND j.state = 'skipped'
+    WHERE (e.state = 'broken' OR e.state = 'clear') AND j.state = 'skipped'
 )
 SELECT id FROM below
 
@@ -87,14 +95,19 @@ SELECT DISTINCT e.parent FROM json_each(:ids) wanted JOIN edges e ON e.child = w
 -- The budget of attempts starts again; fence and tries go on rising, so that a write of an old attempt stays stale.
 UPDATE jobs SET state = iif(EXISTS (SELECT 1 FROM edges e WHERE e.child = jobs.id AND e.state = 'open'), 'blocked', 'scheduled'),
                 run_at = :now, rank = :now + priority * :step, finished_at = NULL, expires_at = NULL,
-                failures = 0, crashes = 0, interruptions = 0, reason = NULL, held_by = NULL, level = 0, own_step = NULL,
+                failures = 0, crashes = 0, interruptions = 0, reason = NULL, skip_cause = NULL, held_by = NULL, level = 0, own_step = NULL,
                 replays = replays + (id IN (SELECT value FROM json_each(:replayed)))
 WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: parent_rows
 SELECT e.parent, j.task, j.state, e.need, e.state,
-       (SELECT a.result FROM attempts a WHERE a.job = j.seq AND j.state = 'succeeded' ORDER BY a.fence DESC LIMIT 1)
-FROM edges e LEFT JOIN jobs j ON j.id = e.parent WHERE e.child = :id ORDER BY e.parent
+       (SELECT a.result FROM attempts a WHERE a.job = j.seq AND j.state = 'succeeded' ORDER BY a.fence DESC LIMIT 1),
+       m.name, e.fills
+FROM edges e LEFT JOIN jobs j ON j.id = e.parent LEFT JOIN members m ON m.job = e.parent
+WHERE e.child = :id ORDER BY e.parent
+
+-- name: owns_job
+SELECT EXISTS (SELECT 1 FROM jobs WHERE id = :id AND (:sees IS NULL OR owner = :sees))
 
 -- name: workflow_rows
 SELECT id, owner, name, created_at FROM workflows
@@ -103,19 +116,21 @@ WHERE (:sees IS NULL OR owner = :sees) AND (:name IS NULL OR name = :name)
 ORDER BY created_at DESC, id DESC LIMIT :limit
 
 -- name: workflow_counts
-SELECT m.workflow, j.state, count(*) FROM json_each(:ids) wanted
-JOIN members m ON m.workflow = wanted.value JOIN jobs j ON j.id = m.job GROUP BY 1, 2
+SELECT m.workflow, j.state, j.skip_cause, count(*) FROM json_each(:ids) wanted
+JOIN members m ON m.workflow = wanted.value JOIN jobs j ON j.id = m.job GROUP BY 1, 2, 3
 
 -- name: workflow_jobs
-SELECT j.id, j.task, j.state, j.reason, j.started_at, j.finished_at FROM members m JOIN jobs j ON j.id = m.job
+SELECT j.id, j.task, j.state, j.reason, j.started_at, j.finished_at, m.name,
+       CASE WHEN length(p.args) <= 1000 THEN p.args END
+FROM members m JOIN jobs j ON j.id = m.job LEFT JOIN payloads p ON p.seq = j.seq
 WHERE m.workflow = :id ORDER BY m.place, m.job
 
 -- name: workflow_edges
-SELECT e.child, e.parent, e.need FROM members m JOIN edges e ON e.child = m.job
+SELECT e.child, e.parent, e.need, e.fills FROM members m JOIN edges e ON e.child = m.job
 WHERE m.workflow = :id ORDER BY m.place, m.job, e.parent
 
 -- name: workflows_of_jobs
-SELECT m.job, m.workflow FROM json_each(:ids) wanted JOIN members m ON m.job = wanted.value
+SELECT m.job, m.workflow, m.name FROM json_each(:ids) wanted JOIN members m ON m.job = wanted.value
 
 -- name: resolve_workflow
 SELECT id FROM workflows

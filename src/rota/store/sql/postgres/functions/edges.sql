@@ -7,7 +7,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Settles edges by the rules of `model.graph` (edge_state, after_parents, why_skipped), inside the write that ends a parent: of the
+-- Settles edges by the rules of `model.graph` (edge_state, is_unneeded, after_parents, why_skipped, skip_cause), inside the write that ends a parent: of the
 -- wanted jobs and of jobs that are skipped because of them, or of any. Children whose last parent has ended as needed go on; children
 -- of a parent that ended otherwise are skipped, and jobs that wait for these come next. Rows that others have locked are left for the
 -- next time. At most about `most` edges at a time. tests/store/postgres/test_rules.py holds it against the model.
@@ -21,7 +21,8 @@ DECLARE
     ended   uuid[];
     marked  bigint;
     broken  uuid[];
-    reasons text[];
+    last    uuid[];          -- children that wait for trouble, after the end of their last parent
+    clear   uuid[];          -- of these, those without trouble
     gone_on bigint;
     put_off bigint;
 BEGIN
@@ -48,9 +49,12 @@ BEGIN
 
         WITH chosen AS MATERIALIZED (
             SELECT e.child, e.parent,
-                   CASE WHEN e.need = 'finish'
-                          OR (e.need = 'success') = (h.state = 'succeeded') AND (e.need = 'failure') = (h.state = 'failed')
-                        THEN 'met' ELSE 'broken' END AS state
+                   CASE WHEN CASE e.need WHEN 'finish'  THEN true
+                                         WHEN 'success' THEN h.state = 'succeeded'
+                                         WHEN 'failure' THEN h.state = 'failed'
+                                         WHEN 'fine'    THEN h.state = 'succeeded' OR h.skip_cause = 'unneeded'
+                                         WHEN 'trouble' THEN h.state = 'failed' OR h.skip_cause = 'trouble' END THEN 'met'
+                        WHEN e.need = 'trouble' THEN 'clear' ELSE 'broken' END AS state
             FROM (SELECT * FROM rota.edges WHERE parent = ANY (ended) AND state = 'open' ORDER BY child LIMIT most) e
             LEFT JOIN rota.history h ON h.id = e.parent
         ), waiting AS MATERIALIZED (
@@ -66,41 +70,69 @@ BEGIN
                       AND NOT EXISTS (SELECT FROM rota.history h WHERE h.id = chosen.child))
             RETURNING e.child, e.state
         ), sums AS MATERIALIZED (
-            SELECT child, count(*) FILTER (WHERE state = 'met') AS met, bool_or(state = 'broken') AS broken
+            SELECT child, count(*) AS done, bool_or(state = 'broken') AS broken,
+                   EXISTS (SELECT FROM rota.edges t WHERE t.child = marking.child AND t.need = 'trouble') AS alert
             FROM marking GROUP BY child
         ), moved AS (
             UPDATE rota.jobs j
-            SET waits = greatest(j.waits - sums.met, 0),
-                state = CASE WHEN j.waits > sums.met OR j.state <> 'blocked' THEN j.state
+            SET waits = greatest(j.waits - sums.done, 0),
+                state = CASE WHEN j.waits > sums.done OR j.state <> 'blocked' OR sums.alert THEN j.state
                              WHEN j.run_at <= moment THEN 'ready' ELSE 'scheduled' END,
                 -- The first instant at which it is due and its parents have ended.
-                run_at = CASE WHEN j.waits > sums.met OR j.state <> 'blocked' THEN j.run_at ELSE greatest(j.run_at, moment) END,
-                rank = CASE WHEN j.waits > sums.met OR j.state <> 'blocked' THEN j.rank
+                run_at = CASE WHEN j.waits > sums.done OR j.state <> 'blocked' OR sums.alert THEN j.run_at ELSE greatest(j.run_at, moment) END,
+                rank = CASE WHEN j.waits > sums.done OR j.state <> 'blocked' OR sums.alert THEN j.rank
                             ELSE greatest(j.run_at, moment) + j.priority * step END
             FROM sums WHERE j.id = sums.child AND NOT sums.broken
-            RETURNING j.state
+            RETURNING j.id, j.state, j.waits, sums.alert
         )
         SELECT (SELECT count(*) FROM marking), (SELECT coalesce(array_agg(child ORDER BY child), '{}') FROM sums WHERE sums.broken),
-               (SELECT count(*) FROM moved WHERE state = 'ready'), (SELECT count(*) FROM moved WHERE state = 'scheduled')
-        INTO marked, broken, gone_on, put_off;
+               (SELECT count(*) FROM moved WHERE state = 'ready'), (SELECT count(*) FROM moved WHERE state = 'scheduled'),
+               (SELECT coalesce(array_agg(id), '{}') FROM moved WHERE alert AND waits = 0 AND state = 'blocked')
+        INTO marked, broken, gone_on, put_off, last;
         ready := ready + gone_on;
         later := later + put_off;
         most := most - marked;
 
+        IF last <> '{}' THEN
+            -- A new statement: it sees the marks of the transactions that had locked these children before.
+            WITH needed AS MATERIALIZED (
+                SELECT DISTINCT child FROM rota.edges WHERE child = ANY (last) AND need = 'trouble' AND state = 'met'
+            ), moved AS (
+                UPDATE rota.jobs j
+                SET state = CASE WHEN j.run_at <= moment THEN 'ready' ELSE 'scheduled' END,
+                    run_at = greatest(j.run_at, moment), rank = greatest(j.run_at, moment) + j.priority * step
+                FROM needed WHERE j.id = needed.child
+                RETURNING j.id, j.state
+            )
+            SELECT (SELECT count(*) FROM moved WHERE state = 'ready'), (SELECT count(*) FROM moved WHERE state = 'scheduled'),
+                   ARRAY(SELECT unnest(last) EXCEPT SELECT id FROM moved)
+            INTO gone_on, put_off, clear;
+            ready := ready + gone_on;
+            later := later + put_off;
+            skipped := skipped + rota.put_away(clear, 'skipped', array_fill('nothing before it failed'::text, ARRAY[cardinality(clear)]),
+                                               moment, array_fill('unneeded'::text, ARRAY[cardinality(clear)]));
+            wanted := CASE WHEN wanted IS NOT NULL THEN wanted || clear END;   -- (NULL || clear is clear)
+        END IF;
+
         IF broken <> '{}' THEN
-            SELECT array_agg(why.reason ORDER BY place) INTO reasons FROM unnest(broken) WITH ORDINALITY AS b(id, place)
-            CROSS JOIN LATERAL (
-                SELECT CASE WHEN h.id IS NULL THEN 'its parent ' || e.parent || ' is gone'
-                            WHEN e.need = 'failure' THEN 'its parent ' || h.id || ' (' || h.task || ') did not fail: it ' || h.state
-                            WHEN h.state IN ('succeeded', 'failed') THEN 'its parent ' || h.id || ' (' || h.task || ') ' || h.state
-                            ELSE 'its parent ' || h.id || ' (' || h.task || ') was ' || h.state END AS reason
-                FROM rota.edges e LEFT JOIN rota.history h ON h.id = e.parent
-                WHERE e.child = b.id AND e.state = 'broken' ORDER BY e.parent LIMIT 1
-            ) why;
-            -- A child that is no longer blocked stays as it is.
-            SELECT skipped + rota.put_away(array_agg(b.id ORDER BY b.place), 'skipped',
-                                           array_agg(reasons[b.place] ORDER BY b.place), moment) INTO skipped
-            FROM unnest(broken) WITH ORDINALITY AS b(id, place) JOIN rota.jobs j ON j.id = b.id AND j.state = 'blocked';
+            -- A child that is no longer blocked stays as it is. Of several broken edges the first gives the reason.
+            SELECT skipped + rota.put_away(array_agg(j.id), 'skipped', array_agg(why.reason), moment, array_agg(why.cause)) INTO skipped
+            FROM rota.jobs j CROSS JOIN LATERAL (
+                SELECT (array_agg(one.reason ORDER BY one.parent))[1] AS reason,
+                       CASE WHEN bool_or(one.cause = 'trouble') THEN 'trouble'
+                            WHEN bool_or(one.cause = 'stopped') THEN 'stopped' ELSE 'unneeded' END AS cause
+                FROM (
+                    SELECT e.parent,
+                           CASE WHEN h.id IS NULL THEN 'its parent ' || e.parent || ' is gone'
+                                WHEN e.need = 'failure' THEN 'its parent ' || h.id || ' (' || h.task || ') did not fail: it ' || h.state
+                                WHEN h.state IN ('succeeded', 'failed') THEN 'its parent ' || h.id || ' (' || h.task || ') ' || h.state
+                                ELSE 'its parent ' || h.id || ' (' || h.task || ') was ' || h.state END AS reason,
+                           CASE WHEN e.need = 'failure' THEN 'unneeded' WHEN h.state = 'failed' THEN 'trouble'
+                                ELSE coalesce(h.skip_cause, 'stopped') END AS cause
+                    FROM rota.edges e LEFT JOIN rota.history h ON h.id = e.parent WHERE e.child = j.id AND e.state = 'broken'
+                ) one
+            ) why
+            WHERE j.id = ANY (broken) AND j.state = 'blocked';
             wanted := CASE WHEN wanted IS NOT NULL THEN wanted || broken END;   -- (NULL || broken is broken)
         END IF;
 

@@ -119,8 +119,8 @@ BEGIN
         -- A job that waits for a key joins its line at once.
         INSERT INTO rota.freed (held_by) SELECT DISTINCT held_by FROM inserted WHERE state = 'held'
     ), tied AS (
-        INSERT INTO rota.edges (child, parent, need, at)
-        SELECT (job ->> 'id')::uuid, coalesce(known ->> (edge ->> 0), edge ->> 0)::uuid, edge ->> 1, moment
+        INSERT INTO rota.edges (child, parent, need, fills, at)
+        SELECT (job ->> 'id')::uuid, coalesce(known ->> (edge ->> 0), edge ->> 0)::uuid, edge ->> 1, nullif(edge ->> 2, '[]'), moment
         FROM asked, jsonb_array_elements(job -> 'after') AS two(edge) WHERE created AND graph
         ON CONFLICT DO NOTHING                       -- two jobs of an order with the same key are one parent
     ), flows AS (
@@ -129,8 +129,8 @@ BEGIN
         FROM asked WHERE created AND graph AND (job #>> '{workflow,new}')::boolean
         ON CONFLICT DO NOTHING
     ), joined AS (
-        INSERT INTO rota.members (workflow, job, place)
-        SELECT (job #>> '{workflow,id}')::uuid, (job ->> 'id')::uuid, moment + place
+        INSERT INTO rota.members (workflow, job, place, name)
+        SELECT (job #>> '{workflow,id}')::uuid, (job ->> 'id')::uuid, moment + place, coalesce(job ->> 'name', '')
         FROM asked WHERE created AND graph AND job ? 'workflow'
     ), looked_at AS (
         INSERT INTO rota.settling (job) SELECT unnest(outside)
