@@ -110,7 +110,7 @@ class ProgressBook:
         task = asyncio.create_task(self._keep(self._note(self._take(), body)))
         self._saving.add(task)
         task.add_done_callback(self._saving.discard)
-        task.add_done_callback(lambda ended: _pass_on(ended, done))
+        task.add_done_callback(lambda ended: conclude(done, Stale() if ended.cancelled() else ended.result()))
 
     async def _keep(self, note: Note) -> RotaError | None:
         """Writes a note; returns the error if it could not be kept."""
@@ -189,10 +189,9 @@ def _weight(note: Note) -> int:
     return 1 + len(note.state or "") // 4096
 
 
-def _pass_on(ended: asyncio.Task[RotaError | None], done: Future[None]) -> None:
+def conclude(done: Future[None], error: RotaError | None) -> None:
     if not done.set_running_or_notify_cancel():
         return  # the caller was cancelled meanwhile
-    error = Stale() if ended.cancelled() else ended.result()
     if error is None:
         done.set_result(None)
     else:

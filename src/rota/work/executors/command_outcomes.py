@@ -10,6 +10,7 @@ from rota.model.outcome import Crashed, Failed, Outcome, Problem, Snoozed, Succe
 from rota.model.resources import Resources, size_text
 from rota.model.times import SECOND, Duration, short
 from rota.work.keeper.client import Exit, SpawnError
+from rota.work.keeper.report import signal_name
 
 NOT_FOUND = 127
 NOT_EXECUTABLE = 126
@@ -37,8 +38,7 @@ def outcome(exit: Exit, spec: CommandSpec, bounds: Resources) -> Outcome:
     if bound := _bound(exit, code, bounds):
         return _failed(*bound, code)
     if exit.signal is not None:
-        name = signal.Signals(exit.signal).name if exit.signal in list(signal.Signals) else str(exit.signal)
-        return _failed("Signal", f"killed by {name}", code)
+        return _failed("Signal", f"killed by {signal_name(exit.signal)}", code)
     return _failed("ExitCode", f"exit code {code}", code, fatal=code in spec.fatal_exit_codes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import errno
 import itertools
@@ -20,6 +19,7 @@ import msgspec
 import rota
 from rota.work.functions.wire import Briefing, arrived
 from rota.work.keeper.client import CommandProcess, KeeperClient, SpawnError
+from rota.work.keeper.report import signal_name
 from rota.work.own_programs import bare
 
 ROOT = str(Path(rota.__file__).parent.parent)
@@ -39,32 +39,21 @@ NUDGES = 30
 
 @dataclass(frozen=True)
 class Gone:
-    """How a function process ended. `lost`: unknown, because the fork server died."""
+    """How a function process ended. None: unknown, because the fork server died."""
 
-    status: int
-    lost: bool = False
-
-    @property
-    def signal(self) -> int | None:
-        return os.WTERMSIG(self.status) if not self.lost and os.WIFSIGNALED(self.status) else None
-
-    @property
-    def code(self) -> int | None:
-        return os.WEXITSTATUS(self.status) if not self.lost and os.WIFEXITED(self.status) else None
+    status: int | None
 
     def epitaph(self, why: str | None) -> str:
         """`why`: the reason if we killed it."""
-        if self.lost:
+        if self.status is None:
             return "the process that all functions are forked from has died"
-        if self.signal == signal.SIGKILL:
+        code = os.waitstatus_to_exitcode(self.status)
+        if code == -signal.SIGKILL:
             return f"killed: {why}" if why else "killed by SIGKILL: perhaps out of memory"
-        if self.signal is not None:
-            name = signal.Signals(self.signal).name if self.signal in list(signal.Signals) else str(self.signal)
-            return f"killed by {name}"
-        return f"exited with code {self.code}"
+        return f"killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
 
 
-LOST = Gone(0, lost=True)
+LOST = Gone(None)
 
 
 class ForkServerClient:
@@ -190,8 +179,7 @@ class ForkServerClient:
         await asyncio.wait([self._ending])
 
     def _send(self, words: str, fds: Sequence[int] = ()) -> None:
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
-        self._control.sendmsg([words.encode()], rights)
+        socket.send_fds(self._control, [words.encode()], fds)
 
     def _hear(self) -> None:
         while self._control.fileno() >= 0:

@@ -23,8 +23,9 @@ from rota.work.functions import wire
 from rota.work.functions.engine import Engine, run_loop
 from rota.work.functions.forked import ProcessConfig, resident
 from rota.work.functions.outbox import Outbox
-from rota.work.functions.reporter import ChannelReporter, settle
+from rota.work.functions.reporter import ChannelReporter
 from rota.work.functions.wire import frame
+from rota.work.progress import conclude
 
 # Messages that may wait to be sent; a function that prints when there are more waits until half are sent.
 MOST_HELD = 256
@@ -79,7 +80,7 @@ class Host:
         elif isinstance(word, wire.StopRequest):
             self._engine.stop(word.key, word.rude)
         elif isinstance(word, wire.SaveAnswer):
-            settle(self._saving.pop(word.number), word)
+            conclude(self._saving.pop(word.number), word.error())
         elif isinstance(word, wire.Ping):
             # Sent first: it proves that the loop turns, however much is waiting.
             self._outbox.waiting.appendleft(frame(wire.Pong(resident())))

@@ -22,16 +22,18 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from rota.errors import Stale
 from rota.logs.capture import Handler, listen_to_logs
 from rota.model.outcome import Outcome
 from rota.model.times import SECOND
 from rota.work.functions import wire
 from rota.work.functions.engine import FunctionCall, prepare
 from rota.work.functions.forked import ProcessConfig, resident
-from rota.work.functions.reporter import ChannelReporter, settle
+from rota.work.functions.reporter import ChannelReporter
 from rota.work.functions.tally import Ear
 from rota.work.functions.wire import frame
 from rota.work.keeper.lean import signal as lean
+from rota.work.progress import conclude
 
 RESET_PEAK = b"5"  # to /proc/self/clear_refs: the peak counts from now on
 NO_JOB = 0  # the key of log lines between jobs
@@ -237,12 +239,12 @@ class Process:
     def save(self, key: int, body: str) -> Future[None]:
         """Waits for the answer on the spot: the process does nothing else meanwhile."""
         done: Future[None] = Future()
-        answer: wire.ToProcess | None = wire.SaveAnswer(0, wire.STALE)
+        answer: wire.ToProcess | None = None
         with self._whole_words():
             if key == self._key:
                 self._send(wire.SaveRequest(key, 0, body))
                 answer = self._answer(wire.SAVE_ANSWER_SIZE)
-        settle(done, answer if isinstance(answer, wire.SaveAnswer) else wire.SaveAnswer(0, wire.STALE))
+        conclude(done, answer.error() if isinstance(answer, wire.SaveAnswer) else Stale())
         return done
 
     def _send(self, word: wire.FromProcess) -> None:

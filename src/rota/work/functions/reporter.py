@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from rota.model.progress import Progress
-from rota.work.functions.wire import ProgressReport, SaveAnswer
+from rota.work.functions.wire import ProgressReport
 
 
 class Speaker(Protocol):
@@ -35,12 +35,3 @@ class ChannelReporter:
 
     def save(self, body: str) -> Future[None]:
         return self._speaker.save(self._key, body)
-
-
-def settle(saving: Future[None], answer: SaveAnswer) -> None:
-    if not saving.set_running_or_notify_cancel():
-        return  # the caller was cancelled meanwhile
-    if (error := answer.error()) is None:
-        saving.set_result(None)
-    else:
-        saving.set_exception(error)

@@ -45,24 +45,13 @@ class Unwanted(Exception):
     """The command was not started, because `unless` said so."""
 
 
-class CommandProcess:
-    """One command under the keeper. `pid` is 0 if the keeper died before it could tell."""
+class CommandProcess(Report):
+    """One command under the keeper."""
 
-    def __init__(self, link: KeeperConnection, name: int, report: Report, request: Message) -> None:
-        self._link = link
-        self._name = name
-        self._report = report
-        self._request = request
-        report.doubted = self.kill
-
-    @property
-    def pid(self) -> int:
-        return self._report.pid
-
-    @property
-    def isolation(self) -> tuple[str, ...]:
-        """The isolation of the command, as words."""
-        return self._report.isolation
+    def __init__(self, link: KeeperConnection, name: int, pipe: int, request: Message) -> None:
+        super().__init__(pipe, link.unfinished)
+        self._link, self._name, self._request = link, name, request
+        self.doubted = self.kill
 
     def terminate(self) -> None:
         """SIGTERM for every process of the tree."""
@@ -71,25 +60,22 @@ class CommandProcess:
     def kill(self) -> None:
         """SIGKILL for every process of the tree. After that, wait() takes no longer than KILL_LIMIT."""
         self._signal("kill")
-        self._report.lose_after(KILL_LIMIT)
+        self.lose_after(KILL_LIMIT)
 
     async def wait(self) -> Exit:
-        return await asyncio.shield(self._report.exit)
+        return await asyncio.shield(self.exit)
 
-    def ended(self, tell: Callable[[CommandProcess], None]) -> None:
-        self._report.exit.add_done_callback(lambda _: tell(self))
-
-    async def _started(self) -> tuple[int, str] | None:
+    async def failure(self) -> tuple[int, str] | None:
         """How the start failed (errno and step), if it did. Cancelling this gives up the command."""
         try:
-            return await self._report.started
+            return await self.started
         except asyncio.CancelledError:
             if not self._link.withdraw(self._request):
                 self.kill()
             raise
 
     def _signal(self, verb: str) -> None:
-        if not self._report.exit.done():
+        if not self.exit.done():
             self._link.send(f"{verb} {self._name}")
 
 
@@ -108,13 +94,16 @@ class KeeperClient:
         self._deadline: float | None = None
         self._names = itertools.count(1)
         self._gate = asyncio.Semaphore(STARTS_IN_FLIGHT)
-        self._children: set[CommandProcess] = set()
         self._links: list[KeeperConnection] = []  # the last is in use; the others are dead, their children not yet
         self._closed = False
 
     @property
     def pid(self) -> int | None:
         return self._links[-1].process.pid if self._links and self._links[-1].alive else None
+
+    @property
+    def _children(self) -> list[CommandProcess]:
+        return [one for link in self._links for one in link.unfinished if isinstance(one, CommandProcess)]
 
     async def start(self) -> None:
         await self._ready()
@@ -144,7 +133,7 @@ class KeeperClient:
         descriptors = (stdin, stdout, stderr) if extra is None else (stdin, stdout, stderr, extra)
         async with self._gate:
             child = await self._start(request, _bearable(bounds), descriptors, unless)
-            failure = await child._started()
+            failure = await child.failure()
         if failure is not None:
             raise SpawnError(failure[0], _explain(*failure, argv[0], cwd or self._folder))
         return child
@@ -174,7 +163,7 @@ class KeeperClient:
 
     async def kill_all(self) -> None:
         """Kill all commands, and wait until they are gone; the keeper itself stays."""
-        children = list(self._children)
+        children = self._children
         for child in children:
             child.kill()
         await asyncio.gather(*(child.wait() for child in children))
@@ -214,14 +203,11 @@ class KeeperClient:
                 raise Unwanted
             name = next(self._names)
             try:
-                child = CommandProcess(link, name, *link.start(name, limits, request, stdio))
+                return CommandProcess(link, name, *link.start(name, limits, request, stdio))
             except ConnectionError:
                 continue  # the keeper died before the handover: ask a new one
             except OSError as error:
                 raise _spawn_error("a process", error) from error
-            self._children.add(child)
-            child.ended(self._children.discard)
-            return child
         raise SpawnError(errno.EAGAIN, "the keeper dies again and again")
 
 

@@ -6,7 +6,6 @@ with their file descriptors.
 
 from __future__ import annotations
 
-import array
 import asyncio
 import contextlib
 import errno
@@ -103,8 +102,9 @@ class KeeperConnection:
         with contextlib.suppress(OSError):
             self._post(Message(b"guard", copies, owned=copies))
 
-    def start(self, name: int, limits: str, request: bytes, stdio: tuple[int, ...]) -> tuple[Report, Message]:
-        """Hand over a command. The request goes in a memory file: it may be more than a socket takes."""
+    def start(self, name: int, limits: str, request: bytes, stdio: tuple[int, ...]) -> tuple[int, Message]:
+        """Hand over a command; returns the pipe of its report. The request goes in a memory file: it may be more than a
+        socket takes."""
         report, writer = os.pipe()
         message = Message(f"start {name} {limits}".encode(), owned=(writer,))
         try:
@@ -118,7 +118,7 @@ class KeeperConnection:
             message.close()
             os.close(report)
             raise
-        return Report(report, self.unfinished), message
+        return report, message
 
     def withdraw(self, message: Message) -> bool:
         """Takes back a message not yet sent: its file descriptors may soon be closed or reused."""
@@ -150,9 +150,7 @@ class KeeperConnection:
     def _transmit(self, message: Message) -> None:
         if self._socket.fileno() < 0:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-        fds = array.array("i", message.fds)
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)] if fds else []
-        self._socket.sendmsg([message.data], rights)
+        socket.send_fds(self._socket, [message.data], message.fds)
         message.close()
 
     def _flush(self) -> None:

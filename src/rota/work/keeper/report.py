@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,6 +41,10 @@ class Exit:
 
 
 LOST = Exit(code=None, signal=None, cpu_seconds=0.0, max_rss_bytes=0, lost=True)
+
+
+def signal_name(number: int) -> str:
+    return signal.Signals(number).name if number in list(signal.Signals) else str(number)
 
 
 class Report:
