@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -20,24 +21,23 @@ _EXPECTED_LINES = "one RRULE and at most one DTSTART such as DTSTART;TZID=Europe
 _EXPECTED_UNTIL = "a time such as 20271231T235959 or 20271231T225959Z"
 FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY", "SECONDLY")
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-# key: lowest, highest, and whether it may count from the end
+# key: its field of `Parts`, lowest, highest, and whether it may count from the end
 _NUMBERS = {
-    "BYSECOND": (0, 60, False),
-    "BYMINUTE": (0, 59, False),
-    "BYHOUR": (0, 23, False),
-    "BYMONTHDAY": (1, 31, True),
-    "BYYEARDAY": (1, 366, True),
-    "BYWEEKNO": (1, 53, True),
-    "BYMONTH": (1, 12, False),
-    "BYSETPOS": (1, 366, True),
-    "INTERVAL": (1, _MOST_INTERVAL, False),
-    "COUNT": (1, MOST_COUNTED, False),
+    "BYSECOND": ("seconds", 0, 60, False),
+    "BYMINUTE": ("minutes", 0, 59, False),
+    "BYHOUR": ("hours", 0, 23, False),
+    "BYMONTHDAY": ("month_days", 1, 31, True),
+    "BYYEARDAY": ("year_days", 1, 366, True),
+    "BYWEEKNO": ("week_numbers", 1, 53, True),
+    "BYMONTH": ("months", 1, 12, False),
+    "BYSETPOS": ("positions", 1, 366, True),
+    "INTERVAL": ("interval", 1, _MOST_INTERVAL, False),
+    "COUNT": ("count", 1, MOST_COUNTED, False),
 }
 _DAY_TERM = re.compile(r"([+-]?\d{1,2})?(MO|TU|WE|TH|FR|SA|SU)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?\d{1,5}", re.ASCII)
-_UNTIL = re.compile(r"(\d{8})(?:T(\d{6})(Z?))?", re.ASCII)
+_MOMENT = re.compile(r"(\d{8})(?:T(\d{6})(Z?))?", re.ASCII)
 _LINES = re.compile(r"[\r\n]+|\s+(?=RRULE|DTSTART)", re.ASCII | re.IGNORECASE)
-_START = re.compile(r"(\d{8})(?:T(\d{6})(Z?))?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1)
 _Texts = dict[str, str]
 
@@ -87,15 +87,20 @@ def _read_dtstart(value: str, parameters: list[str]) -> tuple[str, str | None]:
             where = said
         elif parameter.upper() not in ("VALUE=DATE-TIME", "VALUE=DATE"):
             raise InvalidInput("rrule DTSTART", parameter, "TZID=<zone> or VALUE=DATE")
-    found = _START.fullmatch(value.upper())
-    try:
-        if not found or (found[3] and where):
-            raise ValueError
-        moment = datetime.strptime(found[1] + (found[2] or "000000"), "%Y%m%d%H%M%S")
-    except ValueError:
+    moment, utc = _moment(value.upper(), "000000") or (None, False)
+    if moment is None or (utc and where):
         expected = "a time such as 20270101T090000, or 20270101T080000Z without TZID"
-        raise InvalidInput("rrule DTSTART", value, expected) from None
-    return moment.isoformat(), "UTC" if found[3] else where
+        raise InvalidInput("rrule DTSTART", value, expected)
+    return moment.isoformat(), "UTC" if utc else where
+
+
+def _moment(text: str, clock: str) -> tuple[datetime, bool] | None:
+    """The time, and whether it is in UTC; None if it is invalid. `clock`: the time of day of a date alone."""
+    found = _MOMENT.fullmatch(text)
+    try:
+        return (datetime.strptime(found[1] + (found[2] or clock), "%Y%m%d%H%M%S"), bool(found[3])) if found else None
+    except ValueError:
+        return None
 
 
 def read_begin(given: str) -> datetime:
@@ -114,42 +119,21 @@ def read_parts(text: str) -> Parts:
     if len(text) > _LONGEST_TEXT:
         raise InvalidInput("rrule", text, f"at most {_LONGEST_TEXT:,} characters")
     texts: _Texts = {}
+    fields: dict[str, Any] = {}
     for part in text.upper().removeprefix("RRULE:").strip().rstrip(";").split(";"):
         key, equals, value = part.partition("=")
         if not equals or key in texts:
             raise InvalidInput("rrule", part, f"{EXPECTED}, each part once")
-        _check_part(key, value)
         texts[key] = value
+        field, read = _read_part(key, value)
+        fields[field] = read
     if "FREQ" not in texts:
         raise InvalidInput("rrule", text, f"{EXPECTED}; FREQ is missing")
     if "COUNT" in texts and "UNTIL" in texts:
         raise InvalidInput("rrule", text, "COUNT or UNTIL, not both")
-    parts = _parts(texts)
+    parts = Parts(**fields)
     _check_together(texts, parts)
     return parts
-
-
-def _parts(texts: _Texts) -> Parts:
-    def numbers(key: str) -> tuple[int, ...]:
-        return tuple(map(int, texts[key].split(","))) if key in texts else ()
-
-    return Parts(
-        frequency=texts["FREQ"],
-        interval=int(texts.get("INTERVAL", "1")),
-        count=int(texts["COUNT"]) if "COUNT" in texts else None,
-        until=texts.get("UNTIL"),
-        week_start=WEEKDAYS.index(texts.get("WKST", "MO")),
-        months=numbers("BYMONTH"),
-        week_numbers=numbers("BYWEEKNO"),
-        year_days=numbers("BYYEARDAY"),
-        month_days=numbers("BYMONTHDAY"),
-        weekdays=tuple((int(n or 0), WEEKDAYS.index(day)) for n, day in _DAY_TERM.findall(texts.get("BYDAY", ""))),
-        hours=numbers("BYHOUR"),
-        minutes=numbers("BYMINUTE"),
-        # Without leap seconds, second 60 means 59, by the RFC.
-        seconds=tuple(min(second, 59) for second in numbers("BYSECOND")),
-        positions=numbers("BYSETPOS"),
-    )
 
 
 def _check_together(texts: _Texts, parts: Parts) -> None:
@@ -177,47 +161,57 @@ def _check_numbered_days(days: str, parts: Parts) -> None:
         raise InvalidInput("rrule BYDAY", days, "numbers up to 5; no month has more")
 
 
-def _check_part(key: str, value: str) -> None:
+def _read_part(key: str, value: str) -> tuple[str, Any]:
+    """The field of `Parts`, and its value."""
     what = f"rrule {key}"
     match key:
         case "FREQ":
-            if value not in FREQUENCIES:
-                raise InvalidInput(what, value, f"one of {', '.join(FREQUENCIES)}")
+            return "frequency", FREQUENCIES[_place(what, value, FREQUENCIES)]
         case "WKST":
-            if value not in WEEKDAYS:
-                raise InvalidInput(what, value, f"one of {', '.join(WEEKDAYS)}")
+            return "week_start", _place(what, value, WEEKDAYS)
         case "BYDAY":
-            for term in value.split(","):
-                found = _DAY_TERM.fullmatch(term)
-                if not found or (found[1] and not 1 <= abs(int(found[1])) <= 53):
-                    raise InvalidInput(what, term, "a weekday such as MO, 2MO (the second) or -1FR (the last)")
+            return "weekdays", tuple(_weekday(what, term) for term in value.split(","))
         case "UNTIL":
             read_until(value)
+            return "until", value
         case _ if key in _NUMBERS:
-            _check_numbers(what, value, *_NUMBERS[key])
+            field, low, high, from_end = _NUMBERS[key]
+            if not key.startswith("BY"):
+                return field, _number(what, value, low, high, from_end)
+            numbers = tuple(_number(what, term, low, high, from_end) for term in value.split(","))
+            # Without leap seconds, second 60 means 59, by the RFC.
+            return field, tuple(min(number, 59) for number in numbers) if field == "seconds" else numbers
         case _:
             raise InvalidInput("rrule", key, f"one of FREQ, UNTIL, BYDAY, WKST, {', '.join(_NUMBERS)}")
 
 
-def _check_numbers(what: str, value: str, low: int, high: int, from_end: bool) -> None:
-    terms = value.split(",") if what.startswith("rrule BY") else [value]
-    for term in terms:
-        number = int(term) if _NUMBER.fullmatch(term) else None
-        if number is None or not low <= (abs(number) if from_end else number) <= high:
-            below = f" or -{high} to -{low}" if from_end else ""
-            raise InvalidInput(what, term, f"a number from {low} to {high}{below}")
+def _place(what: str, value: str, words: tuple[str, ...]) -> int:
+    if value not in words:
+        raise InvalidInput(what, value, f"one of {', '.join(words)}")
+    return words.index(value)
+
+
+def _weekday(what: str, term: str) -> tuple[int, int]:
+    found = _DAY_TERM.fullmatch(term)
+    if not found or (found[1] and not 1 <= abs(int(found[1])) <= 53):
+        raise InvalidInput(what, term, "a weekday such as MO, 2MO (the second) or -1FR (the last)")
+    return int(found[1] or 0), WEEKDAYS.index(found[2])
+
+
+def _number(what: str, term: str, low: int, high: int, from_end: bool) -> int:
+    number = int(term) if _NUMBER.fullmatch(term) else None
+    if number is None or not low <= (abs(number) if from_end else number) <= high:
+        below = f" or -{high} to -{low}" if from_end else ""
+        raise InvalidInput(what, term, f"a number from {low} to {high}{below}")
+    return number
 
 
 def read_until(value: str) -> tuple[int | None, Instant | None]:
     """The last reading of the wall clock, or for a time in UTC (Z) the last instant. A date alone means the whole of
     that day."""
-    found = _UNTIL.fullmatch(value)
-    try:
-        if not found:
-            raise ValueError
-        moment = datetime.strptime(found[1] + (found[2] or "235959"), "%Y%m%d%H%M%S")
-    except ValueError:
-        raise InvalidInput("rrule UNTIL", value, _EXPECTED_UNTIL) from None
-    if found[3]:
+    moment, utc = _moment(value, "235959") or (None, False)
+    if moment is None:
+        raise InvalidInput("rrule UNTIL", value, _EXPECTED_UNTIL)
+    if utc:
         return None, instant(moment.replace(tzinfo=UTC), "rrule UNTIL")
     return (moment - _EPOCH) // timedelta(seconds=1), None
