@@ -36,6 +36,7 @@ class Calendar(msgspec.Struct, frozen=True):
 
 
 Calendars = Mapping[str, Calendar]
+NO_CALENDARS: Calendars = {}
 
 
 class Days:

@@ -5,13 +5,11 @@ Every policy comes down to one instant: later fires are made, earlier ones are s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 from rota.model.times import Instant
-from rota.model.trigger.calendars import Calendar
-from rota.model.trigger.fires import NO_CALENDARS, counted, fires, newest
+from rota.model.trigger.calendars import NO_CALENDARS, Calendars
+from rota.model.trigger.fires import counted, fires, newest
 from rota.model.trigger.policies import Missed
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.skipped import Skipped, SkipReason
@@ -29,13 +27,7 @@ class Due(msgspec.Struct, frozen=True):
     ended: bool  # the limit on the number of fires is reached
 
 
-def due(
-    schedule: Timing,
-    handled: Instant,
-    now: Instant,
-    fired: int = 0,
-    calendars: Mapping[str, Calendar] = NO_CALENDARS,
-) -> Due:
+def due(schedule: Timing, handled: Instant, now: Instant, fired: int = 0, calendars: Calendars = NO_CALENDARS) -> Due:
     """Decides all fires later than `handled` and not later than `now`; `fired` is the number of fires ever made."""
     left = None if schedule.limit is None else max(0, schedule.limit - fired)
     if left == 0:
@@ -58,19 +50,13 @@ def due(
 
 
 def passed_over(
-    schedule: Timing,
-    handled: Instant,
-    now: Instant,
-    reason: SkipReason,
-    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+    schedule: Timing, handled: Instant, now: Instant, reason: SkipReason, calendars: Calendars = NO_CALENDARS
 ) -> Due:
     """Skips all fires later than `handled` and not later than `now` for one reason, such as a pause."""
     return Due([], _run(schedule, handled, now, reason, calendars), max(handled, now), False, False)
 
 
-def _run(
-    schedule: Timing, after: Instant, until: Instant, reason: SkipReason, calendars: Mapping[str, Calendar]
-) -> list[Skipped]:
+def _run(schedule: Timing, after: Instant, until: Instant, reason: SkipReason, calendars: Calendars) -> list[Skipped]:
     """The fires in between as one run; nothing if there are none."""
     found = counted(schedule, after, until, COUNTED, calendars)
     if found is not None:
@@ -79,7 +65,7 @@ def _run(
     return [Skipped(first[0], newest(schedule, after, until, 1, calendars)[0], None, reason)] if first else []
 
 
-def _floor(schedule: Timing, handled: Instant, now: Instant, calendars: Mapping[str, Calendar]) -> Instant:
+def _floor(schedule: Timing, handled: Instant, now: Instant, calendars: Calendars) -> Instant:
     """Fires from here on are made. The newest always is if it is within the grace: it is late, not missed."""
     policy = schedule.catch_up
     last = newest(schedule, handled, now, 1, calendars)[0]

@@ -6,12 +6,12 @@ The identity of a fire is the instant its rule names. With jitter it runs somewh
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import count, islice
 
 from rota.errors import InvalidInput
 from rota.model.times import LATEST, MINUTE, SECOND, Instant
-from rota.model.trigger.calendars import Calendar, Days, allowed
+from rota.model.trigger.calendars import NO_CALENDARS, Calendars, Days, allowed
 from rota.model.trigger.effort import MOST_STEPS, Effort, Exhausted
 from rota.model.trigger.reading import rule_text
 from rota.model.trigger.rules import Every, Times
@@ -20,7 +20,6 @@ from rota.model.trigger.spread import spread
 from rota.model.trigger.wall import instants
 from rota.model.trigger.zones import zone
 
-NO_CALENDARS: Mapping[str, Calendar] = {}
 _MOST_AT_ONCE = 10_000
 COUNTED_STEPS = 2 * MOST_STEPS  # for counting skipped fires
 
@@ -31,21 +30,24 @@ def fires(
     until: Instant | None = None,
     *,
     limit: int | None = None,
-    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+    calendars: Calendars = NO_CALENDARS,
 ) -> Iterator[Instant]:
     """All fires later than `after` and not later than `until`, in order, at most `limit`. Computed lazily; raises
     InvalidInput if the search for one takes too many steps."""
     last = _last(schedule, until)
     effort = Effort(until=last)
-    return _found(schedule, islice(_searched(schedule, after, last, calendars, effort), limit), effort)
+    try:
+        for fire in islice(_searched(schedule, after, last, calendars, effort), limit):
+            effort.renew()
+            yield fire
+    except Exhausted:
+        days = " on the days its calendars leave" if schedule.exclude or schedule.only else ""
+        expected = f"a rule that fires more often; the search for its next fire{days} was given up"
+        raise InvalidInput("rule", rule_text(schedule.rule), expected) from None
 
 
 def counted(
-    schedule: Timing,
-    after: Instant,
-    until: Instant,
-    most: int,
-    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+    schedule: Timing, after: Instant, until: Instant, most: int, calendars: Calendars = NO_CALENDARS
 ) -> list[Instant] | None:
     """All fires later than `after` and not later than `until`; None if there are more than `most`, or if the search
     takes too many steps."""
@@ -63,7 +65,7 @@ def _last(schedule: Timing, until: Instant | None) -> Instant:
 
 
 def _searched(
-    schedule: Timing, after: Instant, last: Instant, calendars: Mapping[str, Calendar], effort: Effort
+    schedule: Timing, after: Instant, last: Instant, calendars: Calendars, effort: Effort
 ) -> Iterator[Instant]:
     first = max(after, (schedule.start or 0) - 1)
     days = allowed(schedule.exclude, schedule.only, calendars)
@@ -71,35 +73,12 @@ def _searched(
     return _up_to(found, last)
 
 
-def _found(schedule: Timing, fires: Iterator[Instant], effort: Effort) -> Iterator[Instant]:
-    try:
-        for fire in fires:
-            effort.renew()
-            yield fire
-    except Exhausted:
-        raise _given_up(schedule) from None
-
-
-def _given_up(schedule: Timing) -> InvalidInput:
-    calendars = " on the days its calendars leave" if schedule.exclude or schedule.only else ""
-    expected = f"a rule that fires more often; the search for its next fire{calendars} was given up"
-    return InvalidInput("rule", rule_text(schedule.rule), expected)
-
-
-def next_fire(schedule: Timing, after: Instant, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Instant | None:
-    last = _last(schedule, None)
-    try:
-        return next(_searched(schedule, after, last, calendars, Effort(until=last)), None)
-    except Exhausted:
-        raise _given_up(schedule) from None
+def next_fire(schedule: Timing, after: Instant, calendars: Calendars = NO_CALENDARS) -> Instant | None:
+    return next(fires(schedule, after, calendars=calendars), None)
 
 
 def newest(
-    schedule: Timing,
-    after: Instant,
-    until: Instant,
-    limit: int,
-    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+    schedule: Timing, after: Instant, until: Instant, limit: int, calendars: Calendars = NO_CALENDARS
 ) -> list[Instant]:
     """The last `limit` fires later than `after` and not later than `until`, in order.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -10,9 +10,9 @@ from rota.errors import InvalidInput
 from rota.model.times import SECOND, Instant
 from rota.model.trigger import schedule as timing
 from rota.model.trigger import template as work
-from rota.model.trigger.calendars import Calendar
+from rota.model.trigger.calendars import NO_CALENDARS, Calendars
 from rota.model.trigger.catchup import due, passed_over
-from rota.model.trigger.fires import NO_CALENDARS, next_fire, run_time
+from rota.model.trigger.fires import next_fire, run_time
 from rota.model.trigger.identity import fire_id
 from rota.model.trigger.records import Advance, NewFire, ScheduleInfo
 from rota.model.trigger.schedule import Timing
@@ -27,7 +27,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
     schedule: Timing
     template: Template
-    calendars: Mapping[str, Calendar] = NO_CALENDARS
+    calendars: Calendars = NO_CALENDARS
 
 
 def parse(info: ScheduleInfo) -> Parsed:
