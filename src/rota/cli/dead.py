@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from rota.cli.job import report, show_job, show_jobs
+from rota.cli.live import Bar
 from rota.cli.relations import relations
 from rota.cli.session import existing, resolve
 from rota.cli.show import answer, safe
@@ -88,15 +89,17 @@ async def _change_all(args: argparse.Namespace, client: JobsClient, verb: str, d
     if not args.dry_run and not await _confirmed(args, client, verb, query):
         print("nothing was changed", file=sys.stderr)
         return 1
-    count = 0
+    count, line = 0, Bar(not args.dry_run)
     async for page in pages(client, query):
         ids = [job.id for job in page]
         count += len(ids) if args.dry_run else sum(await _act(client, verb, ids))
         if args.dry_run and not args.json:
             for job in page:
                 print(f"{job.id} {safe(job.task)}")
-        _progress(args, count)
-    return _total(args, count, done)
+        line.show(f"{count} so far")
+    line.show("")
+    wire = {done: 0 if args.dry_run else count, "matched": count, "dry_run": args.dry_run}
+    return answer(args, wire, f"{_letters(count)} {'would be ' if args.dry_run else ''}{done}")
 
 
 async def pages(client: JobsClient, query: JobFilter) -> AsyncIterator[list[JobInfo]]:
@@ -131,15 +134,3 @@ async def _confirmed(args: argparse.Namespace, client: JobsClient, verb: str, qu
 
 def _letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count} dead letters"
-
-
-def _progress(args: argparse.Namespace, count: int) -> None:
-    if sys.stderr.isatty() and not args.dry_run:
-        print(f"\r{count} so far", end="", file=sys.stderr, flush=True)
-
-
-def _total(args: argparse.Namespace, count: int, done: str) -> int:
-    if sys.stderr.isatty() and count and not args.dry_run:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-    wire = {done: 0 if args.dry_run else count, "matched": count, "dry_run": args.dry_run}
-    return answer(args, wire, f"{_letters(count)} {'would be ' if args.dry_run else ''}{done}")

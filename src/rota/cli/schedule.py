@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from rota.app import App
+from rota.cli.live import Bar
 from rota.cli.schedule_texts import as_json, in_zone, look, next_text, utc
 from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
 from rota.cli.show import answer, complain, document, safe
@@ -163,28 +163,18 @@ async def fire_(args: argparse.Namespace) -> int:
 # -- backfill --------------------------------------------------------------------------------------------------------
 async def backfill_(args: argparse.Namespace) -> int:
     start, end = instant(args.from_, "--from"), instant(args.to, "--to")
-    progress = BackfillProgress(0)
+    progress, line = BackfillProgress(0), Bar(not args.dry_run)
     async with existing(args) as client:
         planning = planning_of(client)
         info = await planning.get(utf8(args.schedule, "NAME"))
         try:
             async for progress in planning.backfill(info.name, start, end, dry_run=args.dry_run, many=args.yes):
-                _tell(args, progress)
+                part = 100 * progress.done // max(progress.total, 1)
+                line.show(f"{progress.done:,} of {progress.total:,} ({part} %)")
         finally:
-            if _telling(args):
-                print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            line.show("")
     _result(args, info, progress)
     return 0
-
-
-def _telling(args: argparse.Namespace) -> bool:
-    return sys.stderr.isatty() and not args.dry_run
-
-
-def _tell(args: argparse.Namespace, progress: BackfillProgress) -> None:
-    if _telling(args):
-        part = 100 * progress.done // max(progress.total, 1)
-        print(f"\r{progress.done:,} of {progress.total:,} ({part} %)", end="", file=sys.stderr, flush=True)
 
 
 def _result(args: argparse.Namespace, info: ScheduleInfo, progress: BackfillProgress) -> None:
