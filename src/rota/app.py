@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rota import config, declared_schedules, opening, orders
 from rota.callers import CallerClients
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rota.work.runtime import MakeRuntime
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class App:
@@ -248,9 +249,26 @@ class App:
         connection, as `Task.within` does. `rota.Workflow(app, id)` is a handle for one."""
         return WorkflowBuilder(self, name, of, within)
 
-    async def job(self, job_id: str) -> Job[Any]:
-        """A handle for a job by its id (or a beginning of it that fits no other)."""
-        return Job(self, await (await self.client()).resolve(str(job_id)))
+    @overload
+    async def job(self, job_id: str) -> Job[Any]: ...
+
+    @overload
+    async def job(self, job_id: str, *, task: Task[..., R]) -> Job[R]: ...
+
+    async def job(self, job_id: str, *, task: Task[..., Any] | None = None) -> Job[Any]:
+        """A handle for a job by its id (or a beginning of it that fits no other). With its `task`, the result is read
+        as the task is annotated; without it, the result is plain data."""
+        found = await (await self.client()).resolve(str(job_id))
+        return Job(self, found) if task is None else task.handle(found)
+
+    @overload
+    def job_sync(self, job_id: str) -> Job[Any]: ...
+
+    @overload
+    def job_sync(self, job_id: str, *, task: Task[..., R]) -> Job[R]: ...
+
+    def job_sync(self, job_id: str, *, task: Task[..., Any] | None = None) -> Job[Any]:
+        return self.sync(self.job(job_id) if task is None else self.job(job_id, task=task))
 
     def jobs(self, query: JobFilter | None = None, /, **conditions: Unpack[JobConditions]) -> JobQuery:
         """Jobs of this user: `async for info in app.jobs(state="failed", task="mail.*")`, `.count()`, `.cancel()` and

@@ -10,6 +10,7 @@ RotaError
 ├── NotAllowed              this user may not do that
 ├── IllegalEvent            the lifecycle table has no such step
 ├── JobFailed               the result of a job that did not succeed was asked for
+├── ResultMismatch          the result of a job does not fit the return annotation of its task
 ├── WaitTimeout             a wait ended before the job did
 ├── Stale                   raised to a task whose attempt has lost its job
 └── StoreError              the store can't do its work; the base itself: it refused this call
@@ -85,6 +86,14 @@ class JobFailed(RotaError):
     def __init__(self, job_id: str, state: str, error: str | None) -> None:
         self.job_id, self.state, self.error = job_id, state, error
         super().__init__(f"job {job_id} {state}" + (f": {error}" if error else ""))
+
+
+class ResultMismatch(RotaError):
+    def __init__(self, task: str, job_id: str, problem: str) -> None:
+        self.task, self.job_id = task, job_id
+        super().__init__(
+            f"result of task {task!r}, job {job_id}, is not what its annotation says: {problem}; info().result has it"
+        )
 
 
 class WaitTimeout(RotaError, TimeoutError):

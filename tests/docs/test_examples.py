@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -53,7 +54,7 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     space: dict[str, Any] = {}
     for code in blocks("docs/sdk.md", "python"):
-        exec(compile(code, "docs/sdk.md", "exec"), space)
+        exec(compile(code, "docs/sdk.md", "exec", dont_inherit=True), space)
     assert await space["hello"]("you") == "hello, you"
     await space["test_hello"]()
     async with harness(space["app"]) as rota_test:
@@ -70,6 +71,11 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
         assert progress is not None
         assert (progress.fraction, progress.text) == (1.0, "page 3 of 3")
         assert await convert.result() is None
+        await space["typed_orders"]()
+        invoice = space["Invoice"](7, Decimal("1.50"))
+        booked = await space["book"].submit([invoice])
+        await rota_test.drain()
+        assert await booked.result() == {"7": invoice}
 
 
 def test_the_cron_example_of_the_readme_works_as_printed(

@@ -13,7 +13,8 @@ import pytest
 
 from rota.errors import InvalidInput, NotSerialisable, TooLarge, UnknownTask
 from rota.model.task import TaskInfo
-from rota.tasks.catalogue import Catalogue, Code, Isolation, TaskDef, fits, json_types
+from rota.tasks.annotations import json_types
+from rota.tasks.catalogue import Catalogue, Code, Isolation, TaskDef, fits
 from rota.tasks.context import Context
 
 PLENTY = 1_000

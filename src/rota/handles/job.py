@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from rota.clients.explain import Explanation
 from rota.errors import JobFailed
@@ -14,6 +14,7 @@ from rota.store.values import Cancelling, Chunk
 
 if TYPE_CHECKING:
     from rota.app import App
+    from rota.tasks.catalogue import ResultReader
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -21,8 +22,15 @@ R_co = TypeVar("R_co", covariant=True)
 class Job(Generic[R_co]):
     """A handle for one order. `R` is what its task returns: Any for commands, HTTP calls and handles by id."""
 
-    def __init__(self: Job[Any], app: App, job_id: str) -> None:
-        self._app, self.id = app, job_id
+    @overload
+    def __init__(self: Job[Any], app: App, job_id: str) -> None: ...
+
+    @overload
+    def __init__(self, app: App, job_id: str, returns: ResultReader | None) -> None: ...
+
+    def __init__(self, app: App, job_id: str, returns: ResultReader | None = None) -> None:
+        """`returns` reads its result; without it the result is plain data."""
+        self._app, self.id, self._returns = app, job_id, returns
 
     def __repr__(self) -> str:
         return f"Job({self.id!r})"
@@ -36,11 +44,12 @@ class Job(Generic[R_co]):
         return await (await self._app.client()).wait(self.id, timeout)
 
     async def result(self, timeout: Span | None = None) -> R_co:
-        """The value that its task returned; raises `JobFailed` unless it succeeded."""
+        """The value that its task returned, as its annotation says; raises `JobFailed` unless it succeeded."""
         info = await self.wait(timeout)
         if info.state is not State.SUCCEEDED:
             raise JobFailed(self.id, info.state, info.error.message if info.error else info.reason)
-        return cast("R_co", info.result)
+        found: R_co = info.result if self._returns is None else self._returns.read(self.id, info.result)
+        return found
 
     async def cancel(self, reason: str = "cancelled by its user") -> Cancelling:
         return (await (await self._app.client()).cancel([self.id], reason))[0]

@@ -101,7 +101,12 @@ class Task(Generic[P, R_co]):
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         spec, body, options = self.read(args, kwargs)
-        return (await self._app.submit_orders(spec, self.name, [body], options, self._within))[0]
+        (job,) = await self._app.submit_orders(spec, self.name, [body], options, self._within)
+        return self.handle(job.id)
+
+    def handle(self, job_id: str) -> Job[R_co]:
+        """A handle for a job of this task."""
+        return Job(self._app, job_id, self._definition.returns)
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Spec, str, Options]:
         """Spec, body and options of an order, from the arguments of `submit`."""
@@ -113,7 +118,8 @@ class Task(Generic[P, R_co]):
         self, arguments: Iterable[Mapping[str, Any]], **options: Unpack[OrderKeywords]
     ) -> list[Job[R_co]]:
         """Orders one job per set of arguments. All are checked before the first is written."""
-        return await self._app.submit_orders(*self._read_many(arguments, options), within=self._within)
+        jobs = await self._app.submit_orders(*self._read_many(arguments, options), within=self._within)
+        return [self.handle(job.id) for job in jobs]
 
     def _read_many(
         self, arguments: Iterable[Mapping[str, Any]], options: Mapping[str, Any]
@@ -133,12 +139,14 @@ class Task(Generic[P, R_co]):
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         spec, body, options = self.read(args, kwargs)
-        return self._app.submit_orders_sync(spec, self.name, [body], options, self._within)[0]
+        (job,) = self._app.submit_orders_sync(spec, self.name, [body], options, self._within)
+        return self.handle(job.id)
 
     def submit_many_sync(
         self, arguments: Iterable[Mapping[str, Any]], **options: Unpack[OrderKeywords]
     ) -> list[Job[R_co]]:
-        return self._app.submit_orders_sync(*self._read_many(arguments, options), within=self._within)
+        jobs = self._app.submit_orders_sync(*self._read_many(arguments, options), within=self._within)
+        return [self.handle(job.id) for job in jobs]
 
 
 class SyncTask(Task[P, R_co]):

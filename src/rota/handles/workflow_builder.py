@@ -75,7 +75,7 @@ class WorkflowBuilder(Workflow):
                 raise InvalidInput("arguments", args, "none: a command has its arguments in its list")
             spec, name, (body,), options = self._app.command_order(task, kwargs)
         (job_id,) = self._client.job_ids(1)
-        job: Job[Any] = Job(self._app, job_id)
+        job = task.handle(job_id) if isinstance(task, Task) else Job(self._app, job_id)
         self._orders.append((job, new_job(job_id, spec, name, body, options)))
         return job
 

@@ -1,7 +1,7 @@
 """The functions an app offers: what they are called, what they take, and how to call them with arguments from JSON.
 
-Parameters are read from the signature once. Their annotations decide what JSON is accepted and what it becomes:
-`int`, `datetime`, dataclasses, msgspec structs. A type that JSON can't be read into is passed through as it comes.
+Parameters are read from the signature once. Their annotations decide what JSON is accepted and what it becomes
+(`tasks.annotations`). A type that JSON can't be read into is passed through as it comes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import inspect
 import sys
 import typing
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from rota.config import Settings
-from rota.errors import InvalidInput, UnknownTask
+from rota.errors import InvalidInput, ResultMismatch, UnknownTask
 from rota.model.job import Spec
 from rota.model.task import TaskInfo
+from rota.tasks.annotations import decoder, hints_of, json_types, readable
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
 from rota.tasks.modules import calling_module
@@ -71,8 +73,10 @@ class TaskDef:
         self._names = [p.name for p in named]
         self._optional = any(p.default is not p.empty for p in named)
         required = tuple(p.name for p in named if p.default is p.empty)
-        hints = _hints(function, named)
-        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_arguments_type(hints, named, self._open))
+        given = hints_of(function)
+        hints = {parameter.name: readable(given.get(parameter.name, Any)) for parameter in named}
+        self._decoder = decoder(_arguments_type(hints, named, self._open))
+        self.returns = ResultReader(name, given.get("return", Any))
         types = {name: kinds for name, hint in hints.items() if (kinds := json_types(hint))}
         parameters_ = tuple(self._names)
         self.info = info(name=name, parameters=parameters_, required=required, open=self._open, types=types)
@@ -116,6 +120,34 @@ class TaskDef:
         if self._optional:
             given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
         return given
+
+
+class ResultReader:
+    """Reads results of a task as its return annotation says."""
+
+    def __init__(self, task: str, hint: Any) -> None:
+        self._task, self._hint = task, hint
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any] | None:
+        hint = readable(_awaited(self._hint))
+        return None if hint is Any else decoder(hint)
+
+    def read(self, job_id: str, result: Any) -> Any:
+        """`result` as it came from JSON. Raises ResultMismatch if it does not fit."""
+        if self._decoder is None:
+            return result
+        try:
+            return self._decoder.decode(msgspec.json.encode(result))
+        except Exception as error:  # types of the task's own may raise anything
+            raise ResultMismatch(self._task, job_id, f"{error}" or type(error).__name__) from error
+
+
+def _awaited(hint: Any) -> Any:
+    """The result of a function that is annotated to return a coroutine."""
+    if typing.get_origin(hint) in (Awaitable, Coroutine):
+        return typing.get_args(hint)[-1]
+    return hint
 
 
 class InvalidArguments(InvalidInput):
@@ -210,14 +242,6 @@ def _is_context(parameter: inspect.Parameter) -> bool:
     return parameter.name == "ctx" or parameter.annotation in (Context, "Context", "rota.Context")
 
 
-def _hints(function: Callable[..., Any], named: list[inspect.Parameter]) -> dict[str, Any]:
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except Exception:  # names that don't resolve are no reason to refuse a function
-        hints = {}
-    return {parameter.name: _readable(hints.get(parameter.name, Any)) for parameter in named}
-
-
 def _arguments_type(hints: dict[str, Any], named: list[inspect.Parameter], open_: bool) -> type:
     fields: list[Any] = []
     for parameter in named:
@@ -225,19 +249,12 @@ def _arguments_type(hints: dict[str, Any], named: list[inspect.Parameter], open_
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hint))
         else:
-            fields.append((parameter.name, _readable(hint | msgspec.UnsetType), msgspec.UNSET))
+            fields.append((parameter.name, _or_unset(hint), msgspec.UNSET))
     return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=not open_)
 
 
-def json_types(hint: Any) -> tuple[str, ...]:
-    """What JSON can be read into this hint, as the words of JSON Schema; empty if anything may be."""
-    try:
-        schema = msgspec.json.schema(hint)
-    except TypeError:
-        return ()
-    choices = schema.get("anyOf", [schema])
-    kinds = tuple("object" if "$ref" in choice else choice.get("type", "") for choice in choices)
-    return kinds if all(isinstance(kind, str) and kind for kind in kinds) else ()
+def _or_unset(hint: Any) -> Any:
+    return Any if hint is Any else readable(hint | msgspec.UnsetType)
 
 
 def fits(value: Any, kinds: Sequence[str]) -> bool:
@@ -258,12 +275,3 @@ def fits(value: Any, kinds: Sequence[str]) -> bool:
         case _:
             found = {"object"}
     return not kinds or bool(found & set(kinds))
-
-
-def _readable(hint: Any) -> Any:
-    """The hint, if JSON can be read into it; else Any."""
-    try:
-        msgspec.json.Decoder(msgspec.defstruct("Probe", [("it", hint)]))
-    except TypeError:
-        return Any
-    return hint

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from rota.errors import NotSerialisable, TooLarge
+from rota.tasks.annotations import written
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=written).encode
 
 
 def to_json(value: Any, limit: int, what: str) -> str:
@@ -22,8 +23,12 @@ def to_json(value: Any, limit: int, what: str) -> str:
     if len(body) > limit:
         raise TooLarge(what, len(body), limit)
     if b"null" in body:
-        _refuse_non_finite(value, what)
+        _refuse_non_finite(msgspec.to_builtins(value, enc_hook=_unknown), what)
     return body.decode()
+
+
+def _unknown(value: Any) -> Any:
+    return None if isinstance(value, msgspec.Raw) else written(value)  # raw JSON has no NaN
 
 
 def _refuse_non_finite(value: Any, what: str) -> None:

@@ -1,0 +1,146 @@
+"""Values by their annotations: what JSON an annotated type is read from, and how it is written.
+
+msgspec reads and writes builtin types, dataclasses, its own structs, datetimes, UUIDs, decimals, enums, and all these
+nested. pydantic reads and writes its models and other types of its own. It is used only if the program has imported it:
+a model can't exist before.
+"""
+
+from __future__ import annotations
+
+import sys
+import typing
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a function. A name that does not resolve (imported for type checkers only) costs its own
+    annotation and no other."""
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except Exception:
+        return {name: hint for name, text in _texts(function) for hint in _resolved(function, name, text)}
+
+
+def _texts(function: Callable[..., Any]) -> list[tuple[str, Any]]:
+    return list(getattr(function, "__annotations__", {}).items())
+
+
+def _resolved(function: Callable[..., Any], name: str, text: Any) -> list[Any]:
+    alone = SimpleNamespace(__annotations__={name: text})
+    try:
+        return [typing.get_type_hints(alone, getattr(function, "__globals__", {}), include_extras=True)[name]]
+    except Exception:
+        return []
+
+
+def readable(hint: Any) -> Any:
+    """The hint, or one that stands for it, if JSON can be read into it; else Any."""
+    if _decodes(hint):
+        return hint
+    adapter = _new_adapter(hint) if _has_own(hint) else None
+    # Such as a union of two models. The new class is a custom type to msgspec, so `read` gets its values.
+    return Any if adapter is None else _Adapted("Adapted", (), {"adapter": adapter})
+
+
+class _Adapted(type):
+    """The class of classes that stand for a hint that only pydantic can read."""
+
+    adapter: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True  # msgspec asks for the type of what `read` returns
+
+
+def _decodes(hint: Any) -> bool:
+    try:
+        msgspec.json.Decoder(msgspec.defstruct("Probe", [("it", hint)]))
+    except Exception:  # also of names in the annotations of a class that don't resolve
+        return False
+    return True
+
+
+def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=read)
+
+
+def read(kind: Any, value: Any) -> Any:
+    """The hook of msgspec for types that it does not know: `value` came from JSON."""
+    if isinstance(kind, _Adapted):
+        return _validated(kind.adapter, value)
+    if _is_own(kind) and (adapter := _adapter(kind)) is not None:
+        return _validated(adapter, value)
+    if isinstance(value, typing.get_origin(kind) or kind):
+        return value
+    raise ValueError(f"Expected `{getattr(kind, '__name__', kind)}`, got `{type(value).__name__}`")
+
+
+def written(value: Any) -> Any:
+    """The hook of msgspec for values that it does not know: their JSON as builtin types."""
+    kind: type = type(value)
+    if _is_own(kind) and (adapter := _adapter(kind)) is not None:
+        # As `read` takes it back: with the names that validation expects, without what is computed.
+        return adapter.dump_python(value, mode="json", by_alias=True, round_trip=True)
+    raise TypeError(f"a {kind.__module__}.{kind.__qualname__} is no JSON")
+
+
+def json_types(hint: Any) -> tuple[str, ...]:
+    """What JSON can be read into this hint, as the words of JSON Schema; empty if anything may be."""
+    try:
+        schema = msgspec.json.schema(hint, schema_hook=_schema)
+    except TypeError:
+        return ()
+    choices = schema.get("anyOf", [schema])
+    kinds = tuple("object" if "$ref" in choice else choice.get("type", "") for choice in choices)
+    return kinds if all(isinstance(kind, str) and kind for kind in kinds) else ()
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    if not _is_own(kind) or (adapter := _adapter(kind)) is None:
+        raise NotImplementedError
+    found: dict[str, Any] = adapter.json_schema()
+    return {"type": found["type"]} if "type" in found else {}
+
+
+def _is_own(kind: Any) -> bool:
+    """Whether pydantic can tell how to read this type."""
+    return isinstance(kind, type) and hasattr(kind, "__get_pydantic_core_schema__")
+
+
+def _has_own(hint: Any) -> bool:
+    return _is_own(hint) or any(map(_has_own, typing.get_args(hint)))
+
+
+def _new_adapter(hint: Any) -> Any:
+    """The adapter of pydantic for a hint; None if the program does not use pydantic, or pydantic can't read it."""
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None:
+        return None
+    try:
+        return pydantic.TypeAdapter(hint)
+    except pydantic.errors.PydanticSchemaGenerationError:
+        return None
+
+
+@cache
+def _adapter(kind: type) -> Any:
+    return _new_adapter(kind)
+
+
+def _validated(adapter: Any, value: Any) -> Any:
+    """Read as JSON, which strict models read more from than from Python values."""
+    try:
+        return adapter.validate_json(msgspec.json.encode(value))
+    except ValueError as error:
+        raise ValueError(_first(error)) from None
+
+
+def _first(error: Any) -> str:
+    """The first complaint of pydantic, in one line."""
+    one = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(str(part) for part in one["loc"])
+    return f"{one['msg']} ({where})" if where else str(one["msg"])
