@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 import rota
+from rota.callers import CallerClients
 from rota.clock import Chance, ManualClock
+from rota.connections import AppConnections
 from rota.errors import InvalidInput, NotFound, SchemaMissing, StoreError
 from rota.model.job import Kind
 from rota.model.lifecycle import State
@@ -52,7 +54,10 @@ async def test_settings_may_be_changed_until_the_store_is_open(app: rota.App) ->
 async def test_another_set_of_parts_is_lent_for_a_while(app: rota.App, clock: ManualClock, chance: Chance) -> None:
     before = (app.settings, app.clock, app.bus)
     other = ManualClock()
-    with app.borrowed(other, chance, store="sqlite:///:memory:", user="tester"):
+    opened = AppConnections()
+    with app.borrowed(
+        opened, CallerClients(opened, inline=True), other, chance, store="sqlite:///:memory:", user="tester"
+    ):
         assert (app.clock, app.who.user) == (other, "tester")
     assert (app.settings, app.clock, app.bus) == before
 

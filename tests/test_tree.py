@@ -59,6 +59,11 @@ TESTED_BY = {
     "opening.py": "test_app.py test_connections.py",
     "model/option_table.py": "model/test_options.py",
     "errors.py": "docs/test_pages.py",
+    # The harness of users' tests: parts that show in what a test sees.
+    "testing/callers.py": "testing/test_within.py",
+    "testing/connections.py": "testing/test_harnesses.py testing/test_eager.py",
+    "testing/due_jobs.py": "testing/test_harnesses.py testing/test_eager.py",
+    "testing/executors.py": "testing/test_harnesses.py testing/test_fakes.py",
 }
 
 

@@ -127,11 +127,13 @@ class App:
         self.settings = settings
 
     @contextmanager
-    def borrowed(self, clock: Clock, chance: Chance, **settings: Any) -> Iterator[None]:
+    def borrowed(
+        self, opened: AppConnections, callers: CallerClients, clock: Clock, chance: Chance, **settings: Any
+    ) -> Iterator[None]:
         """For tests: replaces clock, store and settings for a while, with the same tasks. See `rota.testing`."""
         saved = self.__dict__.copy()
-        self.clock, self.chance, self.bus, self._inline, self._opened = clock, chance, Bus(), True, AppConnections()
-        self._callers = CallerClients(self._opened, inline=True)
+        self.clock, self.chance, self.bus, self._inline = clock, chance, Bus(), True
+        self._opened, self._callers = opened, callers
         self._given = {}
         self.settings = config.load({"name": self.settings.name or None, **settings}, environment={})
         try:

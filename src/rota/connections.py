@@ -56,13 +56,7 @@ class AppConnections:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine to its end on the bridge's loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            work.close()
-            raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
+        refuse_in_loop(work)
         with self.changing:
             if self._bridge is None:
                 self._bridge = SyncBridge()
@@ -119,6 +113,21 @@ class AppConnections:
         self.changing = threading.Lock()
         if bridge:
             bridge.forget()
+
+
+def in_loop() -> bool:
+    """Whether an event loop runs on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
+    if in_loop():
+        work.close()
+        raise InvalidInput("call", "a ..._sync method inside a running event loop", "the async method, with await")
 
 
 _all: weakref.WeakSet[AppConnections] = weakref.WeakSet()

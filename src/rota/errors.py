@@ -13,6 +13,7 @@ RotaError
 ├── ResultMismatch          the result of a job does not fit the return annotation of its task
 ├── WaitTimeout             a wait ended before the job did
 ├── Stale                   raised to a task whose attempt has lost its job
+├── NotFaked                in a test: nothing answers a command or an HTTP call, and it may not run for real
 └── StoreError              the store can't do its work; the base itself: it refused this call
     ├── StoreUnavailable    locked, unreachable or unreadable; trying again may help
     ├── StoreFull           no space left for the write; nothing was written
@@ -105,6 +106,13 @@ class WaitTimeout(RotaError, TimeoutError):
 class Stale(RotaError):
     def __init__(self) -> None:
         super().__init__("this attempt is over, and another may have begun: what it does changes nothing any more")
+
+
+class NotFaked(RotaError):
+    def __init__(self, what: str, fake: str, option: str) -> None:
+        super().__init__(
+            f"{what} did not run: tests answer it with rota_test.{fake}; harness(app, {option}=True) runs it for real"
+        )
 
 
 class NotAllowed(RotaError):

@@ -56,7 +56,6 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
     for code in blocks("docs/sdk.md", "python"):
         exec(compile(code, "docs/sdk.md", "exec", dont_inherit=True), space)
     assert await space["hello"]("you") == "hello, you"
-    await space["test_hello"]()
     async with harness(space["app"]) as rota_test:
         await space["order"]()
         job = await space["monthly"].submit(month=5)
@@ -140,6 +139,21 @@ async def test_the_python_of_the_page_on_reading_runs(
     await asyncio.to_thread(space["without_an_event_loop"])
 
 
+async def test_the_python_of_the_page_on_testing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/testing.md", "python"):
+        exec(compile(code, "docs/testing.md", "exec"), space)
+    tests = [space[name] for name in space if name.startswith("test_")]
+    assert len(tests) >= 5
+    for test in tests:
+        if asyncio.iscoroutinefunction(test):
+            await test()
+        else:
+            await asyncio.to_thread(test)
+    assert not list(tmp_path.iterdir()), "the store of the app is never made"
+
+
 async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     space: dict[str, Any] = {}
@@ -168,7 +182,7 @@ async def test_the_python_of_the_page_on_workflows_runs(
     space: dict[str, Any] = {}
     for code in blocks("docs/workflows.md", "python"):
         exec(compile(code, "docs/workflows.md", "exec"), space)
-    async with harness(space["app"]) as rota_test:
+    async with harness(space["app"], allow_commands=True) as rota_test:
         nightly = await space["nightly"]("2027-01-01")
         await rota_test.drain()
         extract, *_, loaded, _alarm, _clean = jobs = await nightly.jobs()
@@ -203,7 +217,7 @@ async def test_the_python_of_the_page_on_execution_runs(tmp_path: Path, monkeypa
     space: dict[str, Any] = {}
     for code in blocks("docs/execution.md", "python"):
         exec(compile(code, "docs/execution.md", "exec"), space)
-    async with harness(space["app"]) as rota_test:
+    async with harness(space["app"], allow_commands=True) as rota_test:
         job = await space["order"]()
         await rota_test.drain()
         assert (await job.info()).state == "succeeded"
@@ -222,7 +236,7 @@ async def test_the_python_of_the_page_on_order_runs(
     for code in blocks("docs/order.md", "python"):
         exec(compile(code, "docs/order.md", "exec"), space)
     with database(shared_server()) as url:
-        async with harness(space["app"], store=url) as rota_test:
+        async with harness(space["app"], allow_commands=True, store=url) as rota_test:
             await space["maintain"]()
             shown = capsys.readouterr().out
             assert "task welc* in queue mail smtp is being moved 0 0" in shown
@@ -245,7 +259,7 @@ async def test_the_python_of_the_page_on_http_runs(tmp_path: Path, monkeypatch: 
         server.on("/orders", reply(201, '{"order": 1}', content_type="application/json"))
         server.on("/health", reply(200, "well"))
         server.on("/purge", reply(204))
-        async with harness(space["app"], http_allow="127.0.0.1") as rota_test:
+        async with harness(space["app"], allow_commands=True, allow_http=True, http_allow="127.0.0.1") as rota_test:
             job = await space["order"](server.url)
             await space["plan"](server.url)
             await rota_test.drain()

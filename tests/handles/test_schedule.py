@@ -16,7 +16,7 @@ from rota.model.trigger.records import FireKind
 from rota.model.trigger.skipped import SkipReason
 from rota.testing import harness
 
-NOON = int(datetime(2027, 1, 15, 12, tzinfo=UTC).timestamp()) * 1_000_000
+NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 
 
 def make() -> rota.App:
@@ -60,7 +60,7 @@ async def test_a_schedule_fires_at_its_times_with_the_times_filled_in(
 
 
 async def test_commands_get_the_times_too(app: rota.App) -> None:
-    async with harness(app, now=NOON) as rota_test:
+    async with harness(app, now=NOON, allow_commands=True) as rota_test:
         command = ["sh", "-c", "echo $AT $0", "{scheduled_for}"]
         schedule = await app.schedule("echo", command, every="10m", env={"AT": "{fire_time}"}, cwd="/")
         await rota_test.advance("10m")

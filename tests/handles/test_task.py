@@ -90,7 +90,7 @@ async def test_many_are_checked_before_the_first_is_written(harness: testing.Har
     assert {(await job.info()).priority for job in jobs} == {1}
 
 
-async def test_orders_within_a_transaction_need_postgresql(harness: testing.Harness) -> None:
+async def test_orders_within_a_transaction_need_postgresql() -> None:
     with pytest.raises(InvalidInput, match="PostgreSQL"):
         await greet.within(object()).submit("a")
     with pytest.raises(InvalidInput, match="PostgreSQL"):

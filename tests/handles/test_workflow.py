@@ -140,7 +140,7 @@ async def test_a_time_of_its_own_counts_as_well() -> None:
 
 
 async def test_a_command_in_a_workflow_takes_what_submit_command_takes() -> None:
-    async with harness(app) as rota_test:
+    async with harness(app, allow_commands=True) as rota_test:
         async with app.workflow() as flow:
             first = flow.add(["sh", "-c", "echo $NAME; pwd"], env={"NAME": "you"}, cwd="/", name="greet", priority=1)
             flow.add(["sh", "-c", "exit 3"], fatal_exit_codes=[3], after=first)

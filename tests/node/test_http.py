@@ -170,7 +170,7 @@ async def test_in_workflows(place: str, server: Web) -> None:
 async def test_in_schedules(server: Web) -> None:
     app = rota.App("sqlite:///:memory:")
     server.on("/at", reply())
-    async with harness(app, http_allow="127.0.0.1") as rota_test:
+    async with harness(app, allow_http=True, http_allow="127.0.0.1") as rota_test:
         call = app.http(
             "POST",
             server.url + "/at?t={fire_time}",

@@ -45,7 +45,7 @@ class KnownTasks(Protocol):
 
 class JobsClient:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
-        self.store, self.who, self._chance = store, who, chance
+        self.store, self.who, self.chance = store, who, chance
         self._made_known = 0  # the number of the app's tasks that the store was told
         self._batchers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], Answer]]
@@ -53,7 +53,7 @@ class JobsClient:
         self._waits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waits] = weakref.WeakKeyDictionary()
 
     def job_ids(self, count: int) -> list[str]:
-        return self._chance.job_ids(self.store.now(), count)
+        return self.chance.job_ids(self.store.now(), count)
 
     async def make_known(self, tasks: KnownTasks) -> None:
         """Registers the app's tasks once: clients may be deployed before the nodes that offer them."""

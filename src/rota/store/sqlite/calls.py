@@ -202,7 +202,8 @@ class Calls(Store):
             raise StoreUnavailable(f"the store {self.path} was closed")
         if self._fork.torn:
             raise StoreUnavailable(TORN.format(self.path))
-        return await self._carry_out(writes, self._fork.guarded(writes, call))
+        alone = writes or self.path == MEMORY  # memory has one connection, for reads and writes of all threads
+        return await self._carry_out(writes, self._fork.guarded(alone, call))
 
     async def _carry_out(self, writes: bool, call: Callable[[], T]) -> T:
         if self._threads is None:
