@@ -88,6 +88,9 @@ class App:
         self._opened.when_unused(self)
         self._callers = CallerClients(self._opened, inline)
 
+    def __repr__(self) -> str:
+        return f"<App {self.name!r} on {self.settings.place}, {len(self.catalogue)} tasks>"
+
     @property
     def who(self) -> Principal:
         """The user of this process. It has the store's address, so it is an operator."""

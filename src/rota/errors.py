@@ -31,6 +31,8 @@ TaskSignal                  raised *by a task* to say how its attempt should end
 
 from __future__ import annotations
 
+import re
+
 
 class RotaError(Exception):
     """Base of all errors that rota raises on purpose; the message is written for the person who must act."""
@@ -84,9 +86,23 @@ class IllegalEvent(RotaError):
 
 
 class JobFailed(RotaError):
-    def __init__(self, job_id: str, state: str, error: str | None) -> None:
-        self.job_id, self.state, self.error = job_id, state, error
-        super().__init__(f"job {job_id} {state}" + (f": {error}" if error else ""))
+    """`error`: the message of its last error, or the reason of its state. `type` and `trace` are those of the error,
+    and `where` is the place that raised it: file, line and function. None: it has none, or it is not known."""
+
+    def __init__(
+        self, job_id: str, state: str, error: str | None, type: str | None = None, trace: str | None = None
+    ) -> None:
+        self.job_id, self.state, self.error, self.type, self.trace = job_id, state, error, type, trace
+        self.where = _place(trace)
+        kind = f"{type.removeprefix('builtins.')}: " if type and not type.startswith("rota.") else ""
+        place = f" ({self.where})" if self.where else ""
+        super().__init__(f"job {job_id} {state}" + (f": {kind}{error}{place}" if error else ""))
+
+
+def _place(trace: str | None) -> str | None:
+    """The last place that a trace of Python names."""
+    found = re.findall(r'^ *File "([^"\n]+)", line (\d+), in (\S+)', trace or "", re.MULTILINE)
+    return "{}, line {}, in {}".format(*found[-1]) if found else None
 
 
 class ResultMismatch(RotaError):

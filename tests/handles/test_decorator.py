@@ -30,7 +30,7 @@ def test_a_function_becomes_a_task_with_and_without_options() -> None:
     assert (plain.name, sent.name, empty.name) == ("plain", "mail.send", "empty")
     assert (plain(4), plain.function(4), plain.__name__) == (8, 8, "plain")
     assert plain.arguments(4) == plain.arguments(n=4) == {"n": 4}
-    assert repr(sent) == "<Task 'mail.send'>"
+    assert (repr(plain), repr(sent)) == ("<Task 'plain' (n)>", "<Task 'mail.send' ()>")
 
 
 def test_a_call_needs_no_context(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ async def test_an_app_takes_in_the_shared_tasks_of_what_it_includes(mailing: Any
         assert (info.queue, info.priority, info.result) == ("mail", 0, "sent to me")
     assert sorted(task.name for task in app.catalogue) == ["send", "where"]
     assert mailing.send("nobody") == "sent to nobody"
-    assert repr(mailing.send) == "<Task 'send'>"
+    assert repr(mailing.send) == "<Task 'send' (to)>"
 
 
 async def test_it_needs_an_app(mailing: Any) -> None:

@@ -33,7 +33,8 @@ class Job(Generic[R_co]):
         self._app, self.id, self._returns = app, job_id, returns
 
     def __repr__(self) -> str:
-        return f"Job({self.id!r})"
+        task = "" if self._returns is None else f", task={self._returns.task!r}"
+        return f"Job({self.id!r}{task})"
 
     async def info(self) -> JobInfo:
         """The job as it is now: state, attempts, result, error and options."""
@@ -47,7 +48,9 @@ class Job(Generic[R_co]):
         """The value that its task returned, as its annotation says; raises `JobFailed` unless it succeeded."""
         info = await self.wait(timeout)
         if info.state is not State.SUCCEEDED:
-            raise JobFailed(self.id, info.state, info.error.message if info.error else info.reason)
+            if info.error is None:
+                raise JobFailed(self.id, info.state, info.reason)
+            raise JobFailed(self.id, info.state, info.error.message, info.error.type, info.error.trace)
         found: R_co = info.result if self._returns is None else self._returns.read(self.id, info.result)
         return found
 

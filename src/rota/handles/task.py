@@ -43,7 +43,8 @@ class Task(Generic[P, R_co]):
         functools.update_wrapper(self, definition.function)
 
     def __repr__(self) -> str:
-        return f"<Task {self.name!r}>"
+        parameters = ", ".join(self._definition.info.parameters)
+        return f"<Task {self.name!r} ({parameters})>"
 
     @property
     def name(self) -> str:

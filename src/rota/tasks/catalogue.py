@@ -126,7 +126,7 @@ class ResultReader:
     """Reads results of a task as its return annotation says."""
 
     def __init__(self, task: str, hint: Any) -> None:
-        self._task, self._hint = task, hint
+        self.task, self._hint = task, hint
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any] | None:
@@ -140,7 +140,7 @@ class ResultReader:
         try:
             return self._decoder.decode(msgspec.json.encode(result))
         except Exception as error:  # types of the task's own may raise anything
-            raise ResultMismatch(self._task, job_id, f"{error}" or type(error).__name__) from error
+            raise ResultMismatch(self.task, job_id, f"{error}" or type(error).__name__) from error
 
 
 def _awaited(hint: Any) -> Any:

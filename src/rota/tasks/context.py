@@ -61,6 +61,9 @@ class Context:
         self._reporter, self._max_state = reporter, max_state
         self._cancelled = False
 
+    def __repr__(self) -> str:
+        return f"<Context of job {self.job.id!r}, task {self.job.task!r}, attempt {self.attempt}>"
+
     @property
     def cancelled(self) -> bool:
         """True once the attempt should stop: cancelled, out of time, or its node is shutting down. Sync tasks that
