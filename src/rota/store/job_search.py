@@ -7,7 +7,7 @@ so a job that fits all the time is found exactly once, whatever comes and goes m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rota.model.lifecycle import State
@@ -30,6 +30,7 @@ class Dialect(NamedTuple):
     mark: str  # of a parameter
     conditions: Mapping[str, str]
     values: Mapping[str, Callable[[Any], Any]]  # conversions of values
+    dead: str = "state = 'failed'"  # the condition of dead letters
 
 
 class Search(NamedTuple):
@@ -48,9 +49,7 @@ def search(dialect: Dialect, who: Principal, query: JobFilter, schema: str = "")
     owner = "f.owner" if who.sees is None else mark(who.sees)
     conditions = [] if who.sees is None else [f"owner = {owner}"]
     if query.states is not None:
-        # Literals, not parameters: partial indexes of SQLite only match literals, and `=` where they say so.
-        names = [f"'{State(state).value}'" for state in query.states]
-        conditions.append(f"state = {names[0]}" if len(names) == 1 else f"state IN ({', '.join(names) or 'NULL'})")
+        conditions.append(dialect.dead if query.by_end else _in_states(query.states))
     for name, text in {**SHARED, **dialect.conditions}.items():
         if (given := getattr(query, name)) is not None:
             value = dialect.values[name](given) if name in dialect.values else given
@@ -61,9 +60,15 @@ def search(dialect: Dialect, who: Principal, query: JobFilter, schema: str = "")
     return Search(" AND ".join(conditions) or "true", order, values)
 
 
+def _in_states(states: Sequence[State]) -> str:
+    """Literals, not parameters: partial indexes of SQLite only match literals, and `=` where they say so."""
+    names = [f"'{State(state).value}'" for state in states]
+    return f"state = {names[0]}" if len(names) == 1 else f"state IN ({', '.join(names) or 'NULL'})"
+
+
 def _behind(query: JobFilter, cursor: JobCursor, mark: Callable[[Any], str]) -> str:
     last = mark(cursor.id)
     if not query.by_end:
         return f"id < {last}"
     end = mark(cursor.ended_at)
-    return f"finished_at <= {end} AND (finished_at < {end} OR id < {last})"
+    return f"(finished_at, id) < ({end}, {last})"

@@ -364,7 +364,7 @@ DEEDS = {
         "those someone waits for": looking(LOCAL, 199, ids=WAITED_FOR, states=tuple(TERMINAL), limit=200),
         "dead letters": looking(SYSTEM, 100, states=DEAD_ONLY, limit=100),
         "the next page": looking(LOCAL, 100, after=JobCursor(uid(ENDED, 5_000))),
-        "more dead letters": looking(LOCAL, 100, states=DEAD_ONLY, after=JobCursor(uid(DEAD, 900), NOW + 2 * DAY)),
+        "more dead letters": looking(SYSTEM, 100, states=DEAD_ONLY, after=JobCursor(uid(DEAD, 900), NOW + 2 * DAY)),
     }.items()},
     "those of a workflow": Deed(looking(LOCAL, 0, workflow=uid(ENDED, 5)), True, 10, 100, {}),
     "those of a schedule": Deed(looking(LOCAL, 0, schedule="none"), True, 10, 100, {}),
