@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rota.app import App
-from rota.cli.dead import PAGE, pages
-from rota.clients.jobs import JobsClient
+from rota.clients.job_queries import pages
+from rota.clients.jobs import PAGE, JobsClient
 from rota.clock import Chance, ManualClock
 from rota.model.job import Kind, NewJob, Spec, Verdict
 from rota.model.lifecycle import JobEvent

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import nullcontext
 
 import msgspec
 
 from rota.cli import calls, commands
 from rota.cli.live import Bar, bar, used
+from rota.cli.many import Wording, change_all, check_choice, filter_of
 from rota.cli.relations import Relations, relations
-from rota.cli.session import existing, resolve
+from rota.cli.session import existing, resolve, utf8
 from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, safe, shortened, state, table, when
 from rota.cli.waiting import hinting
+from rota.clients import job_queries
 from rota.clients.explain import WaitReason
 from rota.clients.jobs import JobsClient
-from rota.errors import InvalidInput, WaitTimeout
+from rota.errors import WaitTimeout
 from rota.model.job import AttemptInfo, JobInfo, Kind
 from rota.model.lifecycle import State
 from rota.model.outcome import Problem
@@ -28,22 +30,13 @@ from rota.store.values import Cancelling, JobFilter
 TIMED_OUT = 124
 LONGEST_VALUE = 2_000
 LONGEST_REASON = 100
+ALL = tuple(State)
 
 
 async def list_(args: argparse.Namespace) -> int:
-    query = JobFilter(states=_states(args.state), queue=args.queue, task=args.task, limit=args.limit)
     async with existing(args) as client:
-        show_jobs(args, await client.find(query), client.store.now())
+        show_jobs(args, await client.find(await filter_of(args, client)), client.store.now())
     return 0
-
-
-def _states(given: str | None) -> tuple[State, ...] | None:
-    if given is None:
-        return None
-    try:
-        return tuple(State(part.strip().lower()) for part in given.split(","))
-    except ValueError:
-        raise InvalidInput("--state", given, f"some of {', '.join(State)}") from None
 
 
 def show_jobs(args: argparse.Namespace, jobs: Sequence[JobInfo], now: Instant) -> None:
@@ -186,16 +179,43 @@ _CANCELLING = {
 
 
 async def cancel_(args: argparse.Namespace) -> int:
+    check_choice(args)
+    reason = "cancelled by its user" if args.reason is None else utf8(args.reason, "--reason")
     async with existing(args) as client:
+        change = job_queries.cancelling(client, reason)
+        if args.all:
+            query = await filter_of(args, client, ALL)
+            return await change_all(args, client, query, change, Wording("job", "cancelled"))
         ids = await resolve(client, args.ids)
-        answers = await client.cancel(ids)
+        if args.dry_run:
+            return await _would(args, client, ids, change.states, "cancelled")
+        answers = await client.cancel(ids, reason)
     done = [answer in (Cancelling.CANCELLED, Cancelling.REQUESTED) for answer in answers]
     return report(args, ids, done, [_CANCELLING[answer] for answer in answers], [answer.value for answer in answers])
 
 
+async def _would(
+    args: argparse.Namespace, client: JobsClient, ids: Sequence[str], states: Container[State], done: str
+) -> int:
+    """What a change would do, for `--dry-run`."""
+    now = {job.id: job.state for job in await client.find(JobFilter(ids=tuple(ids), limit=len(ids)))}
+    fits = [now.get(job) in states for job in ids]
+    texts = [
+        f"would be {done}" if ok else f"would not be {done}: it is {now.get(job, 'gone')}"
+        for job, ok in zip(ids, fits, strict=True)
+    ]
+    return report(args, ids, fits, texts, [f"would be {done}" if ok else "refused" for ok in fits])
+
+
 async def retry_(args: argparse.Namespace) -> int:
+    check_choice(args)
     async with existing(args) as client:
+        change = job_queries.retrying(client)
+        if args.all:
+            return await change_all(args, client, await filter_of(args, client, ALL), change, Wording("job", "retried"))
         ids = await resolve(client, args.ids)
+        if args.dry_run:
+            return await _would(args, client, ids, change.states, "retried")
         before = {job.id: job.state for job in await client.find(JobFilter(ids=tuple(ids), limit=len(ids)))}
         done = await client.retry(ids)
     answers = [

@@ -29,6 +29,9 @@ from rota.cli.parser_schedules import calendar, schedule
 ABOUT = "A distributed job scheduler: `rota up` starts a node, `rota run -- CMD` runs a command on it."
 
 
+MANY = "(ID... | --all [filters]) [options]"
+
+
 def build(words: Collection[str] | None = None) -> Parser:
     """Builds the parser. Given the words of a call, verbs that they don't name get no options and sub-verbs: building
     all of them takes longer than most verbs do."""
@@ -85,8 +88,8 @@ def _submit(submit: Parser) -> None:
 
 def _job(verbs: Verbs) -> None:
     listing = verb(verbs, "list", "job", "list jobs, newest first")
-    listing.add_argument("--state", metavar="STATE,...", help="only jobs in these states")
-    _filters(listing)
+    _filters(listing, error=True, limit=True)
+    _job_filters(listing)
     _id(verb(verbs, "show", "job", "show all there is to see of a job"))
     logs = verb(verbs, "logs", "logs", "print what the attempts of a job wrote")
     _id(logs)
@@ -94,8 +97,14 @@ def _job(verbs: Verbs) -> None:
     logs.add_argument("--attempt", metavar="N", type=count, help="only this attempt")
     logs.add_argument("--stream", metavar="STREAM", help="only this stream: stdout, stderr, log")
     logs.add_argument("--timestamps", "-t", action="store_true", help="begin each line with its time and stream")
-    _ids(verb(verbs, "cancel", "job", "end waiting jobs, stop running ones"))
-    _ids(verb(verbs, "retry", "job", "run failed or cancelled jobs again, and waiting ones at once"))
+    cancel = verb(verbs, "cancel", "job", "end waiting jobs, stop running ones", MANY)
+    _many(cancel, "jobs that have not ended")
+    _job_filters(cancel)
+    cancel.add_argument("--reason", metavar="TEXT", help="why, for whoever looks at them (cancelled by its user)")
+    text = "run failed or cancelled jobs again, and waiting ones at once"
+    retry = verb(verbs, "retry", "job", text, MANY)
+    _many(retry, "jobs that can be retried")
+    _job_filters(retry)
     urgency = verb(verbs, "priority", "job", "give waiting jobs another priority")
     _ids(urgency)
     urgency.add_argument("priority", metavar="PRIORITY", type=whole, help="0 (most urgent) to 9")
@@ -151,11 +160,10 @@ def _from(parser: Parser) -> None:
 
 
 def _dead(verbs: Verbs) -> None:
-    _filters(verb(verbs, "list", "dead", "list dead letters, latest first"), error=True)
+    _filters(verb(verbs, "list", "dead", "list dead letters, latest first"), error=True, limit=True)
     _id(verb(verbs, "show", "dead", "show all there is to see of a dead letter"))
-    usage = "(ID... | --all [filters]) [options]"
-    _many(verb(verbs, "replay", "dead", "run dead letters again, with a fresh budget of attempts", usage))
-    purge = verb(verbs, "purge", "dead", "delete dead letters with their history", usage)
+    _many(verb(verbs, "replay", "dead", "run dead letters again, with a fresh budget of attempts", MANY))
+    purge = verb(verbs, "purge", "dead", "delete dead letters with their history", MANY)
     _many(purge)
     purge.add_argument("--older-than", metavar="DURATION", help="only those that ended longer ago")
 
@@ -167,7 +175,7 @@ def _node(verbs: Verbs) -> None:
     check.add_argument("id", metavar="ID", nargs="?", help="the node (the setting `node`)")
 
 
-def _filters(parser: Parser, error: bool = False, limit: bool = True) -> None:
+def _filters(parser: Parser, error: bool = False, limit: bool = False) -> None:
     parser.add_argument("--queue", metavar="QUEUE", help="only jobs of this queue")
     parser.add_argument("--task", metavar="GLOB", help="only tasks of this name; * and ? match anything")
     if error:
@@ -176,10 +184,17 @@ def _filters(parser: Parser, error: bool = False, limit: bool = True) -> None:
         parser.add_argument("--limit", metavar="N", type=count, default=100, help="at most so many (100)")
 
 
-def _many(parser: Parser) -> None:
+def _job_filters(parser: Parser) -> None:
+    parser.add_argument("--state", metavar="STATE,...", help="only jobs in these states")
+    parser.add_argument("--label", metavar="LABEL", help="only jobs with this label")
+    parser.add_argument("--workflow", metavar="ID", help="only jobs of this workflow: its id or name")
+    parser.add_argument("--schedule", metavar="NAME", help="only jobs that this schedule made")
+
+
+def _many(parser: Parser, all_of: str = "dead letters") -> None:
     parser.add_argument("ids", metavar="ID", nargs="*", help="an id, or a beginning or end of it that fits no other")
-    parser.add_argument("--all", action="store_true", help="all dead letters that the filters leave")
-    _filters(parser, error=True, limit=False)
+    parser.add_argument("--all", action="store_true", help=f"all {all_of} that the filters leave")
+    _filters(parser, error=True)
     parser.add_argument("--dry-run", action="store_true", help="only say which; change nothing")
     parser.add_argument("--yes", "-y", action="store_true", help="don't ask before --all")
 

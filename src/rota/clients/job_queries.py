@@ -14,6 +14,7 @@ from rota.clients.jobs import PAGE, JobsClient
 from rota.errors import InvalidInput
 from rota.model.job import JobInfo
 from rota.model.lifecycle import INITIAL, TERMINAL, JobEvent, State, sources
+from rota.model.options import check_reason
 from rota.store.values import Cancelling, JobFilter
 
 Act = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
@@ -44,6 +45,8 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def cancelling(client: JobsClient, reason: str) -> Change:
+    check_reason(reason)
+
     async def act(ids: Sequence[str]) -> list[bool]:
         answers = await client.cancel(ids, reason)
         return [answer in (Cancelling.CANCELLED, Cancelling.REQUESTED) for answer in answers]

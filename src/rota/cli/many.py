@@ -1,0 +1,115 @@
+"""Changes of many jobs: by ids, or `--all` with filters, which shows what it would change and asks first."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NamedTuple
+
+import msgspec
+
+from rota.cli.live import Bar
+from rota.cli.session import utf8
+from rota.cli.show import answer, safe
+from rota.clients import job_queries
+from rota.clients.job_queries import Change, Changes
+from rota.clients.jobs import JobsClient
+from rota.errors import InvalidInput
+from rota.model.job import JobInfo
+from rota.model.lifecycle import State
+from rota.model.times import duration
+from rota.store.values import JobFilter
+
+FILTERS = ("state", "queue", "task", "error", "label", "workflow", "schedule", "older_than")
+PREVIEW = 5
+
+
+class Wording(NamedTuple):
+    noun: str  # of one of them
+    done: str
+
+
+async def filter_of(args: argparse.Namespace, client: JobsClient, states: tuple[State, ...] | None = None) -> JobFilter:
+    """The filter that the flags describe. `states`: if there is no `--state`."""
+    given = {name: getattr(args, name, None) for name in FILTERS}
+    texts = {name: utf8(text, f"--{name}") for name, text in given.items() if text is not None}
+    query = JobFilter(
+        states=_states(texts["state"]) if "state" in texts else states,
+        workflow=await client.workflow(texts["workflow"]) if "workflow" in texts else None,
+        limit=getattr(args, "limit", JobFilter().limit),
+    )
+    if "older_than" in texts:
+        before = client.store.now() - duration(texts["older_than"], "--older-than")
+        query = msgspec.structs.replace(query, ended_before=before)
+    plain = {name: texts[name] for name in ("queue", "task", "error", "label", "schedule") if name in texts}
+    return msgspec.structs.replace(query, **plain)
+
+
+def _states(given: str) -> tuple[State, ...]:
+    try:
+        return tuple(State(part.strip().lower()) for part in given.split(","))
+    except ValueError:
+        raise InvalidInput("--state", given, f"some of {', '.join(State)}") from None
+
+
+def check_choice(args: argparse.Namespace) -> None:
+    """Ids or `--all`, not both."""
+    if bool(args.ids) == args.all:
+        args.parser.error(f"say which: `{args.parser.prog} ID...`, or --all with filters")
+    for name in FILTERS:
+        if args.ids and getattr(args, name, None) is not None:
+            args.parser.error("filters go with --all, not with ids")
+
+
+async def change_all(
+    args: argparse.Namespace, client: JobsClient, query: JobFilter, change: Change, words: Wording
+) -> int:
+    query = change.filter(query)
+    if args.dry_run:
+        return await _show_all(args, client, query, words)
+    if not await _confirmed(args, client, query, change.name, words):
+        print("nothing was changed", file=sys.stderr)
+        return 1
+    so_far, line = Changes(), Bar(wanted=True)
+    async for so_far in job_queries.changes(client, query, change):
+        line.show(f"{so_far.changed} so far")
+    line.show("")
+    part = "" if so_far.changed == so_far.matched else f"{so_far.changed} of "
+    wire = {words.done: so_far.changed, "matched": so_far.matched, "dry_run": False}
+    return answer(args, wire, f"{part}{counted(so_far.matched, words.noun)} {words.done}")
+
+
+async def _show_all(args: argparse.Namespace, client: JobsClient, query: JobFilter, words: Wording) -> int:
+    count = 0
+    async for page in job_queries.pages(client, query):
+        count += len(page)
+        if not args.json:
+            for job in page:
+                print(_line(job, words))
+    wire = {words.done: 0, "matched": count, "dry_run": True}
+    return answer(args, wire, f"{counted(count, words.noun)} would be {words.done}")
+
+
+def _line(job: JobInfo, words: Wording) -> str:
+    return f"{job.id} {safe(job.task)}" + (f" {job.state}" if words.noun == "job" else "")
+
+
+async def _confirmed(args: argparse.Namespace, client: JobsClient, query: JobFilter, verb: str, words: Wording) -> bool:
+    """Shows the number and the first few, and asks."""
+    if args.yes:
+        return True
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise InvalidInput(f"{verb} --all", "no terminal to ask on", "--yes, if you mean it; --dry-run shows which")
+    count = await client.count(query)
+    if not count:
+        return True
+    for job in (await client.find(query))[:PREVIEW]:
+        print(f"  {_line(job, words)}", file=sys.stderr)
+    if count > PREVIEW:
+        print(f"  ... and {count - PREVIEW} more", file=sys.stderr)
+    print(f"{verb} {counted(count, words.noun)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def counted(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
