@@ -48,3 +48,27 @@ def test_every_query_of_sqlite_is_used_and_every_used_one_exists() -> None:
     text = "\n".join(path.read_text() for room in ("sqlite", "carriers") for path in (store / room).glob("*.py"))
     unused = {name for name in sql_files.load("sqlite") if f'"{name}"' not in text}
     assert not unused
+
+
+@pytest.mark.parametrize(
+    ("query", "same"),
+    [
+        ("UPDATE rota.x SET at = rota.clock(:now)", "UPDATE x SET at = :now"),
+        ("SELECT a::text FROM rota.x WHERE b <= :b::bigint", "SELECT a FROM x WHERE b <= :b"),
+        ("WHERE id = ANY (:ids::uuid[])", "WHERE id IN (SELECT value FROM json_each(:ids))"),
+        ("WHERE :a = ANY (x.l)", "WHERE :a IN (SELECT value FROM json_each(iif(json_valid(x.l), x.l, '[]')))"),
+        ("EXISTS (SELECT FROM rota.x)", "EXISTS (SELECT 1 FROM x)"),
+        ("SELECT greatest(a, least(b, :c)) FROM x FOR UPDATE OF x SKIP LOCKED", "SELECT max(a, min(b, :c)) FROM x"),
+        (
+            "FROM unnest(:as::text[], :bs::bigint[]) WITH ORDINALITY AS w(a, b, place)",
+            "FROM (SELECT value ->> 'as' AS a, value ->> 'bs' AS b, key + 1 AS place FROM json_each(:rows)) AS w",
+        ),
+    ],
+)
+def test_a_shared_query_says_the_same_in_sqlite(query: str, same: str) -> None:
+    assert sql_files.in_sqlite(query) == same
+
+
+def test_shared_queries_are_of_both_stores() -> None:
+    both = sql_files.load("sqlite").keys() & sql_files.load("postgres").keys()
+    assert {"put_calendar", "standing_schedules"} <= both

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
@@ -27,19 +26,18 @@ from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.requirements import Requirements
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
-from rota.store import sql_files
 from rota.store.admission import NewGate
 from rota.store.postgres import PostgresStore, admission, nodes, orders, work
 from rota.store.postgres.database import Unit
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.values import Retention, Topic
 from tests.servers.postgres import database, shared_server
+from tests.store import queries
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import ADMISSION, CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
 from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
-QUERIES = Path(sql_files.__file__).parent / "sql" / "postgres" / "admission.sql"
 HELD, KEYS, LANE = 100_000, 2_000, 50_000
 # Sorts of jobs, each with ids of its own.
 GATED, WAITS, HOLDS, PLAIN, FREE, FULL, SHUT, FED, BACK, STEPPED, ENDED, LONG, LATE, HASTY = range(51, 65)
@@ -446,5 +444,5 @@ async def test_it_goes_by_its_indexes_and_costs_what_it_moves(
 
 def test_every_query_is_looked_at() -> None:
     expected = {name for deed in (DEEDS | COUNTING).values() for name in deed.expected}
-    ours = set(re.findall(r"^-- name: (\w+)", QUERIES.read_text(), re.MULTILINE))
+    ours = queries.names("postgres", "admission")
     assert (expected & ours) | SMALL == ours

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
@@ -22,7 +21,6 @@ from rota.model.lifecycle import JobEvent
 from rota.model.outcome import Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import DAY, HOUR
-from rota.store import sql_files
 from rota.store.carriers import graph as carried
 from rota.store.graph import WorkflowFilter
 from rota.store.postgres import PostgresStore, graph, nodes, orders, reads, work
@@ -30,13 +28,13 @@ from rota.store.postgres.database import Unit
 from rota.store.values import Retention
 from rota.store.walks import PIECE
 from tests.servers.postgres import database, shared_server
+from tests.store import queries
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
 from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
 
-QUERIES = Path(sql_files.__file__).parent / "sql" / "postgres" / "graph.sql"
 MANY, FAMILY = 200_000, 100
 # Sorts of jobs, each with ids of its own.
 RUNS, CHILD, ELDER, STRANGER, ENDED, DEAD, SKIPPED, FLOW = range(41, 49)
@@ -278,4 +276,4 @@ async def test_it_goes_by_its_indexes_and_costs_what_it_moves(
 
 def test_every_query_is_looked_at() -> None:
     covered = {name for deed in DEEDS.values() for name in deed.expected} - {"accept"}
-    assert covered | WHOLE == set(re.findall(r"^-- name: (\w+)", QUERIES.read_text(), re.MULTILINE))
+    assert covered | WHOLE == queries.names("postgres", "graph")

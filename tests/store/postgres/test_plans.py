@@ -11,7 +11,6 @@ import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
@@ -32,6 +31,7 @@ from rota.store.postgres.pool import ConnectionPool
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.values import Chunk, JobCursor, JobFilter, Note, Position, Retention
 from tests.servers.postgres import database, shared_server
+from tests.store import queries
 from tests.store.postgres import crowd
 from tests.store.postgres.beliefs import BELIEFS, believe, mislead
 from tests.store.postgres.crowd import CLOCK, COUNTS, FIRST, NOW, SECOND, Large, migrated, run_all, uid, uids
@@ -43,8 +43,7 @@ SCHEDULED, READY, RUNNING, AHEAD = crowd.SCHEDULED, crowd.READY, crowd.RUNNING, 
 DUE, EXPIRED, ENDED, DEAD = crowd.DUE, crowd.EXPIRED, crowd.ENDED, crowd.DEAD
 
 QUERIES = sql_files.load("postgres")
-FILES = ("schedules", "graph", "admission", "offers")
-ELSEWHERE = [Path(sql_files.__file__).parent / f"sql/postgres/{name}.sql" for name in FILES]
+ELSEWHERE = queries.names("postgres", "schedules", "graph", "admission", "offers")
 
 
 @pytest.fixture(scope="module")
@@ -381,8 +380,7 @@ SMALL = {
 
 
 def test_every_query_is_looked_at() -> None:
-    elsewhere = {name for path in ELSEWHERE for name in re.findall(r"^-- name: (\w+)", path.read_text(), re.MULTILINE)}
-    covered = {name for deed in DEEDS.values() for name in deed.expected} | elsewhere
+    covered = {name for deed in DEEDS.values() for name in deed.expected} | ELSEWHERE
     covered |= {"admit_claim"}  # looked at with admission
     assert covered | WHOLE | SMALL == set(QUERIES), "a new query needs a deed here, an old one is gone"
     assert [q for q in SMALL if re.search(r"\brota\.(jobs|history|attempts|output|keys)\b", QUERIES[q])] == []

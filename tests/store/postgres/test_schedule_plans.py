@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
@@ -23,7 +22,6 @@ from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Advance, Fate, FireKind, NewFire, NewSchedule, ScheduleFilter
 from rota.model.trigger.skipped import Skipped, SkipReason
-from rota.store import sql_files
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import fires, schedules
 from rota.store.postgres import PostgresStore, nodes, orders, reads
@@ -33,6 +31,7 @@ from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.postgres.schedules import PostgresFires
 from rota.store.values import Retention
 from tests.servers.postgres import database, shared_server
+from tests.store import queries
 from tests.store.postgres import plans
 from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
 from tests.store.postgres.plans import Seen, observe, pruned
@@ -374,6 +373,5 @@ async def test_all_go_by_their_indexes_and_cost_what_they_move(believing: Large,
 
 
 def test_every_query_is_looked_at() -> None:
-    text = (Path(sql_files.__file__).parent / "sql" / "postgres" / "schedules.sql").read_text()
     covered = {name for deed in (*DEEDS.values(), *OF_AN_OWNER.values()) for name in deed.expected} - {"renew"}
-    assert covered | PAGES | SMALL == set(re.findall(r"^-- name: (\w+)", text, re.MULTILINE))
+    assert covered | PAGES | SMALL == queries.names("postgres", "schedules")

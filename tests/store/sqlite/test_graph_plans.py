@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
 from rota.store import sql_files
+from tests.store import queries
 from tests.store.sqlite.test_plans import plan, steps
 
 pytestmark = pytest.mark.slow
@@ -22,8 +22,7 @@ pytestmark = pytest.mark.slow
 FAMILIES, FAMILY = 100_000, 100
 NOW = 1_800_000_000_000_000
 QUERIES = sql_files.load("sqlite")
-FILE = Path(sql_files.__file__).parent / "sql" / "sqlite" / "graph.sql"
-OURS = sorted(re.findall(r"^-- name: (\w+)", FILE.read_text(), re.MULTILINE))
+OURS = sorted(queries.names("sqlite", "graph"))
 LARGE = "jobs|edges|workflows|members|j|e|f|m"
 FILL = f"""
 BEGIN;

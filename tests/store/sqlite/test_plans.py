@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -19,13 +18,13 @@ from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.store import sql_files
 from rota.store.sqlite import reads
 from rota.store.values import JobCursor, JobFilter
+from tests.store import queries
 
 pytestmark = pytest.mark.slow
 
 ROWS = 200_000
 NOW = 1_800_000_000_000_000
 QUERIES = sql_files.load("sqlite")
-FILES = Path(sql_files.__file__).parent / "sql" / "sqlite"
 # Growing tables; nodes and tasks stay small.
 LARGE = "jobs|payloads|attempts|output|keys|outbox|j|p|a|o|k"
 
@@ -108,7 +107,7 @@ WHOLE = {"state_counts", "ids_ending"}
 # They walk along a small index: one row of it, the few that run, or (for `rota doctor`) what is ready.
 ALONG = {"any_ready": "jobs_ready", "ready_kinds": "jobs_ready", "stray_holders": "jobs_running"}
 # Looked at elsewhere: test_admission_plans.py.
-ADMISSION = set(re.findall(r"^-- name: (\w+)", (FILES / "admission.sql").read_text(), re.MULTILINE))
+ADMISSION = queries.names("sqlite", "admission")
 
 
 def scans(lines: list[str], tables: str) -> list[str]:

@@ -68,27 +68,31 @@ def test_no_query_reads_a_whole_table(large: apsw.Connection, name: str) -> None
         assert scans == []
 
 
+def rows(count: int, **one: object) -> dict[str, str]:
+    return {"rows": json.dumps([one] * count)}
+
+
 ONE = {"owner": "u2", "name": "s000005"}
+MANY = {"owners": "u2", "names": "s000005"}
 # What is asked, and how many steps are enough.
 COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "those that come": ("coming_schedules", {"until": NOW + 100, "limit": 1_000}, 5_000),
     "the next": ("next_schedule", {}, 100),
     "the next after those": ("next_schedule_after", {"until": NOW + 100}, 100),
-    "those that are open": ("open_fires", {"rows": json.dumps([["u2", "s000005", 0]]), "few": 5}, 5_000),
+    "those that are open": ("open_fires", {**rows(1, **MANY, all=0), "few": 5}, 5_000),
     "all that wait": ("count_waiting", {}, 1_000),
     "those that have ended": ("close_ended", {}, 10_000),
     "the first that wait": ("free_fires", {"limit": 20}, 2_000),
     "new fires": (
-        "insert_fires", {"rows": json.dumps([["u2", "s000005", n, f"new{n}", 0] for n in range(3)]), "kind": "rule",
-                         "now": NOW}, 1_000,
+        "insert_fires", {**rows(3, **MANY, fires=1, ids="new", open=0), "kind": "rule", "now": NOW}, 1_000,
     ),
     "the fires of a schedule": ("fire_rows", {**ONE, "before": NOW * 2, "limit": 20}, 1_500),
     "its skips": ("skip_rows", {**ONE, "before": NOW * 2, "limit": 20}, 1_500),
     "the fire of a job": ("fires_of_jobs", {"ids": json.dumps(["j500", "j501"])}, 500),
     "old fires": ("delete_old_fires", {"before": NOW + 1_000, "limit": 50}, 10_000),
-    "old skips": ("delete_old_skips", {"before": NOW + 1_000, "limit": 50}, 10_000),
+    "old skips": ("delete_old_skips", {"now": NOW + 1_000, "age": 0, "limit": 50}, 10_000),
     "steps that fit": (
-        "standing_schedules", {"rows": json.dumps([["u2", "s000005", 1, 1]] * 10), "now": NOW + 10}, 2_000,
+        "standing_schedules", {**rows(10, **MANY, revisions=1, cursors=1, reaches=1), "now": NOW + 10}, 2_000,
     ),
 }  # fmt: skip
 

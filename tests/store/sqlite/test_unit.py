@@ -8,13 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 from rota.clock import ManualClock
+from rota.store import sql_files
 from rota.store.carriers.unit import Unit
 from rota.store.sqlite import migrate
 from rota.store.sqlite.database import MEMORY, Database
 from rota.store.sqlite.unit import at_once
 from rota.store.values import Topic
 
-ROWS = "SELECT value ->> 0, value ->> 1 FROM json_each(:rows)"
+ROWS = sql_files.in_sqlite("SELECT * FROM unnest(:names::text[], :numbers::bigint[]) AS given(name, number)")
 NAMES = "SELECT value FROM json_each(:names)"
 
 

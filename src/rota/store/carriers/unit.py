@@ -1,8 +1,9 @@
 """One unit of work of any store: named queries in one transaction.
 
-Carriers are written once, as coroutines over a `Unit`; the queries that they name are in one `.sql` file per store,
-with the same parameters and the same columns. On PostgreSQL a statement is a round trip, and a carrier waits for it. On
-SQLite it has been carried out when the call returns, so the carrier never waits (`sqlite.unit`).
+Carriers are written once, as coroutines over a `Unit`. The queries that they name are in `sql/shared` if both stores
+say the same, and otherwise in one `.sql` file per store, with the same parameters and the same columns. On PostgreSQL a
+statement is a round trip, and a carrier waits for it. On SQLite it has been carried out when the call returns, so the
+carrier never waits (`sqlite.unit`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 class Unit(Protocol):
     """A query takes lists as values. `columns` are the values of many rows, column by column: queries of PostgreSQL
-    find each column as an array under its name, queries of SQLite find the rows as the JSON list `:rows`."""
+    find each column as an array under its name, queries of SQLite find the rows as the JSON list `:rows` of objects."""
 
     topics: set[Topic]  # to be announced once the unit is committed
 

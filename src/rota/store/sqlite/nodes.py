@@ -175,6 +175,6 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
         + db.run("delete_old_events", before=now - retention.events, limit=limit)
         + db.run("delete_old_nodes", before=now - retention.nodes, limit=limit)
         + db.run("delete_old_fires", before=now - retention.ended, limit=limit)
-        + db.run("delete_old_skips", before=now - retention.ended, limit=limit)
+        + db.run("delete_old_skips", now=now, age=retention.ended, limit=limit)
         + db.run("delete_old_starts", before=now, limit=limit)
     )

@@ -58,7 +58,7 @@ class SqliteUnit:
 
 def _encoded(columns: Columns | None, values: dict[str, Any]) -> dict[str, Any]:
     if columns is not None:
-        values["rows"] = list(zip(*columns.values(), strict=True))
+        values["rows"] = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return {key: encode(one).decode() if isinstance(one, (list, tuple)) else one for key, one in values.items()}
 
 

@@ -1,73 +1,7 @@
--- name: insert_schedule
-INSERT INTO rota.schedules (owner, name, revision, timing, work, overlap, calendars, app, created_at, changed_at, handled, next_at,
-                            paused_at, paused_by, note, module)
-VALUES (:owner, :name, rota.clock(:now), :timing, :work, :overlap, :calendars::text[], :app, rota.clock(:now), rota.clock(:now),
-        least(:since::bigint, rota.clock(:now)),
-        CASE WHEN :since::bigint > rota.clock(:now) + 1000000 THEN rota.clock(:now) ELSE :next_at END,   -- computed by a clock far ahead
-        CASE WHEN :note::text IS NOT NULL THEN rota.clock(:now) END,
-        CASE WHEN :note::text IS NOT NULL THEN :owner END, :note, :module)
-ON CONFLICT (owner, name) DO NOTHING
-
--- name: replace_schedule
--- The cursor never moves back; fires due before the change must have been handled.
-UPDATE rota.schedules
-SET revision = revision + 1, timing = :timing, work = :work, overlap = :overlap, calendars = :calendars::text[], app = :app,
-    module = :module, undeclared_at = NULL, changed_at = rota.clock(:now), broken = NULL,
-    handled = greatest(handled, least(:since::bigint, rota.clock(:now))),
-    next_at = CASE WHEN :since::bigint > greatest(handled, rota.clock(:now) + 1000000) THEN rota.clock(:now) ELSE :next_at END
-WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS NULL OR next_at > :since)
-
 -- name: reopen_fires
 -- The new overlap policy may depend on live jobs of the schedule.
 UPDATE rota.fires f SET open = true FROM rota.jobs j
 WHERE f.owner = :owner AND f.name = :name AND NOT f.open AND j.id = f.job_id
-
--- name: pause_schedule
-UPDATE rota.schedules
-SET revision = revision + 1, paused_at = coalesce(paused_at, rota.clock(:now)), paused_by = :by, note = :note,
-    changed_at = rota.clock(:now)
-WHERE owner = :owner AND name = :name
-
--- name: resume_schedule
--- A schedule that was set aside goes on from its cursor; fires of its pause are skipped before the pause can end.
-UPDATE rota.schedules
-SET revision = revision + 1, changed_at = rota.clock(:now), paused_at = CASE WHEN broken IS NOT NULL THEN paused_at END,
-    paused_by = CASE WHEN broken IS NOT NULL THEN paused_by END, note = CASE WHEN broken IS NOT NULL THEN note END,
-    next_at = CASE WHEN broken IS NULL THEN next_at ELSE rota.clock(:now) END, broken = NULL
-WHERE owner = :owner AND name = :name AND revision = :revision AND (next_at IS NULL OR next_at > :since)
-
--- name: remove_schedule
-DELETE FROM rota.schedules WHERE owner = :owner AND name = :name AND revision = :revision AND handled = :before
-
--- name: undeclare_schedules
--- Only schedules of the revision that was read: another node may have declared them meanwhile.
-UPDATE rota.schedules s SET undeclared_at = rota.clock(:now)
-FROM unnest(:names::text[], :revisions::bigint[]) AS read(name, revision)
-WHERE s.owner = :owner AND s.app = :app AND s.undeclared_at IS NULL AND s.name = read.name AND s.revision = read.revision
-RETURNING s.name, s.module
-
--- name: set_aside_schedule
-UPDATE rota.schedules SET broken = :why, next_at = NULL
-WHERE owner = :owner AND name = :name AND revision = :revision AND broken IS NULL
-
--- name: coming_schedules
-SELECT {schedules.shown; last_job = last_job::text}
-FROM rota.schedules WHERE next_at <= :until::bigint ORDER BY next_at LIMIT :limit::integer
-
--- name: next_schedule_after
-SELECT next_at FROM rota.schedules WHERE next_at > :until::bigint ORDER BY next_at LIMIT 1
-
--- name: standing_schedules
--- Which of these steps still fit and are due; locked until the end of the transaction. Rows locked by other
--- transactions are skipped. Since this never waits, the order of locks does not matter.
-SELECT wanted.place - 1
-FROM unnest(:owners::text[], :names::text[], :revisions::bigint[], :cursors::bigint[], :reaches::bigint[])
-     WITH ORDINALITY AS wanted(owner, name, revision, handled, reach, place)
-JOIN rota.schedules s ON s.owner = wanted.owner AND s.name = wanted.name
-WHERE s.revision = wanted.revision AND s.handled = wanted.handled
-  AND s.next_at + 0 <= rota.clock(:now)   -- "+ 0" keeps the planner from the index on next_at: rows are found by name
-  AND wanted.reach <= rota.clock(:now)    -- a scheduler with a fast clock must not decide about future fires
-FOR UPDATE OF s SKIP LOCKED
 
 -- name: fire_plainly
 -- The usual step: one fire, no skipped fires, no regard to other fires of the schedule. One statement saves round
@@ -104,17 +38,11 @@ SELECT place - 1, CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false
        coalesce(at, 0) > moment.now OR expires IS NOT NULL
 FROM standing, moment
 
--- name: hold_schedule
-SELECT overlap FROM rota.schedules WHERE owner = :owner AND name = :name FOR UPDATE
-
 -- name: open_fires
 SELECT f.owner, f.name, f.job_id::text, f.kind, j.id IS NOT NULL
 FROM unnest(:owners::text[], :names::text[]) AS wanted(owner, name)
 JOIN rota.fires f ON f.owner = wanted.owner AND f.name = wanted.name AND f.open
 LEFT JOIN rota.jobs j ON j.id = f.job_id
-
--- name: close_fires
-UPDATE rota.fires SET open = false, waiting = false WHERE job_id = ANY (:ids::uuid[])
 
 -- name: known_jobs
 -- Jobs of fires that still exist, though the row of the fire may be gone.
@@ -130,34 +58,6 @@ FROM unnest(:owners::text[], :names::text[], :fires::bigint[], :ids::uuid[], :op
 ORDER BY owner, name, fire
 ON CONFLICT (owner, name, fire) DO NOTHING RETURNING job_id::text
 
--- name: wait_for_others
-UPDATE rota.fires SET waiting = true WHERE job_id = ANY (:ids::uuid[])
-
--- name: withdraw_fires
-DELETE FROM rota.fires WHERE job_id = ANY (:ids::uuid[])
-
--- name: insert_skips
--- A run that begins with the same fire was recorded before: that one stays.
-INSERT INTO rota.skips (owner, name, first, last, count, reason, at)
-SELECT owner, name, first, last, count, reason, rota.clock(:now)
-FROM unnest(:owners::text[], :names::text[], :firsts::bigint[], :lasts::bigint[], :counts::bigint[], :reasons::text[])
-     AS new(owner, name, first, last, count, reason)
-ORDER BY owner, name, first
-ON CONFLICT DO NOTHING
-
--- name: move_schedules
-UPDATE rota.schedules s
-SET handled = greatest(s.handled, w.handled), fired = s.fired + w.made,
-    next_at = CASE WHEN w.most <= s.fired + w.made THEN NULL ELSE w.next_at END,   -- no limit is NULL, which is not true
-    last_fire = coalesce(w.last_fire, s.last_fire), last_job = coalesce(w.last_job, s.last_job)
-FROM unnest(:owners::text[], :names::text[], :handled::bigint[], :made::bigint[], :limits::bigint[], :nexts::bigint[],
-            :last_fires::bigint[], :last_jobs::uuid[])
-     AS w(owner, name, handled, made, most, next_at, last_fire, last_job)
-WHERE s.owner = w.owner AND s.name = w.name
-
--- name: note_last_fire
-UPDATE rota.schedules SET last_fire = :last_fire, last_job = :last_job::text::uuid WHERE owner = :owner AND name = :name
-
 -- name: free_fires
 -- The first of each schedule with fires that wait and none that runs or may run. A locked fire is being freed by another node.
 WITH ready AS MATERIALIZED (
@@ -172,69 +72,11 @@ WITH ready AS MATERIALIZED (
 )
 UPDATE rota.fires f SET waiting = false FROM chosen WHERE f.job_id = chosen.job_id RETURNING f.job_id::text
 
--- name: release_jobs
--- The rank counts from now: this is the first instant at which the job was due with the fires before it done.
-UPDATE rota.jobs j SET state = CASE WHEN j.run_at <= rota.clock(:now) THEN 'ready' ELSE 'scheduled' END,
-                       rank = greatest(j.run_at, rota.clock(:now)) + j.priority * :step::bigint
-WHERE j.id = ANY (:ids::uuid[]) AND j.state = 'blocked'
-RETURNING j.state
-
 -- name: close_ended
 -- Fires whose jobs have ended, of schedules with waiting fires.
 UPDATE rota.fires f SET open = false, waiting = false
 WHERE f.open AND (f.owner, f.name) IN (SELECT w.owner, w.name FROM rota.fires w WHERE w.waiting)
   AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = f.job_id)
-
--- name: count_waiting
-SELECT count(*) FROM (SELECT DISTINCT owner, name FROM rota.fires WHERE waiting) AS waiting
-
--- name: put_calendar
-INSERT INTO rota.calendars (owner, name, body) VALUES (:owner, :name, :body)
-ON CONFLICT (owner, name) DO UPDATE SET body = excluded.body
-
--- name: look_again
--- Makes all schedules that need this calendar due now, also ended ones: their next fire must be computed anew. (No fire
--- was due between the last one and now, and a changed calendar must not add one there.)
-UPDATE rota.schedules
-SET revision = revision + 1, next_at = rota.clock(:now), broken = NULL,
-    handled = CASE WHEN broken IS NULL AND (next_at IS NULL OR next_at > rota.clock(:now))
-                   THEN greatest(handled, rota.clock(:now)) ELSE handled END
-WHERE owner = :owner AND :calendar = ANY (calendars)
-
--- name: lock_calendars
--- Locked: a calendar must not be removed before the schedule that needs it is written.
-SELECT name FROM rota.calendars WHERE owner = :owner AND name = ANY (:names::text[]) ORDER BY name FOR KEY SHARE
-
--- name: hold_calendar
-SELECT 1 FROM rota.calendars WHERE owner = :owner AND name = :name FOR UPDATE
-
--- name: schedules_needing
-SELECT name FROM rota.schedules WHERE owner = :owner AND :calendar = ANY (calendars) ORDER BY name LIMIT 3
-
--- name: remove_calendar
-DELETE FROM rota.calendars WHERE owner = :owner AND name = :name
-
--- name: calendar_rows
-SELECT name, body FROM rota.calendars
-WHERE owner = :owner AND (:names::text[] IS NULL OR name = ANY (:names)) ORDER BY name
-
--- name: schedule_rows
-SELECT {schedules.shown; last_job = last_job::text}
-FROM rota.schedules
-WHERE (owner, name) > (:after_owner, :after_name) AND (:names::text[] IS NULL OR name = ANY (:names))
-  AND (:app::text IS NULL OR app = :app)
-ORDER BY owner, name LIMIT :limit::integer
-
--- name: schedule_rows_of
-SELECT {schedules.shown; last_job = last_job::text}
-FROM rota.schedules WHERE owner = :owner AND name > :after_name AND (:app::text IS NULL OR app = :app)
-ORDER BY name LIMIT :limit::integer
-
--- name: schedule_rows_named
-SELECT {schedules.shown; last_job = last_job::text}
-FROM rota.schedules
-WHERE owner = :owner AND name = ANY (:names::text[]) AND name > :after_name AND (:app::text IS NULL OR app = :app)
-ORDER BY name LIMIT :limit::integer
 
 -- name: fire_rows
 SELECT f.fire, f.fire AS last, 1::bigint, f.at, f.kind, NULL::text, f.job_id::text, coalesce(j.state, h.state)
@@ -243,29 +85,8 @@ FROM (SELECT * FROM rota.fires WHERE owner = :owner AND name = :name AND fire < 
 LEFT JOIN rota.jobs j ON j.id = f.job_id
 LEFT JOIN rota.history h ON h.id = f.job_id
 
--- name: skip_rows
-SELECT first, last, count, at, NULL::text, reason, NULL::text, NULL::text FROM rota.skips
-WHERE owner = :owner AND name = :name AND first < :before::bigint ORDER BY first DESC LIMIT :limit::integer
-
--- name: fires_of_jobs
-SELECT job_id::text, name, fire, kind FROM rota.fires WHERE job_id = ANY (:ids::uuid[])
-
--- name: reopen_replayed
--- A replayed fire counts as live again.
-UPDATE rota.fires SET open = true WHERE job_id = ANY (:ids::uuid[])
-
 -- name: delete_old_fires
 DELETE FROM rota.fires WHERE (owner, name, fire) IN (
     SELECT owner, name, fire FROM rota.fires f
     WHERE at < rota.clock(:now) - :age::bigint AND NOT EXISTS (SELECT FROM rota.jobs j WHERE j.id = f.job_id)
     ORDER BY at LIMIT :limit)
-
--- name: delete_old_skips
-DELETE FROM rota.skips WHERE (owner, name, first) IN (
-    SELECT owner, name, first FROM rota.skips WHERE at < rota.clock(:now) - :age::bigint ORDER BY at LIMIT :limit)
-
--- name: broken_schedules
-SELECT name FROM rota.schedules WHERE broken IS NOT NULL ORDER BY owner, name LIMIT 4
-
--- name: undeclared_schedules
-SELECT name FROM rota.schedules WHERE undeclared_at IS NOT NULL ORDER BY owner, name LIMIT 4

@@ -3,7 +3,7 @@ SELECT value FROM json_each(:names) WHERE value NOT IN (SELECT name FROM tasks)
 
 -- name: make_known
 INSERT OR IGNORE INTO tasks (name, info, seen_at, offered)
-SELECT value ->> 0, value ->> 1, :now, 0 FROM json_each(:rows)
+SELECT value ->> 'names', value ->> 'infos', :now, 0 FROM json_each(:rows)
 
 -- name: unoffered
 WITH RECURSIVE waiting(queue, task) AS (
