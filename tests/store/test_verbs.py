@@ -17,11 +17,9 @@ from rota.model.principal import SYSTEM, Principal
 from rota.store.base import Store
 from rota.store.postgres import PostgresStore
 from rota.store.postgres import reads as postgres_reads
-from rota.store.postgres.calls import reads as on_postgres
 from rota.store.sqlite import SqliteStore
 from rota.store.sqlite import work as sqlite_work
-from rota.store.sqlite.calls import writes as on_sqlite
-from rota.store.verbs import Caller, verbs
+from rota.store.verbs import Caller, reads, verbs, writes
 
 BOB, OLGA = Principal("bob"), Principal("olga", operator=True)
 VERBS = verbs(Store)
@@ -173,7 +171,7 @@ if TYPE_CHECKING:  # mypy refuses each of these: an ignore that it does not need
         await postgres.finish(BOB)  # type: ignore[call-arg]
 
     class WrongSqlite(SqliteStore):
-        start = on_sqlite(sqlite_work.finish)  # type: ignore[arg-type]
+        start = writes(sqlite_work.finish)  # type: ignore[arg-type]
 
     class WrongPostgres(PostgresStore):
-        find = on_postgres(postgres_reads.get)  # type: ignore[arg-type]
+        find = reads(postgres_reads.get)  # type: ignore[arg-type]

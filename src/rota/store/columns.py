@@ -81,6 +81,12 @@ OUTPUT = (
     Column("kept_at", "bigint"), Column("stream"), Column("body", "bytea"),
 )  # fmt: skip
 
+# `swept`: the last job that the sweep of the gate has looked at.
+GATE = (
+    "id", "owner", "task", "queue", "by_user", "label", "effect", "reason", "until", "job", "author", "created_at",
+    "dropped", "swept",
+)  # fmt: skip
+
 GIVEN = (*(column for column in ORDER if column.given), RETRY, REQUIREMENTS, SPECIAL)
 
 
@@ -153,6 +159,7 @@ _BOTH = {
     "jobs.shown": SHOWN,
     "attempts.kept": ATTEMPT,
     "output.kept": OUTPUT,
+    "gates.closed": tuple(map(Column, GATE)),
     "schedules.shown": tuple(Column(name) for name in ScheduleInfo.__struct_fields__),
 }
 LISTS = {

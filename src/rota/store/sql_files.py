@@ -70,6 +70,7 @@ _WORDS = [
     (r"\bSELECT FROM\b", "SELECT 1 FROM"),
     (r"\bgreatest\(", "max("),  # of values that are not NULL: the functions differ in that
     (r"\bleast\(", "min("),
+    (r"\bstrpos\(", "instr("),
     (r"\s+FOR (?:UPDATE|KEY SHARE)(?: OF \w+)?(?: SKIP LOCKED)?", ""),  # there is one writer
 ]
 

@@ -9,18 +9,21 @@ and no store can forget it.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import wraps
 from inspect import getmembers, signature
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from rota.errors import NotAllowed
 from rota.model.principal import Principal
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+T = TypeVar("T")
+P = ParamSpec("P")
+Carried = Callable[Concatenate["Verbs", Principal, P], Coroutine[Any, Any, T]]
 
 
 class Access(Enum):
@@ -120,17 +123,36 @@ def _checked(contract: Any, method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def carried_out(carrier: Callable[..., Any], access: Access) -> Callable[..., Any]:
-    """A method that calls `_read` or `_write` of its store with the function that carries the verb out. The function
-    gets the principal if its second parameter is `who`. Each store types this as `reads` and `writes`."""
-    run = attrgetter(f"_{access.value}")
-    takes_principal = list(signature(carrier).parameters)[1:2] == ["who"]
+class Carry(Protocol):
+    """Makes a verb of the function that carries it out: a coroutine over a unit of work, or on SQLite also a plain
+    function over the database. It gets the principal if its second parameter is `who`."""
 
-    def method(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
-        return run(store)(carrier, who, *args, **named) if takes_principal else run(store)(carrier, *args, **named)
+    @overload
+    def __call__(self, carrier: Callable[Concatenate[Any, Principal, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
+    @overload
+    def __call__(self, carrier: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
+    @overload
+    def __call__(self, carrier: Callable[Concatenate[Any, Principal, P], T]) -> Carried[P, T]: ...
+    @overload
+    def __call__(self, carrier: Callable[Concatenate[Any, P], T]) -> Carried[P, T]: ...
 
-    method.carrier, method.access = carrier, access  # type: ignore[attr-defined]
-    return method
+
+def _carried_out(access: Access) -> Carry:
+    run = attrgetter(f"_{access.value}")  # `_read` or `_write` of the store
+
+    def carry(carrier: Callable[..., Any]) -> Callable[..., Any]:
+        takes_principal = list(signature(carrier).parameters)[1:2] == ["who"]
+
+        def method(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
+            return run(store)(carrier, who, *args, **named) if takes_principal else run(store)(carrier, *args, **named)
+
+        method.carrier, method.access = carrier, access  # type: ignore[attr-defined]
+        return method
+
+    return carry
+
+
+reads, writes = _carried_out(READ), _carried_out(WRITE)
 
 
 def verbs(store: type[Verbs]) -> dict[str, Verb]:

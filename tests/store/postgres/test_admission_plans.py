@@ -27,6 +27,10 @@ from rota.model.rank import AGEING_STEP
 from rota.model.requirements import Requirements
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.store.admission import NewGate
+from rota.store.carriers import gates as gates_
+from rota.store.carriers import limits as limits_
+from rota.store.carriers import orders as orders_
+from rota.store.carriers import queues as queues_
 from rota.store.postgres import PostgresStore, admission, nodes, orders, work
 from rota.store.postgres.database import Unit
 from rota.store.postgres.scan_floor import ScanFloor
@@ -241,7 +245,7 @@ async def admit_hasty(unit: Unit) -> None:
 
 
 async def sweep_closed(unit: Unit) -> None:
-    await admission.close_gate(unit, LOCAL, NewGate(uid(50, 2), match(queue="q"), Effect.PAUSE, "why"))
+    await gates_.close(unit, LOCAL, NewGate(uid(50, 2), match(queue="q"), Effect.PAUSE, "why"))
     await unit.connection.execute("UPDATE rota.gates SET swept = $1 WHERE id = $2", uid(PLAIN, 0), uid(50, 2))
     row = await unit.row("sweep_gates", now=unit.now, most=500)
     assert row is not None
@@ -249,7 +253,7 @@ async def sweep_closed(unit: Unit) -> None:
 
 
 async def sweep_opened(unit: Unit) -> None:
-    assert await admission.open_gate(unit, SYSTEM, GATE)
+    assert await gates_.open_(unit, SYSTEM, GATE)
     row = await unit.row("sweep_gates", now=unit.now, most=500)
     assert row is not None
     assert (row["moved"], row["more"]) == (500, True)
@@ -281,7 +285,7 @@ async def lift_nothing(unit: Unit) -> None:
 
 
 async def charge(unit: Unit) -> None:
-    await admission.charge(unit, {("fed", f"local/t{n}"): SECOND for n in range(100)})
+    await queues_.charge(unit, {("fed", f"local/t{n}"): SECOND for n in range(100)})
 
 
 async def renew(unit: Unit) -> None:
@@ -298,48 +302,48 @@ async def prune(unit: Unit) -> None:
 
 
 async def change_limits(unit: Unit) -> None:
-    await admission.set_limit(unit, LOCAL, Limit("key7", 3, Rate(1_000, MINUTE)))
-    await admission.set_limit(unit, LOCAL, Limit("rate7", None, Rate(1, MINUTE)))
-    assert await admission.remove_limit(unit, LOCAL, "set7")
+    await limits_.set_limit(unit, LOCAL, Limit("key7", 3, Rate(1_000, MINUTE)))
+    await limits_.set_limit(unit, LOCAL, Limit("rate7", None, Rate(1, MINUTE)))
+    assert await limits_.remove_limit(unit, LOCAL, "set7")
 
 
 async def change_queues(unit: Unit) -> None:
-    await admission.pause_queue(unit, LOCAL, "q", "")
-    assert await admission.resume_queue(unit, LOCAL, "q")
-    await admission.set_step(unit, LOCAL, "q", SECOND)
-    await admission.set_feedback(unit, LOCAL, "other", Feedback())
-    await admission.set_feedback(unit, LOCAL, "fed", None)
+    await queues_.pause(unit, LOCAL, "q", "")
+    assert await queues_.resume(unit, LOCAL, "q")
+    await queues_.set_step(unit, LOCAL, "q", SECOND)
+    await queues_.set_feedback(unit, LOCAL, "other", Feedback())
+    await queues_.set_feedback(unit, LOCAL, "fed", None)
 
 
 async def reprioritise(unit: Unit) -> None:
-    assert all(await admission.reprioritise(unit, LOCAL, uids(GATED, *range(1, 51)), 1))
+    assert all(await orders_.reprioritise(unit, LOCAL, uids(GATED, *range(1, 51)), 1))
 
 
 async def flows(unit: Unit) -> None:
-    assert len(await admission.flows(unit, LOCAL, 50)) == 50
+    assert len(await queues_.flows(unit, LOCAL, 50)) == 50
 
 
 async def one_limit(unit: Unit) -> None:
-    (found,) = await admission.limits(unit, LOCAL, ["key7"])
+    (found,) = await limits_.limits(unit, LOCAL, ["key7"])
     assert (len(found.holders), found.waiting) == (1, HELD // KEYS)
 
 
 async def all_limits(unit: Unit) -> None:
-    assert len(await admission.limits(unit, SYSTEM, None)) == 1_000
+    assert len(await limits_.limits(unit, SYSTEM, None)) == 1_000
 
 
 async def gates(unit: Unit) -> None:
-    assert await admission.gates(unit, LOCAL) == []
-    (one,) = await admission.gates(unit, SYSTEM)
+    assert await gates_.gates(unit, LOCAL) == []
+    (one,) = await gates_.gates(unit, SYSTEM)
     assert one.held == HELD
 
 
 async def queues(unit: Unit) -> None:
-    assert {one.name for one in await admission.queues(unit, Principal("nobody"))} == {"fed", "q", "stepped"}
+    assert {one.name for one in await queues_.queues(unit, Principal("nobody"))} == {"fed", "q", "stepped"}
 
 
 async def why(unit: Unit) -> None:
-    waiting = await admission.waiting(unit, LOCAL, uid(WAITS, 7))
+    waiting = await queues_.waiting(unit, LOCAL, uid(WAITS, 7))
     assert waiting is not None
     assert [len(one.holders) for one in waiting.keys] == [1]
 
@@ -393,7 +397,7 @@ DEEDS: dict[str, Deed] = {
     "renew": Deed(renew, False, 5_000, 10_000, {"renew"}),
     "prune": Deed(prune, False, 1_000, 4_000, {"delete_old_starts"}),
     "change limits": Deed(change_limits, False, 1_000, 4_000, {
-        "put_limit", "stretch_tokens", "remove_limit", "look_at_key", "hand_on",
+        "put_limit", "stretch_tokens", "remove_limit", "look_at_line", "hand_on",
     }),
     "change queues": Deed(change_queues, False, 5_000, 4_000, {
         "pause_queue", "resume_queue", "set_step", "set_feedback", "forget_flows"}),
@@ -406,12 +410,12 @@ COUNTING: dict[str, Deed] = {
     "gates": Deed(gates, True, 3 * HELD, 5 * HELD, {"gate_rows"}),
     "queues": Deed(queues, True, 8 * HELD, 5 * HELD, {"queue_rows", "queue_states", "queue_endings", "queue_servers"}),
     "flows": Deed(flows, True, 2 * KEYS, 500, {"flow_rows"}),
-    "why": Deed(why, True, 8 * HELD, 5 * HELD, {"waiting_row", "gate_of", "key_bounds"}),
+    "why": Deed(why, True, 8 * HELD, 5 * HELD, {"waiting_row", "closed_gates", "limits_of"}),
 }
 # One row of a table that stays small.
 SMALL = {"next_boost"}
 OUTER = {
-    "accept", "admit_claim", "hand_on", "sweep_gates", "alone_of", "put_back", "rank_anew", "key_bounds",
+    "accept", "admit_claim", "hand_on", "sweep_gates", "alone_of", "put_back", "rank_anew",
 }  # fmt: skip  # their pages are those of the statements inside
 
 

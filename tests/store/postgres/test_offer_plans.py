@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rota.model.job import Spec
 from rota.model.times import HOUR, SECOND
+from rota.store.carriers import offers
 from rota.store.offers import Unoffered
-from rota.store.postgres import PostgresStore, offers
+from rota.store.postgres import PostgresStore
 from rota.store.postgres.database import Unit
 from tests.contracts.world import World, offer
 from tests.store.postgres.backends import Postgres

@@ -24,6 +24,7 @@ from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.progress import Progress
 from rota.model.times import DAY, MINUTE
 from rota.store import sql_files
+from rota.store.carriers import orders as changes
 from rota.store.postgres import PostgresStore, nodes, orders, reads, work
 from rota.store.postgres.address import STEADY_PLANS
 from rota.store.postgres.database import Unit
@@ -209,7 +210,7 @@ async def hand_back(unit: Unit) -> None:
 
 
 async def hand_back_cancelled(unit: Unit) -> None:
-    await orders.cancel(unit, SYSTEM, uids(AHEAD, *range(1, 11)), "no")
+    await changes.cancel(unit, SYSTEM, uids(AHEAD, *range(1, 11)), "no")
     await work.hand_back(unit, refs(AHEAD)[:10])
 
 
@@ -225,7 +226,7 @@ async def submit_keyed(unit: Unit) -> None:
 async def cancel(unit: Unit) -> None:
     some = range(1, 21)
     chosen = [*uids(SCHEDULED, *some), *uids(READY, *some), *uids(RUNNING, *some), *uids(ENDED, *some)]
-    answers = await orders.cancel(unit, SYSTEM, chosen, "no")
+    answers = await changes.cancel(unit, SYSTEM, chosen, "no")
     assert [answers.count(kind) for kind in ("cancelled", "requested", "ended")] == [40, 20, 20]  # type: ignore[arg-type]
 
 
@@ -234,7 +235,7 @@ async def replay(unit: Unit) -> None:
 
 
 async def hurry(unit: Unit) -> None:
-    assert all(await orders.hurry(unit, SYSTEM, uids(SCHEDULED, *range(1, 51))))
+    assert all(await changes.hurry(unit, SYSTEM, uids(SCHEDULED, *range(1, 51))))
 
 
 async def purge(unit: Unit) -> None:
@@ -335,7 +336,7 @@ DEEDS = {
     "submit": Deed(submit, False, 0, 1_000, {"insert_jobs": set()}),
     "submit with keys": Deed(submit_keyed, False, 200, 3_000, {"accept": set()}),
     "cancel": Deed(cancel, False, 300, 6_000, {
-        "lock_jobs": {PKEY}, "lock_history": {HISTORY}, "end_waiting": {PKEY}, "cancel_running": {PKEY},
+        "lock_jobs": {PKEY}, "lock_history": {HISTORY}, "cancel_waiting": {PKEY}, "cancel_running": {PKEY},
     }),
     "replay": Deed(replay, False, 300, 6_000, {"lock_history": {HISTORY}, "reopen_jobs": {HISTORY, PKEY}}),
     "hurry": Deed(hurry, False, 200, 4_000, {"lock_jobs": {PKEY}, "hurry_jobs": {PKEY}}),

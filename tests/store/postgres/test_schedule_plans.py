@@ -24,6 +24,7 @@ from rota.model.trigger.records import Advance, Fate, FireKind, NewFire, NewSche
 from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import fires, schedules
+from rota.store.carriers import orders as changes
 from rota.store.postgres import PostgresStore, nodes, orders, reads
 from rota.store.postgres.database import Unit
 from rota.store.postgres.pool import ConnectionPool
@@ -232,7 +233,7 @@ async def get(unit: Unit) -> None:
 
 
 async def replay(unit: Unit) -> None:
-    await orders.cancel(unit, SYSTEM, uids(OTHER, 1, 2, 3), "no")
+    await changes.cancel(unit, SYSTEM, uids(OTHER, 1, 2, 3), "no")
     assert all(await orders.replay(unit, SYSTEM, uids(OTHER, 1, 2, 3), again=False))
 
 

@@ -95,6 +95,7 @@ def test_no_query_reads_a_whole_table(large: apsw.Connection, name: str) -> None
 
 LINES = json.dumps([f"k:local:key{n}" for n in range(BATCH)])
 NAMES = json.dumps([("local", f"key{n}", None) for n in range(BATCH)])
+ROWS = json.dumps([{"owners": "local", "keys": f"key{n}"} for n in range(BATCH)])
 RATES = json.dumps([("local", f"rate{n}", 60_000_000) for n in range(BATCH)])
 SPOKEN_FOR = json.dumps([("local", f"several{n}", None) for n in range(BATCH)])
 LATEST = 2_000_000
@@ -130,11 +131,11 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "how far to sweep": ("sweep_end", {"swept": READY, "span": 200}, 30 * 200),
     "misplaced": ("misplaced", {"seqs": SEQS, "step": None}, 150 * BATCH),
     "rank those": ("rank_those", {"seqs": SEQS, "step": 1, "usual": 2}, 400 * BATCH),
-    "holders": ("holder_rows", {"keys": NAMES}, 200 * BATCH),
+    "holders": ("holder_rows", {"rows": ROWS}, 200 * BATCH),
     "is anyone alone": ("any_lone", {}, 100),
     "alone": ("lone_jobs", {}, 200),
     "old tokens": ("delete_old_starts", {"before": NOW + 1_000, "limit": BATCH}, 300 * BATCH),
-    "why": ("waiting_row", {"id": f"j{LONG + 7}", "sees": None}, 500),
+    "why": ("waiting_row", {"id": f"j{LONG + 7}", "sees": None, "now": NOW}, 500),
     "another priority": ("reprioritise", {"ids": json.dumps([f"j{LONG + 7}"]), "priority": 1, "step": 1}, 500),
     "put back": (
         "put_back",

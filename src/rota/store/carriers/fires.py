@@ -13,8 +13,9 @@ from rota.model.principal import Principal
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Advance, Fate, FireKind, NewFire
 from rota.model.trigger.skipped import Skipped
+from rota.store.carriers.orders import cancel
 from rota.store.carriers.unit import Columns, Unit
-from rota.store.firing import decide
+from rota.store.firing import REPLACED, decide
 from rota.store.values import Topic
 
 U = TypeVar("U", bound=Unit)
@@ -39,14 +40,11 @@ class Wish(NamedTuple):
 
 
 class Fires(ABC, Generic[U]):
-    """A store adds how it inserts and cancels jobs."""
+    """A store adds how it inserts jobs."""
 
     @abstractmethod
     async def insert_jobs(self, unit: U, owner: str, jobs: Sequence[NewJob], blocked: Collection[str]) -> None:
         """`blocked`: ids of the jobs that wait for earlier fires of their schedule."""
-
-    @abstractmethod
-    async def cancel_replaced(self, unit: U, owner: str, ids: Sequence[str]) -> None: ...
 
     # -- verbs -------------------------------------------------------------------------------------------------------
     async def make_fires(
@@ -117,7 +115,7 @@ class Fires(ABC, Generic[U]):
             withdrawn += [job for job, fate in by_id.items() if fate is Fate.SKIPPED]
             skips += [(wish.owner, wish.name, skip) for skip in decision.skipped(new)]
             if decision.cancel:
-                await self.cancel_replaced(unit, wish.owner, decision.cancel)
+                await cancel(unit, Principal(wish.owner), decision.cancel, REPLACED)
         if withdrawn:
             await unit.run("withdraw_fires", ids=withdrawn)
             await record_skips(unit, skips)

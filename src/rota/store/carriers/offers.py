@@ -8,7 +8,7 @@ import msgspec
 
 from rota.model.task import TaskInfo
 from rota.model.times import Duration
-from rota.store.carriers.unit import Columns, Row, Unit
+from rota.store.carriers.unit import Columns, Unit
 from rota.store.offers import Unoffered, why_set_aside
 from rota.store.values import Topic
 
@@ -25,11 +25,6 @@ async def unoffered(unit: Unit) -> list[Unoffered]:
 
 
 async def set_aside(unit: Unit, one: Unoffered, grace: Duration, limit: int) -> int:
-    return len(await end_overdue(unit, one, grace, limit))
-
-
-async def end_overdue(unit: Unit, one: Unoffered, grace: Duration, limit: int) -> list[Row]:
-    """Returns (id, owner, fence, tied) of the jobs it has ended; tied: other jobs may wait for it."""
     await unit.begin()
     reason = why_set_aside(one.task, grace)
     gone = await unit.rows(
@@ -39,4 +34,6 @@ async def end_overdue(unit: Unit, one: Unoffered, grace: Duration, limit: int) -
         failed = [(job, owner, {"reason": reason, "fence": fence}) for job, owner, fence, _ in gone]
         await unit.emit_for_jobs("job.failed", failed)
         unit.topics.add(Topic.NEWS)
-    return gone
+    if tied := [job for job, _, _, ties in gone if ties]:  # other jobs may wait for it
+        await unit.settle(tied)
+    return len(gone)

@@ -8,7 +8,7 @@ carrier never waits (`sqlite.unit`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from rota.model.times import Duration, Instant
@@ -47,6 +47,12 @@ class Unit(Protocol):
 
     async def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
         """Appends one event per (job, its owner, data)."""
+
+    async def settle(self, ended: Collection[str], /) -> object:
+        """Jobs have ended: settles their children. SQLite does that before each commit, and nothing here."""
+
+    async def hand_on(self) -> None:
+        """Keys may have become free: releases jobs that wait for them. SQLite does that before each commit too."""
 
     def ids(self, texts: Iterable[str]) -> list[str]:
         """Those that can be ids here: PostgreSQL would refuse a query with another text."""

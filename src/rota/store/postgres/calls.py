@@ -4,49 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Concatenate, ParamSpec, TypeVar
 
 from rota import forking
 from rota.clock import Chance
 from rota.errors import StoreError
-from rota.model.principal import Principal
 from rota.model.times import Duration, Instant
-from rota.store.base import Store
+from rota.store.carriers.store import CarriedStore
 from rota.store.listeners import Listeners
 from rota.store.postgres.database import Database, Unit
 from rota.store.postgres.notifier import Notifier
 from rota.store.postgres.session import LockSession
 from rota.store.values import OF_ORDERS, Topic
-from rota.store.verbs import READ, WRITE, carried_out
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Carried = Callable[Concatenate["Calls", Principal, P], Coroutine[Any, Any, T]]
 # A wake-up need not survive a crash, so its commit does not wait for the disk.
 _RING = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 
-@overload
-def writes(carrier: Callable[Concatenate[Unit, Principal, P], Awaitable[T]]) -> Carried[P, T]: ...
-@overload
-def writes(carrier: Callable[Concatenate[Unit, P], Awaitable[T]]) -> Carried[P, T]: ...
-def writes(carrier: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb that the function carries out in one unit of work."""
-    return carried_out(carrier, WRITE)
-
-
-@overload
-def reads(carrier: Callable[Concatenate[Unit, Principal, P], Awaitable[T]]) -> Carried[P, T]: ...
-@overload
-def reads(carrier: Callable[Concatenate[Unit, P], Awaitable[T]]) -> Carried[P, T]: ...
-def reads(carrier: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb that the function carries out in one unit of work, on the connections for reads."""
-    return carried_out(carrier, READ)
-
-
-class Calls(Store):
+class Calls(CarriedStore):
     def __init__(self, database: Database, chance: Chance, notify: bool) -> None:
         self._database, self._chance, self._notify = database, chance, notify
         self._session = LockSession(database, chance.token(), self._wake)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -56,6 +56,9 @@ OF_SESSIONS = {
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 ANY_PLAN = {"plan_cache_mode": "force_generic_plan"}
 TRIES = 5
+# Edges that the write ending a parent settles itself, and waiters of a key that the write freeing it releases; the
+# resolver and admission do the rest.
+AT_ONCE = 500
 # Pause after the first deadlock: about the length of a transaction.
 FIRST_PAUSE = 0.01
 _LOCKED_UP = ("40001", "40P01")
@@ -333,6 +336,28 @@ class Unit:
         await self.connection.copy_records_to_table(
             table, schema_name=self.database.schema, columns=columns, records=records
         )
+
+    async def settle(self, ended: Collection[str] | None, most: int = AT_ONCE) -> tuple[int, bool]:
+        """Settles the children of these jobs and of jobs that are skipped because of them; None: of all jobs on the
+        settling list. Returns how many jobs moved, and whether more are left."""
+        only = None if ended is None else list(ended)
+        row = await self.row("settle", only=only, now=self.now, step=self.ageing_step, most=most)
+        assert row is not None
+        ready, later, skipped, unsettled = row
+        left = unsettled and ended is not None  # a caller that asked for all gets it in the answer
+        rings = {Topic.READY: ready, Topic.DUE: later, Topic.NEWS: skipped, Topic.TIES: left}
+        self.topics |= {topic for topic, rung in rings.items() if rung}
+        return ready + later + skipped, unsettled
+
+    async def hand_on(self) -> None:
+        """Releases jobs that waited for freed keys."""
+        row = await self.row("hand_on", every=False, now=self.now, most=AT_ONCE)
+        assert row is not None
+        moved, next_at, more = row
+        if moved:
+            self.topics.add(Topic.READY)
+        if more or next_at is not None:
+            self.topics.add(Topic.GATE)
 
     def ids(self, texts: Iterable[str]) -> list[str]:
         return ids_only(texts)

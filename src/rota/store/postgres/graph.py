@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rota.store.graph import Settled
-from rota.store.postgres.database import Unit
+from rota.store.postgres.database import AT_ONCE, Unit
 from rota.store.postgres.encoding import ids_only
 from rota.store.values import Topic
 
-# Edges that the write ending a parent settles itself; the resolver settles the rest.
-AT_ONCE = 500
 # Edges of jobs to be deleted that one write settles.
 PIECE = 2_000
 COUNTED = 10 * PIECE
@@ -18,16 +16,9 @@ COUNTED = 10 * PIECE
 
 async def settle(unit: Unit, only: Collection[str] | None, most: int = AT_ONCE) -> Settled:
     """`only`: settles these jobs and jobs that are skipped because of them."""
-    row = await unit.row(
-        "settle", only=None if only is None else list(only), now=unit.now, step=unit.database.ageing_step, most=most
-    )
-    assert row is not None
-    ready, later, skipped, unsettled = row
-    left = unsettled and only is not None  # a caller without `only` gets it in the answer
-    rings = {Topic.READY: ready, Topic.DUE: later, Topic.NEWS: skipped, Topic.TIES: left}
-    unit.topics |= {topic for topic, rung in rings.items() if rung}
+    moved, unsettled = await unit.settle(only, most)
     waiting = only is None and bool(await unit.value("anyone_waits"))
-    return Settled(ready + later + skipped, unsettled, waiting)
+    return Settled(moved, unsettled, waiting)
 
 
 async def settle_any(unit: Unit, limit: int) -> Settled:

@@ -1,4 +1,4 @@
-"""Verbs for orders: submit, cancel, replay, hurry, purge."""
+"""Verbs for orders: submit, replay, purge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.store.postgres import graph
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import ids_only
 from rota.store.postgres.wire import read_answer, stray, wire
-from rota.store.values import Answer, Cancelling, Topic
+from rota.store.values import Answer, Topic
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 _TOPICS = {_READY: Topic.READY, _SCHEDULED: Topic.DUE}
@@ -93,21 +93,6 @@ async def _accept(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]]
     return answers
 
 
-async def cancel(unit: Unit, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:
-    await unit.begin()
-    states = await _states(unit, who, ids)
-    waiting = [job for job in states if states[job] in sources(JobEvent.CANCEL) - {State.RUNNING}]
-    running = [job for job in states if states[job] is State.RUNNING]
-    if waiting:
-        await unit.run("end_waiting", ids=waiting, now=unit.now, reason=reason, state=State.CANCELLED.value)
-        await graph.settle(unit, waiting)
-        unit.topics.add(Topic.NEWS)
-    if running:
-        await unit.run("cancel_running", ids=running, reason=reason)
-        unit.topics.add(Topic.CANCEL)
-    return [Cancelling.of(states.get(job)) for job in ids]
-
-
 async def replay(unit: Unit, who: Principal, ids: Sequence[str], again: bool = False) -> list[bool]:
     await unit.begin()
     found = await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)
@@ -116,16 +101,6 @@ async def replay(unit: Unit, who: Principal, ids: Sequence[str], again: bool = F
     if chosen:
         await graph.reopen(unit, list(chosen))
         await unit.emit_for_jobs("job.replayed", [(job, owner, {"by": who.user}) for job, owner in chosen.items()])
-        unit.topics.add(Topic.DUE)
-    return [job in chosen for job in ids]
-
-
-async def hurry(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
-    await unit.begin()
-    found = await unit.rows("lock_jobs", ids=ids_only(ids), sees=who.sees)
-    chosen = {job for job, state, _ in found if state == State.SCHEDULED}
-    if chosen:
-        await unit.run("hurry_jobs", ids=list(chosen), now=unit.now, step=unit.database.ageing_step)
         unit.topics.add(Topic.DUE)
     return [job in chosen for job in ids]
 
@@ -147,11 +122,3 @@ async def delete(unit: Unit, ids: Sequence[str]) -> None:
         "delete_history",
     ):  # fmt: skip
         await unit.run(name, ids=ids)
-
-
-async def _states(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, State]:
-    """Live jobs are read first: a job may end between the two reads, but hardly ever comes back."""
-    wanted = ids_only(ids)
-    live = await unit.rows("lock_jobs", ids=wanted, sees=who.sees)
-    ended = await unit.rows("lock_history", ids=wanted, sees=who.sees) if len(live) < len(set(wanted)) else []
-    return {job: State(state) for job, state, _ in (*ended, *live)}

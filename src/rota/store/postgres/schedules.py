@@ -11,7 +11,6 @@ from rota.model.trigger.records import Advance, Fate
 from rota.store.carriers.fires import Fires
 from rota.store.carriers.schedules import of_jobs
 from rota.store.columns import given_lists
-from rota.store.firing import REPLACED
 from rota.store.postgres import orders
 from rota.store.postgres.database import Unit
 from rota.store.values import Topic
@@ -22,9 +21,6 @@ __all__ = ["PostgresFires", "of_jobs"]
 class PostgresFires(Fires[Unit]):
     async def insert_jobs(self, unit: Unit, owner: str, jobs: Sequence[NewJob], blocked: Collection[str]) -> None:
         await orders.insert(unit, owner, jobs, blocked)
-
-    async def cancel_replaced(self, unit: Unit, owner: str, ids: Sequence[str]) -> None:
-        await orders.cancel(unit, Principal(owner), ids, REPLACED)
 
     async def advance(self, unit: Unit, who: Principal, steps: Sequence[Advance]) -> list[list[Fate] | None]:
         """Carries out steps of one fire in one statement, and other steps as every store does."""

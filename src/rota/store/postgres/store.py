@@ -2,6 +2,7 @@
 
 `finish = writes(work.finish)` names the function that carries a verb out: `postgres.calls` runs it, and the contract
 says who may call it. Verbs that need the store itself (its session, floors of scans, several writes) are methods.
+`carriers.store` has the verbs that all stores carry out alike.
 """
 
 from __future__ import annotations
@@ -21,23 +22,22 @@ from rota.model.rank import AGEING_STEP
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND, Duration, Instant
 from rota.store.base import tell_nobody
-from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import fires as fires_
-from rota.store.carriers import graph as graph_
-from rota.store.carriers import schedules as schedules_
+from rota.store.carriers import offers
 
 # A trailing underscore distinguishes a module from the verb of the same name.
-from rota.store.postgres import admission, doctor, graph, migrate, offers, partitions, work
+from rota.store.postgres import admission, doctor, graph, migrate, partitions, work
 from rota.store.postgres import nodes as nodes_
 from rota.store.postgres import orders as orders_
 from rota.store.postgres import reads as reads_
 from rota.store.postgres.address import address
-from rota.store.postgres.calls import Calls, reads, writes
+from rota.store.postgres.calls import Calls
 from rota.store.postgres.database import Database, LockedUp, Unit
 from rota.store.postgres.errors import translated
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.postgres.schedules import PostgresFires
 from rota.store.values import Answer, Finding, Retention, Topic
+from rota.store.verbs import reads, writes
 from rota.store.walks import Walk
 
 PAUSE = 0.005  # between the pieces of a purge
@@ -93,10 +93,7 @@ class PostgresStore(Calls):
         return await self._read(doctor.examine, self._known, self._session, self._clock)
 
     # -- orders ------------------------------------------------------------------------------------------------------
-    cancel = writes(orders_.cancel)
     replay = writes(orders_.replay)
-    hurry = writes(orders_.hurry)
-    reprioritise = writes(admission.reprioritise)
 
     async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
         return await self._write(orders_.submit, who, orders, self._key_life)
@@ -223,49 +220,17 @@ class PostgresStore(Calls):
     # -- functions that nodes offer ----------------------------------------------------------------------------------
     tasks = reads(reads_.tasks)
     make_known = writes(offers.make_known)
-    unoffered = reads(offers.unoffered)
-    set_aside_task = writes(offers.set_aside)
 
-    # -- gates, limits, queues ---------------------------------------------------------------------------------------
-    close_gate = writes(admission.close_gate)
-    open_gate = writes(admission.open_gate)
-    gates = reads(admission.gates)
-    set_limit = writes(admission.set_limit)
-    remove_limit = writes(admission.remove_limit)
-    limits = reads(admission.limits)
-    pause_queue = writes(admission.pause_queue)
-    resume_queue = writes(admission.resume_queue)
-    queues = reads(admission.queues)
-    set_step = writes(admission.set_step)
-    set_feedback = writes(admission.set_feedback)
-    flows = reads(admission.flows)
-    charge = writes(admission.charge)
-    waiting = reads(admission.waiting)
+    # -- admission ---------------------------------------------------------------------------------------------------
     admit = writes(admission.admit)
 
-    # -- schedules and calendars -------------------------------------------------------------------------------------
-    put_schedule = writes(schedules_.put)
-    pause_schedule = writes(schedules_.pause)
-    resume_schedule = writes(schedules_.resume)
-    remove_schedule = writes(schedules_.remove)
-    undeclare_schedules = writes(schedules_.undeclare)
+    # -- fires of schedules ------------------------------------------------------------------------------------------
     make_fires = writes(PostgresFires().make_fires)
-    coming_schedules = reads(schedules_.coming)
     advance = writes(PostgresFires().advance)
-    set_aside_schedule = writes(schedules_.set_aside)
     release = writes(fires_.release)
-    put_calendar = writes(calendars_.put_calendar)
-    remove_calendar = writes(calendars_.remove_calendar)
-    calendars = reads(calendars_.calendars)
-    schedules = reads(schedules_.schedules)
-    fires = reads(schedules_.fires)
 
     # -- jobs that wait for others -----------------------------------------------------------------------------------
     settle = writes(graph.settle_any)
-    parents = reads(graph_.parents)
-    workflows = reads(graph_.workflows)
-    workflow = reads(graph_.workflow)
-    resolve_workflow = reads(graph_.resolve_workflow)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     get = reads(reads_.get)

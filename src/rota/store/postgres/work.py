@@ -12,7 +12,7 @@ from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Settlement
 from rota.model.times import SECOND
-from rota.store.postgres import admission, graph
+from rota.store.postgres import admission
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import clean, ids_only, is_id
 from rota.store.postgres.scan_floor import Place, ScanFloor
@@ -165,7 +165,7 @@ async def hand_back(unit: Unit, refs: Sequence[Ref]) -> list[Verdict]:
         await unit.run("hand_back_jobs", ids=back)
     if over:
         await unit.run("end_unstarted", ids=over, now=unit.now)
-        await graph.settle(unit, over)
+        await unit.settle(over)
     if chosen:
         unit.topics |= {Topic.READY, Topic.NEWS}
     return verdicts
@@ -227,9 +227,9 @@ async def _succeed(
     tied, special = [job for job, ties, _ in done if ties], any(held for _, _, held in done)
     unit.database.ties_lately = bool(tied or special)
     if tied:
-        await graph.settle(unit, tied)
+        await unit.settle(tied)
     if special:
-        await admission.hand_on(unit)
+        await unit.hand_on()
     for index in plain:
         if settlements[index].job_id in applied:
             verdicts[index] = Verdict.APPLIED
@@ -267,9 +267,9 @@ async def _settle(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict
             verdicts.append(Verdict.ALREADY if before == one.ending else Verdict.STALE)
     await _carry_out(unit, moves)
     if tied := [job for job, one in moves.items() if one.terminal and found_tied[job]]:
-        await graph.settle(unit, tied)
+        await unit.settle(tied)
     if special:
-        await admission.hand_on(unit)
+        await unit.hand_on()
     if failed:
         await unit.emit_for_jobs("job.failed", failed)
     return verdicts

@@ -10,8 +10,9 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import lru_cache
 from inspect import iscoroutinefunction
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from rota import forking
 from rota.clock import Chance, Clock
@@ -19,51 +20,25 @@ from rota.errors import StoreUnavailable
 from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.times import DAY, Duration, Instant
-from rota.store.base import Store
+from rota.store.carriers.store import CarriedStore
 from rota.store.listeners import Listeners
 from rota.store.sqlite import graph, limits
 from rota.store.sqlite.database import MEMORY, Database, beside
 from rota.store.sqlite.fork import TORN, Fork
 from rota.store.sqlite.node_locks import NodeLocks
 from rota.store.sqlite.threads import Threads
-from rota.store.sqlite.unit import SqliteUnit, at_once
+from rota.store.sqlite.unit import at_once
 from rota.store.sqlite.wakeups import Wakeups
 from rota.store.values import OF_ORDERS, Topic
-from rota.store.verbs import READ, WRITE, carried_out
+from rota.store.verbs import WRITE, Carried
 from rota.store.walks import Walk
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Carried = Callable[Concatenate["Calls", Principal, P], Coroutine[Any, Any, T]]
 
 
-@overload
-def writes(carrier: Callable[Concatenate[SqliteUnit, Principal, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
-@overload
-def writes(carrier: Callable[Concatenate[SqliteUnit, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
-@overload
-def writes(carrier: Callable[Concatenate[Database, Principal, P], T]) -> Carried[P, T]: ...
-@overload
-def writes(carrier: Callable[Concatenate[Database, P], T]) -> Carried[P, T]: ...
-def writes(carrier: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb that the function carries out in one write."""
-    return carried_out(_for_database(carrier), WRITE)
-
-
-@overload
-def reads(carrier: Callable[Concatenate[SqliteUnit, Principal, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
-@overload
-def reads(carrier: Callable[Concatenate[SqliteUnit, P], Coroutine[Any, Any, T]]) -> Carried[P, T]: ...
-@overload
-def reads(carrier: Callable[Concatenate[Database, Principal, P], T]) -> Carried[P, T]: ...
-@overload
-def reads(carrier: Callable[Concatenate[Database, P], T]) -> Carried[P, T]: ...
-def reads(carrier: Callable[..., Any]) -> Callable[..., Any]:
-    """A verb that the function carries out in one read."""
-    return carried_out(_for_database(carrier), READ)
-
-
-def _for_database(carrier: Callable[..., Any]) -> Callable[..., Any]:
+@lru_cache(maxsize=200)
+def _plain(carrier: Callable[..., Any]) -> Callable[..., Any]:
     return at_once(carrier) if iscoroutinefunction(carrier) else carrier
 
 
@@ -73,15 +48,15 @@ def looks_first(
     """A verb that writes only if the read `look` has no answer. A read needs no write lock and no sync to disk, and
     mostly finds nothing to do."""
 
-    async def method(store: Calls, who: Principal, /, *args: P.args, **named: P.kwargs) -> T:
-        answer = await store._read(look, *args, **named)
+    async def method(store: Any, who: Principal, /, *args: P.args, **named: P.kwargs) -> T:
+        answer: T | None = await store._read(look, *args, **named)
         return answer if answer is not None else await store._write(carrier, *args, **named)
 
     method.carrier, method.access = carrier, WRITE  # type: ignore[attr-defined]
     return method
 
 
-class Calls(Store):
+class Calls(CarriedStore):
     def __init__(
         self,
         path: str,
@@ -178,7 +153,8 @@ class Calls(Store):
     def _write(
         self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs
     ) -> Coroutine[Any, Any, T]:
-        return self._commit(lambda db: _settled(db, work(db, *args, **named)))
+        plain = _plain(work)
+        return self._commit(lambda db: _settled(db, plain(db, *args, **named)))
 
     async def _commit(self, work: Callable[[Database], T]) -> T:
         """A write that does not settle the jobs it ended."""
@@ -195,7 +171,8 @@ class Calls(Store):
         return answer, db.topics
 
     async def _read(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
-        return await self._run(False, lambda: self._read_side().read(lambda db: work(db, *args, **named)))
+        plain = _plain(work)
+        return await self._run(False, lambda: self._read_side().read(lambda db: plain(db, *args, **named)))
 
     async def _run(self, writes: bool, call: Callable[[], T]) -> T:
         if self._closed:

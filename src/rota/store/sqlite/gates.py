@@ -1,16 +1,15 @@
-"""Gates: closing and opening them, and the sweep that moves jobs aside which no claim has met yet."""
+"""Closed gates: jobs that they stop, and the sweep that moves jobs aside which no claim has met yet."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from rota.model.gates import ClosedGate, Effect, Gate, Match
+from rota.model.gates import ClosedGate, Effect
 from rota.model.lifecycle import State
-from rota.model.principal import Principal
 from rota.model.requirements import subject
 from rota.model.times import Instant
-from rota.store.admission import NewGate
+from rota.store.carriers.gates import closed_gate
 from rota.store.sqlite.database import Database, encode
 from rota.store.values import Topic
 
@@ -20,15 +19,7 @@ SPAN = 20
 
 def closed(db: Database, now: Instant) -> list[ClosedGate]:
     """Oldest first."""
-    return [gate for gate, _ in _closed(db, now)]
-
-
-def _closed(db: Database, now: Instant) -> list[tuple[ClosedGate, int]]:
-    """Each with the number of the job that its sweep has reached."""
-    return [
-        (ClosedGate(gate_id, owner, Match(task, queue, user, label), Effect(effect), reason, *rest), swept)
-        for gate_id, owner, task, queue, user, label, effect, reason, *rest, swept in db.rows("closed_gates", now=now)
-    ]
+    return [closed_gate(row) for row in db.rows("closed_gates", now=now)]
 
 
 def bar(db: Database, hits: Sequence[tuple[int, ClosedGate]]) -> None:
@@ -44,39 +35,6 @@ def bar(db: Database, hits: Sequence[tuple[int, ClosedGate]]) -> None:
         db.topics.add(Topic.NEWS)
 
 
-# -- what people do ---------------------------------------------------------------------------------------------------
-def close(db: Database, who: Principal, new: NewGate) -> Gate:
-    match, now = new.match, db.now()
-    db.run(
-        "insert_gate", id=new.id, owner=who.sees, task=match.task, queue=match.queue, by_user=match.user,
-        label=match.label, effect=new.effect.value, reason=new.reason, author=who.user, now=now, until=new.until,
-    )  # fmt: skip
-    db.topics.add(Topic.GATE)
-    return Gate(
-        id=new.id, match=match, effect=new.effect, reason=new.reason, author=who.user, created_at=now, until=new.until
-    )
-
-
-def open_(db: Database, who: Principal, gate_id: str) -> bool:
-    if not db.run("open_gate", id=gate_id, now=db.now(), sees=who.sees):
-        return False
-    db.topics.add(Topic.GATE)
-    return True
-
-
-def gates(db: Database, who: Principal) -> list[Gate]:
-    return [
-        Gate(
-            id=gate_id, match=Match(task, queue, user, label), effect=Effect(effect), reason=reason, author=author,
-            created_at=created_at, until=until, held=held, dropped=dropped, job=job,
-        )
-        for gate_id, task, queue, user, label, effect, reason, author, created_at, until, held, dropped, job in db.rows(
-            "gate_rows", now=db.now(), sees=who.sees
-        )
-    ]  # fmt: skip
-
-
-# -- what nodes do ----------------------------------------------------------------------------------------------------
 def at_work(db: Database) -> bool:
     return bool(db.value("gates_at_work", now=db.now()))
 
@@ -95,10 +53,10 @@ def sweep(db: Database, most: int) -> tuple[int, bool]:
         moved += db.run("release_held", id=gate_id, limit=most - moved)
         db.run("remove_gate", id=gate_id)
         db.topics.add(Topic.READY)
-    for gate, swept in _closed(db, now):
+    for *row, swept in db.rows("closed_gates", now=now):
         if moved >= most:
             return moved, True
-        count, through = _sweep(db, gate, swept, most - moved)
+        count, through = _sweep(db, closed_gate(row), swept, most - moved)
         moved += count
         if not through:
             return moved, True

@@ -6,17 +6,14 @@ on a list (`freed`), and before a write commits it releases the jobs at the head
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
 
-from rota.model.keys import KeyId, KeyState, Line, Reservation, going_on, line, looks_back
+from rota.model.keys import KeyId, KeyState, Line, Reservation, going_on, looks_back
 from rota.model.limits import LONGEST_GROWN_SLACK, Key, Limit, Rate, effective
-from rota.model.principal import Principal
-from rota.model.requirements import read_requirements
 from rota.model.times import Duration, Instant
-from rota.store.admission import Holder, LimitInfo
 from rota.store.sqlite.database import Database, encode
 from rota.store.values import Topic
 
@@ -124,72 +121,3 @@ def hand_on(db: Database, every: bool = False, most: int = AT_ONCE) -> Handed:
     if not every and (more or planned.next_at is not None):
         db.topics.add(Topic.GATE)
     return Handed(len(seqs), more, planned.next_at)
-
-
-# -- what people do ---------------------------------------------------------------------------------------------------
-def set_limit(db: Database, who: Principal, limit: Limit) -> None:
-    starts, span = (None, None) if limit.rate is None else (limit.rate.count, limit.rate.window)
-    db.run("put_limit", owner=who.user, key=limit.key, concurrency=limit.concurrency, starts=starts, span=span)
-    _look_again(db, who.user, limit.key, span)
-
-
-def remove_limit(db: Database, who: Principal, key: str) -> bool:
-    if not db.run("remove_limit", owner=who.user, key=key):
-        return False
-    waiter = _first_waiters(db).get((who.user, key))
-    _look_again(db, who.user, key, waiter.rate.window if waiter and waiter.rate else None)
-    return True
-
-
-def _look_again(db: Database, owner: str, key: str, span: Duration | None) -> None:
-    if span is not None:
-        db.run("stretch_tokens", owner=owner, key=key, span=span)
-    db.run("look_at_line", lines=encode([line(owner, key)]).decode())
-    db.topics.add(Topic.GATE)
-
-
-def _first_waiters(db: Database) -> dict[KeyId, Key]:
-    wanted = [(one := Line(*row), one.key) for row in db.rows("all_lines")]
-    return {(one.owner, key.name): key for one, key in wanted}
-
-
-def limits(db: Database, who: Principal, keys: Sequence[str] | None = None) -> list[LimitInfo]:
-    waiters = _first_waiters(db)
-    rows = db.rows(
-        "limit_rows", now=db.now(), sees=who.sees, lines=encode(list(waiters)).decode(),
-        keys=None if keys is None else encode(keys).decode(),
-    )  # fmt: skip
-    wanted: dict[KeyId, Key] = {}
-    shown: dict[KeyId, Key] = {}
-    for owner, key, concurrency, starts, span in rows:
-        shown[owner, key] = Key(key, concurrency, _rate(starts, span))
-        wanted[owner, key] = waiters.get((owner, key), Key(key))
-    return _infos(db, wanted, shown)
-
-
-def of_job(db: Database, owner: str, requirements: str | None) -> tuple[LimitInfo, ...]:
-    """The keys that a job needs, with their effective bounds."""
-    wanted = {(owner, key.name): key for key in read_requirements(requirements).keys}
-    return tuple(_infos(db, wanted, None)) if wanted else ()
-
-
-def _infos(db: Database, wanted: dict[KeyId, Key], shown: dict[KeyId, Key] | None) -> list[LimitInfo]:
-    """`wanted`: the keys as jobs bring them along; `shown`: the bounds to show instead of the effective ones."""
-    now, names = db.now(), encode(list(wanted)).decode()
-    known = key_states(db, [asked(owner, key) for (owner, _), key in wanted.items()], now)
-    holders: dict[KeyId, list[Holder]] = {}
-    for owner, key, *rest in db.rows("holder_rows", keys=names):
-        holders.setdefault((owner, key), []).append(Holder(*rest))
-    waiting: dict[KeyId, int] = {(owner, key): count for owner, key, count in db.rows("line_counts", keys=names)}
-    found: list[LimitInfo] = []
-    for name, brought in wanted.items():
-        counts = effective(brought, known[name].limit)
-        tells = counts if shown is None else shown[name]
-        back = _token_back(db, name[0], counts, now)
-        found.append(
-            LimitInfo(
-                *name, tells.concurrency, tells.rate, holders=tuple(holders.get(name, ())),
-                waiting=waiting.get(name, 0), next_start=back[0] if back else None,
-            )
-        )  # fmt: skip
-    return found

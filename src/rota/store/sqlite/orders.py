@@ -1,4 +1,4 @@
-"""Verbs for orders: submit, cancel, replay, hurry, purge."""
+"""Verbs for orders: submit, replay, purge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from rota.errors import KeyConflict, NotFound
 from rota.model.job import NewJob, Submitted
 from rota.model.keys import line, waits_for
-from rota.model.lifecycle import TERMINAL, JobEvent, State, sources
+from rota.model.lifecycle import JobEvent, State, sources
 from rota.model.principal import Principal
 from rota.model.rank import rank
 from rota.model.requirements import NO_REQUIREMENTS
@@ -16,7 +16,7 @@ from rota.model.times import LATEST, Duration, Instant
 from rota.store import columns
 from rota.store.sqlite import graph
 from rota.store.sqlite.database import Database, encode
-from rota.store.values import Answer, Cancelling, Topic
+from rota.store.values import Answer, Topic
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
 _HELD = State.HELD.value
@@ -128,7 +128,7 @@ def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, block
     db.many("insert_job", rows)
     db.many("insert_payload", payloads)
     if lines:
-        db.run("look_at_line", lines=encode(sorted(lines)).decode())
+        db.run("look_at_lines", lines=encode(sorted(lines)).decode())
     db.topics |= {topic for state, topic in _TOPICS.items() if state in states}
 
 
@@ -138,21 +138,9 @@ def _due(job: NewJob, now: Instant) -> Instant:
     return min(max(at, now), LATEST)
 
 
-def cancel(db: Database, who: Principal, ids: Sequence[str], reason: str) -> list[Cancelling]:
-    states = _states(db, who, ids)
-    waiting = [job for job in states if states[job] in sources(JobEvent.CANCEL) - {State.RUNNING}]
-    running = [job for job in states if states[job] is State.RUNNING]
-    if waiting:
-        db.run("cancel_waiting", ids=encode(waiting).decode(), now=db.now(), reason=reason)
-        db.topics.add(Topic.NEWS)
-    if running:
-        db.run("cancel_running", ids=encode(running).decode(), reason=reason)
-        db.topics.add(Topic.CANCEL)
-    return [Cancelling.of(states.get(job)) for job in ids]
-
-
 def replay(db: Database, who: Principal, ids: Sequence[str], again: bool = False) -> list[bool]:
-    chosen = _in_states(db, who, ids, sources(JobEvent.RERUN if again else JobEvent.REPLAY))
+    takes = sources(JobEvent.RERUN if again else JobEvent.REPLAY)
+    chosen = {job for job, state in _ended(db, who, ids) if state in takes}
     if chosen:
         graph.reopen(db, chosen)
         db.emit_for_jobs("job.replayed", [(job, {"by": who.user}) for job in sorted(chosen)])
@@ -160,16 +148,8 @@ def replay(db: Database, who: Principal, ids: Sequence[str], again: bool = False
     return [job in chosen for job in ids]
 
 
-def hurry(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
-    chosen = _in_states(db, who, ids, frozenset({State.SCHEDULED}))
-    if chosen:
-        db.run("hurry_jobs", ids=encode(list(chosen)).decode(), now=db.now(), step=db.ageing_step)
-        db.topics.add(Topic.DUE)
-    return [job in chosen for job in ids]
-
-
 def purge(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
-    chosen = _in_states(db, who, ids, TERMINAL)
+    chosen = {job for job, _ in _ended(db, who, ids)}
     chosen -= graph.unsettled(db, chosen)
     if chosen:
         db.emit_for_jobs("job.purged", [(job, {"by": who.user}) for job in sorted(chosen)])
@@ -187,11 +167,6 @@ def delete(db: Database, seqs: Sequence[int]) -> None:
         db.run(name, seqs=text)
 
 
-def _states(db: Database, who: Principal, ids: Sequence[str]) -> dict[str, State]:
-    rows = db.rows("states_of", ids=encode(ids).decode(), sees=who.sees)
-    return {job: State(state) for job, state in rows}
-
-
-def _in_states(db: Database, who: Principal, ids: Sequence[str], states: frozenset[State]) -> set[str]:
-    """The jobs among `ids` that are in one of the states."""
-    return {job for job, state in _states(db, who, ids).items() if state in states}
+def _ended(db: Database, who: Principal, ids: Sequence[str]) -> list[tuple[str, str]]:
+    rows = db.rows("lock_history", ids=encode(ids).decode(), sees=who.sees)
+    return [(job, state) for job, state, _ in rows]

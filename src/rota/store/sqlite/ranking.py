@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rota.model.feedback import Feedback, level
 from rota.model.job import Kind
-from rota.model.principal import Principal
 from rota.model.times import SECOND, Duration, Instant
-from rota.store.admission import FlowInfo, Used
 from rota.store.sqlite.database import Database, encode
 from rota.store.values import Topic
 
@@ -56,39 +53,6 @@ def put_right(db: Database, rule: RankingRule, front: Callable[[int], list[int]]
 
 def rank_anew(db: Database, rule: RankingRule, limit: int, reach: int) -> int:
     return db.run("rank_anew", queue=rule.name, step=rule.step, usual=db.ageing_step, limit=limit, reach=reach)
-
-
-# -- what people do ---------------------------------------------------------------------------------------------------
-def set_step(db: Database, who: Principal, name: str, step: Duration | None) -> None:
-    db.run("set_step", name=name, step=step, now=db.now())
-    db.topics.add(Topic.GATE)
-
-
-def set_feedback(db: Database, who: Principal, name: str, rule: Feedback | None) -> None:
-    chosen = rule or Feedback()
-    db.run(
-        "set_feedback", name=name, feedback=rule is not None, quantum=chosen.quantum, levels=chosen.levels,
-        boost=chosen.boost, now=db.now(),
-    )  # fmt: skip
-    if rule is None:
-        db.run("forget_flows", name=name)
-    db.topics.add(Topic.GATE)
-
-
-def flows(db: Database, who: Principal, limit: int) -> list[FlowInfo]:
-    return [FlowInfo(*row) for row in db.rows("flow_rows", sees=who.sees, limit=limit)]
-
-
-# -- what nodes do ----------------------------------------------------------------------------------------------------
-def charge(db: Database, used: Used) -> None:
-    charged = {name: Feedback(*rule) for name, *rule in db.rows("feedback_rules")}
-    known = {(queue, flow): before for queue, flow, before in db.rows("flows_used", keys=_text(list(used)))}
-    rows = []
-    for (queue, flow), span in used.items():
-        if queue in charged:
-            total = known.get((queue, flow), 0) + span
-            rows.append((queue, flow, total, level(total, charged[queue])))
-    db.many("put_flow", rows)
 
 
 def any_to_put_forward(db: Database) -> bool:

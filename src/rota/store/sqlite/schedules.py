@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rota.model.job import NewJob
-from rota.model.principal import Principal
 from rota.store.carriers import schedules
 from rota.store.carriers.fires import Fires
-from rota.store.firing import REPLACED
 from rota.store.sqlite import orders
 from rota.store.sqlite.unit import SqliteUnit, at_once
 
@@ -16,9 +14,6 @@ from rota.store.sqlite.unit import SqliteUnit, at_once
 class SqliteFires(Fires[SqliteUnit]):
     async def insert_jobs(self, unit: SqliteUnit, owner: str, jobs: Sequence[NewJob], blocked: Collection[str]) -> None:
         orders.insert(unit.db, owner, jobs, unit.now, blocked)
-
-    async def cancel_replaced(self, unit: SqliteUnit, owner: str, ids: Sequence[str]) -> None:
-        orders.cancel(unit.db, Principal(owner), ids, REPLACED)
 
 
 of_jobs = at_once(schedules.of_jobs)

@@ -2,6 +2,7 @@
 
 `claim = writes(work.claim)` names the function that carries a verb out: `sqlite.calls` runs it, and the contract says
 who may call it. Verbs that need the store itself (locks of nodes, its settings, several writes) are methods.
+`carriers.store` has the verbs that all stores carry out alike.
 """
 
 from __future__ import annotations
@@ -14,25 +15,19 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.store.base import tell_nobody
-from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import fires as fires_
-from rota.store.carriers import graph as graph_
-from rota.store.carriers import offers as offers_
-from rota.store.carriers import schedules as schedules_
 from rota.store.graph import Settled
 
 # A trailing underscore distinguishes a module from the verb of the same name.
-from rota.store.sqlite import admission, doctor, graph, migrate, offers, ranking, work
-from rota.store.sqlite import gates as gates_
-from rota.store.sqlite import limits as limits_
+from rota.store.sqlite import admission, doctor, graph, migrate, offers, work
 from rota.store.sqlite import nodes as nodes_
 from rota.store.sqlite import orders as orders_
-from rota.store.sqlite import queues as queues_
 from rota.store.sqlite import reads as reads_
-from rota.store.sqlite.calls import Calls, looks_first, reads, writes
+from rota.store.sqlite.calls import Calls, looks_first
 from rota.store.sqlite.schedules import SqliteFires
 from rota.store.sqlite.unit import at_once
 from rota.store.values import Answer, Finding, Retention
+from rota.store.verbs import reads, writes
 
 
 class SqliteStore(Calls):
@@ -48,10 +43,7 @@ class SqliteStore(Calls):
         return await self._run(False, lambda: doctor.examine(self._read_side()))
 
     # -- orders ------------------------------------------------------------------------------------------------------
-    cancel = writes(orders_.cancel)
     replay = writes(orders_.replay)
-    hurry = writes(orders_.hurry)
-    reprioritise = writes(queues_.reprioritise)
 
     async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
         return await self._write(orders_.submit, who, orders, self._key_life)
@@ -128,53 +120,20 @@ class SqliteStore(Calls):
 
     # -- functions that nodes offer ----------------------------------------------------------------------------------
     tasks = reads(reads_.tasks)
-    unoffered = reads(offers.unoffered)
-    set_aside_task = writes(offers_.set_aside)
 
     async def make_known(self, who: Principal, /, tasks: Sequence[TaskInfo]) -> None:
         if new := await self._read(offers.unknown, tasks):  # mostly none: then no write lock is needed
             await self._write(offers.make_known, new)
 
-    # -- gates, limits, queues ---------------------------------------------------------------------------------------
-    close_gate = writes(gates_.close)
-    open_gate = writes(gates_.open_)
-    gates = reads(gates_.gates)
-    set_limit = writes(limits_.set_limit)
-    remove_limit = writes(limits_.remove_limit)
-    limits = reads(limits_.limits)
-    pause_queue = writes(queues_.pause)
-    resume_queue = writes(queues_.resume)
-    queues = reads(queues_.queues)
-    set_step = writes(ranking.set_step)
-    set_feedback = writes(ranking.set_feedback)
-    flows = reads(ranking.flows)
-    charge = writes(ranking.charge)
-    waiting = reads(queues_.waiting)
+    # -- admission ---------------------------------------------------------------------------------------------------
     admit = looks_first(admission.nothing_to_admit, admission.admit)
 
-    # -- schedules and calendars -------------------------------------------------------------------------------------
-    put_schedule = writes(schedules_.put)
-    pause_schedule = writes(schedules_.pause)
-    resume_schedule = writes(schedules_.resume)
-    remove_schedule = writes(schedules_.remove)
-    undeclare_schedules = writes(schedules_.undeclare)
+    # -- fires of schedules ------------------------------------------------------------------------------------------
     make_fires = writes(SqliteFires().make_fires)
-    coming_schedules = reads(schedules_.coming)
     advance = writes(SqliteFires().advance)
-    set_aside_schedule = writes(schedules_.set_aside)
     release = looks_first(at_once(fires_.nothing_waits), at_once(fires_.release))
-    put_calendar = writes(calendars_.put_calendar)
-    remove_calendar = writes(calendars_.remove_calendar)
-    calendars = reads(calendars_.calendars)
-    schedules = reads(schedules_.schedules)
-    fires = reads(schedules_.fires)
 
     # -- jobs that wait for others -----------------------------------------------------------------------------------
-    parents = reads(graph_.parents)
-    workflows = reads(graph_.workflows)
-    workflow = reads(graph_.workflow)
-    resolve_workflow = reads(graph_.resolve_workflow)
-
     async def settle(self, who: Principal, /, limit: int) -> Settled:
         return await self._commit(lambda db: graph.settle_any(db, limit))
 

@@ -6,7 +6,7 @@ waits, and one step runs it to its end, in the thread and transaction of the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -48,6 +48,12 @@ class SqliteUnit:
 
     async def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
         self.db.emit_for_jobs(kind, [(job, data) for job, _, data in jobs])
+
+    async def settle(self, ended: Collection[str]) -> None:
+        """Nothing to do: see `calls`."""
+
+    async def hand_on(self) -> None:
+        """Nothing to do: see `calls`."""
 
     def ids(self, texts: Iterable[str]) -> list[str]:
         return list(texts)

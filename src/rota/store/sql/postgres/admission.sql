@@ -31,9 +31,6 @@ WITH front AS MATERIALIZED (
 UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
 FROM full_ones f WHERE j.id = f.job AND f.policy = 'wait'
 
--- name: any_lone
-SELECT EXISTS (SELECT FROM rota.jobs WHERE held_by >= 'a:' AND held_by < 'a;' AND state = 'held')
-
 -- name: lone_jobs
 -- Jobs that wait until they are alone, and the gates that they have closed for themselves.
 SELECT j.id::text, j.requirements, g.id::text AS gate, g.created_at AS since, g.claims = '{}' AS proved, rota.clock(:now) AS now
@@ -67,53 +64,6 @@ INSERT INTO rota.gates (id, owner, task, task_like, queue, by_user, label, effec
 VALUES (:id, :owner, :task, :task_like, :queue, :by_user, :label, :effect, :reason, :author, rota.clock(:now), :until)
 RETURNING created_at
 
--- name: open_gate
-UPDATE rota.gates SET opened_at = rota.clock(:now)
-WHERE id = :id AND opened_at IS NULL AND (:sees::text IS NULL OR owner = :sees)
-
--- name: gate_rows
-SELECT g.id::text, g.task, g.queue, g.by_user, g.label, g.effect, g.reason, g.author, g.created_at, g.until,
-       (SELECT count(*) FROM rota.jobs j WHERE j.held_by = 'g:' || g.id), g.dropped, g.job::text
-FROM rota.gates g
-WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now)) AND (:sees::text IS NULL OR g.owner = :sees)
-ORDER BY g.created_at, g.id
-
--- name: put_limit
-INSERT INTO rota.limits (owner, key, concurrency, starts, span) VALUES (:owner, :key, :concurrency, :starts, :span)
-ON CONFLICT (owner, key) DO UPDATE SET concurrency = excluded.concurrency, starts = excluded.starts, span = excluded.span
-
--- name: stretch_tokens
--- Keeps tokens for as long as the new window looks back.
-UPDATE rota.starts SET until = at + late + :span::bigint
-WHERE owner = :owner AND key = :key AND until < at + late + :span::bigint
-
--- name: remove_limit
-DELETE FROM rota.limits WHERE owner = :owner AND key = :key
-
--- name: look_at_key
-INSERT INTO rota.freed (held_by) VALUES (:held_by)
-
--- name: limit_rows
-WITH RECURSIVE lines(line) AS (
-    -- One index look-up per line, however long the lines are.
-    (SELECT j.held_by FROM rota.jobs j WHERE j.held_by >= 'k:' AND j.held_by < 'k;' ORDER BY j.held_by LIMIT 1)
-    UNION ALL
-    SELECT (SELECT j.held_by FROM rota.jobs j WHERE j.held_by > lines.line AND j.held_by < 'k;' ORDER BY j.held_by LIMIT 1)
-    FROM lines WHERE lines.line IS NOT NULL
-)
-SELECT k.owner, k.key, l.concurrency, l.starts, l.span,
-       -- The requirements of the first waiter, whose bounds count where no limit was set.
-       CASE WHEN l.key IS NULL THEN (
-           SELECT j.requirements FROM rota.jobs j WHERE j.held_by = 'k:' || k.owner || ':' || k.key AND j.state = 'held'
-           ORDER BY j.rank, j.id LIMIT 1) END
-FROM (SELECT owner, key FROM rota.limits UNION SELECT owner, key FROM rota.slots
-      UNION SELECT owner, key FROM rota.starts WHERE until > rota.clock(:now)
-      UNION SELECT split_part(line, ':', 2), substr(line, length(split_part(line, ':', 2)) + 4)
-            FROM lines WHERE line IS NOT NULL) k
-LEFT JOIN rota.limits l ON l.owner = k.owner AND l.key = k.key
-WHERE (:sees::text IS NULL OR k.owner = :sees) AND (:keys::text[] IS NULL OR k.key = ANY (:keys))
-ORDER BY k.owner, k.key LIMIT 1000
-
 -- name: holder_rows
 SELECT s.owner, s.key, s.job::text, s.fence, s.since, n.id
 FROM unnest(:owners::text[], :keys::text[]) AS wanted(owner, key)
@@ -121,23 +71,6 @@ CROSS JOIN LATERAL (SELECT * FROM rota.slots WHERE owner = wanted.owner AND key 
 LEFT JOIN LATERAL (SELECT node FROM rota.jobs WHERE id = s.job OFFSET 0) AS j ON true
 LEFT JOIN rota.nodes n ON n.incarnation = j.node
 ORDER BY s.owner, s.key, s.number
-
--- name: line_rows
-SELECT wanted.owner, wanted.key,
-       (SELECT count(*) FROM rota.jobs j WHERE j.held_by = 'k:' || wanted.owner || ':' || wanted.key AND j.state = 'held'),
-       (SELECT t.at + t.late + wanted.span FROM rota.starts t
-        WHERE t.owner = wanted.owner AND t.key = wanted.key AND t.at > rota.clock(:now) - wanted.span - 2000000
-          AND t.at + t.late + wanted.span > rota.clock(:now)
-        ORDER BY t.at + t.late DESC OFFSET wanted.starts - 1 LIMIT 1)   -- when there will be a token again
-FROM unnest(:owners::text[], :keys::text[], :starts::integer[], :spans::bigint[]) AS wanted(owner, key, starts, span)
-
--- name: pause_queue
-INSERT INTO rota.queues (name, paused_at, paused_by, note) VALUES (:name, rota.clock(:now), :by, :note)
-ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(rota.queues.paused_at, excluded.paused_at), paused_by = excluded.paused_by,
-                                 note = excluded.note
-
--- name: resume_queue
-UPDATE rota.queues SET paused_at = NULL, paused_by = NULL, note = '' WHERE name = :name AND paused_at IS NOT NULL
 
 -- name: put_back
 SELECT rota.put_back(:ids::uuid[], :step, :most::integer)
@@ -153,10 +86,6 @@ WHERE j.id = wrong.id
 
 -- name: rank_anew
 SELECT rota.rank_anew(:names::text[], :step, :most::integer, :reach::integer)
-
--- name: set_step
-INSERT INTO rota.queues (name, step, stepped_at) VALUES (:name, :step, rota.clock(:now))
-ON CONFLICT (name) DO UPDATE SET step = excluded.step, stepped_at = excluded.stepped_at
 
 -- name: stepped_queues
 -- Queues in which jobs far back may have to move forward: a claim sees only the front.
@@ -178,27 +107,6 @@ FROM wrong WHERE j.id = wrong.id
 -- The queues of jobs that were ranked by another step than their queue has now.
 SELECT DISTINCT j.queue FROM rota.jobs j LEFT JOIN rota.queues q ON q.name = j.queue
 WHERE j.id = ANY (:ids::uuid[]) AND j.own_step IS DISTINCT FROM q.step
-
--- name: set_feedback
-INSERT INTO rota.queues (name, feedback, quantum, levels, boost, boosted_at)
-VALUES (:name, :feedback, :quantum, :levels, :boost, rota.clock(:now))
-ON CONFLICT (name) DO UPDATE SET feedback = excluded.feedback, quantum = excluded.quantum, levels = excluded.levels, boost = excluded.boost
-
--- name: forget_flows
-DELETE FROM rota.flows WHERE queue = :name
-
--- name: feedback_rules
-SELECT name, quantum, levels, boost FROM rota.queues WHERE feedback
-
--- name: charge
--- The rows stay locked until the levels that follow are written.
-INSERT INTO rota.flows AS f (queue, flow, used, level)
-SELECT c.queue, c.flow, c.used, 0 FROM unnest(:queues::text[], :flows::text[], :used::bigint[]) AS c(queue, flow, used) ORDER BY 1, 2
-ON CONFLICT (queue, flow) DO UPDATE SET used = f.used + excluded.used RETURNING queue, flow, used
-
--- name: set_levels
-UPDATE rota.flows f SET level = c.level FROM unnest(:queues::text[], :flows::text[], :levels::smallint[]) AS c(queue, flow, level)
-WHERE f.queue = c.queue AND f.flow = c.flow
 
 -- name: boost
 -- All flows of a queue start again, when its time has come or its feedback was switched off.
@@ -233,16 +141,6 @@ WITH RECURSIVE known AS (
 )
 UPDATE rota.jobs j SET rank = j.rank - j.level * :step::bigint, level = 0 FROM behind WHERE j.id = behind.id
 
--- name: next_boost
-SELECT min(boosted_at + boost) FROM rota.queues WHERE feedback
-
--- name: flow_rows
-SELECT queue, flow, level, used FROM rota.flows
-WHERE :sees::text IS NULL OR starts_with(flow, :sees || '/') ORDER BY queue, level DESC, used DESC, flow LIMIT :limit::integer
-
--- name: queue_rows
-SELECT name, paused_at, paused_by, note, step, feedback, quantum, levels, boost FROM rota.queues ORDER BY name
-
 -- name: queue_states
 SELECT queue, state, count(*), min(run_at) FROM rota.jobs WHERE (:sees::text IS NULL OR owner = :sees) GROUP BY queue, state
 
@@ -254,32 +152,19 @@ WHERE finished_at > rota.clock(:now) - :lately::bigint AND (:sees::text IS NULL 
 SELECT s.name, count(*), sum(s.slots::integer) FROM rota.nodes n, jsonb_each_text(n.queues::jsonb) AS s(name, slots)
 WHERE n.state = 'live' GROUP BY s.name
 
--- name: reprioritise
-UPDATE rota.jobs SET priority = :priority::smallint, rank = rank + (:priority::bigint - priority) * coalesce(own_step, :step::bigint)
-WHERE id = ANY (:ids::uuid[])
-
 -- name: waiting_row
-SELECT j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.requirements, j.level,
-       (SELECT f.level FROM rota.flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || rota.flow_of(j.task, j.requirements)) AS flow_level,
-       n.id AS node, n.seen_at + n.lease AS lease_until,
+SELECT j.owner, j.task, j.queue, j.requirements, j.rank,
+       coalesce((SELECT f.level FROM rota.flows f
+                 WHERE f.queue = j.queue AND f.flow = j.owner || '/' || rota.flow_of(j.task, j.requirements)), 0),
+       n.id, n.seen_at + n.lease,
        CASE WHEN j.state = 'ready' THEN (SELECT count(*) FROM rota.jobs o WHERE o.state = 'ready' AND o.queue = j.queue
-                                         AND (o.rank, o.id) < (j.rank, j.id)) ELSE 0 END AS ahead,
+                                         AND (o.rank, o.id) < (j.rank, j.id)) ELSE 0 END,
        EXISTS (SELECT FROM rota.nodes w WHERE w.state = 'live' AND w.queues::jsonb ? j.queue
-               AND (j.kind <> 'function' OR j.task = ANY (w.tasks))) AS offered,
-       j.kind <> 'function' OR EXISTS (SELECT FROM rota.tasks t WHERE t.name = j.task AND t.offered) AS known,
-       rota.clock(:now) AS now
+               AND (j.kind <> 'function' OR j.task = ANY (w.tasks))),
+       j.kind <> 'function' OR EXISTS (SELECT FROM rota.tasks t WHERE t.name = j.task AND t.offered),
+       rota.clock(:now)
 FROM rota.jobs j LEFT JOIN rota.nodes n ON n.incarnation = j.node
 WHERE j.id = :id AND (:sees::text IS NULL OR j.owner = :sees)
-
--- name: gate_of
-SELECT g.id::text, g.task, g.queue, g.by_user, g.label, g.effect, g.reason, g.author, g.created_at, g.until, 0::bigint, g.dropped, g.job::text
-FROM rota.gates g
-WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > rota.clock(:now))
-  AND rota.fits(g, :owner, :task, :queue, :requirements) AND g.job IS DISTINCT FROM :id::uuid
-ORDER BY g.created_at, g.id LIMIT 1
-
--- name: key_bounds
-SELECT key, concurrency, starts, span FROM rota.keys_of(:owner, :requirements) ORDER BY key
 
 -- name: delete_old_starts
 DELETE FROM rota.starts WHERE ctid IN (

@@ -1,9 +1,3 @@
--- name: make_known
-INSERT INTO rota.tasks (name, info, seen_at, offered)
-SELECT new.name, new.info, rota.clock(:now), false FROM unnest(:names::text[], :infos::text[]) AS new(name, info)
-WHERE NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = new.name) ORDER BY new.name
-ON CONFLICT (name) DO NOTHING
-
 -- name: unoffered
 WITH RECURSIVE waiting(queue, task) AS (
     -- One index look-up per task, however many jobs each has.
@@ -20,10 +14,6 @@ SELECT w.queue, w.task, first.run_at FROM waiting w CROSS JOIN LATERAL (
 WHERE NOT EXISTS (SELECT FROM rota.tasks t WHERE t.name = w.task AND t.offered)
   AND NOT EXISTS (SELECT FROM rota.nodes n WHERE n.state IN ('live', 'stopping') AND w.task = ANY (n.tasks))
 ORDER BY w.queue, w.task
-
--- name: someone_waits
-SELECT EXISTS (SELECT FROM rota.jobs j WHERE j.state = 'ready' AND j.kind = 'function' AND j.queue = :queue AND j.task = :task
-                 AND (:sees::text IS NULL OR j.owner = :sees))
 
 -- name: set_aside_unoffered
 -- Ends the first jobs in line, unless a node offers the task by now.

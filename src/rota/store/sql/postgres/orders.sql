@@ -18,23 +18,12 @@ SELECT id::text, state, owner FROM rota.history
 WHERE id = ANY (:ids::uuid[]) AND (:sees::text IS NULL OR owner = :sees)
 ORDER BY id FOR UPDATE
 
--- name: end_waiting
--- Ends jobs that wait, without an attempt.
+-- name: cancel_waiting
 WITH gone AS (
     DELETE FROM rota.jobs WHERE id = ANY (:ids::uuid[]) AND node IS NULL RETURNING *
 )
 INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
-SELECT {jobs.kept}, :state::text, :reason, rota.clock(:now), :state::text = 'failed' FROM gone
-
--- name: cancel_running
--- The first reason stays: the attempt was stopped for it.
-UPDATE rota.jobs SET cancel = coalesce(cancel, :reason) WHERE id = ANY (:ids::uuid[]) AND state = 'running'
-
--- name: hurry_jobs
--- A job that is due already keeps its rank.
-UPDATE rota.jobs SET run_at = least(run_at, rota.clock(:now)),
-                     rank = least(run_at, rota.clock(:now)) + priority * :step::bigint, level = 0, own_step = NULL
-WHERE id = ANY (:ids::uuid[])
+SELECT {jobs.kept}, 'cancelled', :reason, rota.clock(:now), false FROM gone
 
 -- name: delete_output
 DELETE FROM rota.output WHERE job = ANY (:ids::uuid[])

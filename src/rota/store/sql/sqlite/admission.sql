@@ -26,20 +26,7 @@ FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 0
 -- name: insert_gate
 INSERT INTO gates (id, owner, task, queue, by_user, label, effect, reason, author, created_at, until)
 VALUES (:id, :owner, :task, :queue, :by_user, :label, :effect, :reason, :author, :now, :until)
-
--- name: open_gate
-UPDATE gates SET opened_at = :now WHERE id = :id AND opened_at IS NULL AND (:sees IS NULL OR owner = :sees)
-
--- name: gate_rows
-SELECT g.id, g.task, g.queue, g.by_user, g.label, g.effect, g.reason, g.author, g.created_at, g.until,
-       (SELECT count(*) FROM jobs j WHERE j.state = 'held' AND j.held_by = 'g:' || g.id), g.dropped, g.job
-FROM gates g
-WHERE g.opened_at IS NULL AND (g.until IS NULL OR g.until > :now) AND (:sees IS NULL OR g.owner = :sees)
-ORDER BY g.created_at, g.id
-
--- name: closed_gates
-SELECT id, owner, task, queue, by_user, label, effect, reason, until, job, swept FROM gates
-WHERE opened_at IS NULL AND (until IS NULL OR until > :now) ORDER BY created_at, id
+RETURNING created_at
 
 -- name: opened_gates
 SELECT id FROM gates WHERE opened_at IS NOT NULL OR until <= :now ORDER BY created_at, id
@@ -73,7 +60,7 @@ WHERE seq IN (SELECT seq FROM jobs WHERE state = 'held' AND held_by = 'g:' || :i
 -- name: remove_gate
 DELETE FROM gates WHERE id = :id AND NOT EXISTS (SELECT 1 FROM jobs WHERE state = 'held' AND held_by = 'g:' || :id)
 
--- name: look_at_line
+-- name: look_at_lines
 INSERT OR IGNORE INTO freed SELECT value FROM json_each(:lines)
 
 -- name: looked_at_lines
@@ -156,37 +143,11 @@ RETURNING seq
 UPDATE jobs SET cancel = coalesce(cancel, :why)
 WHERE id IN (SELECT job FROM slots WHERE owner = :owner AND key = :key) AND state = 'running' AND seq < :newer
 
--- name: put_limit
-INSERT INTO limits (owner, key, concurrency, starts, span) VALUES (:owner, :key, :concurrency, :starts, :span)
-ON CONFLICT (owner, key) DO UPDATE SET concurrency = excluded.concurrency, starts = excluded.starts, span = excluded.span
-
--- name: stretch_tokens
--- Keeps tokens for as long as the new window looks back.
-UPDATE starts SET until = at + late + :span WHERE owner = :owner AND key = :key AND until < at + late + :span
-
--- name: remove_limit
-DELETE FROM limits WHERE owner = :owner AND key = :key
-
--- name: limit_rows
-SELECT one.owner, one.key, l.concurrency, l.starts, l.span
-FROM (SELECT owner, key FROM limits UNION SELECT owner, key FROM slots
-      UNION SELECT owner, key FROM starts WHERE until > :now
-      UNION SELECT value ->> 0, value ->> 1 FROM json_each(:lines)) one
-LEFT JOIN limits l ON l.owner = one.owner AND l.key = one.key
-WHERE (:sees IS NULL OR one.owner = :sees) AND (:keys IS NULL OR one.key IN (SELECT value FROM json_each(:keys)))
-ORDER BY one.owner, one.key LIMIT 1000
-
 -- name: holder_rows
 SELECT s.owner, s.key, s.job, s.fence, s.since, n.id
-FROM json_each(:keys) wanted JOIN slots s ON s.owner = wanted.value ->> 0 AND s.key = wanted.value ->> 1
+FROM json_each(:rows) wanted JOIN slots s ON s.owner = wanted.value ->> 'owners' AND s.key = wanted.value ->> 'keys'
 LEFT JOIN jobs j ON j.id = s.job LEFT JOIN nodes n ON n.incarnation = j.node
 ORDER BY s.owner, s.key, s.number
-
--- name: line_counts
-SELECT wanted.value ->> 0, wanted.value ->> 1,
-       (SELECT count(*) FROM jobs j
-        WHERE j.state = 'held' AND j.held_by = 'k:' || (wanted.value ->> 0) || ':' || (wanted.value ->> 1))
-FROM json_each(:keys) wanted
 
 -- name: delete_old_starts
 DELETE FROM starts WHERE (owner, key, until, job, fence) IN (
@@ -194,17 +155,6 @@ DELETE FROM starts WHERE (owner, key, until, job, fence) IN (
 
 -- name: paused_queues
 SELECT name FROM queues WHERE paused_at IS NOT NULL
-
--- name: pause_queue
-INSERT INTO queues (name, paused_at, paused_by, note) VALUES (:name, :now, :by, :note)
-ON CONFLICT (name) DO UPDATE SET paused_at = coalesce(queues.paused_at, excluded.paused_at), paused_by = excluded.paused_by,
-                                 note = excluded.note
-
--- name: resume_queue
-UPDATE queues SET paused_at = NULL, paused_by = NULL, note = '' WHERE name = :name AND paused_at IS NOT NULL
-
--- name: queue_rows
-SELECT name, paused_at, paused_by, note, step, feedback, quantum, levels, boost FROM queues
 
 -- name: queue_states
 -- Each state by its own index where there is one, because ended jobs are many.
@@ -222,35 +172,30 @@ SELECT queue, 'blocked', count(*), NULL FROM jobs WHERE state = 'blocked' AND (:
 -- name: queue_endings
 SELECT queue, count(*) FROM (
     SELECT queue, owner FROM jobs
-    WHERE (state = 'succeeded' OR state = 'cancelled' OR state = 'skipped' OR state = 'dropped') AND finished_at > :since
+    WHERE (state = 'succeeded' OR state = 'cancelled' OR state = 'skipped' OR state = 'dropped') AND finished_at > :now - :lately
     UNION ALL
-    SELECT queue, owner FROM jobs WHERE state = 'failed' AND finished_at > :since)
+    SELECT queue, owner FROM jobs WHERE state = 'failed' AND finished_at > :now - :lately)
 WHERE :sees IS NULL OR owner = :sees GROUP BY queue
 
 -- name: queue_servers
 SELECT s.key, count(*), sum(s.value) FROM nodes n, json_each(iif(json_valid(n.queues), n.queues, '{}')) s
 WHERE n.state = 'live' GROUP BY s.key
 
--- name: reprioritise
--- The instant that the rank counts from stays.
-UPDATE jobs SET priority = :priority, rank = rank + (:priority - priority) * coalesce(own_step, :step)
-WHERE id IN (SELECT value FROM json_each(:ids))
-
 -- name: waiting_row
-SELECT j.seq, j.owner, j.task, j.kind, j.queue, j.state, j.rank, j.requirements,
+SELECT j.owner, j.task, j.queue, j.requirements, j.rank,
        coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.flow), 0),
        n.id, n.seen_at + n.lease,
+       iif(j.state = 'ready', (SELECT count(*) FROM jobs o WHERE o.state = 'ready' AND o.queue = j.queue
+                               AND (o.rank, o.seq) < (j.rank, j.seq)), 0),
        EXISTS (SELECT 1 FROM nodes w
                WHERE w.state = 'live'
                  AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(w.queues), w.queues, '{}')) q WHERE q.key = j.queue)
                  AND (j.kind <> 'function'
                       OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(w.tasks), w.tasks, '[]')) t WHERE t.value = j.task))),
-       j.kind <> 'function' OR EXISTS (SELECT 1 FROM tasks t WHERE t.name = j.task AND t.offered)
+       j.kind <> 'function' OR EXISTS (SELECT 1 FROM tasks t WHERE t.name = j.task AND t.offered),
+       :now
 FROM jobs j LEFT JOIN nodes n ON n.incarnation = j.node
 WHERE j.id = :id AND j.finished_at IS NULL AND (:sees IS NULL OR j.owner = :sees)
-
--- name: ahead_of
-SELECT count(*) FROM jobs WHERE state = 'ready' AND queue = :queue AND (rank, seq) < (:rank, :seq)
 
 -- name: queue_rules
 SELECT name, step, stepped_at, feedback FROM queues
@@ -318,38 +263,11 @@ SELECT EXISTS (SELECT 1 FROM queues WHERE feedback AND boosted_at + boost <= :no
     OR EXISTS (SELECT 1 FROM jobs j WHERE (j.level > 0 OR j.own_step IS NOT NULL) AND j.level > 0 AND j.finished_at IS NULL AND j.node IS NULL
                AND NOT EXISTS (SELECT 1 FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.flow AND f.level >= j.level))
 
--- name: set_step
-INSERT INTO queues (name, step, stepped_at) VALUES (:name, :step, :now)
-ON CONFLICT (name) DO UPDATE SET step = excluded.step, stepped_at = excluded.stepped_at
-
--- name: set_feedback
-INSERT INTO queues (name, feedback, quantum, levels, boost, boosted_at) VALUES (:name, :feedback, :quantum, :levels, :boost, :now)
-ON CONFLICT (name) DO UPDATE SET feedback = excluded.feedback, quantum = excluded.quantum, levels = excluded.levels, boost = excluded.boost
-
--- name: forget_flows
-DELETE FROM flows WHERE queue = :name
-
--- name: feedback_rules
-SELECT name, quantum, levels, boost FROM queues WHERE feedback
-
--- name: flows_used
-SELECT f.queue, f.flow, f.used FROM json_each(:keys) w JOIN flows f ON f.queue = w.value ->> 0 AND f.flow = w.value ->> 1
-
--- name: put_flow
-INSERT OR REPLACE INTO flows (queue, flow, used, level) VALUES (?, ?, ?, ?)
-
 -- name: queues_to_boost
 SELECT name FROM queues WHERE feedback AND boosted_at + boost <= :now
 
 -- name: boosted
 UPDATE queues SET boosted_at = :now WHERE name = :name
-
--- name: next_boost
-SELECT min(boosted_at + boost) FROM queues WHERE feedback
-
--- name: flow_rows
-SELECT queue, flow, level, used FROM flows
-WHERE :sees IS NULL OR substr(flow, 1, length(:sees) + 1) = :sees || '/' ORDER BY queue, level DESC, used DESC, flow LIMIT :limit
 
 -- name: insert_lone_gate
 INSERT INTO gates (id, owner, task, queue, by_user, label, effect, reason, author, created_at, job)
@@ -368,9 +286,6 @@ FROM jobs j WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' OR
 
 -- name: any_in_line
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'held' AND held_by >= 'k:' AND held_by < 'k;')
-
--- name: any_lone
-SELECT EXISTS (SELECT 1 FROM jobs WHERE held_by >= 'a:' AND held_by < 'a;' AND state = 'held')
 
 -- name: let_lone_go
 UPDATE jobs SET state = 'ready', held_by = NULL, reason = NULL WHERE id = :id AND state = 'held'

@@ -1,10 +1,6 @@
 -- name: unknown_tasks
 SELECT value FROM json_each(:names) WHERE value NOT IN (SELECT name FROM tasks)
 
--- name: make_known
-INSERT OR IGNORE INTO tasks (name, info, seen_at, offered)
-SELECT value ->> 'names', value ->> 'infos', :now, 0 FROM json_each(:rows)
-
 -- name: unoffered
 WITH RECURSIVE waiting(queue, task) AS (
     -- One index look-up per task, however many jobs each has.
@@ -23,10 +19,6 @@ WHERE (w.queue, w.task) > ('', '')
   AND NOT EXISTS (SELECT 1 FROM nodes n, json_each(iif(json_valid(n.tasks), n.tasks, '[]')) own
                   WHERE (n.state = 'live' OR n.state = 'stopping') AND own.value = w.task)
 ORDER BY w.queue, w.task
-
--- name: someone_waits
-SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task
-                 AND (:sees IS NULL OR owner = :sees))
 
 -- name: set_aside_unoffered
 -- Ends the first jobs in line, unless a node offers the task by now.

@@ -16,25 +16,9 @@ INSERT INTO payloads ({payloads.inserted}) VALUES ({payloads.inserted?})
 -- name: insert_key
 INSERT INTO keys (owner, key, content, job_id, expires_at) VALUES (?, ?, ?, ?, ?)
 
--- name: states_of
--- The states of these jobs, if the principal may see them.
-SELECT j.id, j.state
-FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value
-WHERE :sees IS NULL OR j.owner = :sees
-
 -- name: cancel_waiting
 UPDATE jobs SET state = 'cancelled', finished_at = :now, held_by = NULL, reason = :reason
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('blocked', 'scheduled', 'held', 'ready')
-
--- name: cancel_running
--- The first reason stays: the attempt was stopped for it.
-UPDATE jobs SET cancel = coalesce(cancel, :reason)
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'running'
-
--- name: hurry_jobs
--- A job that is due already keeps its rank.
-UPDATE jobs SET run_at = min(run_at, :now), rank = min(run_at, :now) + priority * :step, level = 0, own_step = NULL
-WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'scheduled'
 
 -- name: delete_output
 DELETE FROM output WHERE job IN (SELECT value FROM json_each(:seqs))
@@ -54,3 +38,12 @@ DELETE FROM jobs WHERE seq IN (SELECT value FROM json_each(:seqs))
 -- name: seqs_of_ended
 SELECT seq FROM jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state IN ('succeeded', 'failed', 'cancelled', 'skipped', 'dropped')
+
+-- name: lock_jobs
+-- The states of these live jobs, if the principal may see them.
+SELECT id, state, owner FROM jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NULL AND (:sees IS NULL OR owner = :sees)
+
+-- name: lock_history
+SELECT id, state, owner FROM jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL AND (:sees IS NULL OR owner = :sees)

@@ -1,0 +1,84 @@
+"""Keys with the bounds that people have set, their holders and their waiters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rota.model.keys import KeyId, line
+from rota.model.limits import Key, Limit, Rate, effective
+from rota.model.principal import Principal
+from rota.model.requirements import read_requirements
+from rota.model.times import Duration
+from rota.store.admission import Holder, LimitInfo
+from rota.store.carriers.unit import Columns, Unit
+from rota.store.values import Topic
+
+
+async def set_limit(unit: Unit, who: Principal, limit: Limit) -> None:
+    await unit.begin()
+    starts, span = (None, None) if limit.rate is None else (limit.rate.count, limit.rate.window)
+    await unit.run("put_limit", owner=who.user, key=limit.key, concurrency=limit.concurrency, starts=starts, span=span)
+    if span is not None:
+        await unit.run("stretch_tokens", owner=who.user, key=limit.key, span=span)
+    await _look_again(unit, who, limit.key)
+
+
+async def remove_limit(unit: Unit, who: Principal, key: str) -> bool:
+    await unit.begin()
+    if not await unit.run("remove_limit", owner=who.user, key=key):
+        return False
+    await _look_again(unit, who, key)
+    return True
+
+
+async def _look_again(unit: Unit, who: Principal, key: str) -> None:
+    await unit.run("look_at_line", line=line(who.user, key))
+    await unit.hand_on()
+    unit.topics.add(Topic.GATE)
+
+
+async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None = None) -> list[LimitInfo]:
+    rows = await unit.rows("limit_rows", now=unit.now, sees=who.sees, keys=None if keys is None else list(keys))
+    shown: dict[KeyId, Key] = {}
+    counts: dict[KeyId, Key] = {}
+    for owner, name, was_set, concurrency, starts, span, requirements in rows:
+        # Shown are the bounds that were set; those that count may be brought along by the first waiter.
+        shown[owner, name] = counts[owner, name] = Key(name, concurrency, _rate(starts, span))
+        brought = [key for key in read_requirements(requirements).keys if key.name == name]
+        if brought and not was_set:
+            counts[owner, name] = brought[0]
+    return await _infos(unit, counts, shown)
+
+
+async def of_job(unit: Unit, owner: str, requirements: str | None) -> tuple[LimitInfo, ...]:
+    """The keys that a job needs, with their effective bounds."""
+    needed = read_requirements(requirements).keys
+    rows = await unit.rows("limits_of", owner=owner, keys=[key.name for key in needed]) if needed else []
+    limits = {name: Limit(name, concurrency, _rate(starts, span)) for name, concurrency, starts, span in rows}
+    counts = {(owner, key.name): effective(key, limits.get(key.name)) for key in needed}
+    return tuple(await _infos(unit, counts, counts))
+
+
+def _rate(starts: int | None, span: Duration | None) -> Rate | None:
+    return None if starts is None or span is None else Rate(starts, span)
+
+
+async def _infos(unit: Unit, counts: Mapping[KeyId, Key], shown: Mapping[KeyId, Key]) -> list[LimitInfo]:
+    """`counts`: the keys with the bounds that count; `shown`: the bounds to show."""
+    if not counts:
+        return []
+    names: Columns = {"owners": [owner for owner, _ in counts], "keys": [key for _, key in counts]}
+    rates: Columns = {
+        "starts": [key.rate and key.rate.count for key in counts.values()],
+        "spans": [key.rate and key.rate.window for key in counts.values()],
+    }
+    holders: dict[KeyId, list[Holder]] = {}
+    for owner, name, *rest in await unit.rows("holder_rows", names):
+        holders.setdefault((owner, name), []).append(Holder(*rest))
+    lines = {
+        (owner, name): rest for owner, name, *rest in await unit.rows("line_rows", {**names, **rates}, now=unit.now)
+    }
+    return [
+        LimitInfo(*name, key.concurrency, key.rate, tuple(holders.get(name, ())), *lines[name])
+        for name, key in shown.items()
+    ]

@@ -1,0 +1,101 @@
+"""Queues: their settings, counts and flows, and why a job waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota.model.feedback import Feedback, level
+from rota.model.lifecycle import State
+from rota.model.principal import SYSTEM, Principal
+from rota.model.times import Duration
+from rota.store.admission import LATELY, FlowInfo, QueueInfo, Used, Waiting
+from rota.store.carriers import gates, limits, offers
+from rota.store.carriers.unit import Columns, Unit
+from rota.store.values import Topic
+
+
+# -- settings --------------------------------------------------------------------------------------------------------
+async def pause(unit: Unit, who: Principal, name: str, note: str) -> None:
+    await unit.run("pause_queue", name=name, by=who.user, note=note, now=unit.now)
+
+
+async def resume(unit: Unit, who: Principal, name: str) -> bool:
+    if not await unit.run("resume_queue", name=name):
+        return False
+    unit.topics.add(Topic.READY)
+    return True
+
+
+async def set_step(unit: Unit, who: Principal, name: str, step: Duration | None) -> None:
+    await unit.run("set_step", name=name, step=step, now=unit.now)
+    unit.topics.add(Topic.GATE)
+
+
+async def set_feedback(unit: Unit, who: Principal, name: str, rule: Feedback | None) -> None:
+    await unit.begin()
+    chosen = rule or Feedback()
+    await unit.run(
+        "set_feedback", name=name, feedback=rule is not None, quantum=chosen.quantum, levels=chosen.levels,
+        boost=chosen.boost, now=unit.now,
+    )  # fmt: skip
+    if rule is None:
+        await unit.run("forget_flows", name=name)
+    unit.topics.add(Topic.GATE)
+
+
+# -- flows -----------------------------------------------------------------------------------------------------------
+async def flows(unit: Unit, who: Principal, limit: int) -> list[FlowInfo]:
+    return [FlowInfo(*row) for row in await unit.rows("flow_rows", sees=who.sees, limit=limit)]
+
+
+async def charge(unit: Unit, used: Used) -> None:
+    rules = {name: Feedback(*rule) for name, *rule in await unit.rows("feedback_rules")}
+    charged = [(queue, unit.text(flow), span) for (queue, flow), span in used.items() if queue in rules]
+    if not charged:
+        return
+    await unit.begin()
+    spent: Columns = dict(zip(("queues", "flows", "used"), zip(*charged, strict=True), strict=True))
+    totals = await unit.rows("charge", spent)
+    levels: Columns = {
+        "queues": [queue for queue, _, _ in totals], "flows": [flow for _, flow, _ in totals],
+        "levels": [level(total, rules[queue]) for queue, _, total in totals],
+    }  # fmt: skip
+    await unit.run("set_levels", levels)
+
+
+# -- reads -----------------------------------------------------------------------------------------------------------
+async def queues(unit: Unit, who: Principal) -> list[QueueInfo]:
+    found: dict[str, dict[str, Any]] = {}
+
+    def of(name: str) -> dict[str, Any]:
+        return found.setdefault(name, {"name": name})
+
+    for name, paused_at, paused_by, note, step, feedback, *rule in await unit.rows("queue_rows"):
+        of(name).update(paused_at=paused_at, paused_by=paused_by, note=note, step=step)
+        of(name)["feedback"] = Feedback(*rule) if feedback else None
+    for name, state, count, oldest in await unit.rows("queue_states", sees=who.sees):
+        of(name)[state] = count
+        if state == State.READY:
+            of(name)["oldest"] = oldest
+    for name, count in await unit.rows("queue_endings", sees=who.sees, lately=LATELY, now=unit.now):
+        of(name)["ended"] = count
+    for name, nodes, slots in await unit.rows("queue_servers"):
+        of(name).update(nodes=nodes, slots=slots)
+    for one in await offers.unoffered(unit):
+        if await unit.value("someone_waits", queue=one.queue, task=one.task, sees=who.sees):
+            of(one.queue)["unoffered"] = (*of(one.queue).get("unoffered", ()), one.task)
+    return [QueueInfo(**found[name]) for name in sorted(found)]
+
+
+async def waiting(unit: Unit, who: Principal, job_id: str) -> Waiting | None:
+    rows = await unit.rows("waiting_row", id=job_id, sees=who.sees, now=unit.now) if unit.ids([job_id]) else []
+    if not rows:
+        return None
+    owner, task, queue, requirements, rank, level, node, lease_until, ahead, offered, known, now = rows[0]
+    return Waiting(
+        gate=await gates.of_job(unit, owner, task, queue, requirements, job_id),
+        keys=await limits.of_job(unit, owner, requirements),
+        queue=next((one for one in await queues(unit, SYSTEM) if one.name == queue), None),
+        ahead=ahead, rank=rank, level=level, node=node, lease_until=lease_until, offered=bool(offered),
+        known=bool(known), now=now,
+    )  # fmt: skip

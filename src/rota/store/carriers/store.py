@@ -1,0 +1,61 @@
+"""The verbs that every store carries out by the same coroutines."""
+
+from __future__ import annotations
+
+from rota.store.base import Store
+
+# A trailing underscore distinguishes a module from the verb of the same name.
+from rota.store.carriers import calendars as calendars_
+from rota.store.carriers import gates as gates_
+from rota.store.carriers import graph, offers, orders
+from rota.store.carriers import limits as limits_
+from rota.store.carriers import queues as queues_
+from rota.store.carriers import schedules as schedules_
+from rota.store.verbs import reads, writes
+
+
+class CarriedStore(Store):
+    # -- orders ------------------------------------------------------------------------------------------------------
+    cancel = writes(orders.cancel)
+    hurry = writes(orders.hurry)
+    reprioritise = writes(orders.reprioritise)
+
+    # -- functions that nodes offer ----------------------------------------------------------------------------------
+    unoffered = reads(offers.unoffered)
+    set_aside_task = writes(offers.set_aside)
+
+    # -- gates, limits, queues ---------------------------------------------------------------------------------------
+    close_gate = writes(gates_.close)
+    open_gate = writes(gates_.open_)
+    gates = reads(gates_.gates)
+    set_limit = writes(limits_.set_limit)
+    remove_limit = writes(limits_.remove_limit)
+    limits = reads(limits_.limits)
+    pause_queue = writes(queues_.pause)
+    resume_queue = writes(queues_.resume)
+    queues = reads(queues_.queues)
+    set_step = writes(queues_.set_step)
+    set_feedback = writes(queues_.set_feedback)
+    flows = reads(queues_.flows)
+    charge = writes(queues_.charge)
+    waiting = reads(queues_.waiting)
+
+    # -- schedules and calendars -------------------------------------------------------------------------------------
+    put_schedule = writes(schedules_.put)
+    pause_schedule = writes(schedules_.pause)
+    resume_schedule = writes(schedules_.resume)
+    remove_schedule = writes(schedules_.remove)
+    undeclare_schedules = writes(schedules_.undeclare)
+    coming_schedules = reads(schedules_.coming)
+    set_aside_schedule = writes(schedules_.set_aside)
+    put_calendar = writes(calendars_.put_calendar)
+    remove_calendar = writes(calendars_.remove_calendar)
+    calendars = reads(calendars_.calendars)
+    schedules = reads(schedules_.schedules)
+    fires = reads(schedules_.fires)
+
+    # -- jobs that wait for others -----------------------------------------------------------------------------------
+    parents = reads(graph.parents)
+    workflows = reads(graph.workflows)
+    workflow = reads(graph.workflow)
+    resolve_workflow = reads(graph.resolve_workflow)
