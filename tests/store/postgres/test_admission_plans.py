@@ -397,8 +397,7 @@ DEEDS: dict[str, Deed] = {
     "renew": Deed(renew, False, 5_000, 10_000, {"renew"}),
     "prune": Deed(prune, False, 1_000, 4_000, {"delete_old_starts"}),
     "change limits": Deed(change_limits, False, 1_000, 4_000, {
-        "put_limit", "stretch_tokens", "remove_limit", "look_at_line", "hand_on",
-    }),
+        "put_limit", "stretch_tokens", "remove_limit", "look_at_line", "hand_on"}),
     "change queues": Deed(change_queues, False, 5_000, 4_000, {
         "pause_queue", "resume_queue", "set_step", "set_feedback", "forget_flows"}),
     "reprioritise": Deed(reprioritise, False, 200, 3_000, {"reprioritise"}),
@@ -414,9 +413,8 @@ COUNTING: dict[str, Deed] = {
 }
 # One row of a table that stays small.
 SMALL = {"next_boost"}
-OUTER = {
-    "accept", "admit_claim", "hand_on", "sweep_gates", "alone_of", "put_back", "rank_anew",
-}  # fmt: skip  # their pages are those of the statements inside
+# Their pages are those of the statements inside.
+OUTER = {"accept", "admit_claim", "hand_on", "sweep_gates", "alone_of", "put_back", "rank_anew"}
 
 
 # Found too expensive, and not cured yet: in a queue whose jobs age faster than elsewhere, every look of admission walks

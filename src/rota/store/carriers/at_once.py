@@ -16,4 +16,5 @@ def run_at_once(coroutine: Coroutine[Any, Any, T]) -> T:
         answer: T = end.value
         return answer
     coroutine.close()
-    raise RuntimeError(f"{coroutine!r} waits for something that is not the store")
+    name = getattr(coroutine, "__name__", coroutine)
+    raise RuntimeError(f"{name} waits for something that is not the store")
