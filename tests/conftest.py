@@ -1,10 +1,16 @@
-"""What all tests share: time that stands still until it is moved, and chance that repeats."""
+"""What all tests share: time that stands still until it is moved, chance that repeats, a store in memory."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from rota.clock import Chance, ManualClock
+from tests.contracts.world import World
+from tests.store.backends import Backend
+from tests.store.sqlite.backends import SqliteMemory
 
 
 @pytest.fixture
@@ -15,3 +21,18 @@ def clock() -> ManualClock:
 @pytest.fixture
 def chance() -> Chance:
     return Chance(1)
+
+
+@pytest.fixture
+async def world(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, chance: Chance
+) -> AsyncIterator[World]:
+    """A store in memory, or where else a test wants it, and the world around it."""
+    kind: type[Backend] = getattr(request, "param", SqliteMemory)
+    backend = kind(tmp_path, clock)
+    store = backend.store(Chance(2))
+    await backend.prepare(store)
+    await store.open()
+    yield World(store, backend, clock, chance)
+    await store.close()
+    backend.close()

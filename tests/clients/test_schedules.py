@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rota.clients import schedules as module
 from rota.clients.schedules import MANY, PAGE, BackfillProgress, Saved, SchedulesClient
-from rota.clock import Chance, ManualClock
 from rota.errors import InvalidInput, NotFound
 from rota.model.job import Spec
 from rota.model.lifecycle import State
@@ -27,7 +24,6 @@ from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
 from tests.contracts.timetables import ORDER, behind, events, made, minutely, move_on, skipped, standing
 from tests.contracts.world import ALICE, World
-from tests.store.sqlite.backends import SqliteMemory
 
 OTHER = Template(task="false", spec=Spec.command(["false"]))
 
@@ -35,16 +31,6 @@ OTHER = Template(task="false", spec=Spec.command(["false"]))
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "A_MOMENT", 0)
-
-
-@pytest.fixture
-async def world(tmp_path: Path, clock: ManualClock, chance: Chance) -> AsyncIterator[World]:
-    backend = SqliteMemory(tmp_path, clock)
-    store = backend.store(Chance(2))
-    await backend.prepare(store)
-    await store.open()
-    yield World(store, backend, clock, chance)
-    await store.close()
 
 
 @pytest.fixture
