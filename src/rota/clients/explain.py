@@ -61,17 +61,13 @@ def explain(
     beside: Sequence[JobInfo] = (),
 ) -> Explanation:
     """`waiting` is None for ended jobs. `beside` are the running jobs that a job which wants to run alone waits for."""
-    reasons = list(_reasons(info, parents, waiting, now, beside))
+    reasons = list(_reasons(info, parents, now))
+    if waiting is not None:
+        reasons += _waiting(info, waiting, beside)
     return Explanation(info.id, info.state, reasons or [WaitReason("state", f"it is {info.state}")])
 
 
-def _reasons(
-    info: JobInfo,
-    parents: Sequence[ParentInfo],
-    waiting: Waiting | None,
-    now: Instant,
-    beside: Sequence[JobInfo],
-) -> Iterator[WaitReason]:
+def _reasons(info: JobInfo, parents: Sequence[ParentInfo], now: Instant) -> Iterator[WaitReason]:
     if info.state not in LIVE:
         yield _ended(info)
     if info.state is State.BLOCKED:
@@ -80,9 +76,7 @@ def _reasons(
             text = f"it waits for earlier fires of schedule {info.schedule!r} to end"
             yield WaitReason("schedule", text, {"schedule": info.schedule})
     if info.state is State.SCHEDULED:
-        yield from _time(info, now)
-    if waiting is not None:
-        yield from _waiting(info, waiting, beside)
+        yield _time(info, now)
 
 
 def _ended(info: JobInfo) -> WaitReason:
@@ -105,12 +99,12 @@ def _parents(parents: Sequence[ParentInfo]) -> Iterator[WaitReason]:
         yield WaitReason("parent", f"and for {left} more of its {len(parents)} parents", {"more": left})
 
 
-def _time(info: JobInfo, now: Instant) -> Iterator[WaitReason]:
+def _time(info: JobInfo, now: Instant) -> WaitReason:
     left = info.run_at - now
     after = f" after {info.failures} failed attempt{'s' if info.failures > 1 else ''}" if info.failures else ""
     when = f"in {_span(left)}" if left > 0 else "now: a control node has yet to see to it"
     why = f" ({info.reason})" if info.reason else ""
-    yield WaitReason("time", f"its time is {iso(info.run_at)}{after}, {when}{why}", {"run_at": iso(info.run_at)})
+    return WaitReason("time", f"its time is {iso(info.run_at)}{after}, {when}{why}", {"run_at": iso(info.run_at)})
 
 
 def _waiting(info: JobInfo, waiting: Waiting, beside: Sequence[JobInfo]) -> Iterator[WaitReason]:
