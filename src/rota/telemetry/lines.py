@@ -122,21 +122,18 @@ class Lines:
 class Background:
     """Passes events on in a thread of its own: a log without a reader, or a slow disk, must not block the node.
 
-    Events that don't fit into the queue are dropped and counted.
+    Events that don't fit into the queue are dropped.
     """
 
     def __init__(self, subscriber: Subscriber, size: int = 10_000) -> None:
         self._subscriber = subscriber
         self._queue: queue.Queue[Event | None] = queue.Queue(size)
-        self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="rota-lines", daemon=True)
         self._thread.start()
 
     def __call__(self, event: Event) -> None:
-        try:
+        with suppress(queue.Full):
             self._queue.put_nowait(event)
-        except queue.Full:
-            self.dropped += 1
 
     def _run(self) -> None:
         while (event := self._queue.get()) is not None:
