@@ -139,19 +139,14 @@ async def test_the_python_of_the_page_on_reading_runs(
     await asyncio.to_thread(space["without_an_event_loop"])
 
 
-async def test_the_python_of_the_page_on_testing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    space: dict[str, Any] = {}
-    for code in blocks("docs/testing.md", "python"):
-        exec(compile(code, "docs/testing.md", "exec"), space)
-    tests = [space[name] for name in space if name.startswith("test_")]
-    assert len(tests) >= 5
-    for test in tests:
-        if asyncio.iscoroutinefunction(test):
-            await test()
-        else:
-            await asyncio.to_thread(test)
-    assert not list(tmp_path.iterdir()), "the store of the app is never made"
+def test_the_python_of_the_page_on_testing_runs(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("\n".join(blocks("docs/testing.md", "python")))
+    (settings,) = blocks("docs/testing.md", "toml")
+    (tmp_path / "pyproject.toml").write_text(settings + 'asyncio_default_fixture_loop_scope = "function"\n')
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "asyncio_mode=auto", "shop.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, "7 passed" in done.stdout) == (0, True), done.stdout
+    assert not list(tmp_path.glob("*.db")), "the store of the app is never made"
 
 
 async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,10 @@ There is no node: each call makes a worker of its own. So a job may order anothe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from rota import config
@@ -17,6 +18,7 @@ from rota.batching import Batcher
 from rota.clock import ManualClock
 from rota.control.scheduler import Scheduler
 from rota.errors import Cancel, JobFailed, RetryAfter, RotaError, Snooze
+from rota.logs.capture import captured
 from rota.logs.shipper import Shipper
 from rota.model.job import Kind, Verdict
 from rota.model.lifecycle import State
@@ -142,12 +144,31 @@ class DueJobs:
     def __init__(self, means: Means, store: Store, clock: ManualClock) -> None:
         self._means, self._store, self._clock = means, store, clock
         self._rounds: dict[str, Future[None]] = {}  # by the job that runs in it
+        self._capturing, self._shifts, self._capture = threading.Lock(), 0, ExitStack()
+
+    @contextmanager
+    def _captured(self) -> Iterator[None]:
+        """Output of jobs is captured while one runs, not all the time: pytest replaces the streams between the phases
+        of a test. Shifts within shifts, and in other threads, share the capture of the first."""
+        with self._capturing:
+            self._shifts += 1
+            if self._shifts == 1:
+                self._capture = ExitStack()
+                self._capture.enter_context(captured())
+        try:
+            yield
+        finally:
+            with self._capturing:
+                self._shifts -= 1
+                if not self._shifts:
+                    self._capture.close()
 
     @asynccontextmanager
     async def shift(self) -> AsyncIterator[Shift]:
         keeper = KeeperClient()
         try:
-            yield Shift(self._means, self._store, self._clock, keeper)
+            with self._captured():
+                yield Shift(self._means, self._store, self._clock, keeper)
         finally:
             await keeper.close()
 

@@ -11,7 +11,6 @@ from rota.app import App
 from rota.clock import Chance, ManualClock
 from rota.connections import in_loop
 from rota.errors import InvalidInput, RotaError
-from rota.logs.capture import captured
 from rota.model.job import JobInfo
 from rota.model.node import NewNode
 from rota.model.principal import SYSTEM
@@ -142,19 +141,19 @@ class SyncHarness(HarnessBase):
 
     def __init__(self, harness: Harness, connections: HarnessConnections) -> None:
         super().__init__(harness.clock, harness._book, harness._fakes)
-        self._harness, self._connections = harness, connections
+        self.waiting, self._connections = harness, connections  # the same harness, for async code
 
     def run_due(self) -> None:
-        self._connections.run(self._harness.run_due())
+        self._connections.run(self.waiting.run_due())
 
     def drain(self) -> None:
-        self._connections.run(self._harness.drain())
+        self._connections.run(self.waiting.drain())
 
     def advance(self, span: Span) -> None:
-        self._connections.run(self._harness.advance(span))
+        self._connections.run(self.waiting.advance(span))
 
     def advance_to(self, at: datetime | str) -> None:
-        self._connections.run(self._harness.advance_to(at))
+        self._connections.run(self.waiting.advance_to(at))
 
 
 class HarnessBlock:
@@ -177,7 +176,6 @@ class HarnessBlock:
         callers = HarnessCallers(connections, in_memory=self._settings["store"] == MEMORY)
         with ExitStack() as entered:
             entered.enter_context(app.borrowed(connections, callers, self._clock, self._chance, **self._settings))
-            entered.enter_context(captured())
             try:
                 due = DueJobs(self._means, await _prepared(app), self._clock)
             except BaseException:
