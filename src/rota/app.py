@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         DeclaredKeywords,
         ScheduleKeywords,
     )
+    from rota.handles.workflow_builder import HookWork
     from rota.node import Node
     from rota.work.runtime import MakeRuntime
 
@@ -218,6 +219,7 @@ class App:
     ) -> list[Job[Any]]:
         """Orders a job per body (arguments as JSON). `within`: all together, in the caller's transaction on this
         connection."""
+        orders.check_single(options)
         if within is not None:
             return await self._callers.submit(self, within, True, (spec, task, bodies, options))
         if self._opened.client is None:  # invalid orders must not create a store
@@ -233,6 +235,7 @@ class App:
     ) -> list[Job[Any]]:
         if within is None:
             return self.sync(self.submit_orders(spec, task, bodies, options))
+        orders.check_single(options)
         return run_at_once(self._callers.submit(self, within, False, (spec, task, bodies, options)))
 
     async def client_within(self, connection: Any, waits: bool) -> JobsClient:
@@ -247,12 +250,14 @@ class App:
         self.sync(self.wake())
 
     def workflow(
-        self, name: str = "", *, of: Workflow | Job[Any] | Context | str | None = None, within: Any = None
-    ) -> WorkflowBuilder:
+        self, name: str = "", *, of: Workflow | Job[Any] | Context | str | None = None, within: Any = None,
+        on_failure: HookWork | None = None, on_success: HookWork | None = None,
+    ) -> WorkflowBuilder:  # fmt: skip
         """Jobs that are ordered together: `async with app.workflow() as flow: flow.add(...)`. `of`: adds to a workflow
         that is there, as a task of it may do with `of=ctx`. `within`: ordered in the caller's own transaction on this
-        connection, as `Task.within` does. `rota.Workflow(app, id)` is a handle for one."""
-        return WorkflowBuilder(self, name, of, within)
+        connection, as `Task.within` does. `on_failure`, `on_success`: a task, a command, a call, or (task, arguments)
+        to run when all jobs have ended. `rota.Workflow(app, id)` is a handle for one."""
+        return WorkflowBuilder(self, name, of, within, on_failure, on_success)
 
     @overload
     async def job(self, job_id: str) -> Job[Any]: ...

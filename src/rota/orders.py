@@ -15,7 +15,7 @@ from rota.model.option_table import CALL_NAMES, COMMAND_NAMES
 from rota.model.options import LONGEST_NAME, Options, about_command, read_options, task_name
 from rota.model.task import TaskInfo
 from rota.tasks.catalogue import InvalidArguments, fits
-from rota.tasks.encoding import to_json
+from rota.tasks.encoding import ONLY_THERE, job_in, to_json
 
 
 class HttpCall(msgspec.Struct, frozen=True):
@@ -25,8 +25,16 @@ class HttpCall(msgspec.Struct, frozen=True):
     task: str
 
 
+def check_single(options: Options) -> None:
+    """Refuses options of jobs in workflows."""
+    if options.job_name:
+        raise InvalidInput("name", options.job_name, "it for a job of a workflow: workflow.add(task, ..., name=...)")
+
+
 def command(limit: int, argv: Sequence[str], name: str | None, about: Mapping[str, Any]) -> tuple[Spec, str]:
     """`limit`: the largest spec, in bytes."""
+    if (job := job_in(argv)) is not None:
+        raise InvalidInput("command", job, ONLY_THERE)
     spec = Spec.command(argv, **about)
     _check_size("command", spec, limit)
     return spec, task_name(name) if name is not None else _program(argv[0])

@@ -163,7 +163,7 @@ async def test_parents_that_end_in_the_same_moment_on_two_nodes(world: World, re
 async def test_a_workflow_has_succeeded_although_its_alarm_was_skipped(world: World) -> None:
     actor = await world.node()
     flow = Membership(world.chance.job_id(world.clock.now()), "nightly")
-    work = world.job(workflow=flow, name="the work")
+    work = world.job(workflow=flow, job_name="the work")
     alarm = world.child(work.id, need=TROUBLE, workflow=flow)
     clean = world.child(work.id, alarm.id, need=FINISH, workflow=flow)
     await world.submit(work, alarm, clean)
@@ -187,7 +187,7 @@ async def test_a_workflow_has_succeeded_although_its_alarm_was_skipped(world: Wo
 async def test_names_and_arguments_of_jobs_in_their_workflow(world: World) -> None:
     actor = await world.node()
     flow = Membership(world.chance.job_id(world.clock.now()))
-    first = world.job(workflow=flow, name="the first", args='{"n":1}')
+    first = world.job(workflow=flow, job_name="the first", args='{"n":1}')
     second = world.job(
         after=(Edge(first.id, SUCCESS, (("rows",), ("more", 0))),), workflow=flow, args='{"rows":null,"more":[null]}'
     )

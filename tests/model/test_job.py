@@ -248,7 +248,7 @@ def test_a_fatal_exit_code_is_one_that_a_failed_command_can_have(code: Any) -> N
         {"retry": Retry(rules={"ValueError": "fatal"})},
         {"timeout": 0},
         {"expires": 0},
-        {"name": "first"},
+        {"job_name": "first"},
         {"after": (Edge("p"),)},
     ],
     ids=lambda change: next(iter(change)),
@@ -270,7 +270,7 @@ def test_every_field_of_an_order_was_looked_at_for_its_content() -> None:
         "timeout",
         "expires",
         "after",
-        "name",
+        "job_name",
         "requirements",
     }
     assert set(NewJob.__struct_fields__) - in_content == {"id", "key", "workflow"}

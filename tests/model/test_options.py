@@ -35,7 +35,7 @@ from rota.model.option_table import (
     Option,
     names,
 )
-from rota.model.options import READERS, Drained, Options, TaskOptions, new_job, read_options, requirements
+from rota.model.options import NAMED_ORDER, READERS, Drained, Options, TaskOptions, new_job, read_options, requirements
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.model.trigger import reading
@@ -84,8 +84,8 @@ def test_names_are_unique_and_parts_have_a_whole() -> None:
 
 
 def test_every_option_has_a_reader_and_a_value() -> None:
-    assert set(READERS) == set(ORDER_NAMES) - {"after", "on"}  # which are read together
-    assert set(Options.__struct_fields__) == set(ORDER_NAMES) - {"on"}
+    assert set(READERS) == set(NAMED_ORDER) - {"after", "on"}  # which are read together
+    assert set(Options.__struct_fields__) == {*ORDER_NAMES, "job_name"} - {"on"}
     assert set(TaskOptions.__struct_fields__) == set(TASK_NAMES)
     assert set(TASK_NAMES) < set(SCHEDULE_NAMES) < set(ORDER_NAMES)
 
@@ -100,7 +100,7 @@ def test_signatures_take_the_options() -> None:
     assert set(keywords.JobKeywords.__annotations__) == set(TASK_NAMES)
     assert set(keywords.TaskKeywords.__annotations__) == {*TASK_NAMES, "name", "isolation"}
     assert set(keywords.FireKeywords.__annotations__) == set(SCHEDULE_NAMES)
-    assert set(keywords.OrderKeywords.__annotations__) == set(ORDER_NAMES)
+    assert set(keywords.OrderKeywords.__annotations__) == set(NAMED_ORDER)
     assert set(keywords.CommandOrderKeywords.__annotations__) == {*ORDER_NAMES, *COMMAND_NAMES}
     assert set(keywords.CallKeywords.__annotations__) == set(CALL_NAMES)
     assert set(keywords.CallOrderKeywords.__annotations__) == {*ORDER_NAMES, *CALL_NAMES}

@@ -53,7 +53,7 @@ def test_every_field_of_an_order_has_its_column() -> None:
     values = columns.given_lists([job])
     assert (values["spec"], values["kind"], values["special"]) == ([job.spec.body], ["command"], [False])
     # The rest is worked out (at, delay, expires), encoded, or kept in tables of its own (after, workflow, name).
-    apart = {"at", "delay", "expires", "retry", "requirements", "after", "workflow", "name"}
+    apart = {"at", "delay", "expires", "retry", "requirements", "after", "workflow", "job_name"}
     assert {*NewJob.__struct_fields__} - apart == {one.given.partition(".")[0] for one in columns.GIVEN if one.given}
 
 

@@ -11,6 +11,7 @@ from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import Span
 from rota.store.values import Cancelling, Chunk
+from rota.tasks.encoding import JobReference
 
 if TYPE_CHECKING:
     from rota.app import App
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Job(Generic[R_co]):
+class Job(JobReference, Generic[R_co]):
     """A handle for one order. `R` is what its task returns: Any for commands, HTTP calls and handles by id."""
 
     @overload

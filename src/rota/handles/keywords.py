@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Span = str | float | timedelta  # `90s`, seconds, or a timedelta
 Moment = str | datetime  # ISO 8601 with an offset, or an aware datetime
-Need = Literal["success", "finish", "failure"]
+Need = Literal["success", "finish", "failure", "fine", "trouble"]
 Parent: TypeAlias = "Job[Any] | str"
 WithNeed: TypeAlias = "tuple[Parent, Need]"
 After: TypeAlias = "Parent | WithNeed | Collection[Parent | WithNeed] | Mapping[Parent, Need]"
@@ -65,6 +65,7 @@ class OrderKeywords(FireKeywords, total=False):
     key: str | None
     after: After | None
     on: Need | None
+    name: str | None
 
 
 class AboutCommand(TypedDict, total=False):

@@ -95,5 +95,7 @@ def of_spec(
 def order(spec: Spec, task: str, body: str, options: Options) -> Template:
     if options.at is not None or options.delay or options.key is not None:
         raise InvalidInput("at, delay and key", "given", "none of them: the schedule says when, and each fire is a job")
+    if options.after or options.job_name:
+        raise InvalidInput("after and name", "given", "none of them: they are for single jobs and for workflows")
     needed = requirements(task, body, options)
     return Template(task=task, spec=spec, args=body, requirements=needed, **shared(options, Template))

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from rota.errors import InvalidInput
 from rota.handles.job import Job
 from rota.model.job import Spec
-from rota.model.option_table import ORDER_NAMES
-from rota.model.options import Options, read_options
+from rota.model.options import NAMED_ORDER, Options, read_options, with_results
 from rota.tasks.catalogue import TaskDef
 from rota.tasks.context import Context
 from rota.tasks.direct import direct_context
@@ -39,7 +38,7 @@ class Task(Generic[P, R_co]):
 
     def __init__(self, app: App, definition: TaskDef, options: Options, within: Any = None) -> None:
         self._app, self._definition, self._options, self._within = app, definition, options, within
-        self._option_names = frozenset(ORDER_NAMES) - set(definition.info.parameters)
+        self._option_names = frozenset(NAMED_ORDER) - set(definition.info.parameters)
         functools.update_wrapper(self, definition.function)
 
     def __repr__(self) -> str:
@@ -74,7 +73,8 @@ class Task(Generic[P, R_co]):
 
     def options(self, **options: Unpack[OrderKeywords]) -> Self:
         """The same task with other options for its orders."""
-        return type(self)(self._app, self._definition, read_options(self._options, options), self._within)
+        chosen = read_options(self._options, options, NAMED_ORDER)
+        return type(self)(self._app, self._definition, chosen, self._within)
 
     def within(self, connection: Any) -> Self:
         """The same task, ordered in the caller's own transaction on this connection to the store's PostgreSQL: a job
@@ -110,10 +110,11 @@ class Task(Generic[P, R_co]):
         return Job(self._app, job_id, self._definition.returns)
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Spec, str, Options]:
-        """Spec, body and options of an order, from the arguments of `submit`."""
+        """Spec, body and options of an order, from the arguments of `submit`. A job stands for its result."""
         given = {name: kwargs.pop(name) for name in self._option_names & kwargs.keys()}
-        body = self._definition.encode(args, kwargs, self._app.settings.max_args)
-        return self._definition.spec, body, read_options(self._options, given) if given else self._options
+        body, fills = self._definition.encode_order(args, kwargs, self._app.settings.max_args)
+        options = read_options(self._options, given, NAMED_ORDER) if given else self._options
+        return self._definition.spec, body, with_results(options, fills) if fills else options
 
     async def submit_many(
         self, arguments: Iterable[Mapping[str, Any]], **options: Unpack[OrderKeywords]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rota.clients.jobs import POLL, NewsListener
 from rota.errors import InvalidInput, NotFound, WaitTimeout
 from rota.handles.job import Job
 from rota.model.drawing import Vertex, graphviz, mermaid, tree
-from rota.model.graph import below
+from rota.model.graph import Need, below
 from rota.model.lifecycle import LIVE, TERMINAL, State
 from rota.model.options import check_reason
 from rota.model.times import SECOND, Span, duration, short
@@ -70,9 +71,17 @@ class Workflow:
 
     async def retry(self, start: Job[Any] | str | None = None) -> int:
         """Runs failed and cancelled jobs again, and jobs that were skipped because of them; with `start`, only that job
-        and those below it. Returns how many failed or cancelled ones there were."""
-        ids = [job.id for job in await self._from(start) if job.state in _FAILED]
-        return sum(await (await self._app.client()).replay(ids)) if ids else 0
+        and those below it. Jobs that had run because of the failures wait again, too. Returns how many failed or
+        cancelled ones there were."""
+        jobs = await self._from(start)
+        ids = [job.id for job in jobs if job.state in _FAILED]
+        if not ids:
+            return 0
+        client = await self._app.client()
+        count = sum(await client.replay(ids))
+        if alarms := _alarms(jobs):
+            await client.rerun(alarms)
+        return count
 
     async def replay(self, start: Job[Any] | str | None = None) -> int:
         """Runs all jobs again, or those from `start` on, however they ended. All of these must have ended."""
@@ -90,11 +99,7 @@ class Workflow:
         first = start if isinstance(start, str) else getattr(start, "id", start)
         if first not in {job.id for job in jobs}:
             raise InvalidInput("job", first, f"a job of workflow {self.id}")
-        children: dict[str, list[str]] = {}
-        for job in jobs:
-            for edge in job.parents:
-                children.setdefault(edge.parent, []).append(job.id)
-        chosen = set(below(children, [first]))
+        chosen = set(below(_children(jobs), [first]))
         return [job for job in jobs if job.id in chosen]
 
     async def draw(self, form: str = "tree") -> str:
@@ -122,6 +127,26 @@ class Workflow:
 
     def retry_sync(self, start: Job[Any] | str | None = None) -> int:
         return self._app.sync(self.retry(start))
+
+
+def _children(jobs: Sequence[WorkflowJob]) -> dict[str, list[str]]:
+    children: dict[str, list[str]] = {}
+    for job in jobs:
+        for edge in job.parents:
+            children.setdefault(edge.parent, []).append(job.id)
+    return children
+
+
+def _alarms(jobs: Sequence[WorkflowJob]) -> list[str]:
+    """The jobs that have succeeded and ran because others failed, and those below them."""
+    again = {job.id for job in jobs if job.state in (*_FAILED, State.SKIPPED)}
+    alarms = [
+        job.id
+        for job in jobs
+        if any(edge.need in (Need.FAILURE, Need.TROUBLE) and edge.parent in again for edge in job.parents)
+    ]
+    states = {job.id: job.state for job in jobs}
+    return [one for one in below(_children(jobs), alarms) if states.get(one) is State.SUCCEEDED]
 
 
 def _vertex(job: WorkflowJob) -> Vertex:

@@ -2,15 +2,15 @@
 
 async with app.workflow("nightly") as flow:
     rows = flow.add(extract, day="2027-01-01")
-    flow.add(load, after=rows)
+    flow.add(load, rows=rows)
     flow.add(["rm", "-rf", "scratch"], after=rows, on="finish")
     flow.add(app.http("POST", "https://example.com/done"), after=rows)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
@@ -19,9 +19,9 @@ from rota.errors import InvalidInput
 from rota.handles.job import Job
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
-from rota.model.graph import check
-from rota.model.job import Membership, NewJob
-from rota.model.options import Options, new_job, read_options, workflow_name
+from rota.model.graph import Need, after_all, check
+from rota.model.job import Membership, NewJob, Spec, same_keys
+from rota.model.options import NAMED_ORDER, Options, new_job, read_options, workflow_name
 from rota.orders import HttpCall
 from rota.store.carriers.at_once import run_at_once
 from rota.tasks.context import Context
@@ -32,20 +32,53 @@ if TYPE_CHECKING:
     from rota.app import App
     from rota.handles.keywords import CommandOrderKeywords
 
+    AnyWork: TypeAlias = Task[..., Any] | HttpCall | Sequence[str]
+    HookWork: TypeAlias = AnyWork | tuple[Task[..., Any], Mapping[str, Any]]
+
 R = TypeVar("R")
 # One order is one transaction.
 LARGEST = 20_000
+_HOOKS = {Need.TROUBLE: "on_failure", Need.FINE: "on_success"}
+
+
+class Work(NamedTuple):
+    """What a job does, and its options."""
+
+    spec: Spec
+    task: str
+    body: str
+    options: Options
+
+
+class Hook(NamedTuple):
+    """A job that runs when all other jobs of its workflow have ended like this."""
+
+    job: Job[Any]
+    need: Need
+    work: Work
 
 
 class WorkflowBuilder(Workflow):
     """A workflow that is being put together in an `async with` (or `with`) block; afterwards it is like any other.
     Nothing is ordered if the block ends with an error."""
 
-    def __init__(self, app: App, name: str, of: Workflow | Job[Any] | Context | str | None, within: Any = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        name: str,
+        of: Workflow | Job[Any] | Context | str | None,
+        within: Any = None,
+        on_failure: HookWork | None = None,
+        on_success: HookWork | None = None,
+    ) -> None:
         super().__init__(app, "")
         self._name, self._of, self._within = workflow_name(name), of, within
         self._client: JobsClient | None = None  # while the block lasts
         self._orders: list[tuple[Job[Any], NewJob]] = []
+        self._hooks: list[Hook] = []
+        for need, hook in ((Need.TROUBLE, on_failure), (Need.FINE, on_success)):
+            if hook is not None:
+                self._hook(need, *_hook_work(need, hook))
 
     @overload
     def add(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
@@ -53,31 +86,68 @@ class WorkflowBuilder(Workflow):
     @overload
     def add(self, task: HttpCall | Sequence[str], /, **options: Unpack[CommandOrderKeywords]) -> Job[Any]: ...
 
-    def add(self, task: Task[..., Any] | HttpCall | Sequence[str], /, *args: Any, **kwargs: Any) -> Job[Any]:
+    def add(self, task: AnyWork, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Adds a task with its arguments, a command as a list, or `app.http(...)`, with options as `submit` takes
-        them. `after`: a job, or a list of jobs, or of pairs such as `(job, "finish")`; `on`: what they must have ended
-        with."""
+        them. A job among the arguments stands for its result. `after`: a job, or a list of jobs, or of pairs such as
+        `(job, "finish")`; `on`: what they must have ended with; `name`: a name for people."""
         if self._client is None:
             raise InvalidInput("add", "outside of its block", "a call inside `async with app.workflow() as flow:`")
-        if len(self._orders) == LARGEST:
+        if len(self._orders) + len(self._hooks) == LARGEST:
             raise InvalidInput("workflow", f"more than {LARGEST} jobs", f"at most {LARGEST}; a job of it may add more")
+        work = self._read(task, args, kwargs)
+        (job_id,) = self._client.job_ids(1)
+        job = self._handle(task, job_id)
+        self._orders.append((job, new_job(job_id, *work)))
+        return job
+
+    @overload
+    def on_failure(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+
+    @overload
+    def on_failure(self, task: HttpCall | Sequence[str], /, **options: Unpack[CommandOrderKeywords]) -> Job[Any]: ...
+
+    def on_failure(self, task: AnyWork, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Adds a job that runs when all others of this order have ended, and one of them failed."""
+        return self._hook(Need.TROUBLE, task, args, kwargs)
+
+    @overload
+    def on_success(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
+
+    @overload
+    def on_success(self, task: HttpCall | Sequence[str], /, **options: Unpack[CommandOrderKeywords]) -> Job[Any]: ...
+
+    def on_success(self, task: AnyWork, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Adds a job that runs when all others of this order that were needed have succeeded."""
+        return self._hook(Need.FINE, task, args, kwargs)
+
+    def _hook(self, need: Need, task: AnyWork, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job[Any]:
+        work = self._read(task, args, kwargs)
+        what = _HOOKS[need]
+        for edge in work.options.after:
+            if not edge.fills:
+                raise InvalidInput(what, f"after {edge.parent}", "no after=: it comes after all other jobs")
+            if need is Need.TROUBLE:
+                raise InvalidInput(what, f"the result of job {edge.parent}", "values: that job may have failed")
+        job = self._handle(task, "")  # it gets its id with the order
+        self._hooks.append(Hook(job, need, work))
+        return job
+
+    def _handle(self, task: AnyWork, job_id: str) -> Job[Any]:
+        return task.handle(job_id) if isinstance(task, Task) else Job(self._app, job_id)
+
+    def _read(self, task: AnyWork, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
         if isinstance(task, Task):
             task.check_connection(self._within)
             spec, body, options = task.read(args, kwargs)
-            name = task.name
-        elif isinstance(task, HttpCall):
+            return Work(spec, task.name, body, options)
+        if isinstance(task, HttpCall):
             if args:
                 raise InvalidInput("arguments", args, "none: app.http(...) says all of the call")
-            spec, name = task.spec, task.task
-            body, options = "{}", read_options(Options(), kwargs)
-        else:
-            if args:
-                raise InvalidInput("arguments", args, "none: a command has its arguments in its list")
-            spec, name, (body,), options = self._app.command_order(task, kwargs)
-        (job_id,) = self._client.job_ids(1)
-        job = task.handle(job_id) if isinstance(task, Task) else Job(self._app, job_id)
-        self._orders.append((job, new_job(job_id, spec, name, body, options)))
-        return job
+            return Work(task.spec, task.task, "{}", read_options(Options(), kwargs, NAMED_ORDER))
+        if args:
+            raise InvalidInput("arguments", args, "none: a command has its arguments in its list")
+        spec, name, (body,), options = self._app.command_order(task, kwargs)
+        return Work(spec, name, body, options)
 
     # -- the block ---------------------------------------------------------------------------------------------------
     async def __aenter__(self) -> WorkflowBuilder:
@@ -130,15 +200,33 @@ class WorkflowBuilder(Workflow):
             if self._of is None:
                 raise InvalidInput("workflow", self._name or self.id, "at least one job")
             return
+        orders = [*self._orders, *self._last(client)]
         membership = Membership(self.id, self._name, new=self._of is None)
-        names = {job.id: f"{order.task} ({number})" for number, (job, order) in enumerate(self._orders, 1)}
-        check({order.id: order.after for _, order in self._orders}, names)
-        jobs = [msgspec.structs.replace(order, workflow=membership) for _, order in self._orders]
+        names = {job.id: f"{order.job_name or order.task} ({number})" for number, (job, order) in enumerate(orders, 1)}
+        jobs = [msgspec.structs.replace(order, workflow=membership) for order in same_keys([one for _, one in orders])]
+        check({order.id: order.after for order in jobs}, names)
         await client.make_known(self._app.catalogue)
         answers = await client.submit_whole(jobs)
-        for (job, _), answer in zip(self._orders, answers, strict=True):
+        for (job, _), answer in zip(orders, answers, strict=True):
             job.id = answer.id
         if self._of is None and not any(answer.created for answer in answers):
             # The keys were known: this is the workflow of the first order.
             self.id = (await client.get(answers[0].id)).workflow or self.id
         self._orders.clear()
+        self._hooks.clear()
+
+    def _last(self, client: JobsClient) -> Iterator[tuple[Job[Any], NewJob]]:
+        """The jobs that come after all others."""
+        others = [order.id for _, order in self._orders]
+        for hook in self._hooks:
+            (hook.job.id,) = client.job_ids(1)
+            order = new_job(hook.job.id, *hook.work)
+            yield hook.job, msgspec.structs.replace(order, after=after_all(hook.need, others, order.after))
+
+
+def _hook_work(need: Need, given: HookWork) -> tuple[AnyWork, tuple[Any, ...], dict[str, Any]]:
+    if isinstance(given, tuple) and given and isinstance(given[0], Task):
+        if len(given) != 2 or not isinstance(given[1], Mapping):
+            raise InvalidInput(_HOOKS[need], given, "a task, or a task and its arguments: (alarm, {'to': 'me'})")
+        return given[0], (), dict(given[1])
+    return cast("AnyWork", given), (), {}

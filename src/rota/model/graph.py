@@ -193,6 +193,12 @@ def edges(parents: Iterable[Edge]) -> tuple[Edge, ...]:
     return tuple(found[parent] for parent in sorted(found))
 
 
+def after_all(need: Need, others: Iterable[str], given: Sequence[Edge] = ()) -> tuple[Edge, ...]:
+    """The edges of a job that comes after all others of its order. `given`: those that it has anyway."""
+    known = {edge.parent: edge for edge in given}
+    return edges([*given, *(Edge(job, need) for job in others if job not in known)])
+
+
 def check(order: Mapping[str, Sequence[Edge]], names: Mapping[str, str]) -> None:
     """Refuses an order (child: its edges) in which jobs wait for each other. `names` are for people."""
     inside = {child: [edge.parent for edge in found if edge.parent in order] for child, found in order.items()}

@@ -13,7 +13,7 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model import http
-from rota.model.graph import Edge
+from rota.model.graph import Edge, edges
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.limits import Key, word
 from rota.model.outcome import Ending, Problem, Usage
@@ -227,7 +227,7 @@ class NewJob(Terms, frozen=True, gc=False):
     key: str | None = None
     after: tuple[Edge, ...] = ()
     workflow: Membership | None = None
-    name: str = ""  # in its workflow
+    job_name: str = ""  # in its workflow
     requirements: Requirements = NO_REQUIREMENTS
 
     @property
@@ -246,11 +246,25 @@ class NewJob(Terms, frozen=True, gc=False):
             known = places or {}
             edges = [(str(known.get(edge.parent, edge.parent)), edge.need, edge.fills) for edge in self.after]
             parts += ([edge if edge[2] else edge[:2] for edge in edges],)
-        if self.name:
-            parts += ("name", self.name)
+        if self.job_name:
+            parts += ("name", self.job_name)
         if self.requirements:
             parts += (self.requirements.text,)
         return hashlib.sha256(_canonical.encode(parts)).hexdigest()
+
+
+def same_keys(jobs: Sequence[NewJob]) -> list[NewJob]:
+    """Jobs of one order with the same key are one job: edges to the others lead to the first of them."""
+    first: dict[str, str] = {}
+    same = {job.id: first.setdefault(job.key, job.id) for job in jobs if job.key is not None}
+    if all(job == known for job, known in same.items()):
+        return list(jobs)
+    return [
+        msgspec.structs.replace(
+            job, after=edges(Edge(same.get(e.parent, e.parent), e.need, e.fills) for e in job.after)
+        )
+        for job in jobs
+    ]
 
 
 class Submitted(msgspec.Struct, frozen=True, gc=False):

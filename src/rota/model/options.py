@@ -11,7 +11,7 @@ import msgspec
 from rota.errors import InvalidInput
 from rota.model.feedback import flow
 from rota.model.gates import labels, scope
-from rota.model.graph import Edge, Need, edges, need
+from rota.model.graph import Edge, Need, Path, edges, need
 from rota.model.job import NewJob, Spec, Terms, queue_name, shared
 from rota.model.limits import Key, Policy, Rate, concurrency, fields, fill, keys, rate
 from rota.model.option_table import COMMAND_NAMES, ORDER_NAMES
@@ -67,6 +67,11 @@ class Options(TaskOptions, frozen=True, kw_only=True):
     expires: Duration | None = None
     key: str | None = None
     after: tuple[Edge, ...] = ()
+    job_name: str = ""  # in its workflow; `name` of orders
+
+
+# The options of an order that may be part of a workflow. (The name of a command or a call is that of its task.)
+NAMED_ORDER = (*ORDER_NAMES, "name")
 
 
 def read_options(
@@ -78,7 +83,7 @@ def read_options(
         if name not in allowed:
             raise InvalidInput("option", name, f"one of {', '.join((*beside, *allowed))}")
         if value is not None and name not in ("after", "on"):
-            changes[name] = READERS[name](value)
+            changes["job_name" if name == "name" else name] = READERS[name](value)
     if given.get("after") is not None:
         changes["after"] = parents(given["after"], given.get("on"))
     elif given.get("on") is not None:
@@ -107,6 +112,24 @@ def parents(given: Any, on: Any = None) -> tuple[Edge, ...]:
     if not isinstance(several, list | tuple | set | frozenset) or _is_pair(several):
         several = [several]
     return edges(_edge(one, otherwise) for one in several)
+
+
+def with_results(options: Options, fills: Mapping[str, tuple[Path, ...]]) -> Options:
+    """The options of an order with results of jobs among its arguments (places by job): it comes after these jobs, and
+    needs their success."""
+    for edge in options.after:
+        if edge.parent in fills and edge.need is not Need.SUCCESS:
+            what = f"job {edge.parent} with need {edge.need}"
+            raise InvalidInput("after", what, "need success, or no need: its result is an argument")
+    waiting = [tuple(map(str, path)) for paths in fills.values() for path in paths]
+    for template in options.texts:
+        for field in fields(template):
+            path = tuple(field.split("."))
+            if any(path[: len(one)] == one[: len(path)] for one in waiting):
+                expected = f"fields of arguments that are known now; {field!r} is the result of a job"
+                raise InvalidInput("flow" if template == options.flow else "key", template, expected)
+    results = (Edge(job, Need.SUCCESS, paths) for job, paths in fills.items())
+    return msgspec.structs.replace(options, after=edges([*options.after, *results]))
 
 
 def _is_pair(given: Any) -> bool:
@@ -222,6 +245,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "priority": priority,
     "queue": queue_name,
     "key": _key,
+    "name": lambda value: task_name(value, "name"),
     "retry": _retry,
     "timeout": lambda value: some_time(value, "timeout"),
     "expires": lambda value: some_time(value, "expires"),

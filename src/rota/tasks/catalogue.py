@@ -11,7 +11,7 @@ import inspect
 import sys
 import typing
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -19,13 +19,14 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from rota.config import Settings
-from rota.errors import InvalidInput, ResultMismatch, UnknownTask
+from rota.errors import InvalidInput, NotSerialisable, ResultMismatch, UnknownTask
 from rota.model.job import Spec
 from rota.model.task import TaskInfo
 from rota.tasks.annotations import decoder, hints_of, json_types, readable
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
 from rota.tasks.modules import calling_module
+from rota.tasks.results import Fills, split
 
 
 class Isolation(StrEnum):
@@ -75,7 +76,8 @@ class TaskDef:
         required = tuple(p.name for p in named if p.default is p.empty)
         given = hints_of(function)
         hints = {parameter.name: readable(given.get(parameter.name, Any)) for parameter in named}
-        self._decoder = decoder(_arguments_type(hints, named, self._open))
+        self._named, self._hints = named, hints
+        self._decoder = self._decoder_for(())
         self.returns = ResultReader(name, given.get("return", Any))
         types = {name: kinds for name, hint in hints.items() if (kinds := json_types(hint))}
         parameters_ = tuple(self._names)
@@ -94,6 +96,24 @@ class TaskDef:
         self._read(body)
         return body
 
+    def encode_order(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> tuple[str, Fills]:
+        """Like `encode`, and a job stands for its result: also returns the places of results. Arguments with such
+        places are checked when these are filled."""
+        given = self.bind(positional, named) if positional else named
+        try:
+            return self.encode((), given, limit), {}
+        except NotSerialisable:
+            plain, fills = split(given, self._what)
+            if not fills:
+                raise
+        body = to_json(plain, limit, self._what)
+        self._read(body, self._decoder_for({str(path[0]) for paths in fills.values() for path in paths}))
+        return body, fills
+
+    def _decoder_for(self, unchecked: Collection[str]) -> msgspec.json.Decoder[Any]:
+        hints = {name: Any if name in unchecked else hint for name, hint in self._hints.items()}
+        return decoder(_arguments_type(hints, self._named, self._open))
+
     def bind(self, positional: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by their names."""
         if len(positional) > len(self._names):
@@ -104,9 +124,9 @@ class TaskDef:
             raise InvalidInput(f"arguments of task {self.name!r}", sorted(twice), "each argument once")
         return {**bound, **given}
 
-    def _read(self, body: str | bytes) -> Any:
+    def _read(self, body: str | bytes, by: msgspec.json.Decoder[Any] | None = None) -> Any:
         try:
-            return self._decoder.decode(body)
+            return (by or self._decoder).decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidArguments(self.name, str(error), self._names) from None
         except Exception as error:  # of a type of the task's own, which checks its values

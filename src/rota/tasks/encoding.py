@@ -12,6 +12,13 @@ from rota.errors import NotSerialisable, TooLarge
 from rota.tasks.annotations import written
 
 _encode = msgspec.json.Encoder(enc_hook=written).encode
+ONLY_THERE = "values; a job stands for its result in task.submit(...) and workflow.add(task, ...) only"
+
+
+class JobReference:
+    """The base of `Job`, which stands for its result among the arguments of an order (`tasks.results`)."""
+
+    id: str
 
 
 def to_json(value: Any, limit: int, what: str) -> str:
@@ -19,6 +26,8 @@ def to_json(value: Any, limit: int, what: str) -> str:
     try:
         body = _encode(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        if not isinstance(error, RecursionError) and (job := job_in(value)) is not None:
+            raise NotSerialisable(what, job, ONLY_THERE) from None
         raise NotSerialisable(what, str(error), "values that JSON can carry") from None
     if len(body) > limit:
         raise TooLarge(what, len(body), limit)
@@ -29,6 +38,16 @@ def to_json(value: Any, limit: int, what: str) -> str:
 
 def _unknown(value: Any) -> Any:
     return None if isinstance(value, msgspec.Raw) else written(value)  # raw JSON has no NaN
+
+
+def job_in(value: Any) -> JobReference | None:
+    """The first job in a value."""
+    if isinstance(value, JobReference):
+        return value
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    parts = value if isinstance(value, list | tuple | set | frozenset) else ()
+    return next((job for job in map(job_in, parts) if job is not None), None)
 
 
 def _refuse_non_finite(value: Any, what: str) -> None:

@@ -45,7 +45,7 @@ def _ties(job: NewJob) -> dict[str, Any]:
     if job.after:
         ties["after"] = job.after
     if job.workflow is not None:
-        ties |= {"workflow": job.workflow, "name": job.name}
+        ties |= {"workflow": job.workflow, "name": job.job_name}
     if job.requirements.patient:
         ties["line"] = job.requirements.keys[0].name
     return ties

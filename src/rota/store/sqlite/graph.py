@@ -75,7 +75,7 @@ def tie(db: Database, owner: str, jobs: Sequence[NewJob], known: Mapping[str, st
     members = [(job.workflow, job) for job in jobs if job.workflow is not None]
     for workflow in {one.id: one for one, _ in members if one.new}.values():
         db.run("insert_workflow", id=workflow.id, owner=owner, name=workflow.name, now=now)
-    rows = [(workflow.id, job.id, now + place, job.name) for place, (workflow, job) in enumerate(members)]
+    rows = [(workflow.id, job.id, now + place, job.job_name) for place, (workflow, job) in enumerate(members)]
     db.many("insert_member", rows)
 
 

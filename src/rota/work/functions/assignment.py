@@ -84,9 +84,17 @@ class Assignment:
             self.future.set_result(outcome)
 
 
+async def _parents(attempt: Attempt, task: TaskDef) -> Sequence[ParentInfo]:
+    """The parents that the function needs: all for its context, else those whose results are arguments. These have
+    null in their places."""
+    if task.context is not None:
+        return await attempt.parents()
+    return [one for one in await attempt.parents() if one.fills] if "null" in attempt.claimed.args else ()
+
+
 async def assign(attempt: Attempt, task: TaskDef, grace: float, add: Callable[[Assignment], None]) -> Outcome:
     """Runs an attempt to its end at the place that `add` chooses. Raises Stuck."""
-    parents = await attempt.parents() if task.context is not None and attempt.claimed.parents else ()
+    parents = await _parents(attempt, task) if attempt.claimed.parents else ()
     assignment = Assignment(attempt, task, parents, grace)
     add(assignment)
     attempt.on_stop(assignment.stop)

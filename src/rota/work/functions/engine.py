@@ -22,6 +22,7 @@ from rota.logs.capture import CURRENT, OutputWriter
 from rota.model.outcome import Failed, Interrupted, Outcome, Problem, SetAside
 from rota.tasks.catalogue import TaskDef
 from rota.tasks.context import Context, Reporter, RunningJob
+from rota.tasks.results import ResultNotReady, filled
 from rota.work.attempt import TOO_LATE
 from rota.work.functions.ending import judge, succeeded
 from rota.work.functions.wire import Order
@@ -29,10 +30,10 @@ from rota.work.functions.wire import Order
 
 class FunctionCall:
     def __init__(self, task: TaskDef, order: Order, reporter: Reporter, max_result: int) -> None:
-        """Raises RotaError if the order does not fit the task."""
+        """Raises RotaError if the order does not fit the task, and ResultNotReady."""
         self.task, self._max_result = task, max_result
         self.too_late = order.too_late
-        self.arguments = task.decode(order.args)
+        self.arguments = task.decode(filled(order.args, order.parents))
         self.context: Context | None = None
         if task.context is not None:
             job = RunningJob(order.job, order.task, order.queue, order.priority, order.owner)
@@ -68,6 +69,8 @@ def prepare(task: TaskDef | None, order: Order, reporter: Reporter, max_result: 
         return Failed(Problem("rota.NotImportable", f"task {order.task!r} was not found by its module's name"))
     try:
         return FunctionCall(task, order, reporter, max_result)
+    except ResultNotReady as error:
+        return Failed(Problem("rota.ResultNotReady", str(error)))
     except RotaError as error:
         return SetAside(Problem(f"rota.{type(error).__name__}", str(error)))
 

@@ -1,0 +1,86 @@
+"""Arguments that are results of other jobs.
+
+A job among the arguments of an order stands for its result. The order keeps null in its place, and the edge to that
+parent keeps the path of the place. The result is filled in where the function runs, before the arguments are checked
+against the signature. Paths are kept apart from arguments, so no value of a user can be mistaken for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput, NotSerialisable
+from rota.model.graph import ParentInfo, Path
+from rota.model.lifecycle import TERMINAL, State
+from rota.tasks.encoding import JobReference
+
+Fills = Mapping[str, tuple[Path, ...]]  # places of results, by the ids of the jobs
+
+
+class ResultNotReady(Exception):
+    """A parent runs again, so its result will be another one."""
+
+
+def split(arguments: Mapping[str, Any], what: str) -> tuple[dict[str, Any], Fills]:
+    """The arguments with None in the place of each job, and these places."""
+    found: dict[str, list[Path]] = {}
+
+    def plain(value: Any, path: Path) -> Any:
+        if isinstance(value, JobReference):
+            found.setdefault(value.id, []).append(path)
+            return None
+        if isinstance(value, Mapping):
+            return {key: plain(part, (*path, key)) for key, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(part, (*path, place)) for place, part in enumerate(value)]
+        return value
+
+    try:
+        rest = {name: plain(value, (name,)) for name, value in arguments.items()}
+    except RecursionError as error:
+        raise NotSerialisable(what, str(error), "values that JSON can carry") from None
+    for path in (path for paths in found.values() for path in paths):
+        if not all(isinstance(part, str | int) for part in path):
+            raise NotSerialisable(what, shown(path), "texts as the keys of mappings with jobs")
+    return rest, {job: tuple(paths) for job, paths in found.items()}
+
+
+def filled(arguments: str, parents: Sequence[ParentInfo]) -> str | bytes:
+    """The arguments with the results of the parents in their places. Raises InvalidInput if a result is gone, and
+    ResultNotReady."""
+    if not any(parent.fills for parent in parents):
+        return arguments
+    whole = msgspec.json.decode(arguments)
+    for parent in parents:
+        for path in parent.fills:
+            _check(parent, path)
+            _put(whole, path, parent.result)
+    return msgspec.json.encode(whole)
+
+
+def _check(parent: ParentInfo, path: Path) -> None:
+    if parent.state is State.SUCCEEDED:
+        return
+    if parent.state is not None and parent.state not in TERMINAL:
+        raise ResultNotReady(f"{shown(path)} is the result of job {parent.id}, which runs again")
+    how = "is gone" if parent.state is None else f"{parent.state} when it ran again"
+    raise InvalidInput("argument", shown(path), f"the result of job {parent.id}; that {how}")
+
+
+def _put(whole: Any, path: Path, value: object) -> None:
+    *above, last = path
+    try:
+        for part in above:
+            whole = whole[part]
+        whole[last] = value
+    except (KeyError, IndexError, TypeError):
+        raise InvalidInput("arguments", shown(path), "a place for a result; the stored arguments have none") from None
+
+
+def shown(path: Path) -> str:
+    """Such as `rows`, `parts[0]` or `config.rows`."""
+    first, *rest = path
+    return str(first) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
