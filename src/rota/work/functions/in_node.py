@@ -8,7 +8,6 @@ does not stop within its grace is stuck.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from contextlib import suppress
 
 from rota.model.outcome import Outcome
 from rota.work.functions.assignment import Assignment
-from rota.work.functions.engine import Engine, FunctionCall, RunningCall, run_loop
+from rota.work.functions.engine import Engine, run_loop
 from rota.work.progress import AttemptReporter
 
 
@@ -46,22 +45,10 @@ class CallQueue:
             self._calls.popleft()()
 
 
-class _OnTheSpot(RunningCall):
-    def _start(self, call: FunctionCall, context: contextvars.Context) -> None:
-        if call.task.is_async:
-            super()._start(call, context)
-        else:
-            context.run(self._in_thread, call)
-
-
-class _SpotEngine(Engine):
-    call = _OnTheSpot
-
-
 class InNode:
-    """Runs functions on the current loop, sync ones directly: for tests."""
+    """Runs functions on the current loop; harness and simulation have engines of their own for it."""
 
-    engine: type[Engine] = _SpotEngine
+    engine: type[Engine] = Engine
 
     def __init__(self, max_result: int, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._assignments: dict[int, Assignment] = {}
@@ -102,8 +89,6 @@ class InNode:
 
 class InNodeThreads(InNode):
     """For real nodes: the loop runs in a thread of its own."""
-
-    engine = Engine
 
     def __init__(self, max_result: int) -> None:
         self._loop = asyncio.new_event_loop()
