@@ -25,6 +25,7 @@ from rota.model.progress import Progress
 from rota.model.times import DAY, MINUTE
 from rota.store import sql_files
 from rota.store.carriers import orders as changes
+from rota.store.carriers import reads as carried
 from rota.store.postgres import PostgresStore, nodes, orders, reads, work
 from rota.store.postgres.address import STEADY_PLANS
 from rota.store.postgres.database import Unit
@@ -171,7 +172,7 @@ async def promote_all(unit: Unit) -> None:
 
 
 async def take_over(unit: Unit) -> None:
-    moved = await nodes.take_over(unit, "inc0", 0, CrashRule())
+    moved = await nodes.departures.take_over(unit, "inc0", 0, CrashRule())
     assert moved is not None
     assert len(moved) == COUNTS[RUNNING] // 20 + COUNTS[AHEAD]
 
@@ -256,7 +257,7 @@ async def trim(unit: Unit) -> None:
 
 
 async def rescue(unit: Unit) -> None:
-    assert await nodes.rescue(unit, CrashRule()) == []
+    assert await nodes.departures.rescue(unit, CrashRule()) == []
 
 
 async def events(unit: Unit) -> None:
@@ -269,7 +270,7 @@ async def get(unit: Unit) -> None:
 
 
 async def output(unit: Unit) -> None:
-    assert len(await reads.output(unit, SYSTEM, uid(ENDED, 5), Position(), 100)) == 2
+    assert len(await carried.output(unit, SYSTEM, uid(ENDED, 5), Position(), 100)) == 2
 
 
 async def resolve(unit: Unit) -> None:
@@ -377,6 +378,7 @@ WHOLE = {"state_counts", "ids_ending", "ready_kinds"}
 SMALL = {
     "insert_node", "lock_node", "lock_number", "living_with_id", "upsert_tasks", "end_node", "really_gone",
     "delete_old_nodes", "partitions", "task_rows", "append_event", "append_events", "server_now", "old_strays",
+    "whereabouts",
 }  # fmt: skip
 
 

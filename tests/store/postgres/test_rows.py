@@ -203,7 +203,8 @@ def test_the_lists_above_name_every_column(db: Db) -> None:
     others = {name for (name,) in db.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = 'history'::regclass AND attnum > 0 AND NOT attisdropped"
     )}  # fmt: skip
-    assert others - names == {"finished_at", "outcome", "exit_code", "error", "result", "usage", "lasting"}
+    ended = {"finished_at", "outcome", "exit_code", "error", "result", "usage", "lasting", "skip_cause"}
+    assert others - names == ended
     assert names - others == living
 
 

@@ -10,6 +10,7 @@ from rota.store.carriers import gates as gates_
 from rota.store.carriers import graph, offers, orders
 from rota.store.carriers import limits as limits_
 from rota.store.carriers import queues as queues_
+from rota.store.carriers import reads as reads_
 from rota.store.carriers import schedules as schedules_
 from rota.store.verbs import reads, writes
 
@@ -23,6 +24,7 @@ class CarriedStore(Store):
     # -- functions that nodes offer ----------------------------------------------------------------------------------
     unoffered = reads(offers.unoffered)
     set_aside_task = writes(offers.set_aside)
+    tasks = reads(reads_.tasks)
 
     # -- gates, limits, queues ---------------------------------------------------------------------------------------
     close_gate = writes(gates_.close)
@@ -59,3 +61,8 @@ class CarriedStore(Store):
     workflows = reads(graph.workflows)
     workflow = reads(graph.workflow)
     resolve_workflow = reads(graph.resolve_workflow)
+
+    # -- reads -------------------------------------------------------------------------------------------------------
+    output = reads(reads_.output)
+    counts = reads(reads_.counts)
+    events = reads(reads_.events)

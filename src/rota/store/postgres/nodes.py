@@ -8,17 +8,16 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model.job import Kind, Ref
-from rota.model.lifecycle import JobEvent
-from rota.model.node import NewNode, News, NodeInfo, NodeState
-from rota.model.outcome import CrashRule
+from rota.model.node import NewNode, News, NodeInfo
+from rota.model.outcome import CrashRule, Settlement
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Duration, Instant
+from rota.store.carriers.nodes import Departures
 from rota.store.postgres import graph, orders, partitions, work
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.scan_floor import BEGINNING, ScanFloor
 from rota.store.postgres.session import GRACE, lock_number
 from rota.store.rows import NodeRow, node_info
-from rota.store.settlement import crash
 from rota.store.values import Retention, Topic
 from rota.store.walks import PIECE, Place
 
@@ -36,7 +35,7 @@ async def register(
     await unit.begin()
     await unit.value("lock_number", number=lock_number(unit.database.schema, f"id/{node.id}"))
     for incarnation in replaces:
-        await leave(unit, incarnation)
+        await departures.leave(unit, incarnation)
     for row in await unit.rows("living_with_id", id=node.id, now=unit.now):
         if row[0] != node.incarnation and not await unit.value(
             "really_gone", incarnation=row[0], now=unit.now, grace=GRACE
@@ -80,52 +79,21 @@ async def renew(
     return News(True, tuple(ref for ref, _ in holds), cancels, row["term"], tuple(row["feedback"]))
 
 
-async def leave(unit: Unit, incarnation: str) -> None:
-    await unit.begin()
-    await unit.rows("lock_node", incarnation=incarnation)
-    node_id = await unit.value(
-        "end_node", incarnation=incarnation, state=NodeState.LEFT.value, now=unit.now, beats=None
-    )
-    if node_id is not None:
-        await _release(unit, incarnation, lambda crashes: JobEvent.INTERRUPT, "its node stopped", CrashRule())
-        await unit.emit("node.left", "rota", node_id, {"incarnation": incarnation})
+class PostgresDepartures(Departures[Unit]):
+    async def hand_back(self, unit: Unit, refs: Sequence[Ref]) -> None:
+        await work.hand_back(unit, refs)
 
+    async def finish(self, unit: Unit, settlements: Sequence[Settlement]) -> None:
+        await work.finish(unit, settlements)
 
-async def take_over(unit: Unit, incarnation: str, beats: int | None, rule: CrashRule) -> list[str] | None:
-    await unit.begin()
-    if beats is None and not await unit.value("really_gone", incarnation=incarnation, now=unit.now, grace=GRACE):
-        return None
-    await unit.rows("lock_node", incarnation=incarnation)
-    node_id = await unit.value(
-        "end_node", incarnation=incarnation, state=NodeState.DEAD.value, now=unit.now, beats=beats
-    )
-    if node_id is None:
-        return None
-    moved = await _release(unit, incarnation, rule.after_crash, f"node {node_id} died", rule)
-    await unit.emit("node.died", "rota", node_id, {"incarnation": incarnation, "jobs": len(moved)})
-    return moved
-
-
-async def rescue(unit: Unit, rule: CrashRule) -> list[str]:
-    moved: list[str] = []
-    for (incarnation,) in await unit.rows("stray_holders"):
+    async def take_over(self, unit: Unit, incarnation: str, beats: int | None, rule: CrashRule) -> list[str] | None:
         await unit.begin()
-        moved += await _release(unit, incarnation, rule.after_crash, "no living node held it", rule)
-    return moved
+        if beats is None and not await unit.value("really_gone", incarnation=incarnation, now=unit.now, grace=GRACE):
+            return None
+        return await super().take_over(unit, incarnation, beats, rule)
 
 
-async def _release(
-    unit: Unit, incarnation: str, decide: Callable[[int], JobEvent], why: str, rule: CrashRule
-) -> list[str]:
-    """Moves on all jobs of an incarnation: started ones as crashed or interrupted, the others as never claimed."""
-    held = await unit.rows("held_by", incarnation=incarnation)
-    unstarted = [Ref(job, fence) for job, fence, started, _ in held if not started]
-    crashed = [crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
-    if unstarted:
-        await work.hand_back(unit, unstarted)
-    if crashed:
-        await work.finish(unit, crashed)
-    return [job for job, *_ in held]
+departures = PostgresDepartures()
 
 
 async def nodes(unit: Unit, past: bool, own: Sequence[str]) -> list[NodeInfo]:

@@ -1,4 +1,4 @@
-"""Reads for people: jobs with their attempts, output, tasks, counts, events."""
+"""Finding jobs on PostgreSQL; events."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Any
 from rota.model.job import JobInfo
 from rota.model.lifecycle import LIVE, State
 from rota.model.principal import Principal
-from rota.model.task import TaskInfo
-from rota.store.carriers import graph
+from rota.store.carriers import reads
 from rota.store.columns import SHOWN
 from rota.store.job_search import Dialect, search
-from rota.store.postgres import schedules
 from rota.store.postgres.database import Unit
-from rota.store.postgres.encoding import glob, id_range, ids_only, is_id
+from rota.store.postgres.encoding import glob, id_range, ids_only
 from rota.store.postgres.session import lock_number
-from rota.store.rows import AttemptRow, JobRow, job_info, job_row, read_object, task_infos
-from rota.store.values import Chunk, JobFilter, JobPage, OutboxEvent, Position
+from rota.store.rows import AttemptRow, JobRow, job_row
+from rota.store.values import JobFilter, JobPage, OutboxEvent
 
 _DIALECT = Dialect(
     mark="${}",
@@ -93,16 +91,7 @@ async def _infos(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, Jo
         rows |= await _ended(unit, who, ids, last)
     if len(rows) < len(ids):
         rows |= await _live(unit, who, ids)
-    attempts: dict[str, list[AttemptRow]] = {}
-    for row in await unit.rows("attempt_rows", ids=ids):
-        attempts.setdefault(row[0], []).append(AttemptRow(*row))
-    for job_id, attempt in last.items():
-        attempts.setdefault(job_id, []).append(attempt)
-    fires, workflows = await schedules.of_jobs(unit, ids), await graph.of_jobs(unit, ids)
-    return {
-        job_id: job_info(row, attempts.get(job_id, []), fires.get(job_id), workflows.get(job_id))
-        for job_id, row in rows.items()
-    }
+    return await reads.infos(unit, rows, last)
 
 
 async def _live(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, JobRow]:
@@ -119,27 +108,9 @@ async def _ended(unit: Unit, who: Principal, ids: Sequence[str], last: dict[str,
     return rows
 
 
-async def output(unit: Unit, who: Principal, job_id: str, after: Position, limit: int) -> list[Chunk]:
-    if not is_id(job_id) or not await unit.value("owns_job", id=job_id, sees=who.sees):
-        return []
-    rows = await unit.rows("output_rows", id=job_id, fence=after.fence, number=after.number, limit=limit)
-    return [Chunk(job_id, *row) for row in rows]
-
-
-async def tasks(unit: Unit) -> list[TaskInfo]:
-    return task_infos(info for (info,) in await unit.rows("task_rows"))
-
-
-async def counts(unit: Unit, who: Principal) -> dict[State, int]:
-    return {State(state): count for state, count in await unit.rows("state_counts", sees=who.sees)}
-
-
 async def events(unit: Unit, who: Principal, after: int, limit: int) -> list[OutboxEvent]:
     if await unit.value("any_unread"):
         await unit.begin()
         await unit.value("lock_number", number=lock_number(unit.database.schema, "outbox"))
         await unit.run("number_events")
-    rows = await unit.rows("event_rows", after=after, sees=who.sees, limit=limit)
-    return [
-        OutboxEvent(seq, at, kind, owner, subject, read_object(data)) for seq, at, kind, owner, subject, data in rows
-    ]
+    return await reads.events(unit, who, after, limit)

@@ -9,13 +9,10 @@ from rota.model.principal import Principal
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Advance, Fate
 from rota.store.carriers.fires import Fires
-from rota.store.carriers.schedules import of_jobs
 from rota.store.columns import given_lists
 from rota.store.postgres import orders
 from rota.store.postgres.database import Unit
 from rota.store.values import Topic
-
-__all__ = ["PostgresFires", "of_jobs"]
 
 
 class PostgresFires(Fires[Unit]):

@@ -124,7 +124,7 @@ class PostgresStore(Calls):
         return await self._write(work.claim, incarnation, wants, kinds, start, self._claims)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
-    rescue = writes(nodes_.rescue)
+    rescue = writes(nodes_.departures.rescue)
 
     async def register(
         self, who: Principal, /, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
@@ -174,7 +174,7 @@ class PostgresStore(Calls):
             return await nodes_.renew(unit, incarnation, stopping, server, self._claims, self._due), unit.topics
 
     async def leave(self, who: Principal, /, incarnation: str) -> None:
-        await self._write(nodes_.leave, incarnation)
+        await self._write(nodes_.departures.leave, incarnation)
         await self._session.drop(incarnation)
 
     async def take_over(
@@ -182,7 +182,7 @@ class PostgresStore(Calls):
     ) -> list[str] | None:
         if beats is None and incarnation in self._session.own:
             return None
-        return await self._write(nodes_.take_over, incarnation, beats, rule)
+        return await self._write(nodes_.departures.take_over, incarnation, beats, rule)
 
     async def nodes(self, who: Principal, /, past: bool = False) -> list[NodeInfo]:
         return await self._read(nodes_.nodes, past, self._session.own)
@@ -218,7 +218,6 @@ class PostgresStore(Calls):
         return swept
 
     # -- functions that nodes offer ----------------------------------------------------------------------------------
-    tasks = reads(reads_.tasks)
     make_known = writes(offers.make_known)
 
     # -- admission ---------------------------------------------------------------------------------------------------
@@ -237,8 +236,6 @@ class PostgresStore(Calls):
     page = reads(reads_.page)
     count = reads(reads_.count)
     resolve = reads(reads_.resolve)
-    output = reads(reads_.output)
-    counts = reads(reads_.counts)
     events = reads(reads_.events)
 
 

@@ -134,7 +134,7 @@ class Database:
     def emit(self, kind: str, owner: str, subject: str, data: dict[str, Any] | None = None) -> None:
         """Appends to the outbox, in this transaction."""
         text = encode(data or {}).decode()
-        self.run("append_event", at=self.now(), kind=kind, owner=owner, subject=subject, data=text)
+        self.run("append_event", now=self.now(), kind=kind, owner=owner, subject=subject, data=text)
 
     def emit_for_jobs(self, kind: str, jobs: Sequence[tuple[str, dict[str, Any]]]) -> None:
         """Appends one event per job to the outbox, in this transaction."""

@@ -20,20 +20,15 @@ from rota.model.graph import (
 from rota.model.job import NewJob
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.times import Instant
-from rota.store.carriers import graph as carried
 from rota.store.graph import Settled
 from rota.store.rows import parent_end
 from rota.store.sqlite.database import Database, encode
-from rota.store.sqlite.unit import at_once
 from rota.store.values import Topic
 
 # Edges that any write settles before it ends; the resolver settles the rest.
 AT_ONCE = 500
 # Edges of jobs to be deleted that one write settles: about fifty milliseconds.
 PIECE = 2_000
-
-
-of_jobs = at_once(carried.of_jobs)
 
 
 def _text(ids: Collection[object]) -> str:

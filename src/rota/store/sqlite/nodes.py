@@ -7,15 +7,15 @@ from typing import Any
 
 from rota.errors import InvalidInput
 from rota.model.job import Ref
-from rota.model.lifecycle import JobEvent
-from rota.model.node import NewNode, News, NodeInfo, NodeState
-from rota.model.outcome import CrashRule
+from rota.model.node import NewNode, News, NodeInfo
+from rota.model.outcome import Settlement
 from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
+from rota.store.carriers.nodes import Departures
 from rota.store.rows import NodeRow, node_info
-from rota.store.settlement import crash
 from rota.store.sqlite import gates, graph, orders, ranking, work
 from rota.store.sqlite.database import Database, encode
+from rota.store.sqlite.unit import SqliteUnit, at_once
 from rota.store.values import Retention, Topic
 from rota.store.walks import PIECE, Place
 
@@ -64,39 +64,16 @@ def renew(db: Database, incarnation: str, stopping: bool = False) -> News:
     return News(True, tuple(ref for ref, _ in holds), cancels, term, feedback)
 
 
-def leave(db: Database, incarnation: str) -> None:
-    if db.run("end_node", incarnation=incarnation, state=NodeState.LEFT, now=db.now(), beats=None):
-        _release(db, incarnation, lambda crashes: JobEvent.INTERRUPT, "its node stopped", CrashRule())
-        db.emit("node.left", "rota", db.value("node_id", incarnation=incarnation), {"incarnation": incarnation})
+class SqliteDepartures(Departures[SqliteUnit]):
+    async def hand_back(self, unit: SqliteUnit, refs: Sequence[Ref]) -> None:
+        work.hand_back(unit.db, refs)
+
+    async def finish(self, unit: SqliteUnit, settlements: Sequence[Settlement]) -> None:
+        work.finish(unit.db, settlements)
 
 
-def take_over(db: Database, incarnation: str, beats: int | None, rule: CrashRule) -> list[str] | None:
-    if not db.run("end_node", incarnation=incarnation, state=NodeState.DEAD, now=db.now(), beats=beats):
-        return None
-    node_id = db.value("node_id", incarnation=incarnation)
-    moved = _release(db, incarnation, rule.after_crash, f"node {node_id} died", rule)
-    db.emit("node.died", "rota", node_id, {"incarnation": incarnation, "jobs": len(moved)})
-    return moved
-
-
-def rescue(db: Database, rule: CrashRule) -> list[str]:
-    return [
-        job
-        for (incarnation,) in db.rows("stray_holders")
-        for job in _release(db, incarnation, rule.after_crash, "no living node held it", rule)
-    ]
-
-
-def _release(db: Database, incarnation: str, decide: Callable[[int], JobEvent], why: str, rule: CrashRule) -> list[str]:
-    """Moves on all jobs of an incarnation: started ones as crashed or interrupted, the others as never claimed."""
-    held = db.rows("held_by", incarnation=incarnation)
-    unstarted = [Ref(job, fence) for job, fence, started, _ in held if not started]
-    crashed = [crash(job, fence, decide(crashes + 1), why, rule) for job, fence, started, crashes in held if started]
-    if unstarted:
-        work.hand_back(db, unstarted)
-    if crashed:
-        work.finish(db, crashed)
-    return [job for job, *_ in held]
+departures = SqliteDepartures()
+leave, take_over = at_once(departures.leave), at_once(departures.take_over)
 
 
 def nodes(db: Database, past: bool, gone: Gone) -> list[NodeInfo]:
@@ -173,7 +150,7 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
         (len(seqs) or int(bool(old)))  # 1: a part of the preparation was done
         + db.run("delete_old_keys", now=now, limit=limit)
         + db.run("delete_old_events", before=now - retention.events, limit=limit)
-        + db.run("delete_old_nodes", before=now - retention.nodes, limit=limit)
+        + db.run("delete_old_nodes", now=now, age=retention.nodes, limit=limit)
         + db.run("delete_old_fires", before=now - retention.ended, limit=limit)
         + db.run("delete_old_skips", now=now, age=retention.ended, limit=limit)
         + db.run("delete_old_starts", before=now, limit=limit)

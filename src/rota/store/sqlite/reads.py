@@ -1,18 +1,18 @@
-"""Reads for people: jobs with their attempts, output, tasks, counts, events."""
+"""Finding jobs on SQLite."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rota.model.job import JobInfo
-from rota.model.lifecycle import State
 from rota.model.principal import Principal
-from rota.model.task import TaskInfo
+from rota.store.carriers import reads
 from rota.store.job_search import Dialect, search
-from rota.store.rows import AttemptRow, job_info, job_row, read_object, task_infos
-from rota.store.sqlite import graph, schedules
+from rota.store.rows import job_row
 from rota.store.sqlite.database import Database, encode
-from rota.store.values import Chunk, JobFilter, JobPage, OutboxEvent, Position
+from rota.store.sqlite.unit import SqliteUnit
+from rota.store.values import JobFilter, JobPage
 
 _DIALECT = Dialect(
     mark="?{}",
@@ -28,22 +28,20 @@ _DIALECT = Dialect(
 )
 
 
-def get(db: Database, who: Principal, job_id: str) -> JobInfo | None:
-    seq = db.value("job_by_id", id=job_id, sees=who.sees)
-    return None if seq is None else _infos(db, [seq])[0]
+async def get(unit: SqliteUnit, who: Principal, job_id: str) -> JobInfo | None:
+    return (await _infos(unit, who, [job_id])).get(job_id)
 
 
-def page(db: Database, who: Principal, query: JobFilter) -> JobPage:
-    found = list(db.connection.execute(*page_query(who, query)))
-    seqs = [seq for seq, *_ in found]
-    infos = dict(zip(sorted(seqs, reverse=True), _infos(db, seqs), strict=True))
-    last = query.cursor(*found[-1][1:]) if len(found) == query.limit else None
-    return JobPage([infos[seq] for seq in seqs], last)
+async def page(unit: SqliteUnit, who: Principal, query: JobFilter) -> JobPage:
+    found = list(unit.db.connection.execute(*page_query(who, query)))
+    infos = await _infos(unit, who, [job for job, _ in found])
+    last = query.cursor(*found[-1]) if len(found) == query.limit else None
+    return JobPage([infos[job] for job, _ in found if job in infos], last)
 
 
 def page_query(who: Principal, query: JobFilter) -> tuple[str, list[Any]]:
     condition, order, values = search(_DIALECT, who, query)
-    text = f"SELECT seq, id, finished_at FROM jobs WHERE {condition} ORDER BY {order} LIMIT {query.limit:d}"  # noqa: S608
+    text = f"SELECT id, finished_at FROM jobs WHERE {condition} ORDER BY {order} LIMIT {query.limit:d}"  # noqa: S608
     return text, values
 
 
@@ -58,39 +56,6 @@ def resolve(db: Database, who: Principal, part: str) -> list[str]:
     return [job for (job,) in found or db.rows("ids_ending", tail=part, sees=who.sees)]
 
 
-def _infos(db: Database, seqs: list[int]) -> list[JobInfo]:
-    """In descending order of seq."""
-    text = encode(seqs).decode()
-    attempts: dict[int, list[AttemptRow]] = {}
-    for row in db.rows("attempt_rows", seqs=text):
-        attempts.setdefault(row[0], []).append(AttemptRow(*row))
-    rows = {seq: job_row(values) for seq, *values in db.rows("job_rows", seqs=text)}
-    ids = [row["id"] for row in rows.values()]
-    fires, workflows = schedules.of_jobs(db, ids), graph.of_jobs(db, ids)
-    return [
-        job_info(row, attempts.get(seq, []), fires.get(row["id"]), workflows.get(row["id"]))
-        for seq, row in rows.items()
-    ]
-
-
-def output(db: Database, who: Principal, job_id: str, after: Position, limit: int) -> list[Chunk]:
-    seq = db.value("job_by_id", id=job_id, sees=who.sees)
-    if seq is None:
-        return []
-    rows = db.rows("output_rows", seq=seq, fence=after.fence, number=after.number, limit=limit)
-    return [Chunk(job_id, *row) for row in rows]
-
-
-def tasks(db: Database) -> list[TaskInfo]:
-    return task_infos(info for (info,) in db.rows("task_rows"))
-
-
-def counts(db: Database, who: Principal) -> dict[State, int]:
-    return {State(state): count for state, count in db.rows("state_counts", sees=who.sees)}
-
-
-def events(db: Database, who: Principal, after: int, limit: int) -> list[OutboxEvent]:
-    rows = db.rows("event_rows", after=after, sees=who.sees, limit=limit)
-    return [
-        OutboxEvent(seq, at, kind, owner, subject, read_object(data)) for seq, at, kind, owner, subject, data in rows
-    ]
+async def _infos(unit: SqliteUnit, who: Principal, ids: Sequence[str]) -> dict[str, JobInfo]:
+    rows = map(job_row, await unit.rows("job_rows", ids=ids, sees=who.sees))
+    return await reads.infos(unit, {row["id"]: row for row in rows})

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rota.model.job import NewJob
-from rota.store.carriers import schedules
 from rota.store.carriers.fires import Fires
 from rota.store.sqlite import orders
-from rota.store.sqlite.unit import SqliteUnit, at_once
+from rota.store.sqlite.unit import SqliteUnit
 
 
 class SqliteFires(Fires[SqliteUnit]):
     async def insert_jobs(self, unit: SqliteUnit, owner: str, jobs: Sequence[NewJob], blocked: Collection[str]) -> None:
         orders.insert(unit.db, owner, jobs, unit.now, blocked)
-
-
-of_jobs = at_once(schedules.of_jobs)

@@ -63,7 +63,7 @@ class SqliteStore(Calls):
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     renew = writes(nodes_.renew)
-    rescue = writes(nodes_.rescue)
+    rescue = writes(nodes_.departures.rescue)
 
     async def register(
         self, who: Principal, /, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
@@ -119,7 +119,6 @@ class SqliteStore(Calls):
         return pruned
 
     # -- functions that nodes offer ----------------------------------------------------------------------------------
-    tasks = reads(reads_.tasks)
 
     async def make_known(self, who: Principal, /, tasks: Sequence[TaskInfo]) -> None:
         if new := await self._read(offers.unknown, tasks):  # mostly none: then no write lock is needed
@@ -142,6 +141,3 @@ class SqliteStore(Calls):
     page = reads(reads_.page)
     count = reads(reads_.count)
     resolve = reads(reads_.resolve)
-    output = reads(reads_.output)
-    counts = reads(reads_.counts)
-    events = reads(reads_.events)

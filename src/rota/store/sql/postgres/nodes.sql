@@ -68,15 +68,6 @@ SELECT moment.now, EXISTS (SELECT FROM me) AS known,
                 (SELECT l.term FROM rota.leader l JOIN me ON me.state = 'live' WHERE l.incarnation = :incarnation)) AS term
 FROM moment
 
--- name: lock_node
--- Waits until no claim of the node is under way.
-SELECT FROM rota.nodes WHERE incarnation = :incarnation FOR UPDATE
-
--- name: end_node
-UPDATE rota.nodes SET state = :state::text, seen_at = CASE WHEN :state::text = 'left' THEN rota.clock(:now) ELSE seen_at END
-WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND (:beats::bigint IS NULL OR beats = :beats)
-RETURNING id
-
 -- name: really_gone
 -- Whether the node's lock is free, on the server where it was taken, and the node has not renewed for the grace. The
 -- row is locked first: this waits for a renewal under way, and blocks later ones until the transaction ends. The node
@@ -88,9 +79,6 @@ SELECT pg_try_advisory_xact_lock_shared(silent.lock) FROM (
 
 -- name: held_by
 SELECT id::text, fence, started_at IS NOT NULL, crashes FROM rota.jobs WHERE node = :incarnation ORDER BY id FOR UPDATE
-
--- name: ready_kinds
-SELECT DISTINCT kind FROM rota.jobs WHERE state = 'ready'
 
 -- name: stray_holders
 -- Incarnations that hold running jobs and are not alive.

@@ -33,11 +33,6 @@ DELETE FROM rota.keys k USING old WHERE k.owner = old.owner AND k.key = old.key
 DELETE FROM rota.outbox WHERE id IN (
     SELECT id FROM rota.outbox WHERE at < rota.clock(:now) - :age::bigint ORDER BY at LIMIT :limit)
 
--- name: delete_old_nodes
-DELETE FROM rota.nodes WHERE incarnation IN (
-    SELECT incarnation FROM rota.nodes
-    WHERE state IN ('left', 'dead') AND seen_at < rota.clock(:now) - :age::bigint LIMIT :limit)
-
 -- name: partitions
 -- The days that have partitions, and how many rows of no known day there are.
 SELECT p.relname, c.relname FROM pg_inherits i

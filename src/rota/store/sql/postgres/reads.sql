@@ -40,12 +40,6 @@ SELECT state, count(*) FROM rota.jobs WHERE :sees::text IS NULL OR owner = :sees
 UNION ALL
 SELECT state, count(*) FROM rota.history WHERE :sees::text IS NULL OR owner = :sees GROUP BY state
 
--- name: task_rows
-SELECT info FROM rota.tasks ORDER BY name
-
--- name: append_event
-INSERT INTO rota.outbox (at, kind, owner, subject, data) VALUES (rota.clock(:now), :kind, :owner, :subject, :data)
-
 -- name: append_events
 INSERT INTO rota.outbox (at, kind, owner, subject, data)
 SELECT rota.clock(:now), :kind, owner, subject, data
@@ -61,7 +55,3 @@ WITH unread AS MATERIALIZED (
     SELECT id, nextval('rota.outbox_positions') AS seq FROM unread
 )
 UPDATE rota.outbox o SET seq = placed.seq FROM placed WHERE o.id = placed.id
-
--- name: event_rows
-SELECT seq, at, kind, owner, subject, data FROM rota.outbox
-WHERE seq > :after AND (:sees::text IS NULL OR owner = :sees) ORDER BY seq LIMIT :limit

@@ -15,13 +15,6 @@ WHERE incarnation = :incarnation AND state IN ('live', 'stopping')
 -- name: holds_of
 SELECT id, fence, cancel FROM jobs WHERE state = 'running' AND node = :incarnation
 
--- name: node_id
-SELECT id FROM nodes WHERE incarnation = :incarnation
-
--- name: end_node
-UPDATE nodes SET state = :state, seen_at = iif(:state = 'left', :now, seen_at)
-WHERE incarnation = :incarnation AND state IN ('live', 'stopping') AND (:beats IS NULL OR beats = :beats)
-
 -- name: held_by
 SELECT id, fence, started_at IS NOT NULL, crashes FROM jobs WHERE state = 'running' AND node = :incarnation
 

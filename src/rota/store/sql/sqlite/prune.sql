@@ -22,7 +22,3 @@ DELETE FROM keys WHERE (owner, key) IN (
 
 -- name: delete_old_events
 DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox WHERE at < :before ORDER BY at LIMIT :limit)
-
--- name: delete_old_nodes
-DELETE FROM nodes WHERE incarnation IN (
-    SELECT incarnation FROM nodes WHERE state IN ('left', 'dead') AND seen_at < :before LIMIT :limit)

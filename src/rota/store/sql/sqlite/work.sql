@@ -177,8 +177,5 @@ SELECT min(at) FROM (
     SELECT min(expires_at) FROM jobs
     WHERE expires_at IS NOT NULL AND state IN ('blocked', 'scheduled', 'held', 'ready'))
 
--- name: ready_kinds
-SELECT DISTINCT kind FROM jobs WHERE state = 'ready'
-
 -- name: any_ready
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'ready')

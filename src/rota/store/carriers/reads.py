@@ -1,0 +1,52 @@
+"""Reads for people: attempts, output, tasks, counts, events. Each store finds jobs in its own tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rota.model.job import JobInfo
+from rota.model.lifecycle import State
+from rota.model.principal import Principal
+from rota.model.task import TaskInfo
+from rota.store.carriers import graph, schedules
+from rota.store.carriers.unit import Unit
+from rota.store.rows import AttemptRow, JobRow, job_info, read_object, task_infos
+from rota.store.values import Chunk, OutboxEvent, Position
+
+NO_ATTEMPTS: Mapping[str, AttemptRow] = {}
+
+
+async def infos(
+    unit: Unit, rows: Mapping[str, JobRow], last: Mapping[str, AttemptRow] = NO_ATTEMPTS
+) -> dict[str, JobInfo]:
+    """`last`: attempts that are not in the table of attempts."""
+    ids = list(rows)
+    attempts: dict[str, list[AttemptRow]] = {}
+    for row in await unit.rows("attempt_rows", ids=ids) if ids else ():
+        attempts.setdefault(row[0], []).append(AttemptRow(*row))
+    for job, attempt in last.items():
+        attempts.setdefault(job, []).append(attempt)
+    fires, workflows = await schedules.of_jobs(unit, ids), await graph.of_jobs(unit, ids)
+    return {job: job_info(row, attempts.get(job, []), fires.get(job), workflows.get(job)) for job, row in rows.items()}
+
+
+async def output(unit: Unit, who: Principal, job_id: str, after: Position, limit: int) -> list[Chunk]:
+    if not unit.ids([job_id]) or not await unit.value("owns_job", id=job_id, sees=who.sees):
+        return []
+    rows = await unit.rows("output_rows", id=job_id, fence=after.fence, number=after.number, limit=limit)
+    return [Chunk(job_id, *row) for row in rows]
+
+
+async def tasks(unit: Unit) -> list[TaskInfo]:
+    return task_infos(info for (info,) in await unit.rows("task_rows"))
+
+
+async def counts(unit: Unit, who: Principal) -> dict[State, int]:
+    return {State(state): count for state, count in await unit.rows("state_counts", sees=who.sees)}
+
+
+async def events(unit: Unit, who: Principal, after: int, limit: int) -> list[OutboxEvent]:
+    rows = await unit.rows("event_rows", after=after, sees=who.sees, limit=limit)
+    return [
+        OutboxEvent(seq, at, kind, owner, subject, read_object(data)) for seq, at, kind, owner, subject, data in rows
+    ]

@@ -1,0 +1,9 @@
+-- name: task_rows
+SELECT info FROM rota.tasks ORDER BY name
+
+-- name: append_event
+INSERT INTO rota.outbox (at, kind, owner, subject, data) VALUES (rota.clock(:now), :kind, :owner, :subject, :data)
+
+-- name: event_rows
+SELECT seq, at, kind, owner, subject, data FROM rota.outbox
+WHERE seq > :after AND (:sees::text IS NULL OR owner = :sees) ORDER BY seq LIMIT :limit
