@@ -254,31 +254,24 @@ def _number(deadline: float | None) -> str:
     return "none" if deadline is None else repr(float(deadline))
 
 
+# By the step of the start that failed, and the error; None: any other error.
+_PROBLEMS = {
+    ("directory", errno.ENOENT): "working directory not found: {cwd}",
+    ("directory", None): "working directory can't be used: {cwd}: {why}",
+    ("program", errno.ENOENT): "program not found: {program}",
+    ("program", errno.EACCES): "program is not executable: {program}",
+    ("program", errno.E2BIG): "arguments and environment are too long for the system: {program}",
+    ("program", errno.ENOEXEC): "neither a program for this machine nor a script with a #! line: {program}",
+    ("interpreter", None): "the interpreter that its first line names is not found: {program}",
+    ("program", errno.ENOMEM): "{program} can't be loaded into the memory that it may have",
+    ("memory", errno.ENOMEM): "{program} can't be loaded into the memory that it may have",
+    ("user", None): "{program} can't be run as another user: {why}",
+    ("folder", None): "no private folder for {program} in {cwd}: {why}",
+    ("group", None): "{program} can't be put into a control group: {why}",
+    ("process", errno.ESHUTDOWN): "the keeper is ending, nothing can be started",
+}
+
+
 def _explain(number: int, what: str, program: str, cwd: str) -> str:
-    match what, number:
-        case "directory", errno.ENOENT:
-            return f"working directory not found: {cwd}"
-        case "directory", _:
-            return f"working directory can't be used: {cwd}: {os.strerror(number)}"
-        case "program", errno.ENOENT:
-            return f"program not found: {program}"
-        case "program", errno.EACCES:
-            return f"program is not executable: {program}"
-        case "program", errno.E2BIG:
-            return f"arguments and environment are too long for the system: {program}"
-        case "program", errno.ENOEXEC:
-            return f"neither a program for this machine nor a script with a #! line: {program}"
-        case "interpreter", _:
-            return f"the interpreter that its first line names is not found: {program}"
-        case "program" | "memory", errno.ENOMEM:
-            return f"{program} can't be loaded into the memory that it may have"
-        case "user", _:
-            return f"{program} can't be run as another user: {os.strerror(number)}"
-        case "folder", _:
-            return f"no private folder for {program} in {cwd}: {os.strerror(number)}"
-        case "group", _:
-            return f"{program} can't be put into a control group: {os.strerror(number)}"
-        case "process", errno.ESHUTDOWN:
-            return "the keeper is ending, nothing can be started"
-        case _:
-            return f"{program} can't be started: {os.strerror(number)}"
+    problem = _PROBLEMS.get((what, number)) or _PROBLEMS.get((what, None)) or "{program} can't be started: {why}"
+    return problem.format(program=program, cwd=cwd, why=os.strerror(number))
