@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota import opening
 from rota.clients.jobs import JobsClient
 from rota.connections import AppConnections
 from rota.errors import InvalidInput, StoreUnavailable
@@ -30,7 +31,7 @@ class Counted:
     async def __call__(self) -> JobsClient:
         await asyncio.sleep(0)  # others get their turn meanwhile
         store = self.app.make_store()
-        await self.app._open(store)
+        await opening.open_or_create(store)
         self.made.append(JobsClient(store, self.app.who, self.app.chance))
         return self.made[-1]
 

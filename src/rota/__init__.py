@@ -13,10 +13,10 @@ _NAMES = {
     "rota.clients.explain": ["Explanation", "WaitReason"],
     "rota.clients.schedules": ["BackfillProgress"],
     "rota.errors": [
-        "Cancel", "Fatal", "IllegalEvent", "InvalidInput", "JobFailed", "KeyConflict", "NotAllowed", "NotFound",
-        "NotSerialisable", "ResultMismatch", "RetryAfter", "RotaError", "SchemaMissing", "SchemaTooNew", "Snooze",
-        "Stale", "StoreDenied", "StoreError", "StoreFull", "StoreReadOnly", "StoreUnavailable", "TaskSignal",
-        "TooLarge", "UnknownTask", "WaitTimeout",
+        "Cancel", "Fatal", "IllegalEvent", "InvalidInput", "JobFailed", "KeyConflict", "NotAllowed",
+        "NotFaked", "NotFound", "NotSerialisable", "ResultMismatch", "RetryAfter", "RotaError",
+        "SchemaMissing", "SchemaTooNew", "Snooze", "Stale", "StoreDenied", "StoreError", "StoreFull",
+        "StoreReadOnly", "StoreUnavailable", "TaskSignal", "TooLarge", "UnknownTask", "WaitTimeout",
     ],
     "rota.handles.job": ["Job"],
     "rota.handles.jobs": ["JobQuery"],
@@ -26,6 +26,7 @@ _NAMES = {
     ],
     "rota.handles.schedule": ["Schedule"],
     "rota.handles.shared_task": ["shared_task"],
+    "rota.handles.stub": ["Stub"],
     "rota.handles.task": ["Task"],
     "rota.handles.workflow": ["Workflow"],
     "rota.handles.workflow_builder": ["WorkflowBuilder"],
@@ -56,6 +57,7 @@ if typing.TYPE_CHECKING:
     from rota.errors import JobFailed as JobFailed
     from rota.errors import KeyConflict as KeyConflict
     from rota.errors import NotAllowed as NotAllowed
+    from rota.errors import NotFaked as NotFaked
     from rota.errors import NotFound as NotFound
     from rota.errors import NotSerialisable as NotSerialisable
     from rota.errors import ResultMismatch as ResultMismatch
@@ -85,6 +87,7 @@ if typing.TYPE_CHECKING:
     from rota.handles.keywords import TaskKeywords as TaskKeywords
     from rota.handles.schedule import Schedule as Schedule
     from rota.handles.shared_task import shared_task as shared_task
+    from rota.handles.stub import Stub as Stub
     from rota.handles.task import Task as Task
     from rota.handles.workflow import Workflow as Workflow
     from rota.handles.workflow_builder import WorkflowBuilder as WorkflowBuilder

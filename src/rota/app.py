@@ -21,14 +21,14 @@ from rota.handles.decorator import AnyTask, TaskDecorator, make_task
 from rota.handles.job import Job
 from rota.handles.jobs import DeadConditions, JobConditions, JobQuery
 from rota.handles.schedule import Schedule
+from rota.handles.stub import OpenStub, Stub, make_stub
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
-from rota.model.job import Kind, Spec, shared
+from rota.model.job import Kind, Spec
 from rota.model.lifecycle import State
 from rota.model.options import Options, new_jobs
 from rota.model.principal import Principal
-from rota.model.task import TaskInfo
 from rota.model.trigger.records import ScheduleInfo
 from rota.orders import HttpCall
 from rota.store.base import Store
@@ -36,7 +36,6 @@ from rota.store.carriers.at_once import run_at_once
 from rota.store.values import JobFilter
 from rota.tasks.catalogue import Catalogue, TaskDef
 from rota.tasks.context import Context
-from rota.tasks.encoding import to_json
 from rota.tasks.modules import calling_module, import_named, known_as, module_names
 from rota.telemetry.events import Bus, MigrationWaits
 
@@ -157,6 +156,10 @@ class App:
         self.catalogue.add(task.definition)
         return task
 
+    def stub(self, name: str, /) -> OpenStub:
+        """A task of other code, to be ordered by its name. `@app.stub("mail.welcome")` above a signature is typed."""
+        return make_stub(self, name)
+
     def shared(self, task: AnyTask) -> AnyTask:
         """The task of this app for a shared task of a module that it includes."""
         module = shared_task.module_of(task)
@@ -207,12 +210,6 @@ class App:
         """An HTTP call to schedule, or to add to a workflow. `expect`: the statuses that are success (2xx);
         `redirects`: how many to follow at most (5); `name`: of its task (the host)."""
         return orders.http(self.settings.max_args, method, url, options)
-
-    def named(self, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
-        """Checks arguments against the description of a task. Returns them as JSON, and the options of the task."""
-        body = to_json(arguments, self.settings.max_args, f"arguments of task {info.name!r}")
-        orders.check_arguments(info, arguments)
-        return body, Options(**shared(info, Options))
 
     async def submit_orders(
         self, spec: Spec, task: str, bodies: Sequence[str], options: Options, within: Any = None
@@ -302,6 +299,8 @@ class App:
         """Keeps a schedule under a name: `cron=`, `every=`, `rrule=` or `at=` says when; `tz`, `overlap` and
         so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing. `within`:
         in the caller's own transaction on this connection, as `Task.within` does."""
+        if isinstance(task, Stub):
+            await task.load()
         if within is not None:
             return await self._callers.schedule(self, within, True, (name, self._own(task), args, options))
         planning = await self.planning()
@@ -386,14 +385,11 @@ class App:
         self._closed = False
         store = self.make_store()
         try:
-            await self._open(store)
+            await opening.open_or_create(store)
         except BaseException:
             await store.close()
             raise
         return JobsClient(store, self.who, self.chance)
-
-    async def _open(self, store: Store) -> None:
-        await opening.open_or_create(store)
 
     async def migrate(self) -> tuple[int, int]:
         """Brings the store to the schema of this rota; returns the versions before and after."""

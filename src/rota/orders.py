@@ -9,7 +9,7 @@ import msgspec
 
 from rota.errors import InvalidInput, TooLarge
 from rota.model.http import target
-from rota.model.job import Spec
+from rota.model.job import Spec, shared
 from rota.model.limits import fields
 from rota.model.option_table import CALL_NAMES, COMMAND_NAMES
 from rota.model.options import LONGEST_NAME, Options, about_command, read_options, task_name
@@ -99,6 +99,13 @@ def check_templates(info: TaskInfo) -> None:
             if field.partition(".")[0] not in info.parameters and not info.open:
                 what = "flow" if template == info.flow else "key"
                 raise InvalidInput(what, template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")
+
+
+def named(limit: int, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
+    """Checks arguments against the description of a task. Returns them as JSON, and the options of the task."""
+    body = to_json(arguments, limit, f"arguments of task {info.name!r}")
+    check_arguments(info, arguments)
+    return body, Options(**shared(info, Options))
 
 
 def check_arguments(info: TaskInfo, arguments: Mapping[str, Any]) -> None:

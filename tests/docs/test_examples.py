@@ -75,6 +75,8 @@ async def test_the_python_of_the_sdk_page_runs(tmp_path: Path, monkeypatch: pyte
         booked = await space["book"].submit([invoice])
         await rota_test.drain()
         assert await booked.result() == {"7": invoice}
+        with pytest.raises(rota.UnknownTask, match=r"images.shrink"):
+            await space["order_elsewhere"]()
 
 
 def test_the_cron_example_of_the_readme_works_as_printed(

@@ -83,7 +83,13 @@ def test_options_come_before_the_function() -> None:
     app = rota.App()
     with pytest.raises(InvalidInput, match=r"options: .'queue'. is not valid; expected a function alone"):
         app.task(lambda: None, queue="mail")  # type: ignore[call-overload]
-    with pytest.raises(InvalidInput, match=r"option: 'prority' is not valid; expected one of name, isolation"):
+    with pytest.raises(InvalidInput, match=r"option: 'prority' is not valid; expected one of name, aliases, isolation"):
         app.task(prority=3)(lambda: None)  # type: ignore[call-overload]
     with pytest.raises(InvalidInput, match=r"task: 'one' is not valid; expected a function; @app.cron"):
         app.task(app.task(name="one")(lambda: None))
+
+
+@pytest.mark.parametrize("wrong", ["old", 7, [""], [7], ["old", "old"], ["new"]])
+def test_aliases_are_a_list_of_other_names(wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"aliases: .* expected|task name: .* expected"):
+        rota.App().task(name="new", aliases=wrong)(lambda: None)

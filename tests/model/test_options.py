@@ -98,7 +98,7 @@ def test_the_default_that_is_told_is_the_one_that_counts(option: Option) -> None
 
 def test_signatures_take_the_options() -> None:
     assert set(keywords.JobKeywords.__annotations__) == set(TASK_NAMES)
-    assert set(keywords.TaskKeywords.__annotations__) == {*TASK_NAMES, "name", "isolation"}
+    assert set(keywords.TaskKeywords.__annotations__) == {*TASK_NAMES, "name", "aliases", "isolation"}
     assert set(keywords.FireKeywords.__annotations__) == set(SCHEDULE_NAMES)
     assert set(keywords.OrderKeywords.__annotations__) == set(NAMED_ORDER)
     assert set(keywords.CommandOrderKeywords.__annotations__) == {*ORDER_NAMES, *COMMAND_NAMES}

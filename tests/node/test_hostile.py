@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota import orders
 from rota.errors import InvalidInput, NotFound
 from rota.model.job import Spec
 from rota.model.lifecycle import State
@@ -151,8 +152,8 @@ async def test_orders_by_name_are_checked_where_the_code_is_not(
 
     info: TaskInfo = offering.catalogue.infos()[0]
     with pytest.raises(InvalidInput, match=problem):
-        ordering.named(info, arguments)
-    body, options = ordering.named(info, {"name": "a", "times": 2, "tags": ["x"]})
+        orders.named(1_000, info, arguments)
+    body, options = orders.named(1_000, info, {"name": "a", "times": 2, "tags": ["x"]})
     (job,) = await ordering.submit_orders(Spec.function(info.name), info.name, [body], options)
     assert (await job.info()).args == {"name": "a", "times": 2, "tags": ["x"]}
     await ordering.close()

@@ -207,3 +207,16 @@ def test_hints_in_the_words_of_json(hint: Any, kinds: tuple[str, ...]) -> None:
 )
 def test_values_against_those_words(value: Any, kinds: tuple[str, ...], right: bool) -> None:
     assert fits(value, kinds) is right
+
+
+def test_a_task_is_found_by_its_former_names_and_they_are_offered() -> None:
+    catalogue = Catalogue()
+    renamed = TaskDef(plain, info, "new", Code(), ("old", "older"))
+    catalogue.add(renamed)
+    assert catalogue.get("old") is catalogue.get("older") is catalogue.get("new") is renamed
+    assert [one.name for one in catalogue.infos()] == ["new", "old", "older"]
+    assert (len(catalogue), list(catalogue)) == (1, [renamed])
+    for name, aliases in (("old", ()), ("other", ("new",)), ("other", ("older",))):
+        with pytest.raises(InvalidInput, match="no other task"):
+            catalogue.add(TaskDef(plain, info, name, Code(), aliases))
+    assert list(catalogue) == [renamed]

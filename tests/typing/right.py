@@ -67,6 +67,30 @@ def swept(ctx: rota.Context) -> int:
     return ctx.attempt
 
 
+@app.stub("mail.welcome")
+def stubbed(user_id: int) -> Invoice:
+    raise NotImplementedError
+
+
+@app.stub("mail.welcome")
+async def stubbed_async(user_id: int) -> Invoice:
+    raise NotImplementedError
+
+
+@app.task(name="renamed", aliases=["old"])
+def renamed() -> None: ...
+
+
+async def stubs() -> None:
+    assert_type(await (await stubbed.submit(user_id=7)).result(), Invoice)
+    assert_type(await stubbed_async.options(delay="5m").submit(7), rota.Job[Invoice])
+    assert_type(await app.stub("any").submit(anything=7), rota.Job[Any])
+    assert_type(await app.job("id", task=stubbed), rota.Job[Invoice])
+    assert_type(await app.job("id", task=hello), rota.Job[str])
+    assert_type(await app.job("id"), rota.Job[Any])
+    assert_type(app.job_sync("id", task=add).result_sync(), int)
+
+
 async def calls() -> None:
     coroutine: Coroutine[Any, Any, str] = hello("you")
     assert_type(await coroutine, str)

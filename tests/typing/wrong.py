@@ -54,6 +54,17 @@ def options() -> None:
     app.every("90s", delay="5s")  # type: ignore[call-arg]
 
 
+@app.stub("mail.welcome")
+def stubbed(user_id: int) -> str:
+    raise NotImplementedError
+
+
+async def stubs() -> None:
+    await stubbed.submit("7")  # type: ignore[arg-type]
+    app.stub(7)  # type: ignore[arg-type]
+    app.task(aliases=7)  # type: ignore[call-overload]
+
+
 async def others() -> None:
     await app.submit_command("ls")  # right: a text is a sequence of texts, so only a call tells
     await app.submit_command(["ls"], cwdd="/")  # type: ignore[call-arg]

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from rota import orders
 from rota.app import App
 from rota.cli.calls import call_of, content_of
 from rota.cli.session import check_exists, make_app, store_exists, utf8
@@ -85,7 +86,7 @@ async def work_of(
     arguments = read_arguments(args.json_arguments)
     if args.app:  # the app's code is here: check types too
         app.catalogue.get(info.name).encode((), sample(arguments), app.settings.max_args)
-    return Spec.function(info.name), info.name, *app.named(info, arguments)
+    return Spec.function(info.name), info.name, *orders.named(app.settings.max_args, info, arguments)
 
 
 async def place_order(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rota import orders
 from rota.app import App
 from rota.cli.session import make_app
 from rota.cli.show import answer, safe
@@ -223,7 +224,7 @@ def _order(app: App, args: argparse.Namespace, job: JobEntry, known: OfferedTask
     info = known.get(job.task or "")
     if args.app:  # the app's code is here: check types too
         app.catalogue.get(info.name).encode((), job.args or {}, app.settings.max_args)
-    body, defaults = app.named(info, job.args or {})
+    body, defaults = orders.named(app.settings.max_args, info, job.args or {})
     return Ordered(job.name, Spec.function(info.name), info.name, body, options_of(job, defaults))
 
 

@@ -8,7 +8,7 @@ for a coroutine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 from rota.errors import InvalidInput
@@ -36,20 +36,30 @@ def make_task(app: App, function: Callable[..., Any], given: Mapping[str, Any]) 
     """Makes a task of a function. `given`: the options of `@app.task`. Raises InvalidInput."""
     options = dict(given)
     name, code = options.pop("name", None), Code.read(options.pop("isolation", None))
+    aliases = options.pop("aliases", None)
     if isinstance(function, Task):
         raise InvalidInput("task", function.name, "a function; @app.cron and @app.every stand above @app.task")
     if isinstance(function, type) or not callable(function):
         raise InvalidInput("task", function, "a function")
     chosen = task_name(getattr(function, "__name__", "") if name is None else name)
-    defaults = read_options(Options(), options, allowed=TASK_NAMES, beside=("name", "isolation"))
+    defaults = read_options(Options(), options, allowed=TASK_NAMES, beside=("name", "aliases", "isolation"))
 
     def info(**signature: Any) -> TaskInfo:
         return TaskInfo(**shared(defaults, TaskInfo), **signature)
 
-    definition = TaskDef(function, info, chosen, code)
+    definition = TaskDef(function, info, chosen, code, _aliases(chosen, aliases))
     check_templates(definition.info)
     kind: type[Task[..., Any]] = AsyncTask if definition.is_async else SyncTask
     return kind(app, definition, defaults)
+
+
+def _aliases(name: str, given: Any) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Collection | None):
+        raise InvalidInput("aliases", given, """a list of former names such as ["mail.welcome"]""")
+    found = tuple(task_name(one) for one in given or ())
+    if name in found or len(set(found)) < len(found):
+        raise InvalidInput("aliases", given, f"former names of task {name!r}, each once")
+    return found
 
 
 class _Unknown:

@@ -48,6 +48,7 @@ class TaskKeywords(JobKeywords, total=False):
     """Options of `@app.task`."""
 
     name: str | None
+    aliases: Collection[str] | None
     isolation: Literal["inline", "thread", "process"] | None
 
 

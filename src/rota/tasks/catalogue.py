@@ -61,8 +61,9 @@ class TaskDef:
         info: Callable[..., TaskInfo],
         name: str,
         code: Code = Code(),  # noqa: B008 - a value
+        aliases: tuple[str, ...] = (),
     ) -> None:
-        self.function, self.name, self.code = function, name, code
+        self.function, self.name, self.code, self.aliases = function, name, code, aliases
         self.is_async = _is_async(function)
         _check_isolation(name, self.is_async, code.isolation)
         self.spec = Spec.function(name)
@@ -198,6 +199,7 @@ class Catalogue:
 
     def __init__(self, owner: Owner | None = None) -> None:
         self._tasks: dict[str, TaskDef] = {}
+        self._aliases: dict[str, TaskDef] = {}  # former names, under which jobs may still wait
         # Weak, so that an app that is dropped goes at once.
         self._owner = (lambda: None) if owner is None else weakref.ref(owner)
         CATALOGUES.add(self)
@@ -207,15 +209,18 @@ class Catalogue:
         return self._owner()
 
     def add(self, task: TaskDef) -> None:
-        if task.name in self._tasks:
-            raise InvalidInput("task", task.name, "a name that no other task of this app has")
+        for name in (task.name, *task.aliases):
+            if name in self._tasks or name in self._aliases:
+                what = "task" if name == task.name else "alias"
+                raise InvalidInput(what, name, "a name that no other task of this app has")
         self._tasks[task.name] = task
+        self._aliases |= dict.fromkeys(task.aliases, task)
 
     def get(self, name: str) -> TaskDef:
-        try:
-            return self._tasks[name]
-        except KeyError:
-            raise UnknownTask(name, f"this app has {', '.join(sorted(self._tasks)) or 'no tasks'}") from None
+        found = self._tasks.get(name) or self._aliases.get(name)
+        if found is None:
+            raise UnknownTask(name, f"this app has {', '.join(sorted(self._tasks)) or 'no tasks'}")
+        return found
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -224,7 +229,9 @@ class Catalogue:
         return iter(self._tasks.values())
 
     def infos(self) -> list[TaskInfo]:
-        return [task.info for task in self._tasks.values()]
+        """The descriptions of all tasks, by their names and by their aliases."""
+        own = [task.info for task in self._tasks.values()]
+        return own + [msgspec.structs.replace(task.info, name=alias) for alias, task in self._aliases.items()]
 
 
 # All that live in this process. Code that was imported by the name of its module is found again through them.

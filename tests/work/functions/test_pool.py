@@ -358,7 +358,7 @@ def test_a_function_that_yields_is_no_task() -> None:
 
 
 def test_an_unknown_option_of_a_task_is_told_all_that_there_are() -> None:
-    with pytest.raises(InvalidInput, match="one of name, isolation, priority, queue, "):
+    with pytest.raises(InvalidInput, match="one of name, aliases, isolation, priority, queue, "):
         rota.App().task(isolatoin="thread")(lambda: None)  # type: ignore[call-overload]
 
 

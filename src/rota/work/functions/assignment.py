@@ -39,7 +39,7 @@ class Assignment:
         self.key = next(_keys)
         self.attempt, self.task, self.grace = attempt, task, grace
         self.order = Order(
-            self.key, claimed.job_id, claimed.fence, claimed.number, claimed.task, claimed.queue, claimed.priority,
+            self.key, claimed.job_id, claimed.fence, claimed.number, task.name, claimed.queue, claimed.priority,
             claimed.owner, claimed.args, tuple(parents), claimed.state, attempt.start_by,
         )  # fmt: skip
         self.rank = claimed.rank, self.key  # while it waits
