@@ -49,6 +49,10 @@ async def boom(text: str = "no luck") -> None:
 @app.task(queue="elsewhere", priority=2, retry=rota.Retry(4, backoff="1s"))
 async def far(anything: object = None) -> None: ...
 
+@app.task
+async def numbers() -> dict[str, list[int]]:
+    return {"a": [1, 2]}
+
 @app.task(retry=0)
 def stuck(flag: str) -> None:
     open(flag, "w").close()

@@ -10,7 +10,8 @@ import pytest
 from tests.cli.program import APP, Rota, claim, on_terminal, refused
 from tests.store.postgres.backends import migrated_database
 
-HEADER = ["NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES", "SLOTS", "PAUSED"]
+HEADER = ["NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES"]
+HEADER += ["SLOTS", "FEEDBACK", "PAUSED"]
 
 
 class Placed(Rota):
@@ -153,6 +154,7 @@ def test_how_a_queue_ranks_its_jobs(place: Placed) -> None:
         "queue", "set", "default", "--feedback", "on", "--quantum", "5s", "--levels", "3", "--boost", "2m"
     )
     assert wire["feedback"] == {"quantum": "5s", "levels": 3, "boost": "2m"}
+    assert " 3 levels" in place.ok("queue", "list")
     assert place.ok("flow", "list").split() == ["QUEUE", "FLOW", "LEVEL", "USED"]
     assert place.json("flow", "list") == []
     assert place.ok("queue", "set", "default", "--feedback", "off").endswith("feedback off")

@@ -146,10 +146,27 @@ def test_json_lines_put_characters_together_again(screen: Screen) -> None:
         (60, "ID TASK PRI QUEUE REASON", [5, 15, 3, 5, 24]),
         (52, "ID TASK QUEUE REASON", [5, 15, 3, 5, 21]),
         (40, "ID TASK REASON", [5, 11, 3, 5, 20]),
-        (10, "ID TASK REASON", [5, 10, 3, 5, 1]),
+        (20, "ID TASK", [5, 10, 3, 5, 90]),
     ],
 )
 def test_a_narrow_terminal_shows_less(room: int, kept: str, widths: list[int]) -> None:
     headers, found = ("ID", "TASK", "PRI", "QUEUE", "REASON"), [5, 15, 3, 5, 90]
     assert [headers[n] for n in show._fit(headers, found, room)] == kept.split()
     assert found[:2] + found[-1:] == widths[:2] + widths[-1:]
+
+
+@pytest.mark.parametrize("room", [30, 36, 40, 50, 60, 70, 80, 100, 140])
+@pytest.mark.parametrize("headers", [("ID", "TASK", "STATE", "WHEN", "REASON"), ("FIRE TIME", "KIND", "STATE", "JOB")])
+def test_an_id_is_never_cut(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], room: int, headers: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(room))
+    monkeypatch.setattr(show, "on_terminal", lambda: True)
+    job = "01930000-aaaa-7000-8000-000000000001"
+    texts = {"ID": job, "JOB": job, "TASK": "a task with a long name " * 3, "REASON": "because " * 30}
+    show.table(headers, [[texts.get(name, name.lower()) for name in headers]])
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(job in line for line in lines) == 1
+    assert len(lines) == 2
+    if room >= 60:
+        assert max(map(len, lines)) <= room

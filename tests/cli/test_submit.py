@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.cli.program import Rota
 
 FIELDS = {
@@ -14,7 +16,7 @@ FIELDS = {
 
 def result(served: Rota, *words: str, stdin: str | None = None) -> Any:
     done = served("submit", "--wait", *words, stdin=stdin)
-    return served.job(done.stdout.strip())["result"]
+    return served.job(done.stdout.splitlines()[0])["result"]
 
 
 def test_functions_get_their_arguments_from_json(served: Rota) -> None:
@@ -78,6 +80,21 @@ def test_a_past_time_means_now(served: Rota) -> None:
     job = served.job(job_id)
     assert job["state"] == "succeeded"
     assert job["run_at"] == job["created_at"]
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        (("hello", '{"name": "you\\nthere"}'), "hello you\nthere\n"),
+        (("numbers", "{}"), '{"a":[1,2]}\n'),
+        (("far", "{}", "--queue", "default"), ""),
+    ],
+)
+def test_wait_prints_the_result(served: Rota, words: tuple[str, ...], printed: str) -> None:
+    done = served("submit", "--wait", *words)
+    job, _, rest = done.stdout.partition("\n")
+    assert (done.returncode, rest) == (0, printed)
+    assert served.job(job)["state"] == "succeeded"
 
 
 def test_wait_tells_success_from_failure(served: Rota) -> None:

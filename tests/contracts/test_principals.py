@@ -323,6 +323,7 @@ PEOPLE: dict[str, Deed] = {
     "waiting": lambda h, s: s.waiting(BOB, h.jobs[State.HELD]),
     "make_known": lambda h, s: s.make_known(BOB, [TaskInfo("hers", priority=0)]),
     "tasks": lambda h, s: s.tasks(BOB),
+    "offering": lambda h, s: s.offering(BOB),
     "nodes": lambda h, s: s.nodes(BOB),
 }
 

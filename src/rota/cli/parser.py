@@ -80,7 +80,8 @@ def _run(run: Parser) -> None:
 
 def _submit(submit: Parser) -> None:
     function(submit)
-    submit.add_argument("--wait", action="store_true", help="wait for its end; exit 1 unless it succeeds")
+    text = "wait for its end and print its result, texts as they are, else JSON; exit 1 unless it succeeds"
+    submit.add_argument("--wait", action="store_true", help=text)
     order(submit, retries="3, or what TASK says")
     command(submit)
     http(submit)
@@ -168,6 +169,12 @@ def _dead(verbs: Verbs) -> None:
     purge.add_argument("--older-than", metavar="DURATION", help="only those that ended longer ago")
 
 
+def _task(verbs: Verbs) -> None:
+    verb(verbs, "list", "task", "list the tasks that nodes have offered or apps have made known")
+    show = verb(verbs, "show", "task", "show parameters, options, nodes and jobs of a task")
+    show.add_argument("name", metavar="NAME", help="the name of the task")
+
+
 def _node(verbs: Verbs) -> None:
     listing = verb(verbs, "list", "node", "list nodes")
     listing.add_argument("--past", action="store_true", help="also those that left or died")
@@ -217,5 +224,6 @@ NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
     ("queue", "what waits and runs in queues; pausing them, how they rank", queue),
     ("flow", "whose turn it is: flows and their feedback levels", flow),
     ("dead", "jobs that failed for good: look, run again, delete", _dead),
+    ("task", "functions that nodes offer, and how they are ordered", _task),
     ("node", "the processes that run jobs", _node),
 )

@@ -23,7 +23,8 @@ async def list_(args: argparse.Namespace) -> int:
         found = await admissions_of(client).queues()
         now = client.store.now()
     headers = (
-        "NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES", "SLOTS", "PAUSED",
+        "NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES", "SLOTS", "FEEDBACK",
+        "PAUSED",
     )  # fmt: skip
     listing(args, map(_wire, found), headers, (_row(info, now) for info in found))
     for info in found:
@@ -37,7 +38,8 @@ def _row(info: QueueInfo, now: Instant) -> tuple[Cell, ...]:
     oldest = "" if info.oldest is None else age(now - info.oldest)
     counts = (info.ready, info.running, info.held, info.scheduled, info.blocked)
     served = f"{_pace(info):.1f}", str(info.nodes), str(info.slots)
-    return info.name, *map(str, counts), oldest, *served, _paused(info, now)
+    feedback = "" if info.feedback is None else f"{info.feedback.levels} levels"
+    return info.name, *map(str, counts), oldest, *served, feedback, _paused(info, now)
 
 
 def _pace(info: QueueInfo) -> float:

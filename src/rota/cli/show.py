@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,15 +23,18 @@ STATE_STYLES = {
     "held": "yellow", "dropped": "red", "active": "green", "paused": "yellow", "broken": "red",
 }  # fmt: skip
 # On a narrow terminal: the columns to drop, first to last, and those to narrow; the widest column (a whole id; times
-# are never cut); and the least width of the last column, which takes the rest.
+# are never cut, and neither are ids); the least width of the last column, which takes the rest; and the columns to drop
+# if that was not enough.
 SPARE = (
-    "ENDED/S", "BLOCKED", "SCHEDULED", "NODES", "BY", "SINCE",
+    "FEEDBACK", "ENDED/S", "BLOCKED", "SCHEDULED", "NODES", "BY", "SINCE",
     "PRI", "TRIES", "TOOK", "QUEUE", "STARTED", "VERSION", "ROLES", "NODE", "LAST", "ZONE", "UTC",
 )  # fmt: skip
 SHRINKING = ("TASK", "RULE", "JOB", "MATCHES", "KEY")
+AT_LAST = ("REASON", "WHEN", "TASK", "STATE")
 WIDEST = 36
 TIMES = ("FIRE TIME", "UTC")
 ENOUGH = 20
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -89,6 +92,16 @@ def listing(args: Namespace, wires: Iterable[Any], headers: Sequence[str], rows:
     return 0
 
 
+def plain(value: Any) -> None:
+    """A value for people and pipes: a text as it is, anything else as JSON. A terminal gets no control characters."""
+    import msgspec
+
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    lines = text.split("\n") if on_terminal() else []
+    sys.stdout.write("\n".join(map(safe, lines)) if lines else text)
+    sys.stdout.write("\n")
+
+
 def json_line(value: Any) -> None:
     import msgspec
 
@@ -128,7 +141,10 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[tuple[str, str]
 
     console = Console(highlight=False)
     widths = [max([len(header), *(cell_len(row[n][0]) for row in cells)]) for n, header in enumerate(headers)]
-    kept = _fit(headers, widths, console.width)
+    rigid = {n for n in range(len(headers)) if any(_ID.fullmatch(row[n][0]) for row in cells)}
+    kept = _fit(headers, widths, console.width, rigid)
+    # A terminal that is narrower than an id breaks the line; it must not lose a part of the id.
+    console.width = max(console.width, sum(widths[n] + 2 for n in kept) - 2)
     drawn = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
     for n in kept:
         # Findings of the doctor are never cut; elsewhere `show` has the full text.
@@ -138,23 +154,28 @@ def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[tuple[str, str]
     console.print(drawn)
 
 
-def _fit(headers: Sequence[str], widths: list[int], room: int) -> list[int]:
-    """The columns that fit into the room; too wide ones become narrower."""
+def _fit(headers: Sequence[str], widths: list[int], room: int, rigid: Collection[int] = ()) -> list[int]:
+    """The columns that fit into the room; too wide ones become narrower, but never the rigid ones."""
     narrowed = [name not in TIMES for name in headers[:-1]]
     widths[:-1] = [min(width, WIDEST) if cut else width for width, cut in zip(widths, narrowed, strict=False)]
     kept = list(range(len(headers)))
 
-    def excess() -> int:
-        return sum(widths[n] + 2 for n in kept[:-1]) + min(widths[-1], ENOUGH) - room
+    def excess(last: int = ENOUGH) -> int:
+        *first, end = kept
+        return sum(widths[n] + 2 for n in first) + (widths[end] if end in rigid else min(widths[end], last)) - room
 
-    for name in SPARE:
-        if excess() > 0 and name in headers:
-            kept.remove(headers.index(name))
+    def drop(names: Iterable[str], last: int) -> None:
+        for name in names:
+            if name in headers and headers.index(name) in {*kept} - {*rigid} and excess(last) > 0:
+                kept.remove(headers.index(name))
+
+    drop(SPARE, ENOUGH)
     for name in SHRINKING:
-        if name in headers:
-            column = headers.index(name)
+        if name in headers and (column := headers.index(name)) in {*kept} - {*rigid}:
             widths[column] = max(widths[column] - max(excess(), 0), min(widths[column], ENOUGH // 2))
-    widths[-1] = max(1, min(widths[-1], room - sum(widths[n] + 2 for n in kept[:-1])))
+    drop(AT_LAST, ENOUGH // 2)
+    if kept[-1] not in rigid:
+        widths[kept[-1]] = max(1, min(widths[kept[-1]], room - sum(widths[n] + 2 for n in kept[:-1])))
     return kept
 
 

@@ -14,7 +14,7 @@ from rota import orders
 from rota.app import App
 from rota.cli.calls import call_of, content_of
 from rota.cli.session import check_exists, make_app, store_exists, utf8
-from rota.cli.show import complain, document
+from rota.cli.show import complain, document, plain
 from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, UnknownTask
 from rota.handles.job import Job
@@ -45,6 +45,8 @@ async def submit_(args: argparse.Namespace) -> int:
             info = await job.info()
         if args.json:
             document(info.as_json())
+        elif args.wait and info.result is not None:
+            plain(info.result)
         return verdict(info) if args.wait else 0
 
 
@@ -212,7 +214,7 @@ class OfferedTasks(msgspec.Struct, frozen=True):
     def get(self, name: str) -> TaskInfo:
         if name in self.infos:
             return self.infos[name]
-        raise UnknownTask(name, _hint(name, self.infos, self.place))
+        raise UnknownTask(name, hint(name, self.infos, self.place))
 
 
 async def known_tasks(app: App, args: argparse.Namespace) -> OfferedTasks:
@@ -230,7 +232,7 @@ async def _registered(app: App) -> list[TaskInfo]:
     return await (await app.client()).store.tasks(app.who)
 
 
-def _hint(name: str, known: Mapping[str, TaskInfo], place: str) -> str:
+def hint(name: str, known: Mapping[str, TaskInfo], place: str) -> str:
     if not known:
         return "no node has registered any: start one with `rota up --app MODULE:APP`, or give --app here"
     close = difflib.get_close_matches(name, known, n=3)

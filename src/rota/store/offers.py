@@ -38,6 +38,11 @@ class Offers(Verbs):
     async def make_known(self, who: Principal, /, tasks: Sequence[TaskInfo]) -> None:
         """Describes tasks that no node has offered yet, so that others can order them; known ones stay as they are."""
 
+    @verb(READ)
+    @abstractmethod
+    async def offering(self, who: Principal, /) -> dict[str, list[str]]:
+        """The ids of the living nodes that offer each task, by the name of the task."""
+
     @verb(READ, NODE, "list")
     @abstractmethod
     async def unoffered(self, who: Principal, /) -> list[Unoffered]:

@@ -20,6 +20,13 @@ async def make_known(unit: Unit, tasks: Sequence[TaskInfo]) -> None:
     await unit.run("make_known", columns, now=unit.now)
 
 
+async def offering(unit: Unit) -> dict[str, list[str]]:
+    nodes: dict[str, list[str]] = {}
+    for task, node in await unit.rows("offering"):
+        nodes.setdefault(task, []).append(node)
+    return nodes
+
+
 async def unoffered(unit: Unit) -> list[Unoffered]:
     return [Unoffered(*row) for row in await unit.rows("unoffered")]
 

@@ -22,6 +22,7 @@ class CarriedStore(Store):
     reprioritise = writes(orders.reprioritise)
 
     # -- functions that nodes offer ----------------------------------------------------------------------------------
+    offering = reads(offers.offering)
     unoffered = reads(offers.unoffered)
     set_aside_task = writes(offers.set_aside)
     tasks = reads(reads_.tasks)

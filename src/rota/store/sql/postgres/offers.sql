@@ -1,3 +1,8 @@
+-- name: offering
+SELECT DISTINCT own.task, n.id FROM rota.nodes n CROSS JOIN LATERAL unnest(n.tasks) AS own(task)
+WHERE n.state IN ('live', 'stopping')
+ORDER BY own.task, n.id
+
 -- name: unoffered
 WITH RECURSIVE waiting(queue, task) AS (
     -- One index look-up per task, however many jobs each has.

@@ -1,6 +1,11 @@
 -- name: unknown_tasks
 SELECT value FROM json_each(:names) WHERE value NOT IN (SELECT name FROM tasks)
 
+-- name: offering
+SELECT DISTINCT own.value, n.id FROM nodes n, json_each(iif(json_valid(n.tasks), n.tasks, '[]')) own
+WHERE n.state = 'live' OR n.state = 'stopping'
+ORDER BY own.value, n.id
+
 -- name: unoffered
 WITH RECURSIVE waiting(queue, task) AS (
     -- One index look-up per task, however many jobs each has.
