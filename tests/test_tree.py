@@ -62,7 +62,6 @@ TESTED_BY = {
     # The harness of users' tests: parts that show in what a test sees.
     "testing/callers.py": "testing/test_within.py",
     "testing/connections.py": "testing/test_harnesses.py testing/test_eager.py",
-    "testing/due_jobs.py": "testing/test_harnesses.py testing/test_eager.py",
     "testing/executors.py": "testing/test_harnesses.py testing/test_fakes.py",
 }
 

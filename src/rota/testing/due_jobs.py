@@ -26,7 +26,7 @@ from rota.model.outcome import Crashed, Failed, Outcome, Problem, SetAside, Sett
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Instant
 from rota.store.base import Store
-from rota.store.values import JobFilter
+from rota.store.values import JobFilter, Topic
 from rota.telemetry.events import Bus
 from rota.testing.executors import Calls, Commands, FakedDialer, Functions
 from rota.testing.fakes import Fakes
@@ -51,8 +51,9 @@ _ASKED_FOR = (Snooze, Cancel, RetryAfter)
 class Means:
     """The options of a harness, for those who run its jobs."""
 
-    def __init__(self, app: App, fakes: Fakes, commands: bool, http: bool, raise_errors: bool) -> None:
+    def __init__(self, app: App, fakes: Fakes, commands: bool, http: bool, raise_errors: bool, in_memory: bool) -> None:
         self.app, self.fakes, self.commands, self.http, self.raise_errors = app, fakes, commands, http, raise_errors
+        self.in_memory = in_memory
 
 
 class Failures:
@@ -87,6 +88,18 @@ class Shift:
         pipeline = Pipeline(executors, shipper, finishes, app.bus, app.chance)
         queues = dict.fromkeys(app.settings.queues, SLOTS)
         self._worker = Worker(store, clock, NODE, queues, lambda: list(Kind), 0, pipeline, shipper, app.bus)
+        self._scheduler = Scheduler(store, Bus(), lambda: True)
+        self.disturbed = True  # something other than the end of a job has happened
+        self.close = store.listen(frozenset(Topic) - {Topic.NEWS}, self._disturb)
+
+    def _disturb(self) -> None:
+        self.disturbed = True
+
+    async def fire(self) -> None:
+        """Makes the due fires of schedules."""
+        self._scheduler.when_changed()
+        for _ in range(2):  # the first tick prepares, the second applies
+            await self._scheduler.tick()
 
     async def claim(self) -> list[str]:
         """Starts ready jobs of all queues; returns the ids of all that run now."""
@@ -168,14 +181,16 @@ class DueJobs:
         keeper = KeeperClient()
         try:
             with self._captured():
-                yield Shift(self._means, self._store, self._clock, keeper)
+                shift = Shift(self._means, self._store, self._clock, keeper)
+                yield shift
+                shift.close()
         finally:
             await keeper.close()
 
     async def run(self, shift: Shift) -> None:
         """Runs jobs that are due now, and their successors that are due now; the clock stands still."""
         for _ in range(MOST_ROUNDS):
-            moved = await self._move_on()
+            moved = await self._move_on(shift)
             if await self._round(shift):
                 continue
             if not moved:
@@ -205,24 +220,62 @@ class DueJobs:
             over.set_result(None)
         return True
 
-    async def _move_on(self) -> int:
+    async def _move_on(self, shift: Shift) -> int:
         """Makes due fires, and due jobs ready; returns their number."""
         fired = len((await self._store.coming_schedules(SYSTEM, self._clock.now(), BATCH))[0])
         if fired:
-            scheduler = Scheduler(self._store, Bus(), lambda: True)
-            for _ in range(2):  # the first tick prepares, the second applies
-                await scheduler.tick()
+            await shift.fire()
         settled = await self._store.settle(SYSTEM, BATCH)
         released, _waiting = await self._store.release(SYSTEM, BATCH)
         promoted, _upcoming = await self._store.promote(SYSTEM, BATCH)
         admitted = await self._store.admit(SYSTEM, BATCH)
         return fired + settled.moved + released + promoted + admitted.moved
 
-    async def upcoming(self, schedules: bool = False) -> Instant | None:
-        """When something is due next."""
+    async def upcoming(self) -> Instant | None:
+        """When a job is due next."""
         instants = [(await self._store.promote(SYSTEM, BATCH))[1]]
         if State.HELD in await self._store.counts(SYSTEM):  # by a rate, or a gate that opens by itself
             instants.append((await self._store.admit(SYSTEM, BATCH)).next_at)
-        if schedules:
-            instants.append((await self._store.coming_schedules(SYSTEM, self._clock.now(), BATCH))[1])
-        return min((instant for instant in instants if instant is not None), default=None)
+        return _earliest(*instants)
+
+    def move_to(self, at: Instant) -> None:
+        self._clock.advance(max(0, at - self._clock.now()) / SECOND)
+
+    # -- long spans --------------------------------------------------------------------------------------------------
+    async def advance(self, shift: Shift, end: Instant) -> None:
+        """Moves the clock, and runs everything that becomes due on the way."""
+        await self.run(shift)
+        while True:
+            job, (_, fire) = await self.upcoming(), await self._fires()
+            at = _earliest(job, fire)
+            if at is None or at > end:
+                break
+            self.move_to(at)
+            if at == job or not self._means.in_memory:
+                await self.run(shift)
+            else:
+                await self._fire_only(shift, end if job is None else min(end, job - 1))
+        self.move_to(end)
+
+    async def _fire_only(self, shift: Shift, until: Instant) -> None:
+        """Lets schedules fire up to this time, while nothing else happens than that their jobs end. Looks for other
+        work take two thirds of the time of a fire. A store in memory says at each commit whether there is any."""
+        while True:
+            await shift.fire()
+            shift.disturbed = False
+            if not await self._round(shift) or shift.disturbed:
+                await self.run(shift)
+                return
+            left, at = await self._fires()
+            if left or at is None or at > until:
+                return
+            self.move_to(at)
+
+    async def _fires(self) -> tuple[bool, Instant | None]:
+        """Whether fires are due, and when the next is due after these."""
+        found, upcoming = await self._store.coming_schedules(SYSTEM, self._clock.now(), BATCH)
+        return bool(found), upcoming
+
+
+def _earliest(*instants: Instant | None) -> Instant | None:
+    return min((instant for instant in instants if instant is not None), default=None)

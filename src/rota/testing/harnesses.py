@@ -113,7 +113,7 @@ class Harness(HarnessBase):
                 upcoming = await self._due.upcoming()
                 if upcoming is None:
                     return
-                self._move_to(upcoming)
+                self._due.move_to(upcoming)
         raise RotaError(f"jobs keep coming back: gave up after {MOST_ROUNDS} due times")
 
     async def advance(self, span: Span) -> None:
@@ -126,14 +126,7 @@ class Harness(HarnessBase):
 
     async def _advance(self, end: Instant) -> None:
         async with self._due.shift() as shift:
-            await self._due.run(shift)
-            while (upcoming := await self._due.upcoming(schedules=True)) is not None and upcoming <= end:
-                self._move_to(upcoming)
-                await self._due.run(shift)
-        self._move_to(end)
-
-    def _move_to(self, at: Instant) -> None:
-        self.clock.advance(max(0, at - self.clock.now()) / SECOND)
+            await self._due.advance(shift, end)
 
 
 class SyncHarness(HarnessBase):
@@ -173,7 +166,7 @@ class HarnessBlock:
         app, book = self._means.app, OrderBook(self._means.app)
         await app.load_async()
         connections = HarnessConnections(book)
-        callers = HarnessCallers(connections, in_memory=self._settings["store"] == MEMORY)
+        callers = HarnessCallers(connections, in_memory=self._means.in_memory)
         with ExitStack() as entered:
             entered.enter_context(app.borrowed(connections, callers, self._clock, self._chance, **self._settings))
             try:
@@ -239,7 +232,7 @@ def harness(
         if not isinstance(value, bool):
             raise InvalidInput(name, value, "True or False")
     clock = ManualClock() if now is None else ManualClock(instant(now, "now"))
-    means = Means(app, Fakes(), allow_commands, allow_http, raise_errors)
+    means = Means(app, Fakes(), allow_commands, allow_http, raise_errors, settings.get("store", MEMORY) == MEMORY)
     return HarnessBlock(clock, Chance(seed), means, eager, settings)
 
 
