@@ -385,11 +385,14 @@ class App:
         self._closed = False
         store = self.make_store()
         try:
-            await opening.open_or_create(store)
+            await self._open(store)
         except BaseException:
             await store.close()
             raise
         return JobsClient(store, self.who, self.chance)
+
+    async def _open(self, store: Store) -> None:
+        await opening.open_or_create(store)
 
     async def migrate(self) -> tuple[int, int]:
         """Brings the store to the schema of this rota; returns the versions before and after."""
