@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -101,14 +101,17 @@ def check_templates(info: TaskInfo) -> None:
                 raise InvalidInput(what, template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")
 
 
-def named(limit: int, info: TaskInfo, arguments: Mapping[str, Any]) -> tuple[str, Options]:
+def named(
+    limit: int, info: TaskInfo, arguments: Mapping[str, Any], unchecked: Collection[str] = ()
+) -> tuple[str, Options]:
     """Checks arguments against the description of a task. Returns them as JSON, and the options of the task."""
     body = to_json(arguments, limit, f"arguments of task {info.name!r}")
-    check_arguments(info, arguments)
+    check_arguments(info, arguments, unchecked)
     return body, Options(**shared(info, Options))
 
 
-def check_arguments(info: TaskInfo, arguments: Mapping[str, Any]) -> None:
+def check_arguments(info: TaskInfo, arguments: Mapping[str, Any], unchecked: Collection[str] = ()) -> None:
+    """`unchecked`: arguments whose values are not known yet."""
     missing = [name for name in info.required if name not in arguments]
     unknown = [] if info.open else [name for name in arguments if name not in info.parameters]
     if missing:
@@ -116,6 +119,6 @@ def check_arguments(info: TaskInfo, arguments: Mapping[str, Any]) -> None:
     if unknown:
         raise InvalidArguments(info.name, f"{unknown[0]!r} is unknown", info.parameters)
     for name, value in arguments.items():
-        if not fits(value, info.types.get(name, ())):
+        if name not in unchecked and not fits(value, info.types.get(name, ())):
             expected = " or ".join(info.types[name])
             raise InvalidArguments(info.name, f"{name!r} must be {expected}, not {value!r:.60}", info.parameters)

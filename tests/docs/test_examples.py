@@ -182,18 +182,45 @@ async def test_the_python_of_the_page_on_workflows_runs(
     async with harness(space["app"], allow_commands=True) as rota_test:
         nightly = await space["nightly"]("2027-01-01")
         await rota_test.drain()
-        extract, *_, loaded, _alarm, _clean = jobs = await nightly.jobs()
-        assert [job.state for job in jobs] == [*["succeeded"] * 4, "skipped", "succeeded"]
+        extract, second, *_, loaded, _clean, _alarm = jobs = await nightly.jobs()
+        assert [job.state for job in jobs] == [*["succeeded"] * 5, "skipped"]
+        assert (await nightly.info()).succeeded
         assert await rota.Job(space["app"], loaded.id).result() == 600
         last = await space["single"](rota.Job(space["app"], extract.id))
         growing = await space["growing"]()
+        first, other = (rota.Job(space["app"], one.id) for one in (extract, second))
+        totals = await space["totals"](first, other)
         await rota_test.drain()
+        assert await totals.result() == 100 + 200 + 1000 + 100
         assert (await last.info()).state == "succeeded"
         assert (await growing.info()).counts == {"succeeded": 6}
         await space["watch"](nightly)
         assert "not needed" not in capsys.readouterr().out
         await rota_test.drain()
         assert (await rota.Job(space["app"], loaded.id).info()).replays == 1
+
+
+async def test_the_alarm_of_the_page_on_workflows_really_alarms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, Any] = {}
+    for code in blocks("docs/workflows.md", "python"):
+        exec(compile(code, "docs/workflows.md", "exec"), space)
+
+    async def broken(day: str, part: int) -> int:
+        if part == 2:
+            raise rota.Fatal("no such part")
+        return part
+
+    monkeypatch.setattr(space["extract"].definition, "function", broken)
+    async with harness(space["app"]) as rota_test:
+        nightly = await space["nightly"]("2027-01-01")
+        await rota_test.drain()
+        *_, alarm = jobs = await nightly.jobs()
+        assert [job.state for job in jobs] == ["succeeded", "failed", "succeeded", "skipped", "skipped", "succeeded"]
+        assert await rota.Job(space["app"], alarm.id).result() == "ops: part 2 failed"
+        assert (await nightly.info()).state == "failed"
 
 
 def test_the_workflow_of_the_page_is_accepted(
@@ -206,7 +233,7 @@ def test_the_workflow_of_the_page_is_accepted(
     (tmp_path / "nightly.json").write_text(description)
     assert main(["workflow", "submit", "nightly.json", "--app", "page_on_workflows:app", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
-    assert (made["name"], list(made["jobs"])) == ("nightly", ["rows", "sum", "warn", "clean"])
+    assert (made["name"], list(made["jobs"])) == ("nightly", ["rows", "more", "sum", "clean", "warn"])
 
 
 async def test_the_python_of_the_page_on_execution_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

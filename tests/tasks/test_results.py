@@ -14,25 +14,24 @@ from rota.tasks.encoding import JobReference, job_in
 from rota.tasks.results import ResultNotReady, filled, shown, split
 
 
-def job(name: str) -> JobReference:
-    made = JobReference()
-    made.id = name
-    return made
-
-
 def parent(name: str, *fills: Path, state: State | None = State.SUCCEEDED, result: object = None) -> ParentInfo:
     return ParentInfo(name, "t", state, fills=fills, result=result)
 
 
 def test_jobs_leave_places_of_their_own() -> None:
-    given = {"a": job("1"), "b": [1, job("2"), (job("1"),)], "c": {"d": {"e": job("2")}, "f": None}, "g": "text"}
+    given = {
+        "a": JobReference("1"),
+        "b": [1, JobReference("2"), (JobReference("1"),)],
+        "c": {"d": {"e": JobReference("2")}, "f": None},
+        "g": "text",
+    }
     plain, fills = split(given, "arguments")
     assert plain == {"a": None, "b": [1, None, [None]], "c": {"d": {"e": None}, "f": None}, "g": "text"}
     assert fills == {"1": (("a",), ("b", 2, 0)), "2": (("b", 1), ("c", "d", "e"))}
 
 
 def test_what_is_filled_in_is_what_was_taken_out() -> None:
-    given = {"a": job("1"), "b": [1, job("2")], "c": {"d": job("1")}, "f": None}
+    given = {"a": JobReference("1"), "b": [1, JobReference("2")], "c": {"d": JobReference("1")}, "f": None}
     plain, fills = split(given, "arguments")
     parents = [parent("1", *fills["1"], result={"x": [None]}), parent("2", *fills["2"]), parent("3", result=7)]
     found = msgspec.json.decode(filled(msgspec.json.encode(plain).decode(), parents))
@@ -45,12 +44,12 @@ def test_no_value_looks_like_a_place(text: str) -> None:
 
 
 def test_what_holds_itself_is_refused() -> None:
-    endless: list[Any] = [job("1")]
+    endless: list[Any] = [JobReference("1")]
     endless.append(endless)
     with pytest.raises(NotSerialisable, match="arguments"):
         split({"a": endless}, "arguments")
     with pytest.raises(NotSerialisable, match=r"a\.1\.5"):
-        split({"a": {1.5: job("1")}}, "arguments")
+        split({"a": {1.5: JobReference("1")}}, "arguments")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +82,7 @@ def test_paths_are_shown_as_people_write_them() -> None:
 
 
 def test_a_job_is_found_wherever_it_is() -> None:
-    one = job("1")
+    one = JobReference("1")
     assert job_in({"a": [1, {"b": (one,)}]}) is one
     assert job_in({one: 1}) is one
     assert job_in({"a": [1, {"b": "x"}]}) is None

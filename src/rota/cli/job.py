@@ -54,7 +54,8 @@ def _row(job: JobInfo, now: Instant) -> tuple[Cell, ...]:
     shown = ("cancelling", "yellow") if job.cancelling and not job.ended else state(job.state)
     tries = str(len(job.attempts))
     reason = shortened(job.reason or "", LONGEST_REASON)
-    return job.id, job.task, shown, job.queue, str(job.priority), tries, ago(moment, now), _took(job, now), reason
+    task = f"{job.name} ({job.task})" if job.name and job.name != job.task else job.task
+    return job.id, task, shown, job.queue, str(job.priority), tries, ago(moment, now), _took(job, now), reason
 
 
 def _took(job: JobInfo, now: Instant) -> str:
@@ -105,6 +106,7 @@ def show_job(
 
 def _identity(job: JobInfo) -> Iterator[tuple[str, Cell]]:
     yield "id", job.id
+    yield "name", job.name
     yield "task", f"{job.task} ({job.kind})"
     yield "state", state(job.state)
     yield "reason", job.reason or ""

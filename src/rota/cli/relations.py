@@ -13,6 +13,7 @@ from rota.model.graph import EdgeState, Need, ParentInfo
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.store.graph import WorkflowFilter
+from rota.tasks.results import shown
 
 MOST_SHOWN = 20  # parents, a line each
 MOST_NAMED = 3  # of those that a blocked job waits for
@@ -26,8 +27,11 @@ class Relations(msgspec.Struct, frozen=True):
 
     def as_json(self) -> dict[str, Any]:
         """Without the results of parents, which may be large."""
-        fields = ("id", "task", "state", "need", "edge")
-        parents = [{name: getattr(parent, name) for name in fields} for parent in self.parents]
+        fields = ("id", "name", "task", "state", "need", "edge")
+        parents = [
+            {name: getattr(parent, name) for name in fields} | {"result": [*map(shown, parent.fills)]}
+            for parent in self.parents
+        ]
         return {"workflow": self.workflow, "workflow_name": self.name or None, "parents": parents}
 
     def facts(self) -> Iterator[tuple[str, Cell]]:
@@ -51,7 +55,8 @@ class Relations(msgspec.Struct, frozen=True):
 
 def _line(parent: ParentInfo) -> str:
     condition = "" if parent.need is Need.SUCCESS else f", on {parent.need}"
-    return f"{parent.task or '?'} (…{parent.id[-8:]}) {parent.state or 'gone'}{condition}"
+    result = f", its result is {', '.join(map(shown, parent.fills))}" if parent.fills else ""
+    return f"{parent.name or parent.task or '?'} (…{parent.id[-8:]}) {parent.state or 'gone'}{condition}{result}"
 
 
 async def relations(client: JobsClient, job: JobInfo) -> Relations:

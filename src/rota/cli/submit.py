@@ -18,14 +18,16 @@ from rota.cli.show import complain, document, plain
 from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, UnknownTask
 from rota.handles.job import Job
-from rota.model.graph import Need, need
+from rota.model.graph import Need, Path, need
 from rota.model.job import JobInfo, Spec, variable
 from rota.model.limits import Key, concurrency, rate
 from rota.model.option_table import CALLS, COMMANDS, JOBS, NAME, flags
-from rota.model.options import Options, read_options
+from rota.model.options import Options, read_options, with_results
 from rota.model.resources import READERS, Resources
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
+from rota.tasks.encoding import JobReference
+from rota.tasks.results import Fills, argument_names, split
 
 FOR_COMMANDS, FOR_CALLS = flags((NAME, *COMMANDS)), flags(CALLS)
 LONGEST_NUMBER = 20
@@ -86,9 +88,24 @@ async def work_of(
         return call.spec, call.task, "{}", Options()
     info = (await known_tasks(app, args)).get(args.task)
     arguments = read_arguments(args.json_arguments)
+    plain, fills = split(_with_results(args, arguments), "arguments")
     if args.app:  # the app's code is here: check types too
-        app.catalogue.get(info.name).encode((), sample(arguments), app.settings.max_args)
-    return Spec.function(info.name), info.name, *orders.named(app.settings.max_args, info, arguments)
+        given = _with_results(args, sample(arguments))
+        app.catalogue.get(info.name).encode_order((), given, app.settings.max_args)
+    return Spec.function(info.name), info.name, *orders.named(app.settings.max_args, info, plain, argument_names(fills))
+
+
+def _with_results(args: argparse.Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with a reference for each result, by the id that was given."""
+    whole = dict(arguments)
+    for text in getattr(args, "results", None) or []:
+        name, equals, part = utf8(text, "--result").partition("=")
+        if not equals or not name or not part:
+            raise InvalidInput("--result", text, "ARGUMENT=ID, as in rows=3ad5d1")
+        if name in whole:
+            raise InvalidInput("--result", text, f"an argument that is not given yet; {name} is")
+        whole[name] = JobReference(part)
+    return whole
 
 
 async def place_order(
@@ -96,7 +113,23 @@ async def place_order(
 ) -> Job[Any]:
     given = order_options(args, defaults.retry) | {"after": await _parents(app, args)}
     chosen = read_options(defaults, given)
+    if args.results is not None:
+        if getattr(args, "task", None) is None:
+            raise InvalidInput("--result", args.results[0], "it with a TASK: only functions get results")
+        chosen = with_results(chosen, await _results(app, args))
     return (await app.submit_orders(spec, task, [body], chosen))[0]
+
+
+async def _results(app: App, args: argparse.Namespace) -> Fills:
+    """The places of results, with shortened ids resolved."""
+    _, fills = split(_with_results(args, {}), "arguments")
+    check_exists(app)  # a new store would have no jobs
+    client = await app.client()
+    found: dict[str, tuple[Path, ...]] = {}
+    for part, paths in fills.items():
+        job = await client.resolve(part)
+        found[job] = (*found.get(job, ()), *paths)
+    return found
 
 
 def about_command(args: argparse.Namespace) -> dict[str, Any]:
@@ -181,7 +214,8 @@ def order_options(args: argparse.Namespace, retry: Retry) -> dict[str, Any]:
     options."""
     changes = {name: getattr(args, name) for name in ("retries", "backoff") if getattr(args, name) is not None}
     given = {one.name: getattr(args, one.name) for one in JOBS if one.metavar and args.place in one.places}
-    rest = {name: value for name, value in given.items() if name not in ("retries", "backoff", "after", "on")}
+    apart = ("retries", "backoff", "after", "on", "results")
+    rest = {name: value for name, value in given.items() if name not in apart}
     return rest | {"retry": Retry(**(retry.parts() | changes)), "limits": _limits(args)}
 
 

@@ -17,6 +17,7 @@ from rota.handles.workflow import Workflow
 from rota.model.lifecycle import LIVE, State
 from rota.model.times import Instant, duration, iso
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
+from rota.tasks.results import shown
 
 TIMED_OUT = 124
 
@@ -50,7 +51,9 @@ def as_json(info: WorkflowInfo) -> dict[str, Any]:
         "owner": info.owner,
         "created_at": iso(info.created_at),
         "state": info.state,
+        "succeeded": info.succeeded,
         "counts": {one: info.counts[one] for one in State if info.counts.get(one)},
+        "unneeded": info.unneeded,
     }
 
 
@@ -91,9 +94,9 @@ def _head(info: WorkflowInfo, now: Instant) -> None:
 def _job_as_json(job: WorkflowJob) -> dict[str, Any]:
     moments = {name: getattr(job, name) for name in ("started_at", "finished_at")}
     return {
-        **{name: getattr(job, name) for name in ("id", "task", "state", "reason")},
+        **{name: getattr(job, name) for name in ("id", "name", "task", "state", "reason")},
         **{name: None if moment is None else iso(moment) for name, moment in moments.items()},
-        "after": [{"id": edge.parent, "need": edge.need} for edge in job.parents],
+        "after": [{"id": edge.parent, "need": edge.need, "result": [*map(shown, edge.fills)]} for edge in job.parents],
     }
 
 
@@ -133,10 +136,10 @@ async def _start(workflow: Workflow, args: argparse.Namespace) -> str | None:
 
 
 def _job_of(found: Sequence[WorkflowJob], given: str, workflow: str) -> str:
-    """The job of a workflow with this id or name, or whose id begins or ends with the text. A full name wins: `a`,
-    `feed` and `add` are also ends of ids."""
+    """The job of a workflow with this id, name or task, or whose id begins or ends with the text. A full name wins:
+    `a`, `feed` and `add` are also ends of ids."""
     part = given.lower()
-    fitting = [job for job in found if job.id == part] or [job for job in found if job.task == given]
+    fitting = [job for job in found if job.id == part] or _called(found, given)
     fitting = fitting or [job for job in found if part and (job.id.startswith(part) or job.id.endswith(part))]
     if not fitting:
         raise NotFound(f"job of workflow {workflow} that fits", given)
@@ -144,6 +147,10 @@ def _job_of(found: Sequence[WorkflowJob], given: str, workflow: str) -> str:
         expected = f"what fits one job only; it fits {fitting[0].id} and {fitting[1].id}"
         raise InvalidInput("--from", given, expected)
     return fitting[0].id
+
+
+def _called(found: Sequence[WorkflowJob], given: str) -> list[WorkflowJob]:
+    return [job for job in found if job.name == given] or [job for job in found if job.task == given]
 
 
 def _confirmed(args: argparse.Namespace, info: WorkflowInfo) -> bool:

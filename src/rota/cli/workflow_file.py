@@ -21,11 +21,13 @@ from rota.cli.submit import OfferedTasks, folder, known_tasks
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
 from rota.handles.workflow_builder import LARGEST
-from rota.model.graph import Edge, Need, check, edges, need
+from rota.model.graph import Edge, Need, after_all, check, edges, need
 from rota.model.job import Membership, NewJob, Spec, Submitted
 from rota.model.option_table import CALLS, COMMANDS, JOBS, Option
-from rota.model.options import Options, new_job, read_options, requirements, task_name, workflow_name
+from rota.model.options import Options, new_job, read_options, requirements, task_name, with_results, workflow_name
 from rota.model.retry import Retry
+from rota.tasks.encoding import JobReference
+from rota.tasks.results import Fills, argument_names, split
 
 _EXPECTED = (
     """{"name": "...", "jobs": [{"name": "a", "task": "extract"}, {"name": "b", "command": ["ls"], "after": ["a"]}]}"""
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
         key: str | None
         after: str | list[str] | dict[str, str] | None
         on: str | None
+        results: dict[str, Any] | None
 
 else:
     HttpFields = msgspec.defstruct("HttpFields", _fields(CALLS), kw_only=True)
@@ -67,14 +70,46 @@ class JobEntry(JobFields, forbid_unknown_fields=True):
     command: list[str] | None = None
     http: HttpEntry | None = None
 
+    def whole(self) -> dict[str, Any]:
+        """The arguments, with references to jobs by their names in the file in the places of results."""
+        arguments = dict(self.args or {})
+        for name, value in (self.results or {}).items():
+            if name in arguments:
+                raise InvalidInput("results", name, "arguments that are not in `args`")
+            arguments[name] = _references(name, value)
+        return arguments
+
+    def fills(self) -> Fills:
+        return split(self.whole(), "args")[1] if self.results else {}
+
     def given(self, options: Iterable[Option]) -> dict[str, Any]:
         """The values of options by their names; None: not given."""
         return {one.name: getattr(self, one.name) for one in options if one.json is not None}
 
 
+def _references(what: str, value: Any) -> Any:
+    match value:
+        case str():
+            return JobReference(value)
+        case list():
+            return [_references(what, part) for part in value]
+        case dict():
+            return {key: _references(what, part) for key, part in value.items()}
+    raise InvalidInput("results", value, f"the name of a job for {what!r}, or a list or an object of names")
+
+
 class Description(msgspec.Struct, forbid_unknown_fields=True):
     jobs: list[JobEntry]
     name: str = ""
+    on_failure: JobEntry | None = None
+    on_success: JobEntry | None = None
+
+    def all(self) -> list[JobEntry]:
+        """With those that come after all others."""
+        return [*self.jobs, *self.last()]
+
+    def last(self) -> list[JobEntry]:
+        return [job for job in (self.on_failure, self.on_success) if job is not None]
 
 
 class WrongFile(InvalidInput):
@@ -88,9 +123,9 @@ async def submit_(args: argparse.Namespace) -> int:
     found = _read(args.file, source)
     with _told(source):
         workflow_name(found.name)
-        parents = _graph(found.jobs, source)
+        parents = _graph(found, source)
     async with make_app(args) as app:
-        orders = await _orders(app, args, found.jobs, source)
+        orders = await _orders(app, args, found.all(), source)
         client = await app.client()
         ids = dict(zip(parents, client.job_ids(len(parents)), strict=True))
         (workflow_id,) = client.job_ids(1)
@@ -131,10 +166,25 @@ def _read(path: str, source: str) -> Description:
 
 
 # -- edges ----------------------------------------------------------------------------------------------
-def _graph(jobs: Sequence[JobEntry], source: str) -> dict[str, tuple[Edge, ...]]:
+def _graph(found: Description, source: str) -> dict[str, tuple[Edge, ...]]:
     """The parents of each job, by the names of the file."""
-    if not 0 < len(jobs) <= LARGEST:
-        raise WrongFile(source, f"has {len(jobs):,} jobs; a workflow has 1 to {LARGEST:,}")
+    jobs = found.all()
+    if not found.jobs or len(jobs) > LARGEST:
+        raise WrongFile(source, f"has {len(found.jobs):,} jobs; a workflow has 1 to {LARGEST:,}")
+    names = _names(jobs, source)
+    graph: dict[str, tuple[Edge, ...]] = {}
+    for job in found.jobs:
+        with _told(source, job.name):
+            graph[job.name] = _edges(job, names)
+    for job in found.last():
+        with _told(source, job.name):
+            graph[job.name] = _edges_of_last(job, found)
+    _check_circles(graph, source)
+    return graph
+
+
+def _names(jobs: Sequence[JobEntry], source: str) -> dict[str, int]:
+    """The names of the jobs and their places. Refuses names and keys that are there twice."""
     names: dict[str, int] = {}
     keys: dict[str, str] = {}
     for place, job in enumerate(jobs, 1):
@@ -147,12 +197,7 @@ def _graph(jobs: Sequence[JobEntry], source: str) -> dict[str, tuple[Edge, ...]]
             if job.key in keys:
                 raise WrongFile(source, f"jobs {keys[job.key]!r} and {job.name!r} have the same key, {job.key!r}")
             keys[job.key] = job.name
-    graph: dict[str, tuple[Edge, ...]] = {}
-    for job in jobs:
-        with _told(source, job.name):
-            graph[job.name] = _edges(job, names)
-    _check_circles(graph, source)
-    return graph
+    return names
 
 
 def _edges(job: JobEntry, names: Collection[str]) -> tuple[Edge, ...]:
@@ -165,14 +210,26 @@ def _edges(job: JobEntry, names: Collection[str]) -> tuple[Edge, ...]:
         found = [Edge(parent, need(needed)) for parent, needed in job.after.items()]
     else:
         found = [Edge(parent, otherwise) for parent in ([job.after] if isinstance(job.after, str) else job.after or ())]
-    for edge in found:
-        if edge.parent not in names:
-            close = difflib.get_close_matches(edge.parent, names, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else "names in `after` are those of jobs in this file"
-            raise InvalidInput("after", edge.parent, f"the name of a job; {hint}")
-        if edge.parent == job.name:
-            raise InvalidInput("after", edge.parent, "other jobs; it waits for itself")
-    return edges(found)
+    fills = job.fills()
+    for what, parent in (*(("after", edge.parent) for edge in found), *(("results", name) for name in fills)):
+        if parent not in names:
+            close = difflib.get_close_matches(parent, names, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"names in `{what}` are those of jobs in this file"
+            raise InvalidInput(what, parent, f"the name of a job; {hint}")
+        if parent == job.name:
+            raise InvalidInput(what, parent, "other jobs; it waits for itself")
+    return with_results(Options(after=edges(found)), fills).after
+
+
+def _edges_of_last(job: JobEntry, found: Description) -> tuple[Edge, ...]:
+    """Of a job that comes after all others."""
+    failure = job is found.on_failure
+    if job.after is not None or job.on is not None:
+        raise InvalidInput("after and on", "given", "none of them: it comes after all other jobs")
+    if failure and job.results:
+        raise InvalidInput("results", list(job.results), "none: a job that it comes after may have failed")
+    others = [one.name for one in found.jobs]
+    return after_all(Need.TROUBLE if failure else Need.FINE, others, _edges(job, others))
 
 
 def _check_circles(graph: Mapping[str, tuple[Edge, ...]], source: str) -> None:
@@ -197,7 +254,8 @@ async def _orders(app: App, args: argparse.Namespace, jobs: Sequence[JobEntry], 
     for job in jobs:
         with _told(source, job.name):
             order = _order(app, args, job, known)
-            requirements(order.task, order.body, order.options)  # refuses keys that can't be filled in
+            # Refuses keys that can't be filled in.
+            requirements(order.task, order.body, with_results(order.options, job.fills()))
             orders.append(order)
     return orders
 
@@ -206,6 +264,8 @@ def _order(app: App, args: argparse.Namespace, job: JobEntry, known: OfferedTask
     given = [name for name in ("task", "command", "http") if getattr(job, name) is not None]
     if len(given) != 1:
         raise InvalidInput("task, command and http", " and ".join(given) or "none", "one of them")
+    if job.results is not None and job.task is None:
+        raise InvalidInput("results", list(job.results), "none: only tasks get results")
     about = job.given(COMMANDS)
     if job.command is not None:
         if job.args is not None:
@@ -223,8 +283,9 @@ def _order(app: App, args: argparse.Namespace, job: JobEntry, known: OfferedTask
         return Ordered(job.name, call.spec, call.task, "{}", options_of(job, Options()))
     info = known.get(job.task or "")
     if args.app:  # the app's code is here: check types too
-        app.catalogue.get(info.name).encode((), job.args or {}, app.settings.max_args)
-    body, defaults = orders.named(app.settings.max_args, info, job.args or {})
+        app.catalogue.get(info.name).encode_order((), job.whole(), app.settings.max_args)
+    plain, fills = split(job.whole(), "args")
+    body, defaults = orders.named(app.settings.max_args, info, plain, argument_names(fills))
     return Ordered(job.name, Spec.function(info.name), info.name, body, options_of(job, defaults))
 
 
@@ -233,6 +294,7 @@ def options_of(job: JobEntry, defaults: Options) -> Options:
     given = job.given(JOBS)
     changes = {name: value for name in ("retries", "backoff") if (value := given.pop(name)) is not None}
     given |= {"retry": Retry(**(defaults.retry.parts() | changes)), "after": None, "on": None}
+    del given["results"]
     return read_options(defaults, given)
 
 
@@ -245,7 +307,8 @@ def _tied(
     """The whole order, with ids in the place of names."""
     whole = []
     for one in orders:
-        after = edges(Edge(ids[edge.parent], edge.need) for edge in parents[one.name])
-        job = new_job(ids[one.name], one.spec, one.task, one.body, msgspec.structs.replace(one.options, after=after))
+        after = edges(Edge(ids[edge.parent], edge.need, edge.fills) for edge in parents[one.name])
+        options = msgspec.structs.replace(one.options, after=after, job_name=one.name)
+        job = new_job(ids[one.name], one.spec, one.task, one.body, options)
         whole.append(msgspec.structs.replace(job, workflow=membership))
     return whole

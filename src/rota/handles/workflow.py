@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rota.clients.jobs import POLL, NewsListener
 from rota.errors import InvalidInput, NotFound, WaitTimeout
 from rota.handles.job import Job
+from rota.handles.workflow_labels import details
 from rota.model.drawing import Vertex, graphviz, mermaid, tree
 from rota.model.graph import Need, below
 from rota.model.lifecycle import LIVE, TERMINAL, State
@@ -104,7 +105,8 @@ class Workflow:
 
     async def draw(self, form: str = "tree") -> str:
         """As text: a `tree` for the terminal, or the language of `graphviz` or `mermaid`."""
-        vertices = [_vertex(job) for job in await self.jobs()]
+        jobs = await self.jobs()
+        vertices = [_vertex(job, detail) for job, detail in zip(jobs, details(jobs), strict=True)]
         match form:
             case "tree":
                 return "\n".join(tree(vertices))
@@ -149,9 +151,9 @@ def _alarms(jobs: Sequence[WorkflowJob]) -> list[str]:
     return [one for one in below(_children(jobs), alarms) if states.get(one) is State.SUCCEEDED]
 
 
-def _vertex(job: WorkflowJob) -> Vertex:
+def _vertex(job: WorkflowJob, detail: str) -> Vertex:
     parents = tuple((edge.parent, edge.need) for edge in job.parents)
     note = job.reason or ""
     if job.started_at is not None and job.finished_at is not None and job.state is State.SUCCEEDED:
         note = f"in {short(max(job.finished_at - job.started_at, 0) // 1000 * 1000)}"
-    return Vertex(job.id, job.task, job.state, parents, note)
+    return Vertex(job.id, job.task, job.state, parents, note, detail)

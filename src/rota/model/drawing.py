@@ -55,9 +55,14 @@ class Vertex(msgspec.Struct, frozen=True):
     state: State
     parents: tuple[tuple[str, Need], ...] = ()
     note: str = ""
+    detail: str = ""  # the label with what tells it apart from others with the same label; "": nothing does
+
+    @property
+    def shown(self) -> str:
+        return self.detail or self.label
 
     def __post_init__(self) -> None:
-        for what, text in (("id", self.id), ("label", self.label), ("note", self.note)):
+        for what, text in (("id", self.id), ("label", self.label), ("note", self.note), ("detail", self.detail)):
             _check(isinstance(text, str), f"{what} of a vertex", text, "a text")
         _check(self.id != "", "id of a vertex", self.id, "a text that is not empty")
         _check(isinstance(self.state, State), "state of a vertex", self.state, _STATES)
@@ -216,7 +221,7 @@ def _line(place: _Row, known: dict[str, Vertex]) -> str:
     if len(place.run) > 1:
         parts = [f"{_label(first.label)} ×{len(place.run):,}", first.state]
     else:
-        parts = [_label(first.label), _short(first.id), first.state]
+        parts = [_label(first.shown), _short(first.id), first.state]
     parts.append(_CONDITIONS[_need(first, place.home)])
     parts.append(_clean(first.note, LONGEST_NOTE) if len(place.run) == 1 else "")
     parts += _others(first, place.home, known) if alike else ["(after others too)"]
@@ -231,7 +236,7 @@ def _others(vertex: Vertex, home: str | None, known: dict[str, Vertex]) -> list[
         if parent not in known:
             elsewhere.append((_short(parent), _CONDITIONS[need]))
         elif parent != home:
-            here.append((known[parent].label, _CONDITIONS[need]))
+            here.append((known[parent].shown, _CONDITIONS[need]))
     also = "after" if home is None else "also after"
     return [f"({also} {_named(here)})" if here else "", f"(after {_named(elsewhere)} elsewhere)" if elsewhere else ""]
 
@@ -267,7 +272,7 @@ def _caption(key: str, known: dict[str, Vertex]) -> list[str]:
     vertex = known.get(key)
     if vertex is None:
         return [_short(key), "elsewhere"]
-    lines = [_label(vertex.label), f"{_short(key)} {vertex.state}", _clean(vertex.note, LONGEST_NOTE)]
+    lines = [_label(vertex.shown), f"{_short(key)} {vertex.state}", _clean(vertex.note, LONGEST_NOTE)]
     return [line for line in lines if line]
 
 

@@ -66,6 +66,8 @@ JOBS = (
         json=str | list[str] | dict[str, str], kind="many"),
     Option("on", "the need of each --after that names none: success, finish, failure, fine, trouble", "NEED", ORDERS,
         default="success", json=str),
+    Option("results", "an argument that is the result of this job; repeat for more", "ARGUMENT=ID", ORDERS,
+        json=dict[str, Any], flag="--result", kind="many", part_of="after"),
     _admission("exclusive", "not while another job with this key runs; user:{user_id} names an argument", "KEY",
         json=str),
     _admission("rate", "start so many jobs of this task in any such window: 60/1m", "N/WINDOW", json=str),

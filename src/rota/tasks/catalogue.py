@@ -26,7 +26,7 @@ from rota.tasks.annotations import decoder, hints_of, json_types, readable
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
 from rota.tasks.modules import calling_module
-from rota.tasks.results import Fills, split
+from rota.tasks.results import Fills, argument_names, split
 
 
 class Isolation(StrEnum):
@@ -108,7 +108,7 @@ class TaskDef:
             if not fills:
                 raise
         body = to_json(plain, limit, self._what)
-        self._read(body, self._decoder_for({str(path[0]) for paths in fills.values() for path in paths}))
+        self._read(body, self._decoder_for(argument_names(fills)))
         return body, fills
 
     def _decoder_for(self, unchecked: Collection[str]) -> msgspec.json.Decoder[Any]:

@@ -16,9 +16,10 @@ ONLY_THERE = "values; a job stands for its result in task.submit(...) and workfl
 
 
 class JobReference:
-    """The base of `Job`, which stands for its result among the arguments of an order (`tasks.results`)."""
+    """A job that stands for its result among the arguments of an order (`tasks.results`); the base of `Job`."""
 
-    id: str
+    def __init__(self, job_id: str) -> None:
+        self.id = job_id
 
 
 def to_json(value: Any, limit: int, what: str) -> str:

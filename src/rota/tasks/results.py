@@ -48,6 +48,11 @@ def split(arguments: Mapping[str, Any], what: str) -> tuple[dict[str, Any], Fill
     return rest, {job: tuple(paths) for job, paths in found.items()}
 
 
+def argument_names(fills: Fills) -> set[str]:
+    """The arguments that hold places of results."""
+    return {str(path[0]) for paths in fills.values() for path in paths}
+
+
 def filled(arguments: str, parents: Sequence[ParentInfo]) -> str | bytes:
     """The arguments with the results of the parents in their places. Raises InvalidInput if a result is gone, and
     ResultNotReady."""
