@@ -41,7 +41,7 @@ TESTED_BY = {
     "cli/schedule_texts.py": "cli/test_schedule.py cli/test_schedule_views.py",
     "cli/session.py": "cli/test_store.py cli/test_bad_input.py",
     "cli/waiting.py": "cli/test_queue.py cli/test_limit.py",
-    "cli/workflow_file.py": "cli/test_workflow.py",
+    "cli/workflow_file.py": "cli/test_workflow.py cli/test_workflow_file.py",
     # Parts of how schedules name their fires: each part shows in which instants are named.
     "model/trigger/calendars.py": "model/trigger/test_rules.py contracts/test_calendars.py",
     "model/trigger/cron_text.py": "model/trigger/test_cron.py",
