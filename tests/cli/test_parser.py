@@ -35,12 +35,23 @@ def test_the_verbs_are_those_of_the_design() -> None:
         "limit": limits, "queue": queues, "flow": ("list",), "dead": dead,
     }  # fmt: skip
     expected = ["up", "run", "submit", *(f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs)]
-    assert list(VERBS) == [
-        f"rota {verb}" for verb in [*expected, "task list", "task show", "node list", "node check", "migrate", "doctor"]
-    ]
+    others = ["task list", "task show", "node list", "node check", "store copy", "migrate", "doctor"]
+    assert list(VERBS) == [f"rota {verb}" for verb in [*expected, *others]]
 
 
-NOUNS = ["job", "workflow", "schedule", "schedule import", "calendar", "gate", "limit", "queue", "dead", "node"]
+NOUNS = [
+    "job",
+    "workflow",
+    "schedule",
+    "schedule import",
+    "calendar",
+    "gate",
+    "limit",
+    "queue",
+    "dead",
+    "node",
+    "store",
+]
 
 
 @pytest.mark.parametrize("words", [*VERBS, "rota", *(f"rota {noun}" for noun in NOUNS)])

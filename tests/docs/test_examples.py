@@ -354,6 +354,7 @@ async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch:
         ("docs/workflows.md", 11),
         ("docs/order.md", 16),
         ("docs/http.md", 4),
+        ("docs/moving.md", 2),
         ("docs/layout.md", 2),
     ],
 )

@@ -182,6 +182,14 @@ def _node(verbs: Verbs) -> None:
     check.add_argument("id", metavar="ID", nargs="?", help="the node (the setting `node`)")
 
 
+def _store(verbs: Verbs) -> None:
+    text = "copy all jobs, schedules and settings of one store to another that is empty, and compare them"
+    copy = verb(verbs, "copy", "store_copy", text)
+    copy.add_argument("source", metavar="SOURCE", help="the store to copy: sqlite:///FILE or postgresql://...")
+    copy.add_argument("target", metavar="TARGET", help="the empty store, or the unfinished copy of SOURCE")
+    copy.add_argument("--dry-run", action="store_true", help="only say how many rows; change nothing")
+
+
 def _filters(parser: Parser, error: bool = False, limit: bool = False) -> None:
     parser.add_argument("--queue", metavar="QUEUE", help="only jobs of this queue")
     parser.add_argument("--task", metavar="GLOB", help="only tasks of this name; * and ? match anything")
@@ -226,4 +234,5 @@ NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
     ("dead", "jobs that failed for good: look, run again, delete", _dead),
     ("task", "functions that nodes offer, and how they are ordered", _task),
     ("node", "the processes that run jobs", _node),
+    ("store", "the database with all jobs", _store),
 )

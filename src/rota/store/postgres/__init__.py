@@ -2,6 +2,7 @@
 
 from rota.store.postgres.address import address
 from rota.store.postgres.callers import CallerStore
+from rota.store.postgres.dump import PostgresSide
 from rota.store.postgres.store import PostgresStore, Whereabouts
 
-__all__ = ["CallerStore", "PostgresStore", "Whereabouts", "address"]
+__all__ = ["CallerStore", "PostgresSide", "PostgresStore", "Whereabouts", "address"]

@@ -28,6 +28,7 @@ from rota.clock import Chance
 from rota.errors import StoreUnavailable
 from rota.model.times import Instant
 from rota.store import sql_files
+from rota.store.copy import MARKER, UNFINISHED
 from rota.store.postgres import functions, partitions
 from rota.store.postgres.database import Blocked, Database, LockedUp, Unit, in_schema
 from rota.store.postgres.locks import Onlooker, Tell
@@ -138,6 +139,8 @@ async def check(unit: Unit, known: KnownSchema) -> None:
         raise errors.SchemaTooNew(found.version, known.newest)
     if found.version < known.newest:
         raise errors.SchemaMissing(found.version, known.newest)
+    if await unit.connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{unit.database.schema}.{MARKER}"):
+        raise errors.StoreError(f"{unit.database.place} is {UNFINISHED}")
 
 
 async def migrate(database: Database, known: KnownSchema, now: Instant, chance: Chance, tell: Tell) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import apsw
 
 from rota import errors
 from rota.store import sql_files
+from rota.store.copy import MARKER, UNFINISHED
 from rota.store.sqlite.database import APPLICATION, Database, translated
 
 
@@ -27,6 +28,9 @@ def check(db: Database) -> None:
         raise errors.SchemaTooNew(found, known)
     if found < known:
         raise errors.SchemaMissing(found, known)
+    with translated(db.path):
+        if db.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (MARKER,)).get:
+            raise errors.StoreError(f"{db.path} is {UNFINISHED}")
 
 
 def migrate(db: Database) -> tuple[int, int]:

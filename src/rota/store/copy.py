@@ -1,0 +1,235 @@
+"""Copies all rows of one store to an empty other one, of any engine.
+
+Each side gives and takes the rows of the same tables (`TABLES`) in the same form: texts, numbers, bytes and lists. Live
+and ended jobs are tables of their own, and an ended job carries its last attempt, as on PostgreSQL. The columns of a
+table are those that both schemas have. So a new column is copied without a word here; `ONE_SIDED` names the columns
+that only one engine has.
+
+The source is read in one snapshot. Rows go in batches; each batch and the place it reached are one transaction of the
+target. A copy that was killed goes on there. Until the end the target has the table `copying`, and no node or client
+opens it. In the end both sides are read again and compared, row by row as a sum of hashes. A resumed copy may have
+mixed two states of its source, if that was used in between: then the comparison fails, and all is copied anew.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from rota.errors import InvalidInput, StoreError, StoreUnavailable
+
+Row = tuple[Any, ...]
+Key = list[Any]  # the place of a row in its table, for one engine
+
+MARKER = "copying"
+UNFINISHED = "an unfinished copy of another store; run the same `rota store copy` again to finish it"
+# A batch is a transaction of the target.
+MOST_ROWS, MOST_BYTES = 500, 4 << 20
+_MODULUS = 1 << 128
+
+# Edges come before jobs: on SQLite a job counts its parents.
+TABLES = (
+    "tasks", "queues", "flows", "limits", "calendars", "schedules", "fires", "skips", "workflows", "members", "edges",
+    "gates", "keys", "live", "ended", "attempts", "output", "progress", "checkpoints", "wanted", "starts", "settling",
+    "freed", "outbox",
+)  # fmt: skip
+# Not copied: the nodes of the source, which have ended, and what belongs to their running attempts or to the server.
+LEFT_OUT = frozenset({"nodes", "leader", "slots", "boot", "schema_versions", "sqlite_sequence", MARKER})
+# Columns that one engine has and the other does without.
+ONE_SIDED = {
+    "live": {"seq", "claimed_at", "finished_at", "skip_cause"},
+    "ended": {"seq", "claimed_at", "lasting", "tied", "parents", "waits", "special", "level", "own_step", "held_by"},
+    "attempts": {"lasting"},
+    "output": {"lasting", "kept_at"},
+    "edges": {"at"},
+    "gates": {"swept", "task_like", "claims"},
+    "settling": {"number"},
+    "freed": {"number"},
+    "outbox": {"id"},
+}
+# Lists: arrays on PostgreSQL, JSON on SQLite.
+LISTS = {("schedules", "calendars")}
+
+
+class Total(msgspec.Struct):
+    """How many rows, and the sum of their hashes: the order of rows does not matter."""
+
+    rows: int = 0
+    digest: int = 0
+
+    def add(self, row: Row) -> None:
+        self.rows += 1
+        hashed = blake2b(msgspec.msgpack.encode(row), digest_size=16).digest()
+        self.digest = (self.digest + int.from_bytes(hashed)) % _MODULUS
+
+
+class Place(msgspec.Struct):
+    """How far a table has been copied."""
+
+    key: Key | None = None
+    done: bool = False
+
+
+class Side(ABC):
+    """One of the two stores."""
+
+    name: str  # for people, without secrets
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    @abstractmethod
+    async def columns(self, table: str) -> list[str]: ...
+
+    @abstractmethod
+    async def snapshot(self) -> None:
+        """From here on `rows` show one state of the store."""
+
+    @abstractmethod
+    def rows(self, table: str, columns: Sequence[str], after: Key | None) -> AsyncIterator[tuple[Key, Row]]:
+        """The rows after a place, in the order of their keys, read as they are needed."""
+
+    @abstractmethod
+    async def counts(self) -> dict[str, int]:
+        """The number of rows of each table by now, outside of the snapshot."""
+
+    # -- the target --------------------------------------------------------------------------------------------------
+    @abstractmethod
+    async def begun(self) -> str | None:
+        """The source of an unfinished copy; None: there is none."""
+
+    @abstractmethod
+    async def begin(self, source: str) -> None:
+        """Marks the store as an unfinished copy without rows. Deletes the rows of an earlier one."""
+
+    @abstractmethod
+    async def places(self) -> dict[str, Place]: ...
+
+    @abstractmethod
+    async def put(self, table: str, columns: Sequence[str], rows: Sequence[Row], place: Place) -> None:
+        """Writes a batch and the place it reached, together."""
+
+    @abstractmethod
+    async def finish(self) -> None:
+        """Takes the mark away."""
+
+    def fit(self, row: Row) -> Row:
+        """A row as this store can keep it."""
+        return row
+
+
+class Report(msgspec.Struct):
+    source: str
+    target: str
+    tables: dict[str, Total] = {}
+    resumed: bool = False
+    changed_texts: int = 0  # texts with characters that the target can't keep, which were replaced
+
+
+Tell = Callable[[str, int], None]  # the table, and its rows so far
+
+
+class Copy:
+    def __init__(self, source: Side, target: Side, tell: Tell) -> None:
+        self._source, self._target, self._tell = source, target, tell
+        self._columns: dict[str, list[str]] = {}
+        self.report = Report(source.name, target.name)
+
+    async def preview(self) -> Report:
+        """The rows that there are to copy; nothing is written."""
+        counts = await self._source.counts()
+        self.report.tables = {table: Total(counts[table]) for table in TABLES}
+        return self.report
+
+    async def run(self) -> Report:
+        await self._source.snapshot()
+        before = await self.check_target()
+        for table in TABLES:
+            theirs = set(await self._target.columns(table))
+            self._columns[table] = [one for one in await self._source.columns(table) if one in theirs]
+        self.report.resumed = before is not None
+        if not (self.report.resumed and await self._gone_on()):
+            await self._target.begin(self._source.name)
+            if not await self._copied_alike():
+                raise StoreError(f"{self._target.name} differs from its source after the copy; please report it")
+        await self._check_source()
+        await self._target.finish()
+        return self.report
+
+    async def check_target(self) -> str | None:
+        """Refuses a target that is neither empty nor the unfinished copy of this source; returns the name of the
+        source in the latter case."""
+        before = await self._target.begun()
+        if before is not None and before != self._source.name:
+            raise InvalidInput("target", self._target.name, f"an empty store; it is an unfinished copy of {before}")
+        if before is None:
+            for table, count in (await self._target.counts()).items():
+                if count:
+                    found = f"{count:,} {'job' if table in ('live', 'ended') else 'row'}s in {table!r}"
+                    raise InvalidInput("target", self._target.name, f"an empty store; it has {found}")
+        return before
+
+    async def _check_source(self) -> None:
+        """Orders that came after the snapshot would be lost without a word."""
+        counts = await self._source.counts()
+        changed = [table for table in TABLES if counts[table] != self.report.tables[table].rows]
+        if changed:
+            what = f"{self._source.name} was changed while it was copied ({', '.join(changed)})"
+            raise StoreUnavailable(f"{what}; stop its clients, and run the copy again")
+
+    async def _gone_on(self) -> bool:
+        """Finishes an earlier copy. False: its source was used meanwhile, so rows are missing, doubled or different."""
+        try:
+            return await self._copied_alike()
+        except StoreError as error:
+            if error.whole:
+                raise
+            return False
+
+    async def _copied_alike(self) -> bool:
+        places = await self._target.places()
+        for table in TABLES:
+            place = places.get(table, Place())
+            if not place.done:
+                await self._copy(table, place)
+        await self._target.snapshot()
+        for table in TABLES:
+            self._tell(f"comparing {table}", 0)
+            self.report.tables[table] = await self._total(self._source, table)
+            if self.report.tables[table] != await self._total(self._target, table):
+                return False
+        return True
+
+    async def _copy(self, table: str, place: Place) -> None:
+        batch: list[Row] = []
+        size, done = 0, 0
+        columns = self._columns[table]
+        async for key, row in self._source.rows(table, columns, place.key):
+            fitted = self._target.fit(row)
+            self.report.changed_texts += fitted != row
+            batch.append(fitted)
+            size += _size(row)
+            place = Place(key)
+            if len(batch) >= MOST_ROWS or size >= MOST_BYTES:
+                await self._target.put(table, columns, batch, place)
+                done += len(batch)
+                self._tell(table, done)
+                batch, size = [], 0
+        await self._target.put(table, columns, batch, Place(place.key, done=True))
+        self._tell(table, done + len(batch))
+
+    async def _total(self, side: Side, table: str) -> Total:
+        total = Total()
+        async for _, row in side.rows(table, self._columns[table], None):
+            total.add(self._target.fit(row))
+            if total.rows % (20 * MOST_ROWS) == 0:
+                self._tell(f"comparing {table}", total.rows)
+        return total
+
+
+def _size(row: Row) -> int:
+    return sum(len(value) for value in row if isinstance(value, str | bytes))
