@@ -19,8 +19,10 @@ from tests.store.postgres.ranking import Place
 
 
 @pytest.fixture
-def backend(tmp_path: Path, clock: ManualClock) -> Iterator[Postgres]:
+def backend(tmp_path: Path, clock: ManualClock, request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """A module with `EMPTY_SCHEMA = True` gets schemas with nothing in them, that no other test gets."""
     backend = Postgres(tmp_path, clock)
+    backend.virgin = getattr(request.module, "EMPTY_SCHEMA", False)
     yield backend
     backend.close()
 

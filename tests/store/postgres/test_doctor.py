@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,25 +19,12 @@ from tests.store.postgres.backends import Postgres
 from tests.store.postgres.migration_lint import NEWEST, with_next
 from tests.store.postgres.ranking import Place, until
 
+EMPTY_SCHEMA = True  # see conftest.py
+
 NAMES = [
     "server", "schema", "functions", "schema drift", "partitions", "running jobs", "kinds", "tasks", "schedules",
     "declared schedules", "bloat", "long transactions", "clock", "sessions",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def backend(tmp_path: Path, clock: ManualClock) -> Iterator[Postgres]:
-    backend = Postgres(tmp_path, clock)
-    backend.virgin = True
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
-async def place(backend: Postgres) -> AsyncIterator[Place]:
-    place = Place(backend.url)
-    yield place
-    await place.close()
 
 
 async def found(store: PostgresStore) -> dict[str, Finding]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -21,26 +19,13 @@ from tests.store.postgres.backends import Postgres
 from tests.store.postgres.migration_lint import KNOWN, MIX, NEWEST, NEXT, with_next
 from tests.store.postgres.ranking import Place
 
+EMPTY_SCHEMA = True  # see conftest.py
+
 ONE = "\nCREATE OR REPLACE FUNCTION rota.one() RETURNS integer LANGUAGE sql AS 'SELECT 1';\n"
 TWO = "\nCREATE OR REPLACE FUNCTION rota.one() RETURNS integer LANGUAGE sql AS 'SELECT 2';\n"
 TEXT = "\nCREATE OR REPLACE FUNCTION rota.one() RETURNS text LANGUAGE sql AS 'SELECT ''1''';\n"
 EXPAND = f"-- works with: {NEWEST}\nCREATE TABLE rota.more ();"
 CONTRACT = "DROP TABLE rota.more;"
-
-
-@pytest.fixture
-def backend(tmp_path: Path, clock: ManualClock) -> Iterator[Postgres]:
-    backend = Postgres(tmp_path, clock)
-    backend.virgin = True
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
-async def place(backend: Postgres) -> AsyncIterator[Place]:
-    place = Place(backend.url)
-    yield place
-    await place.close()
 
 
 def code(extra: str, version: str = KNOWN.code) -> KnownSchema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,23 +27,9 @@ from tests.store.postgres.backends import Postgres
 from tests.store.postgres.migration_lint import KNOWN, NEWEST, NEXT, with_next
 from tests.store.postgres.ranking import Place, until
 
+EMPTY_SCHEMA = True  # see conftest.py
+
 WEEK = Retention(7 * DAY, 7 * DAY, 7 * DAY, 7 * DAY)
-
-
-@pytest.fixture
-def backend(tmp_path: Path, clock: ManualClock) -> Iterator[Postgres]:
-    backend = Postgres(tmp_path, clock)
-    backend.virgin = True
-    yield backend
-    backend.close()
-
-
-@pytest.fixture
-async def place(backend: Postgres) -> AsyncIterator[Place]:
-    """With nothing in it."""
-    place = Place(backend.url)
-    yield place
-    await place.close()
 
 
 def objects(place: Place) -> Any:

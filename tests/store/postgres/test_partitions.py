@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -25,20 +24,13 @@ from tests.contracts.world import BOOM, DONE, FATAL, NAP, Actor, World, settled
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.ranking import LIMIT
 
+EMPTY_SCHEMA = True  # see conftest.py
+
 pytestmark = pytest.mark.slow
 A_DAY = DAY // 1_000_000  # in seconds
 WEEK = Retention(7 * DAY, 30 * DAY, 30 * DAY, 30 * DAY)
 PATIENT = Retry(100)
 Db = psycopg.Connection[tuple[Any, ...]]
-
-
-@pytest.fixture
-def backend(tmp_path: Path, clock: ManualClock) -> Iterator[Postgres]:
-    """A schema that no other test gets: the days of this one are its own."""
-    backend = Postgres(tmp_path, clock)
-    backend.virgin = True
-    yield backend
-    backend.close()
 
 
 @pytest.fixture
@@ -48,11 +40,6 @@ async def store(backend: Postgres) -> AsyncIterator[PostgresStore]:
     await store.open()
     yield store
     await store.close()
-
-
-@pytest.fixture
-def world(store: PostgresStore, backend: Postgres, clock: ManualClock, chance: Chance) -> World:
-    return World(store, backend, clock, chance)
 
 
 @pytest.fixture
