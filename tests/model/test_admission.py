@@ -8,14 +8,14 @@ import pytest
 
 from rota.model.admission import (
     WAITS_ALONE,
+    AloneStep,
     Candidate,
     ClaimAdmission,
     Ended,
     Held,
-    LoneStep,
     Replacing,
     Slot,
-    lone_step,
+    alone_step,
 )
 from rota.model.gates import ClosedGate, Effect, Match, Subject
 from rota.model.keys import KeyState, Reservation
@@ -149,15 +149,15 @@ def test_while_its_key_is_full_it_waits_for_that_and_the_others_may_run() -> Non
 @pytest.mark.parametrize(
     ("alone", "since", "is_alone", "step"),
     [
-        (ALONE, NOW, True, LoneStep.GO),
-        (ALONE, None, False, LoneStep.GO),
-        (None, NOW, False, LoneStep.GO),
-        (ALONE, NOW - 5 * SECOND + 1, False, LoneStep.WAIT),
-        (ALONE, NOW - 5 * SECOND, False, LoneStep.YIELD),
-        (Alone(Match(), None, 5 * SECOND, cancel=True), NOW - 5 * SECOND, False, LoneStep.CANCEL),
+        (ALONE, NOW, True, AloneStep.GO),
+        (ALONE, None, False, AloneStep.GO),
+        (None, NOW, False, AloneStep.GO),
+        (ALONE, NOW - 5 * SECOND + 1, False, AloneStep.WAIT),
+        (ALONE, NOW - 5 * SECOND, False, AloneStep.YIELD),
+        (Alone(Match(), None, 5 * SECOND, cancel=True), NOW - 5 * SECOND, False, AloneStep.CANCEL),
     ],
 )
 def test_what_becomes_of_a_job_that_waits_until_it_is_alone(
-    alone: Alone | None, since: int | None, is_alone: bool, step: LoneStep
+    alone: Alone | None, since: int | None, is_alone: bool, step: AloneStep
 ) -> None:
-    assert lone_step(alone, since, is_alone, NOW) is step
+    assert alone_step(alone, since, is_alone, NOW) is step

@@ -88,7 +88,7 @@ class Replacing(NamedTuple):
 
 
 def is_alone(gate: ClosedGate, running: Iterable[tuple[str, Subject]]) -> bool:
-    """Whether no running job fits the gate of the lone job."""
+    """Whether no running job fits the gate of the job that runs alone."""
     return not beside(gate, running)
 
 
@@ -96,7 +96,7 @@ def beside(gate: ClosedGate, running: Iterable[tuple[str, Subject]]) -> list[str
     return [job for job, subject in running if job != gate.job and gate.fits(subject)]
 
 
-class LoneStep(StrEnum):
+class AloneStep(StrEnum):
     """The next step of a job that waits until it is alone."""
 
     GO = "go"
@@ -105,13 +105,13 @@ class LoneStep(StrEnum):
     CANCEL = "cancel"  # it has the others cancelled, and waits
 
 
-def lone_step(alone: Alone | None, since: Instant | None, is_alone: bool, now: Instant) -> LoneStep:
+def alone_step(alone: Alone | None, since: Instant | None, is_alone: bool, now: Instant) -> AloneStep:
     """`since`: when it closed its gate; None: the gate is gone, and the next claim closes another."""
     if alone is None or since is None or is_alone:
-        return LoneStep.GO
+        return AloneStep.GO
     if since + alone.drain > now:
-        return LoneStep.WAIT
-    return LoneStep.CANCEL if alone.cancel else LoneStep.YIELD
+        return AloneStep.WAIT
+    return AloneStep.CANCEL if alone.cancel else AloneStep.YIELD
 
 
 class ClaimAdmission:

@@ -134,7 +134,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     author: str
     created_at: Instant
     until: Instant | None = None
-    job: str | None = None  # the lone job that closed it for itself
+    job: str | None = None  # the job that runs alone and closed it for itself
     held: int = 0
     dropped: int = 0
 
@@ -155,7 +155,8 @@ class Subject(NamedTuple):
 
 class ClosedGate(msgspec.Struct, frozen=True):
     """A closed gate, to be tested against jobs. `owner`: the user whose jobs it holds; None: everyone's. `job`: the
-    lone job that closed the gate for itself. `proved`: claims that began before the gate was closed have ended."""
+    job that runs alone and closed the gate for itself. `proved`: claims that began before the gate was closed have
+    ended."""
 
     id: str
     owner: str | None

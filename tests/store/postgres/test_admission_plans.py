@@ -268,8 +268,8 @@ async def stay_alone(unit: Unit) -> None:
 
 
 async def end_alone(unit: Unit) -> None:
-    await unit.run("let_lone_go", ids=[uid(GATED, 1)])
-    await unit.run("yield_lone", id=uid(GATED, 2), at=0, now=0, reason="why")
+    await unit.run("let_alone_go", ids=[uid(GATED, 1)])
+    await unit.run("yield_alone", id=uid(GATED, 2), at=0, now=0, reason="why")
     await unit.run("cancel_beside", gate=GATE)
 
 
@@ -389,8 +389,8 @@ DEEDS: dict[str, Deed] = {
     "admit nothing where jobs age faster": Deed(admit_hasty, False, 40_000, 120_000, {"rank_anew"}),
     "sweep what a gate closed over": Deed(sweep_closed, False, 3_000, 30_000, {"insert_gate", "sweep_gates"}),
     "sweep what a gate let go": Deed(sweep_opened, False, 3_000, 30_000, {"open_gate", "sweep_gates"}),
-    "stay alone": Deed(stay_alone, False, 5_000, 20_000, {"any_lone", "lone_jobs", "note_claims", "alone_of"}),
-    "end alone": Deed(end_alone, False, 5_000, 20_000, {"let_lone_go", "yield_lone", "cancel_beside"}),
+    "stay alone": Deed(stay_alone, False, 5_000, 20_000, {"any_alone", "alone_jobs", "note_claims", "alone_of"}),
+    "end alone": Deed(end_alone, False, 5_000, 20_000, {"let_alone_go", "yield_alone", "cancel_beside"}),
     "lift flows": Deed(lift, False, 5_000, 30_000, {"boost", "put_forward"}),
     "lift nothing": Deed(lift_nothing, False, 100, 1_000, {"boost", "put_forward"}),
     "charge": Deed(charge, False, 1_000, 4_000, {"feedback_rules", "charge", "set_levels"}),

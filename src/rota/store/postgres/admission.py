@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.model.admission import LOOK_AGAIN, YIELDED, LoneStep, lone_step
+from rota.model.admission import LOOK_AGAIN, YIELDED, AloneStep, alone_step
 from rota.model.job import Kind
 from rota.model.requirements import read_requirements
 from rota.model.times import Duration, Instant
@@ -69,10 +69,10 @@ async def admit(unit: Unit, limit: int) -> Admitted:
 
 async def sweep_alone(unit: Unit) -> tuple[int, Instant | None]:
     """Like `store.sqlite.alone.sweep`, but only after the claims that don't know of the gate have ended."""
-    if not await unit.value("any_lone"):
+    if not await unit.value("any_alone"):
         return 0, None
     await unit.begin()
-    rows = await unit.rows("lone_jobs", now=unit.now)
+    rows = await unit.rows("alone_jobs", now=unit.now)
     if not rows:  # other nodes have locked them
         return 0, None
     now: Instant = rows[0]["now"]
@@ -84,14 +84,14 @@ async def sweep_alone(unit: Unit) -> tuple[int, Instant | None]:
     yielded = 0
     for row in rows:
         wish = read_requirements(row["requirements"]).alone
-        match lone_step(wish, row["since"], alone[row["id"]], now):
-            case LoneStep.GO:
+        match alone_step(wish, row["since"], alone[row["id"]], now):
+            case AloneStep.GO:
                 going.append(row["id"])
-            case LoneStep.CANCEL:
+            case AloneStep.CANCEL:
                 if await unit.run("cancel_beside", gate=row["gate"]):
                     unit.topics.add(Topic.CANCEL)
-            case LoneStep.YIELD if wish is not None:
-                yielded += await unit.run("yield_lone", id=row["id"], at=now + wish.drain, now=now, reason=YIELDED)
+            case AloneStep.YIELD if wish is not None:
+                yielded += await unit.run("yield_alone", id=row["id"], at=now + wish.drain, now=now, reason=YIELDED)
     if going:
-        await unit.run("let_lone_go", ids=going)
+        await unit.run("let_alone_go", ids=going)
     return len(going) + yielded, now + (LOOK_AT_CLAIMS if unproved else LOOK_AGAIN)

@@ -13,7 +13,7 @@ def nothing_to_admit(db: Database, limit: int) -> Admitted | None:
     planned = limits.plan(db, every=True, most=1)
     busy = (
         planned.goes or planned.more or planned.far or gates.at_work(db) or db.value("any_freed")
-        or db.value("any_lone") or ranking.any_to_put_forward(db)
+        or db.value("any_alone") or ranking.any_to_put_forward(db)
     )  # fmt: skip
     upcoming = _first(planned.next_at, gates.next_opening(db), ranking.next_boost(db))
     return None if busy else Admitted(0, False, upcoming)

@@ -53,7 +53,7 @@ def renew(db: Database, incarnation: str, stopping: bool = False) -> News:
         db.topics.add(Topic.SCHEDULE)
     if db.value("any_settling"):
         db.topics.add(Topic.TIES)
-    names = ("any_freed", "any_in_line", "any_lone")
+    names = ("any_freed", "any_in_line", "any_alone")
     if any(map(db.value, names)) or gates.at_work(db) or ranking.any_to_put_forward(db):
         db.topics.add(Topic.GATE)
     holds = tuple((Ref(job, fence), reason) for job, fence, reason in rows)

@@ -331,11 +331,11 @@ CREATE TABLE rota.gates (
     author     text   NOT NULL,
     created_at bigint NOT NULL,
     until      bigint,
-    job        uuid,                              -- the lone job that closed it for itself
+    job        uuid,                              -- the job that runs alone and closed it for itself
     opened_at  bigint,                            -- the row goes once the jobs it held have gone on
     swept      uuid   NOT NULL DEFAULT '00000000-0000-0000-0000-000000000000',   -- jobs up to this id were looked at
     dropped    bigint NOT NULL DEFAULT 0,
-    claims     text[]                             -- of a lone job's gate: see functions/alone.sql
+    claims     text[]                             -- of a gate of a job that runs alone: see functions/alone.sql
 );
 CREATE INDEX gates_job ON rota.gates (job) WHERE job IS NOT NULL;
 

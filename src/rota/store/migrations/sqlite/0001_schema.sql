@@ -287,7 +287,7 @@ CREATE TABLE gates (
     author     TEXT    NOT NULL,
     created_at INTEGER NOT NULL,
     until      INTEGER,
-    job        TEXT,                            -- the lone job that closed it for itself; it opens when the job's attempt ends
+    job        TEXT,                            -- the job that runs alone and closed it for itself; it opens when the job's attempt ends
     opened_at  INTEGER,                         -- the row goes once the jobs it held have gone on
     swept      INTEGER NOT NULL DEFAULT 0,      -- jobs up to this seq were looked at
     dropped    INTEGER NOT NULL DEFAULT 0
@@ -379,7 +379,7 @@ BEGIN
     -- A key had let it go, and it did not take the key: another job may.
     INSERT OR IGNORE INTO freed SELECT old.held_by
     WHERE old.held_by IS NOT NULL AND old.state = 'ready' AND new.state <> 'ready' AND new.state <> 'running';
-    -- A lone job that is held by something else than its wish to be alone opens its gate: the others run meanwhile.
+    -- A job that runs alone and is held by something else than its wish to be alone opens its gate: the others run meanwhile.
     UPDATE gates SET opened_at = 1 WHERE job = old.id AND opened_at IS NULL
       AND (old.state = 'running' AND new.state <> 'running' OR new.finished_at IS NOT NULL
            OR new.state = 'held' AND new.held_by NOT LIKE 'a:%');

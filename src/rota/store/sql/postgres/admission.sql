@@ -31,7 +31,7 @@ WITH front AS MATERIALIZED (
 UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
 FROM full_ones f WHERE j.id = f.job AND f.policy = 'wait'
 
--- name: lone_jobs
+-- name: alone_jobs
 -- Jobs that wait until they are alone, and the gates that they have closed for themselves.
 SELECT j.id::text, j.requirements, g.id::text AS gate, g.created_at AS since, g.claims = '{}' AS proved, rota.clock(:now) AS now
 FROM rota.jobs j LEFT JOIN rota.gates g ON g.job = j.id AND g.opened_at IS NULL
@@ -45,10 +45,10 @@ FROM (SELECT rota.claims_under_way() AS claims OFFSET 0) u WHERE g.id = ANY (:id
 -- name: alone_of
 SELECT w.id::text, rota.is_alone(w.id) FROM unnest(:ids::uuid[]) AS w(id)
 
--- name: let_lone_go
+-- name: let_alone_go
 UPDATE rota.jobs SET state = 'ready', held_by = NULL, reason = NULL WHERE id = ANY (:ids::uuid[])
 
--- name: yield_lone
+-- name: yield_alone
 WITH opened AS (
     UPDATE rota.gates SET opened_at = :now::bigint WHERE job = :id::uuid AND opened_at IS NULL
 )

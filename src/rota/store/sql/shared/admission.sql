@@ -1,4 +1,4 @@
--- name: any_lone
+-- name: any_alone
 SELECT EXISTS (SELECT FROM rota.jobs WHERE held_by >= 'a:' AND held_by < 'a;' AND state = 'held')
 
 -- name: open_gate

@@ -269,17 +269,17 @@ SELECT name FROM queues WHERE feedback AND boosted_at + boost <= :now
 -- name: boosted
 UPDATE queues SET boosted_at = :now WHERE name = :name
 
--- name: insert_lone_gate
+-- name: insert_alone_gate
 INSERT INTO gates (id, owner, task, queue, by_user, label, effect, reason, author, created_at, job)
 VALUES (:id, :owner, :task, :queue, :by_user, :label, 'pause', :reason, :owner, :now, :job)
 
--- name: open_lone_gate
+-- name: open_alone_gate
 UPDATE gates SET opened_at = :now WHERE job = :job AND opened_at IS NULL
 
 -- name: running_jobs
 SELECT id, owner, task, queue, requirements FROM jobs WHERE state = 'running'
 
--- name: lone_jobs
+-- name: alone_jobs
 -- Jobs that wait until they are alone, and since when.
 SELECT j.id, j.requirements, (SELECT min(g.created_at) FROM gates g WHERE g.job = j.id AND g.opened_at IS NULL)
 FROM jobs j WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' ORDER BY j.rank, j.seq LIMIT 1000
@@ -287,10 +287,10 @@ FROM jobs j WHERE j.held_by >= 'a:' AND j.held_by < 'a;' AND j.state = 'held' OR
 -- name: any_in_line
 SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'held' AND held_by >= 'k:' AND held_by < 'k;')
 
--- name: let_lone_go
+-- name: let_alone_go
 UPDATE jobs SET state = 'ready', held_by = NULL, reason = NULL WHERE id = :id AND state = 'held'
 
--- name: yield_lone
+-- name: yield_alone
 UPDATE jobs SET state = 'scheduled', held_by = NULL, run_at = :at, reason = :reason
 WHERE id = :id AND state = 'held'
 

@@ -2,7 +2,7 @@
 -- know of it and may still start a job. So every claim holds an advisory lock, shared, from before it reads the gates
 -- until its transaction has ended. Once the gate is committed, the holders of that lock are recorded in `gates.claims`
 -- (NULL: not yet) and taken off the list as they end. When none is left, every job they have started is visible, and
--- all later claims know of the gate. The lock is never taken exclusively: a claim that hangs delays the lone job and no
+-- all later claims know of the gate. The lock is never taken exclusively: a claim that hangs delays the job that waits to be alone and no
 -- other claim.
 CREATE OR REPLACE FUNCTION rota.claims_lock() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT hashtextextended('rota' || ' claims', 0) $$;
 
@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION rota.claims_under_way() RETURNS text[] LANGUAGE sql V
       AND l.classid = ((rota.claims_lock() >> 32) & 4294967295)::oid AND l.objid = (rota.claims_lock() & 4294967295)::oid
       AND l.objsubid = 1 $$;
 
--- Whether no job that the lone job's gate matches runs, and none can start any more.
+-- Whether no job that the gate of the job matches runs, and none can start any more.
 CREATE OR REPLACE FUNCTION rota.is_alone(job uuid) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
         SELECT FROM rota.gates g WHERE g.job = is_alone.job AND g.opened_at IS NULL AND g.claims = '{}'

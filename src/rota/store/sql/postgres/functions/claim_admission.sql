@@ -8,12 +8,12 @@ RETURNS TABLE ({jobs.claimed::})
 LANGUAGE plpgsql SET enable_hashjoin = on AS $$
 #variable_conflict use_column
 DECLARE
-    moment bigint;
-    rest   uuid[];
-    lone   uuid[];
-    turn   uuid[];
-    barred uuid[];
-    one    record;
+    moment    bigint;
+    rest      uuid[];
+    alone_ids uuid[];
+    turn      uuid[];
+    barred    uuid[];
+    one       record;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtextextended('rota' || ' admission', 0));
     -- Not the time at which the statement began: it may have waited, and rates count from the start.
@@ -52,11 +52,11 @@ BEGIN
     END IF;
 
     -- With jobs that want to be alone, decide job by job in the order of rank.
-    SELECT coalesce(array_agg(j.id ORDER BY j.rank, j.id), '{}') INTO lone FROM rota.jobs j
+    SELECT coalesce(array_agg(j.id ORDER BY j.rank, j.id), '{}') INTO alone_ids FROM rota.jobs j
     WHERE j.id = ANY (rest) AND j.requirements::jsonb ? 'alone';
-    FOR number IN 1 .. cardinality(lone) + 1 LOOP
-        turn := CASE WHEN number > cardinality(lone) THEN rest ELSE ARRAY(
-            SELECT j.id FROM rota.jobs j JOIN rota.jobs next ON next.id = lone[number]
+    FOR number IN 1 .. cardinality(alone_ids) + 1 LOOP
+        turn := CASE WHEN number > cardinality(alone_ids) THEN rest ELSE ARRAY(
+            SELECT j.id FROM rota.jobs j JOIN rota.jobs next ON next.id = alone_ids[number]
             WHERE j.id = ANY (rest) AND (j.rank, j.id) < (next.rank, next.id)) END;
         -- A job that is the first in all of its lines is admitted; another pass serves jobs behind one that was not.
         LOOP
@@ -106,7 +106,7 @@ BEGIN
             EXIT WHEN NOT FOUND;
             turn := ARRAY(SELECT l.id FROM (SELECT j.id, j.state FROM rota.jobs j WHERE j.id = ANY (turn) OFFSET 0) l WHERE l.state = 'ready');
         END LOOP;
-        IF number > cardinality(lone) THEN
+        IF number > cardinality(alone_ids) THEN
             rest := coalesce(turn, '{}');
             EXIT;
         END IF;
@@ -114,23 +114,23 @@ BEGIN
 
         -- A job that wants to be alone closes a gate for itself and waits until the others have ended. Its keys come first: while
         -- it waits for one it must not keep the others from running.
-        CONTINUE WHEN lone[number] <> ALL (rest) OR rota.is_alone(lone[number])
-                      OR EXISTS (SELECT FROM rota.needs(rest, moment) n WHERE n.job = lone[number] AND n.room <= 0);
+        CONTINUE WHEN alone_ids[number] <> ALL (rest) OR rota.is_alone(alone_ids[number])
+                      OR EXISTS (SELECT FROM rota.needs(rest, moment) n WHERE n.job = alone_ids[number] AND n.room <= 0);
         INSERT INTO rota.gates (id, owner, task, task_like, queue, by_user, label, effect, reason, author, created_at, job)
         SELECT gen_random_uuid(), j.owner, alone #>> '{match,task}', alone ->> 'like', alone #>> '{match,queue}',
                alone #>> '{match,user}', alone #>> '{match,label}', 'pause', 'job ' || j.id || ' is to run alone', j.owner, moment, j.id
-        FROM (SELECT w.id, w.owner, w.requirements::jsonb -> 'alone' AS alone FROM rota.jobs w WHERE w.id = lone[number]) j
+        FROM (SELECT w.id, w.owner, w.requirements::jsonb -> 'alone' AS alone FROM rota.jobs w WHERE w.id = alone_ids[number]) j
         WHERE NOT EXISTS (SELECT FROM rota.gates g WHERE g.job = j.id AND g.opened_at IS NULL);
-        UPDATE rota.jobs j SET state = 'held', held_by = 'a:' || j.id, reason = 'waits until it is alone' WHERE j.id = lone[number];
+        UPDATE rota.jobs j SET state = 'held', held_by = 'a:' || j.id, reason = 'waits until it is alone' WHERE j.id = alone_ids[number];
         -- The gate holds jobs that rank behind it. Two must not wait for each other: gates of such jobs open.
         WITH held AS (
             UPDATE rota.jobs j SET state = 'held', held_by = 'g:' || g.id, reason = g.reason FROM rota.gates g, rota.jobs own
-            WHERE own.id = lone[number] AND g.job = own.id AND g.opened_at IS NULL AND j.id = ANY (rest) AND (j.rank, j.id) > (own.rank, own.id)
+            WHERE own.id = alone_ids[number] AND g.job = own.id AND g.opened_at IS NULL AND j.id = ANY (rest) AND (j.rank, j.id) > (own.rank, own.id)
               AND rota.fits(g, j.owner, j.task, j.queue, j.requirements) RETURNING j.id
         )
         SELECT array_agg(held.id) INTO barred FROM held;
         UPDATE rota.gates g SET opened_at = moment WHERE g.job = ANY (barred) AND g.opened_at IS NULL;
-        rest := ARRAY(SELECT r.id FROM unnest(rest) AS r(id) WHERE r.id <> lone[number] AND r.id <> ALL (coalesce(barred, '{}')));
+        rest := ARRAY(SELECT r.id FROM unnest(rest) AS r(id) WHERE r.id <> alone_ids[number] AND r.id <> ALL (coalesce(barred, '{}')));
     END LOOP;
 
     IF rest = '{}' THEN
