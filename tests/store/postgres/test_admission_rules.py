@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.model.admission import ClaimAdmission
-from rota.model.gates import Effect
+from rota.model.gates import ClosedGate, Effect
 from rota.model.keys import Line, going_on, line, looks_back, token_counts
 from rota.model.limits import Rate, effective
 from rota.model.requirements import Requirements
@@ -204,3 +204,82 @@ def test_lines_go_on_as_the_model_says(rule_tables: Connection, seed: int, every
             assert kept[case.owner, key_name, at] == max(until, at + late + windows.get(key_name, 0)), case
     assert moved == count > 50
     assert next_at == min(instants)
+
+
+# -- sweeps of gates --------------------------------------------------------------------------------------------------
+def a_sweep(random: Cases, number: int) -> tuple[Case, set[str]]:
+    """Jobs in all states and gates that fit some of them; returns the gates that are open by now too."""
+    case, rng = Case(f"o{number}"), random.rng
+    for _ in range(rng.choice([1, 1, 2, 3])):
+        effect = rng.choice([Effect.PAUSE, Effect.PAUSE, Effect.DROP])
+        gate = ClosedGate(random.job_id(), case.owner, random.match(), effect, f"why {rng.random()}")
+        case.gates.append((gate, NOW - rng.randint(0, 2)))
+    opened = {gate.id for gate, _ in case.gates if rng.random() < 0.3}
+    held = [f"g:{one}" for one in (*opened, random.job_id())] + [line(case.owner, "a")]
+    for _ in range(rng.randint(1, 6)):
+        state = rng.choice(["ready", "ready", "ready", "held", "scheduled", "blocked", "running"])
+        job = random.job(case.owner, [], state=state, held_by=rng.choice(held) if state == "held" else None)
+        job.requirements = Requirements(labels=job.requirements.labels)
+        case.others.append(job)
+    return case, opened
+
+
+def swept(case: Case, opened: set[str]) -> dict[str, Row]:
+    """The jobs after a whole sweep: gates in the order in which they were closed."""
+    gates = [gate for gate, _ in sorted(case.gates, key=lambda one: (one[1], one[0].id))]
+    lines = {f"g:{gate.id}" for gate in gates} | {line(case.owner, "a")}
+    rows: dict[str, Row] = {job.id: (job.state, job.held_by, None) for job in case.others}
+    for job in case.others:
+        if job.held_by is not None and job.held_by not in lines:  # the gate is gone
+            rows[job.id] = ("ready", None, None)
+    for gate in gates:
+        for job in case.others:
+            state, held_by, _ = rows[job.id]
+            if gate.id in opened:
+                rows[job.id] = ("ready", None, None) if held_by == f"g:{gate.id}" else rows[job.id]
+            elif not gate.fits(job.candidate.subject) or state in ("running", "dropped"):
+                continue
+            elif gate.effect is Effect.DROP:
+                rows[job.id] = ("dropped", None, gate.reason)
+            elif state == "ready":
+                rows[job.id] = ("held", f"g:{gate.id}", gate.reason)
+    return rows
+
+
+def sweep(db: Connection, most: int) -> dict[str, Row]:
+    while db.execute("SELECT more FROM sweep_gates(%s, %s::integer)", (NOW, most)).fetchall() == [(True,)]:
+        pass
+    rows = db.execute(
+        "SELECT id::text, state, held_by, reason FROM jobs UNION ALL SELECT id::text, state, NULL, reason FROM history"
+    )
+    return {job: (state, held_by, reason) for job, state, held_by, reason in rows.fetchall()}
+
+
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_a_sweep_holds_drops_and_releases_as_gates_fit(rule_tables: Connection, seed: int) -> None:
+    found = [a_sweep(Cases(1_000 * seed + number), number) for number in range(PIECE)]
+    put_cases(rule_tables, [case for case, _ in found])
+    opened = [gate for _, some in found for gate in some]
+    rule_tables.execute("UPDATE gates SET opened_at = %s WHERE id = ANY (%s::uuid[])", (NOW - 1, opened))
+    real = sweep(rule_tables, 100_000)
+    for case, some in found:
+        assert {job.id: real[job.id] for job in case.others} == swept(case, some), f"seed {seed}, {case}"
+    left = {gate for (gate,) in rule_tables.execute("SELECT id::text FROM gates").fetchall()}
+    assert left == {gate.id for case, some in found for gate, _ in case.gates} - set(opened)
+
+
+@pytest.mark.parametrize("most", [1, 7, 100])
+def test_a_sweep_in_pieces_comes_to_the_same_states(rule_tables: Connection, most: int) -> None:
+    """Pieces of several gates may overtake each other, so another of the fitting gates may hold a job."""
+    found = [a_sweep(Cases(7_000 + number), number)[0] for number in range(PIECE // 5)]
+    for case in found:
+        case.others = [job for job in case.others if job.state != "held"]
+    put_cases(rule_tables, found)
+    real = sweep(rule_tables, most)
+    for case in found:
+        assert {job.id: real[job.id][0] for job in case.others} == {
+            job: row[0] for job, row in swept(case, set()).items()
+        }, case
+        for job in case.others:
+            fitting = {f"g:{gate.id}" for gate, _ in case.gates if gate.fits(job.candidate.subject)}
+            assert real[job.id][1] is None or real[job.id][1] in fitting
