@@ -59,24 +59,24 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
     ],
 }
 _OF_SCHEDULES: dict[str, list[tuple[str, str, str]]] = {
-    "revision-ignored": [("standing_schedules", "s.revision = wanted.value ->> 2 AND ", "")],
+    "revision-ignored": [("standing_schedules", "s.revision = wanted.revision AND ", "")],
     "pause-unfenced": [("pause_schedule", "revision = revision + 1, ", "")],
     "released-too-soon": [
         ("open_fires", "f.open AND NOT f.waiting", "f.open AND NOT f.waiting AND false"),
         ("free_fires", "g.open AND NOT g.waiting", "g.open AND NOT g.waiting AND false"),
     ],
     "fire-not-unique": [
-        ("standing_schedules", "s.handled = wanted.value ->> 3", "true"),
+        ("standing_schedules", "s.handled = wanted.handled", "true"),
         ("insert_fires", "INSERT INTO", "INSERT OR REPLACE INTO"),
         ("insert_fires", "ON CONFLICT (owner, name, fire) DO NOTHING", ""),
     ],
     "edit-forgets": [("replace_schedule", "AND (next_at IS NULL OR next_at > :since)", "")],
-    "cursor-moves-back": [("move_schedules", "handled = max(handled, ", "handled = min(handled - 1, ")],
-    "skips-unrecorded": [("insert_skips", "WHERE true", "WHERE false")],
+    "cursor-moves-back": [("move_schedules", "handled = max(s.handled, ", "handled = min(s.handled - 1, ")],
+    "skips-unrecorded": [("insert_skips", "ORDER BY", "WHERE false ORDER BY")],
     "living-forgotten": [("reopen_fires", "NOT open", "NOT open AND false")],
     "resume-forgets": [("resume_schedule", "AND (next_at IS NULL OR next_at > :since)", "")],
     "remove-unfenced": [("remove_schedule", "AND revision = :revision AND handled = :before", "")],
-    "fires-uncounted": [("move_schedules", "fired = fired + (w.value ->> 3)", "fired = fired")],
+    "fires-uncounted": [("move_schedules", "fired = s.fired + w.made", "fired = s.fired")],
 }
 # Of jobs that wait for others, keys and gates.
 _OF_ADMISSION: dict[str, list[tuple[str, str, str]]] = {
@@ -101,6 +101,7 @@ _OF_ADMISSION: dict[str, list[tuple[str, str, str]]] = {
                         ("any_freed", "SELECT EXISTS (SELECT 1 FROM freed)", "SELECT 0"),
                         ("all_lines", "state = 'held' AND held_by >= 'k:'", "false AND held_by >= 'k:'")],
 }  # fmt: skip
+EDITED = _EDITS | _OF_SCHEDULES | _OF_ADMISSION
 # The same by other means.
 SETTLE_FORGETS = "settle-forgets"  # what a write leaves of the children of a job is forgotten
 SLOT_KEPT = "slot-kept-at-crash"  # a key is free when its job ends, but not when its node dies
@@ -169,12 +170,17 @@ def stress(plan: Plan, mutant: str | None) -> Plan:
     return replace(plan, **(changes | _STRESS.get(mutant, {})))
 
 
-def spoil(db: SqliteDatabase, mutant: str | None) -> None:
+def edited(mutant: str | None) -> dict[str, str]:
+    """The queries of SQLite as the mutant has them."""
     changed = dict(queries())
-    for query, old, new in (_EDITS | _OF_SCHEDULES | _OF_ADMISSION).get(mutant or "", []):
+    for query, old, new in EDITED.get(mutant or "", []):
         assert old in changed[query], f"mutant {mutant}: the query {query} has changed"
         changed[query] = changed[query].replace(old, new)
-    db._queries = changed
+    return changed
+
+
+def spoil(db: SqliteDatabase, mutant: str | None) -> None:
+    db._queries = edited(mutant)
     if mutant == STATE_LOST:
         db.connection.execute(
             "CREATE TEMP TRIGGER forget_at_crash AFTER UPDATE ON main.jobs WHEN new.crashes > old.crashes "
