@@ -35,7 +35,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
         "limit": limits, "queue": queues, "flow": ("list",), "dead": dead,
     }  # fmt: skip
     expected = ["up", "run", "submit", *(f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs)]
-    others = ["task list", "task show", "node list", "node check", "store copy", "migrate", "doctor"]
+    others = ["task list", "task show", "node list", "node check", "store copy", "migrate", "doctor", "completion"]
     assert list(VERBS) == [f"rota {verb}" for verb in [*expected, *others]]
 
 

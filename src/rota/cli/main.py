@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return perform(parse(argv))
     if sys.platform == "linux":
         hide()
+    if sys.argv[1:2] == ["__complete"]:
+        return _complete(sys.argv[2:])
     args = parse(sys.argv[1:])
     _put_secrets_aside()
     code = perform(args)
@@ -104,6 +106,16 @@ def perform(args: argparse.Namespace) -> int:
         return BROKEN_PIPE
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return FAILED
+
+
+def _complete(words: Sequence[str]) -> int:
+    """For the scripts of `rota completion`; silent whatever happens."""
+    try:
+        from rota.cli.completion import answer
+
+        return answer(words)
+    except Exception:
         return FAILED
 
 

@@ -50,6 +50,8 @@ def build(words: Collection[str] | None = None) -> Parser:
         parts.append((name, noun(verbs, name, text), fill))
     verb(verbs, "migrate", "store", "create the store, or bring its schema up to date")
     verb(verbs, "doctor", "store", "look for trouble: store, schema, space, nodes, settings; exit 1 if there is any")
+    shells = verb(verbs, "completion", "completion", "print a script that completes rota's verbs, options and names")
+    shells.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     for name, part, fill in parts:
         if words is None or name in words:
             fill(part)

@@ -1,0 +1,219 @@
+"""Shell completion: `rota completion SHELL` prints a script, which asks `rota __complete WORD...` at each Tab.
+
+`__complete` gets the words of the line up to the cursor. It answers with a line per candidate: the word, a tab, and a
+description. Verbs, options and choices come from the parser; ids and names from the store. A Tab must be quick and
+silent: it never creates or migrates a store, it gives up after `PATIENCE`, and any error means no candidates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+
+from rota.cli.parser import build
+from rota.errors import RotaError
+from rota.model.graph import Need
+from rota.model.lifecycle import State
+
+PATIENCE = 0.4  # seconds for the store
+LATEST = 0.5  # seconds until the process ends in any case
+MOST = 100
+Candidate = tuple[str, str]  # a word and its description
+Read = Callable[..., Awaitable[list[Candidate]]]  # from a client
+Ask = Callable[[str, str | None], list[Candidate]]  # a source of names, of the store at this address
+
+SCRIPTS = {
+    "bash": r"""# bash completion for rota: eval "$(rota completion bash)"
+_rota() {
+    local line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        COMPREPLY+=("${line%%$'\t'*}")
+    done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -o bashdefault -o default -F _rota rota
+""",
+    "zsh": r"""#compdef rota
+# zsh completion for rota: eval "$(rota completion zsh)"
+_rota() {
+    local line
+    local -a found
+    for line in "${(@f)$(${words[1]} __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+        [[ -n $line ]] && found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+    done
+    if (( ${#found} )); then _describe rota found; else _files; fi
+}
+if [[ ${funcstack[1]} == _rota ]]; then _rota "$@"; else compdef _rota rota; fi
+""",
+    "fish": r"""# fish completion for rota: rota completion fish | source
+function __rota_complete
+    set -l before (commandline -opc)
+    set -l current (commandline -ct)
+    $before[1] __complete $before[2..-1] "$current" 2>/dev/null
+end
+complete -c rota -k -a '(__rota_complete)'
+""",
+}
+
+
+async def completion_(args: argparse.Namespace) -> int:
+    print(SCRIPTS[args.shell], end="")
+    return 0
+
+
+def answer(words: Sequence[str]) -> int:
+    """The call of the scripts."""
+    for word, text in candidates(words, _ask_in_time):
+        print(f"{word}\t{text}")
+    return 0
+
+
+def candidates(words: Sequence[str], ask: Ask) -> list[Candidate]:
+    """The words that may stand in the place of the last one."""
+    *before, current = words or [""]
+    if "--" in before:
+        return []
+    parser, pending, position, given = _walk(build(), before)
+    if pending is not None:
+        found = _values(parser, pending, before, ask)
+    elif current.startswith("-"):
+        found = list(_options(parser, given))
+    elif (verbs := _verbs(parser)) is not None:
+        found = [(choice.dest, choice.help or "") for choice in verbs._choices_actions]
+    elif (argument := _positional(parser, position)) is not None:
+        found = _values(parser, argument, before, ask)
+    else:
+        found = []
+    several = pending is not None and pending.dest == "state"
+    head, comma, tail = current.rpartition(",") if several else ("", "", current)
+    return [(head + comma + word, text) for word, text in found if word.startswith(tail)]
+
+
+def _walk(
+    parser: argparse.ArgumentParser, words: Iterable[str]
+) -> tuple[argparse.ArgumentParser, argparse.Action | None, int, set[str]]:
+    """The parser of the verb, the option that still needs its value, the number of positional words, and the options
+    that were given."""
+    pending: argparse.Action | None = None
+    missing = position = 0
+    given: set[str] = set()
+    for word in words:
+        verbs = _verbs(parser)
+        if missing:
+            missing -= 1
+            pending = pending if missing else None
+        elif word in parser._option_string_actions:
+            action = parser._option_string_actions[word]
+            given.add(action.dest)
+            missing = action.nargs if isinstance(action.nargs, int) else int(action.nargs is None)
+            pending = action if missing else None
+        elif verbs is not None and word in verbs.choices:
+            parser, position = verbs.choices[word], 0
+        elif not word.startswith("-"):
+            position += 1
+    return parser, pending, position, given
+
+
+def _verbs(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser] | None:
+    return next((one for one in parser._actions if isinstance(one, argparse._SubParsersAction)), None)
+
+
+def _positional(parser: argparse.ArgumentParser, position: int) -> argparse.Action | None:
+    """The argument for the word at this position; one that takes many takes the rest."""
+    arguments = [one for one in parser._actions if not one.option_strings]
+    for place, one in enumerate(arguments):
+        if place == position or (place < position and one.nargs in ("*", "+")):
+            return one
+    return None
+
+
+def _options(parser: argparse.ArgumentParser, given: set[str]) -> Iterator[Candidate]:
+    for one in parser._actions:
+        again = isinstance(one, argparse._AppendAction)
+        if one.option_strings and one.help is not argparse.SUPPRESS and (again or one.dest not in given):
+            yield one.option_strings[0], one.help or ""
+
+
+def _values(
+    parser: argparse.ArgumentParser, action: argparse.Action, before: Sequence[str], ask: Ask
+) -> list[Candidate]:
+    if action.choices is not None:
+        return [(str(choice), "") for choice in action.choices]
+    fixed = {"state": State, "on": Need}.get(action.dest)
+    if fixed is not None:
+        return [(one.value, "") for one in fixed]
+    noun = parser.prog.split()[1] if " " in parser.prog else ""
+    source = _SOURCE_OF.get((noun, action.dest)) or _SOURCE_OF.get(("", action.dest))
+    if source is None:
+        return []
+    place = next((before[at + 1] for at, word in enumerate(before[:-1]) if word == "--store"), None)
+    with suppress(RotaError, OSError, TimeoutError):
+        return ask(source, place)
+    return []
+
+
+# Where the values of an argument come from: by the noun of its verb and its name; without a noun for all others.
+_SOURCE_OF = {
+    ("job", "id"): "jobs", ("job", "ids"): "jobs", ("dead", "id"): "dead", ("dead", "ids"): "dead",
+    ("", "after"): "jobs", ("", "workflow"): "workflows", ("", "task"): "tasks", ("", "queue"): "queues",
+    ("", "schedule"): "schedules", ("", "schedules"): "schedules", ("task", "name"): "tasks",
+    ("node", "id"): "nodes",
+}  # fmt: skip
+
+
+def _ask_in_time(source: str, place: str | None) -> list[Candidate]:
+    """Asks the store. The timer ends the process if the store does not let go of a connection."""
+    read = sources()[source]  # the imports take their time, too
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    signal.setitimer(signal.ITIMER_REAL, LATEST)
+    try:
+        return asyncio.run(read_store(PATIENCE, read, place))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+async def read_store(seconds: float, read: Read, place: str | None) -> list[Candidate]:
+    from rota.cli.session import existing
+
+    async with asyncio.timeout(seconds), existing(argparse.Namespace(store=place)) as client:
+        return await read(client)
+
+
+def sources() -> dict[str, Read]:
+    """Imported only when the store is asked: most completions need none of it."""
+    from rota.cli.session import admissions_of, planning_of
+    from rota.clients.jobs import JobsClient
+    from rota.store.graph import WorkflowFilter
+    from rota.store.values import JobFilter
+
+    async def jobs(client: JobsClient, states: tuple[State, ...] | None = None) -> list[Candidate]:
+        return [(job.id, f"{job.task} {job.state}") for job in await client.find(JobFilter(states=states, limit=MOST))]
+
+    async def dead(client: JobsClient) -> list[Candidate]:
+        return await jobs(client, (State.FAILED,))
+
+    async def workflows(client: JobsClient) -> list[Candidate]:
+        found = await client.store.workflows(client.who, WorkflowFilter(limit=MOST))
+        names = {info.name: "the latest of this name" for info in found if info.name}
+        return [*names.items(), *((info.id, info.name) for info in found)]
+
+    async def tasks(client: JobsClient) -> list[Candidate]:
+        return [(task.name, ", ".join(task.parameters)) for task in await client.store.tasks(client.who)]
+
+    async def queues(client: JobsClient) -> list[Candidate]:
+        return [(info.name, f"{info.ready} ready") for info in await admissions_of(client).queues()]
+
+    async def schedules(client: JobsClient) -> list[Candidate]:
+        return [(info.name, "") async for info in planning_of(client).all()]
+
+    async def nodes(client: JobsClient) -> list[Candidate]:
+        return [(node.id, node.state.value) for node in await client.store.nodes(client.who)]
+
+    return {
+        "jobs": jobs, "dead": dead, "workflows": workflows, "tasks": tasks, "queues": queues,
+        "schedules": schedules, "nodes": nodes,
+    }  # fmt: skip

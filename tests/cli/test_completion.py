@@ -1,0 +1,138 @@
+"""Completion in shells: what is offered where, and that a Tab is harmless."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+
+from rota.cli import completion
+from rota.cli.parser import build
+from tests.cli.program import LONG, Rota, environment
+
+SLOW = 30.0
+
+
+def patiently(source: str, place: str | None) -> list[completion.Candidate]:
+    return asyncio.run(completion.read_store(SLOW, completion.sources()[source], place))
+
+
+def never(source: str, place: str | None) -> list[completion.Candidate]:
+    pytest.fail(f"the store was asked for {source}")
+
+
+def offered(*words: str) -> list[str]:
+    return [word for word, _ in completion.candidates(words, never)]
+
+
+def known(rota: Rota, *words: str) -> list[str]:
+    with chdir(rota.folder):
+        return [word for word, _ in completion.candidates(words, patiently)]
+
+
+def test_verbs_options_and_choices_come_from_the_parser() -> None:
+    assert {"up", "job", "schedule", "doctor", "completion"} <= set(offered(""))
+    assert offered("sch") == ["schedule"]
+    assert offered("job", "ca") == ["cancel"]
+    assert {"--all", "--task", "--reason", "--store"} <= set(offered("job", "cancel", "--"))
+    assert offered("job", "cancel", "--all", "--al") == []
+    assert offered("completion", "") == ["bash", "zsh", "fish"]
+    assert offered("job", "list", "--state", "fa") == ["failed"]
+    assert offered("job", "list", "--state", "failed,ca") == ["failed,cancelled"]
+    assert offered("--json", "job", "li") == ["list"]
+    assert offered("job", "list", "--limit", "") == []
+    assert offered("run", "--", "rm", "") == []
+    assert offered("nonsense", "--") != []
+
+
+def test_every_verb_is_offered_with_its_help() -> None:
+    found = dict(completion.candidates([""], never))
+    (verbs,) = [action for action in build()._actions if action.dest == "==SUPPRESS=="]
+    assert set(found) == set(verbs.choices or ())
+    assert all(found.values())
+
+
+def test_ids_and_names_come_from_the_store(served: Rota) -> None:
+    job = served.ok("submit", "--in", "1h", "--queue", "mail", "--", "true")
+    served.ok("schedule", "add", "nightly", "0 3 * * *", "--", "true")
+    assert job in known(served, "job", "show", job[:8])
+    assert known(served, "job", "cancel", "x", job) == [job]
+    assert "hello" in known(served, "submit", "he")
+    assert "hello" in known(served, "job", "list", "--task", "")
+    assert known(served, "task", "show", "hel") == ["hello"]
+    assert known(served, "schedule", "pause", "ni") == ["nightly"]
+    assert "mail" in known(served, "queue", "pause", "")
+    assert known(served, "submit", "--after", job) == [job]
+    assert job not in known(served, "dead", "show", "")
+    served.ok("schedule", "remove", "nightly")
+    served.ok("job", "cancel", job)
+
+
+def tab(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "rota", "__complete", *words],
+        cwd=folder, capture_output=True, text=True, timeout=LONG, env=environment(**env), check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "store", ["sqlite:///none.db", "sqlite:///broken.db", "postgresql://127.0.0.1:1/none", "nonsense://"]
+)
+def test_without_a_store_it_is_silent_and_makes_none(tmp_path: Path, store: str) -> None:
+    (tmp_path / "broken.db").write_bytes(b"no database" * 1_000)
+    done = tab(tmp_path, "job", "show", "", ROTA_STORE=store)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.db"]
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        start = time.monotonic()
+        done = tab(tmp_path, "job", "show", "", ROTA_STORE=f"postgresql://127.0.0.1:{silent.getsockname()[1]}/x")
+    assert (done.stdout, done.stderr) == ("", "")
+    assert time.monotonic() - start < 10, "asyncpg alone would wait for a minute"
+
+
+SHELL = """
+eval "$(rota completion bash)"
+COMP_WORDS=(rota job can); COMP_CWORD=2; _rota; echo "${COMPREPLY[@]}"
+COMP_WORDS=(rota completion ""); COMP_CWORD=2; _rota; echo "${COMPREPLY[@]}"
+complete -p rota
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A PATH on which this `rota` comes first."""
+    program = tmp_path / "rota"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m rota "$@"\n')
+    program.chmod(0o755)
+    return f"{tmp_path}:{os.environ['PATH']}"
+
+
+def test_bash_completes(tmp_path: Path, path: str) -> None:
+    done = subprocess.run(
+        ["bash", "--norc", "-c", SHELL], cwd=tmp_path, capture_output=True, text=True, timeout=LONG,
+        env=environment(PATH=path), check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "cancel", "bash zsh fish", "complete -o bashdefault -o default -F _rota rota",
+    ]  # fmt: skip
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_other_scripts_are_understood_by_their_shells(tmp_path: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    script = tmp_path / "script"
+    script.write_text(completion.SCRIPTS[shell])
+    subprocess.run([shell, "-n", str(script)], check=True, timeout=LONG)
