@@ -88,6 +88,18 @@ async def test_it_is_scheduled_and_added_to_workflows(shop: rota.App) -> None:
     assert (await fired.wait(LONG)).queue == "mail"
 
 
+async def test_it_takes_results_of_jobs_and_a_name(shop: rota.App) -> None:
+    welcome = await shop.stub("mail.welcome").load()
+    async with shop.workflow() as flow:
+        first = flow.add(welcome.options(name="first"), user_id=7)
+        second = flow.add(welcome, user_id=8, text=first)
+        with pytest.raises(InvalidInput, match="'nobody' is unknown"):
+            flow.add(welcome, user_id=8, nobody=first)
+    info = await second.wait(LONG)
+    assert (info.state, (await first.info()).name) == ("failed", "first")
+    assert "Expected `str`, got `object`" in str(info.error), "a receipt is no text"
+
+
 async def test_what_is_wrong_is_refused_at_the_call(shop: rota.App) -> None:
     welcome = shop.stub("mail.welcome")
     wrong: list[tuple[dict[str, Any], str]] = [

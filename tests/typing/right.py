@@ -148,6 +148,11 @@ async def workflows() -> None:
         assert_type(first, rota.Job[int])
         assert_type(flow.add(hello.options(after=first), name="you"), rota.Job[str])
         assert_type(flow.add(["rm", "-rf", "scratch"], after=first, on="finish"), rota.Job[Any])
+        assert_type(flow.add(add, first, b=first, name="sum"), rota.Job[int])
+        assert_type(flow.on_failure(hello, name="you"), rota.Job[str])
+        assert_type(flow.on_success(["true"]), rota.Job[Any])
+    app.workflow("nightly", on_failure=(hello, {"name": "you"}), on_success=app.http("GET", "https://example.com"))
+    app.workflow("nightly", on_failure=hello, on_success=["mail", "me"])
 
 
 def any_task(task: rota.Task[..., Any]) -> str:

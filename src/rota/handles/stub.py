@@ -18,11 +18,12 @@ from rota.errors import InvalidInput, UnknownTask
 from rota.handles.job import Job
 from rota.handles.task import Task
 from rota.model.job import Spec, shared
-from rota.model.options import Options, read_options, task_name
+from rota.model.options import NAMED_ORDER, Options, read_options, task_name
 from rota.model.task import TaskInfo
 from rota.model.times import MINUTE, Duration, Instant
 from rota.orders import check_arguments
 from rota.tasks.catalogue import TaskDef
+from rota.tasks.results import Fills, argument_names
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -50,6 +51,12 @@ class StubDef(TaskDef):
         body = super().encode(positional, named, limit)
         check_arguments(self.described, msgspec.json.decode(body))
         return body
+
+    def encode_order(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> tuple[str, Fills]:
+        body, fills = super().encode_order(positional, named, limit)
+        if fills:
+            check_arguments(self.described, msgspec.json.decode(body), argument_names(fills))
+        return body, fills
 
     @property
     def described(self) -> TaskInfo:
@@ -100,7 +107,7 @@ class Stub(Task[P, R_co]):
         return self._app.sync(self.load())
 
     def _chosen(self) -> Options:
-        return read_options(Options(**shared(self._definition.described, Options)), self._given)
+        return read_options(Options(**shared(self._definition.described, Options)), self._given, NAMED_ORDER)
 
     def order(self, arguments: Mapping[str, Any], limit: int) -> tuple[Spec, str, Options]:
         self._options = self._chosen()
