@@ -13,6 +13,12 @@ from tests.store.backends import Backend
 from tests.store.sqlite.backends import SqliteMemory
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--store", metavar="MODULE:BACKEND", help="run the contracts on this backend alone (docs/contributing.md)"
+    )
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()

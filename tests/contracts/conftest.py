@@ -18,7 +18,7 @@ from rota.clock import Chance, ManualClock
 from rota.store.base import Store
 from tests.contracts.world import World
 from tests.servers.postgres import MEMORY, roomy
-from tests.store.backends import Backend, backends
+from tests.store.backends import Backend, backends, named_backend
 from tests.store.postgres.backends import Heir
 
 HERE = Path(__file__).parent
@@ -27,7 +27,9 @@ HERE = Path(__file__).parent
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         alone = "another" not in metafunc.fixturenames and "raw_pair" not in metafunc.fixturenames
-        chosen = {name: kind for name, kind in backends().items() if alone or kind.shared}
+        own = metafunc.config.getoption("--store")
+        offered = {"own": named_backend(own)} if own else backends()
+        chosen = {name: kind for name, kind in offered.items() if alone or kind.shared}
         # The code for memory is that for a file: its runs are left to `make test-slow`.
         marks = {"sqlite-memory": pytest.mark.slow}
         params = [pytest.param(kind, id=name, marks=marks.get(name, ())) for name, kind in chosen.items()]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from rota.clock import Chance, ManualClock
 from rota.model.lifecycle import State
@@ -54,6 +57,18 @@ class Backend(ABC):
     @abstractmethod
     def bury_node(self, incarnation: str) -> None:
         """Declares a node dead and leaves its jobs as they are."""
+
+
+def named_backend(target: str) -> type[Backend]:
+    """The class that `--store` names."""
+    module, _, name = target.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise pytest.UsageError(f"--store {target}: expected MODULE:BACKEND ({error})") from None
+    if not isinstance(found, type) or not issubclass(found, Backend):
+        raise pytest.UsageError(f"--store {target}: expected a subclass of tests.store.backends.Backend")
+    return found
 
 
 def backends() -> dict[str, type[Backend]]:
