@@ -32,6 +32,7 @@ TESTED_BY = {
     # The command line: each verb is run as people do, with all that it goes through.
     "cli/calls.py": "cli/test_http.py",
     "cli/commands.py": "cli/test_submit.py cli/test_run.py",
+    "cli/foreign_schedules.py": "cli/test_schedule_takeover.py",
     "cli/grammar.py": "cli/test_parser.py cli/test_bad_input.py",
     "cli/main.py": "cli/test_parser.py cli/test_bad_input.py",
     "cli/node.py": "cli/test_store.py",

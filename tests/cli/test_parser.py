@@ -22,7 +22,8 @@ def test_the_verbs_are_those_of_the_design() -> None:
     jobs = ("list", "show", "logs", "cancel", "retry", "priority", "explain", "wait")
     workflows = ("list", "show", "cancel", "retry", "replay", "submit", "wait")
     changing = ("pause", "resume", "fire", "backfill")
-    schedules = ("add", "list", "show", "next", *changing, "history", "import crontab", "remove")
+    imports = ("import crontab", "import celery-beat", "import apscheduler")
+    schedules = ("add", "list", "show", "next", *changing, "history", *imports, "remove")
     calendars = ("add", "list", "show", "remove")
     dead = ("list", "show", "replay", "purge")
     gates, limits, queues = (

@@ -113,6 +113,19 @@ def _import(verbs: Verbs) -> None:
     crontab.add_argument("--prefix", metavar="TEXT", default="", help="begin the names of the schedules with this")
     crontab.add_argument("--dry-run", action="store_true", help="only say what would be taken; change nothing")
     order(crontab, "0", "schedule")
+    _take_over(verbs, "celery-beat", "celery_beat_", "the beat_schedule of a Celery app", "MODULE:APP")
+    _take_over(verbs, "apscheduler", "apscheduler_", "the jobs of an APScheduler 3 scheduler", "MODULE:SCHEDULER")
+
+
+def _take_over(verbs: Verbs, name: str, function: str, what: str, target: str) -> None:
+    text = f"make schedules of {what}, for tasks of the same names; say which could not be taken"
+    parser = verb(verbs, name, "schedule_takeover", text)
+    parser.set_defaults(function=function, verb=name)
+    parser.add_argument("target", metavar=target, help="imported here, from this folder or the Python path")
+    parser.add_argument("--app", metavar="MODULE[:APP]", help="the rota app with the tasks (those that nodes offered)")
+    renames = "the task OLD is called NEW here; may be repeated"
+    parser.add_argument("--map", metavar="OLD=NEW", action="append", default=[], help=renames)
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be taken; change nothing")
 
 
 def calendar(verbs: Verbs) -> None:
