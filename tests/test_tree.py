@@ -57,6 +57,7 @@ TESTED_BY = {
     "model/requirements.py": "contracts/test_limits.py contracts/test_alone.py",
     "handles/keywords.py": "model/test_options.py",
     "handles/schedule_builder.py": "handles/test_schedule.py",
+    "app_code.py": "test_app.py handles/test_shared_task.py cli/test_app_target.py",
     "opening.py": "test_app.py test_connections.py",
     "model/option_table.py": "model/test_options.py",
     "errors.py": "docs/test_pages.py",

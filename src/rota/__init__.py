@@ -41,6 +41,8 @@ _NAMES = {
     "rota.store.graph": ["WorkflowInfo", "WorkflowJob"],
     "rota.store.values": ["Cancelling", "Chunk"],
     "rota.tasks.context": ["Context", "RunningJob"],
+    "rota.tasks.hooks": ["AttemptEnd", "ProcessInfo", "Submission"],
+    "rota.tasks.modules": ["ImportFailed"],
 }  # fmt: skip
 _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOMES)
@@ -111,6 +113,10 @@ if typing.TYPE_CHECKING:
     from rota.store.values import Chunk as Chunk
     from rota.tasks.context import Context as Context
     from rota.tasks.context import RunningJob as RunningJob
+    from rota.tasks.hooks import AttemptEnd as AttemptEnd
+    from rota.tasks.hooks import ProcessInfo as ProcessInfo
+    from rota.tasks.hooks import Submission as Submission
+    from rota.tasks.modules import ImportFailed as ImportFailed
 
 
 def __getattr__(name: str) -> typing.Any:

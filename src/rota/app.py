@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rota import config, declared_schedules, opening, orders
+from rota.app_code import AppCode
 from rota.callers import CallerClients
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
@@ -17,26 +17,24 @@ from rota.clock import Chance, Clock, SystemClock
 from rota.connections import AppConnections
 from rota.errors import InvalidInput
 from rota.handles import schedule_builder, shared_task
-from rota.handles.decorator import AnyTask, TaskDecorator, make_task
+from rota.handles.decorator import TaskDecorator
 from rota.handles.job import Job
 from rota.handles.jobs import DeadConditions, JobConditions, JobQuery
 from rota.handles.schedule import Schedule
-from rota.handles.stub import OpenStub, Stub, make_stub
+from rota.handles.stub import Stub
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
 from rota.model.job import Kind, Spec
 from rota.model.lifecycle import State
-from rota.model.options import Options, new_jobs
+from rota.model.options import Options
 from rota.model.principal import Principal
 from rota.model.trigger.records import ScheduleInfo
-from rota.orders import HttpCall
+from rota.orders import HttpCall, JobOrder
 from rota.store.base import Store
 from rota.store.carriers.at_once import run_at_once
 from rota.store.values import JobFilter
-from rota.tasks.catalogue import Catalogue, TaskDef
 from rota.tasks.context import Context
-from rota.tasks.modules import calling_module, import_named, known_as, module_names
 from rota.telemetry.events import Bus, MigrationWaits
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class App:
+class App(AppCode):
     """`App()` reads ROTA_STORE and the other settings; arguments win over them. Nothing is opened before it is
     needed."""
 
@@ -72,16 +70,13 @@ class App:
         **settings: Any,
     ) -> None:
         """`include`: names of modules with tasks, schedules and hooks, imported when they are needed (`load`)."""
-        self.home = calling_module()
-        self.include = module_names(include, "include")
-        self._loaded = self._closed = False
-        self._taken: dict[str, TaskDef] = {}  # shared tasks
+        super().__init__(include)
+        self._closed = False
         self._given = {"store": store, **settings}
         self.settings = config.load(self._given)
         self.clock: Clock = clock or SystemClock()
         self.chance = chance or Chance()
         self.bus = Bus()
-        self.catalogue = Catalogue(self)
         self._inline = inline
         self._declared = declared_schedules.Declarations(self)
         self._opened = AppConnections()
@@ -105,30 +100,6 @@ class App:
             raise InvalidInput("configure", ", ".join(late), "a call before the store was opened by the first order")
         self._given, self.settings = given, changed
 
-    @property
-    def name(self) -> str:
-        """The name that declared schedules belong to: the setting, or the module that made the app. Empty where there
-        is no module, as in a notebook."""
-        return self.settings.name or known_as(self.home) or ""
-
-    def load(self) -> None:
-        """Imports the modules that the app includes, once, and takes in their shared tasks. Nodes, the test harness and
-        rota's verbs call it. Raises ImportFailed."""
-        if not self._loaded:
-            for module in self.include:
-                import_named(module, "include")
-            for task in shared_task.shared_tasks(self.include):
-                self.shared(task)
-            self._loaded = True
-
-    async def load_async(self) -> None:
-        """Like `load`, without a running loop around the imports: modules may call `..._sync` methods."""
-        if not self._loaded and self.include:
-            await asyncio.to_thread(self.load)
-
-    def adopt(self, settings: config.Settings) -> None:
-        self.settings = settings
-
     @contextmanager
     def borrowed(
         self, opened: AppConnections, callers: CallerClients, clock: Clock, chance: Chance, **settings: Any
@@ -144,33 +115,6 @@ class App:
         finally:
             self.__dict__.clear()
             self.__dict__.update(saved)
-
-    # -- tasks -------------------------------------------------------------------------------------------------------
-    @property
-    def task(self) -> TaskDecorator:
-        """Makes a function a task: `@app.task` or `@app.task(queue="mail", ...)`. It is named like the function."""
-        return TaskDecorator(self._add)
-
-    def _add(self, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
-        task = make_task(self, function, given)
-        self.catalogue.add(task.definition)
-        return task
-
-    def stub(self, name: str, /) -> OpenStub:
-        """A task of other code, to be ordered by its name. `@app.stub("mail.welcome")` above a signature is typed."""
-        return make_stub(self, name)
-
-    def shared(self, task: AnyTask) -> AnyTask:
-        """The task of this app for a shared task of a module that it includes."""
-        module = shared_task.module_of(task)
-        if module is None or not shared_task.includes(self.include, module):
-            known = ", ".join(self.include) or "none"
-            raise InvalidInput("task", task, f"a shared task of a module that this app includes ({known})")
-        if task.name not in self._taken:
-            own = task.definition.with_origin(self.home)
-            self.catalogue.add(own)
-            self._taken[task.name] = own
-        return task.bound(self, self._taken[task.name])
 
     # -- orders ------------------------------------------------------------------------------------------------------
     async def submit_command(
@@ -217,23 +161,31 @@ class App:
         """Orders a job per body (arguments as JSON). `within`: all together, in the caller's transaction on this
         connection."""
         orders.check_single(options)
-        if within is not None:
-            return await self._callers.submit(self, within, True, (spec, task, bodies, options))
-        if self._opened.client is None:  # invalid orders must not create a store
-            new_jobs([""] * len(bodies), spec, task, bodies, options)
-        client = await self.client()
-        if spec.kind is Kind.FUNCTION:
-            await client.make_known(self.catalogue)
-        jobs = new_jobs(client.job_ids(len(bodies)), spec, task, bodies, options)
-        return [Job(self, answer.id) for answer in await client.submit(jobs)]
+        order = JobOrder(spec, task, bodies, options)
+        return await self.catalogue.hooks.submit_async(
+            [task] * len(bodies), lambda meta: self._place(order, meta, within, waits=True)
+        )
 
     def submit_orders_sync(
         self, spec: Spec, task: str, bodies: Sequence[str], options: Options, within: Any = None
     ) -> list[Job[Any]]:
-        if within is None:
-            return self.sync(self.submit_orders(spec, task, bodies, options))
         orders.check_single(options)
-        return run_at_once(self._callers.submit(self, within, False, (spec, task, bodies, options)))
+        order, run = JobOrder(spec, task, bodies, options), self.sync if within is None else run_at_once
+        return self.catalogue.hooks.submit_sync(
+            [task] * len(bodies), lambda meta: run(self._place(order, meta, within, waits=False)), self.sync
+        )
+
+    async def _place(self, order: JobOrder, meta: str | None, within: Any, waits: bool) -> list[Job[Any]]:
+        """Writes an order. `meta`: JSON of hooks, kept with its jobs; `waits`: the caller awaits."""
+        if within is not None:
+            return await self._callers.submit(self, within, waits, order, meta)
+        if self._opened.client is None:  # invalid orders must not create a store
+            order.check()
+        client = await self.client()
+        if order.spec.kind is Kind.FUNCTION:
+            await client.make_known(self.catalogue)
+        jobs = order.jobs(client.job_ids(len(order.bodies)), meta)
+        return [Job(self, answer.id) for answer in await client.submit(jobs)]
 
     async def client_within(self, connection: Any, waits: bool) -> JobsClient:
         """A client in the caller's own transaction on this connection. `waits`: the caller awaits its calls."""
@@ -411,7 +363,16 @@ class App:
         store = (await self.client()).store
         await self.declare()
         runtime = make_runtime or (lambda guards: ProcessRuntime(self.catalogue, self.settings, guards, self.bus))
-        return Node(store, self.clock, self.chance, self.bus, self.settings, self.catalogue.infos(), runtime)
+        return Node(
+            store,
+            self.clock,
+            self.chance,
+            self.bus,
+            self.settings,
+            self.catalogue.infos(),
+            runtime,
+            self.catalogue.hooks,
+        )
 
     @property
     def is_open(self) -> bool:

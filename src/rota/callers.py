@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -17,8 +16,7 @@ from rota.errors import InvalidInput, StoreError
 from rota.handles import schedule_builder
 from rota.handles.job import Job
 from rota.handles.schedule import Schedule
-from rota.model.job import Spec
-from rota.model.options import Options, new_jobs
+from rota.orders import JobOrder
 
 if TYPE_CHECKING:
     from rota.app import App
@@ -42,11 +40,15 @@ class CallerClients:
         return JobsClient(await self._store(app, connection, waits), app.who, app.chance)
 
     async def submit(
-        self, app: App, connection: Any, waits: bool, order: tuple[Spec, str, Sequence[str], Options]
+        self,
+        app: App,
+        connection: Any,
+        waits: bool,
+        order: JobOrder,
+        meta: str | None,
     ) -> list[Job[Any]]:
         """The order is checked before anything is sent. The local clock is enough: the time in an id is for sorting."""
-        spec, task, bodies, options = order
-        jobs = new_jobs(app.chance.job_ids(app.clock.now(), len(bodies)), spec, task, bodies, options)
+        jobs = order.jobs(app.chance.job_ids(app.clock.now(), len(order.bodies)), meta)
         client = await self.jobs(app, connection, waits)
         return [Job(app, answer.id) for answer in await client.submit_whole(jobs)] if jobs else []
 

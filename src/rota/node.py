@@ -34,8 +34,10 @@ from rota.model.times import DAY, SECOND
 from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
 from rota.store.base import Store
 from rota.store.values import Retention, Topic
+from rota.tasks.hooks import Hooks
 from rota.telemetry import events
 from rota.work.attempt import Pipeline, Stop, weight
+from rota.work.functions.hooked import NodeHooks
 from rota.work.heartbeat import Heartbeat, LeaseGuard
 from rota.work.meter import Meter
 from rota.work.reconciler import Reconciler
@@ -66,7 +68,9 @@ class Node:
         settings: Settings,
         tasks: Sequence[TaskInfo],
         make_runtime: MakeRuntime,
+        hooks: Hooks | None = None,
     ) -> None:
+        self._hooks = NodeHooks(hooks or Hooks())
         self.store, self.clock, self.chance, self.bus = store, clock, chance, bus
         self.settings, self.tasks, self.make_runtime = settings, tasks, make_runtime
         self.id = settings.node or f"node-{chance.token()}"
@@ -80,6 +84,14 @@ class Node:
         self._session: NodeSession | None = None
 
     async def run(self) -> None:
+        await self._hooks.start()
+        try:
+            await self._run()
+        finally:
+            await self._hooks.stop()
+        self.bus.emit(events.NodeStopped(self.id))
+
+    async def _run(self) -> None:
         while not self._stops:
             try:
                 await self._live()
@@ -90,7 +102,6 @@ class Node:
                     raise
                 self.bus.emit(events.ServiceFailed("joining", str(error)))
                 await asyncio.sleep(REJOIN_PAUSE)
-        self.bus.emit(events.NodeStopped(self.id))
 
     async def _live(self) -> None:
         session = NodeSession(self, self._candidate)

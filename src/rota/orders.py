@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from rota.errors import InvalidInput, TooLarge
 from rota.model.http import target
-from rota.model.job import Spec, shared
+from rota.model.job import NewJob, Spec, shared
 from rota.model.limits import fields
 from rota.model.option_table import CALL_NAMES, COMMAND_NAMES
-from rota.model.options import LONGEST_NAME, Options, about_command, read_options, task_name
+from rota.model.options import LONGEST_NAME, Options, about_command, new_jobs, read_options, task_name
 from rota.model.task import TaskInfo
 from rota.tasks.catalogue import InvalidArguments, fits
 from rota.tasks.encoding import ONLY_THERE, job_in, to_json
+
+
+class JobOrder(NamedTuple):
+    """An order of one or more jobs of a task, which differ in their arguments."""
+
+    spec: Spec
+    task: str
+    bodies: Sequence[str]  # arguments as JSON
+    options: Options
+
+    def jobs(self, ids: Sequence[str], meta: str | None) -> list[NewJob]:
+        return new_jobs(ids, *self, meta)
+
+    def check(self) -> None:
+        """Raises InvalidInput."""
+        self.jobs([""] * len(self.bodies), None)
 
 
 class HttpCall(msgspec.Struct, frozen=True):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import re
 import shlex
 import subprocess
 import sys
 import textwrap
+import time
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,8 +18,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import asyncpg
+import django.db
 import psycopg
 import pytest
+import sentry_sdk
 
 import rota
 from rota.cli.app_target import load_app
@@ -149,6 +153,52 @@ def test_the_python_of_the_page_on_testing_runs(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, "7 passed" in done.stdout) == (0, True), done.stdout
     assert not list(tmp_path.glob("*.db")), "the store of the app is never made"
+
+
+class Mailbox(sentry_sdk.Transport):
+    """Keeps what Sentry would send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Any] = []
+
+    def capture_envelope(self, envelope: Any) -> None:
+        self.events += [item.payload.json for item in envelope.items if item.type == "event"]
+
+
+async def test_the_python_of_the_page_on_hooks_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    closed: list[str] = []
+    monkeypatch.setattr(django.db, "close_old_connections", lambda: closed.append("closed"))
+    space: dict[str, Any] = {"time": time, "ContextVar": contextvars.ContextVar}
+    for code in blocks("docs/hooks.md", "python"):
+        exec(compile(code, "docs/hooks.md", "exec"), space)
+    app, box = space["app"], Mailbox()
+
+    @app.task(retry=0)
+    def fails() -> None:
+        raise ValueError("no luck")
+
+    with sentry_sdk.isolation_scope() as scope:
+        scope.set_client(sentry_sdk.Client(dsn="http://key@localhost/1", transport=box, default_integrations=False))
+        app.configure(store=f"sqlite:///{tmp_path}/a.db")
+        async with running(app):
+            space["tenant"].set("acme")
+            report, orders = await space["report"].submit(), await space["orders"].submit()
+            price, failed = await space["price"].submit(amount=10, currency="USD"), await fails.submit()
+            assert await report.result(LONG) == "report of acme"
+            assert await orders.result(LONG) == 42
+            assert await price.result(LONG) == 11
+            assert (await failed.wait(LONG)).state == "failed"
+            said = await report.logs()
+            assert "attempt 1 of report" in said
+            assert "took 0.0 s" in said
+            assert (await report.info()).meta == {"tenant": "acme"}
+    (event,) = box.events
+    assert event["exception"]["values"][-1]["value"] == "no luck"
+    assert event["tags"]["rota.task"] == "fails"
+    assert event["contexts"]["rota"]["tenant"] == "acme"
+    assert len(closed) == 8
 
 
 async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,18 +165,25 @@ class WorkflowBuilder(Workflow):
     async def __aexit__(self, kind: object, *_: object) -> None:
         client, self._client = self._client, None
         if kind is None and client is not None:
-            await self._order(client)
+            await self._app.catalogue.hooks.submit_async(self._tasks(), lambda meta: self._order(client, meta))
 
     def __enter__(self) -> WorkflowBuilder:
         if self._within is None:
             return self._app.sync(self.__aenter__())
         return run_at_once(self._begin(run_at_once(self._client_within(False))))
 
-    def __exit__(self, *error: object) -> None:
-        if self._within is None:
-            self._app.sync(self.__aexit__(*error))
-        else:
-            run_at_once(self.__aexit__(*error))
+    def __exit__(self, kind: object, *_: object) -> None:
+        client, self._client = self._client, None
+        if kind is None and client is not None:
+            run = self._app.sync if self._within is None else run_at_once
+            self._app.catalogue.hooks.submit_sync(
+                self._tasks(), lambda meta: run(self._order(client, meta)), self._app.sync
+            )
+
+    def _tasks(self) -> list[str]:
+        if not self._orders and self._of is None:
+            raise InvalidInput("workflow", self._name or self.id, "at least one job")
+        return [*(order.task for _, order in self._orders), *(hook.work[1] for hook in self._hooks)]
 
     async def _place(self, client: JobsClient) -> str:
         """The id of a new workflow, or of the existing one that the jobs are added to."""
@@ -195,15 +202,13 @@ class WorkflowBuilder(Workflow):
                 return found
         raise InvalidInput("workflow", self._of, "a workflow, its id, or a job of it")
 
-    async def _order(self, client: JobsClient) -> None:
+    async def _order(self, client: JobsClient, meta: str | None) -> list[Job[Any]]:
         if not self._orders:
-            if self._of is None:
-                raise InvalidInput("workflow", self._name or self.id, "at least one job")
-            return
+            return []
         orders = [*self._orders, *self._last(client)]
-        membership = Membership(self.id, self._name, new=self._of is None)
+        member, new = Membership(self.id, self._name, new=self._of is None), msgspec.structs.replace
         names = {job.id: f"{order.job_name or order.task} ({number})" for number, (job, order) in enumerate(orders, 1)}
-        jobs = [msgspec.structs.replace(order, workflow=membership) for order in same_keys([one for _, one in orders])]
+        jobs = [new(order, workflow=member, meta=meta) for order in same_keys([one for _, one in orders])]
         check({order.id: order.after for order in jobs}, names)
         await client.make_known(self._app.catalogue)
         answers = await client.submit_whole(jobs)
@@ -212,8 +217,10 @@ class WorkflowBuilder(Workflow):
         if self._of is None and not any(answer.created for answer in answers):
             # The keys were known: this is the workflow of the first order.
             self.id = (await client.get(answers[0].id)).workflow or self.id
+        handles = [job for job, _ in orders]
         self._orders.clear()
         self._hooks.clear()
+        return handles
 
     def _last(self, client: JobsClient) -> Iterator[tuple[Job[Any], NewJob]]:
         """The jobs that come after all others."""

@@ -229,6 +229,7 @@ class NewJob(Terms, frozen=True, gc=False):
     workflow: Membership | None = None
     job_name: str = ""  # in its workflow
     requirements: Requirements = NO_REQUIREMENTS
+    meta: str | None = None  # JSON that submit hooks have added; no part of the content
 
     @property
     def plain(self) -> bool:
@@ -310,6 +311,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     crashes: int = 0  # how often its node or process died during an attempt
     flow: str = ""  # the name of its flow, within those of its owner
     state: str | None = None  # saved by an earlier attempt, as JSON
+    meta: str | None = None  # added by submit hooks, as JSON
 
     @property
     def ref(self) -> Ref:
@@ -370,6 +372,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str | None = None
     name: str = ""  # in its workflow
     requirements: Requirements = NO_REQUIREMENTS
+    meta: dict[str, Any] = {}  # added by submit hooks
     progress: Progress | None = None  # the latest report
     attempts: list[AttemptInfo] = []
     result: Any = None

@@ -151,8 +151,10 @@ def new_job(job_id: str, spec: Spec, task: str, body: str, options: Options) -> 
     return new_jobs([job_id], spec, task, [body], options)[0]
 
 
-def new_jobs(ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options) -> list[NewJob]:
-    first = NewJob("", task, spec, **shared(options, NewJob))
+def new_jobs(
+    ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options, meta: str | None = None
+) -> list[NewJob]:
+    first = NewJob("", task, spec, **shared(options, NewJob), meta=meta)
     return [
         msgspec.structs.replace(first, id=job_id, args=body, requirements=requirements(task, body, options))
         for job_id, body in zip(ids, bodies, strict=True)

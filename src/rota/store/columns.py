@@ -46,6 +46,7 @@ ORDER = (
     Column("key", given="key", payload=True),
     RETRY := Column("retry", payload=True),
     REQUIREMENTS := Column("requirements"),
+    Column("meta", given="meta", payload=True),
 )
 # Worked out when the job is inserted.
 BORN = (

@@ -133,7 +133,7 @@ _OWN = tuple(name for name in _SHOWN if name in JobInfo.__struct_fields__)
 # The columns that are not shown as they are.
 _READERS: dict[str, Callable[[Any], Any]] = {
     "state": State, "kind": _kind, "args": read_object, "retry": _retry, "cancelling": bool, "progress": _progress,
-    "requirements": read_requirements,
+    "requirements": read_requirements, "meta": lambda text: {} if text is None else read_object(text),
 }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from rota.model.task import TaskInfo
 from rota.tasks.annotations import decoder, hints_of, json_types, readable
 from rota.tasks.context import Context
 from rota.tasks.encoding import to_json
+from rota.tasks.hooks import Hooks
 from rota.tasks.modules import calling_module
 from rota.tasks.results import Fills, argument_names, split
 
@@ -64,6 +65,7 @@ class TaskDef:
         aliases: tuple[str, ...] = (),
     ) -> None:
         self.function, self.name, self.code, self.aliases = function, name, code, aliases
+        self.hooks = Hooks()  # of its app, once it is in a catalogue
         self.is_async = _is_async(function)
         _check_isolation(name, self.is_async, code.isolation)
         self.spec = Spec.function(name)
@@ -202,6 +204,7 @@ class Catalogue:
         self._aliases: dict[str, TaskDef] = {}  # former names, under which jobs may still wait
         # Weak, so that an app that is dropped goes at once.
         self._owner = (lambda: None) if owner is None else weakref.ref(owner)
+        self.hooks = Hooks()
         CATALOGUES.add(self)
 
     @property
@@ -213,6 +216,7 @@ class Catalogue:
             if name in self._tasks or name in self._aliases:
                 what = "task" if name == task.name else "alias"
                 raise InvalidInput(what, name, "a name that no other task of this app has")
+        task.hooks = self.hooks
         self._tasks[task.name] = task
         self._aliases |= dict.fromkeys(task.aliases, task)
 

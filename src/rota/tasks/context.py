@@ -54,10 +54,12 @@ class Context:
         parents: Sequence[ParentInfo] = (),
         state: str | None = None,
         max_state: int = 1 << 20,
+        meta: str | None = None,
     ) -> None:
         self.job, self.attempt, self.fence = job, attempt, fence
         self.parents = list(parents)  # the jobs it was ordered after, with their results
         self.state = _read(state)  # what an earlier attempt has saved, or None
+        self.meta: dict[str, Any] = _read(meta, "metadata") or {}  # what hooks added when it was ordered
         self._reporter, self._max_state = reporter, max_state
         self._cancelled = False
 
@@ -115,8 +117,8 @@ def _wait(done: Future[None]) -> Awaitable[None]:
             return _Done()
 
 
-def _read(state: str | None) -> Any:
+def _read(state: str | None, what: str = "saved state") -> Any:
     try:
         return None if state is None else msgspec.json.decode(state)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput("saved state", state, f"JSON ({error})") from None
+        raise InvalidInput(what, state, f"JSON ({error})") from None

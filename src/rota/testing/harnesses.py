@@ -21,6 +21,7 @@ from rota.testing.connections import HarnessConnections, run_here
 from rota.testing.due_jobs import MOST_ROUNDS, NODE, SLOTS, DueJobs, Means
 from rota.testing.fakes import CommandFake, Fakes, HttpFake
 from rota.testing.orders import OrderBook, OrderRecord, Work, moment
+from rota.work.functions.hooked import NodeHooks
 
 if TYPE_CHECKING:
     from rota.handles.task import Task
@@ -158,6 +159,7 @@ class HarnessBlock:
         self._clock, self._chance, self._means, self._eager = clock, chance, means, eager
         self._settings = {"store": MEMORY, "queues": f"default:{SLOTS}", **settings}
         self._left = ExitStack()
+        self._hooks = NodeHooks(means.app.catalogue.hooks)
         self._connections: HarnessConnections | None = None
 
     async def __aenter__(self) -> Harness:
@@ -171,6 +173,7 @@ class HarnessBlock:
             entered.enter_context(app.borrowed(connections, callers, self._clock, self._chance, **self._settings))
             try:
                 due = DueJobs(self._means, await _prepared(app), self._clock)
+                await self._hooks.start()
             except BaseException:
                 await connections.end()
                 raise
@@ -183,6 +186,7 @@ class HarnessBlock:
     async def __aexit__(self, *_: object) -> None:
         assert self._connections is not None
         try:
+            await self._hooks.stop()
             await self._connections.end()
         finally:
             self._left.close()

@@ -37,6 +37,7 @@ class FarSide:
     """A fork server that hands its process to the test, and the pool that owns it."""
 
     largest_frame = 1 << 20
+    says_started = False
 
     def __init__(self) -> None:
         self.drain = Drain()

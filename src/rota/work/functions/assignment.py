@@ -40,7 +40,7 @@ class Assignment:
         self.attempt, self.task, self.grace = attempt, task, grace
         self.order = Order(
             self.key, claimed.job_id, claimed.fence, claimed.number, task.name, claimed.queue, claimed.priority,
-            claimed.owner, claimed.args, tuple(parents), claimed.state, attempt.start_by,
+            claimed.owner, claimed.args, tuple(parents), claimed.state, attempt.start_by, claimed.meta,
         )  # fmt: skip
         self.rank = claimed.rank, self.key  # while it waits
         self.future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

@@ -85,6 +85,9 @@ class FunctionProcess(ABC):
     def _pong(self, pong: wire.Pong) -> None:
         raise wire.Nonsense("an answer to no question")
 
+    def _started(self) -> None:
+        raise wire.Nonsense("it has no start to tell of")
+
     # -- from it -----------------------------------------------------------------------------------------------------
     def _listen(self) -> None:
         """Reads all available frames."""
@@ -114,6 +117,9 @@ class FunctionProcess(ABC):
             return
         if isinstance(word, wire.Pong):
             self._pong(word)
+            return
+        if isinstance(word, wire.Started):
+            self._started()
             return
         assignment = self._running(word.key)
         if isinstance(word, wire.OutputChunk):

@@ -16,7 +16,7 @@ from rota.tasks.encoding import to_json
 
 LONGEST_MESSAGE = 2_000
 LONGEST_TRACE = 20_000
-_CALLERS = ("rota.work.", "asyncio.")
+_CALLERS = ("rota.", "asyncio.")
 
 
 def succeeded(value: Any, max_result: int) -> Outcome:

@@ -22,27 +22,46 @@ from rota.logs.capture import CURRENT, OutputWriter
 from rota.model.outcome import Failed, Interrupted, Outcome, Problem, SetAside
 from rota.tasks.catalogue import TaskDef
 from rota.tasks.context import Context, Reporter, RunningJob
+from rota.tasks.hooks import awaited
 from rota.tasks.results import ResultNotReady, filled
 from rota.work.attempt import TOO_LATE
 from rota.work.functions.ending import judge, succeeded
+from rota.work.functions.hooked import NO_PROCESS_HOOKS, Judged, ProcessHooks, attempt, in_own_thread
 from rota.work.functions.wire import Order
 
 
 class FunctionCall:
-    def __init__(self, task: TaskDef, order: Order, reporter: Reporter, max_result: int) -> None:
+    def __init__(
+        self, task: TaskDef, order: Order, reporter: Reporter, max_result: int, start: ProcessHooks = NO_PROCESS_HOOKS
+    ) -> None:
         """Raises RotaError if the order does not fit the task, and ResultNotReady."""
         self.task, self._max_result = task, max_result
         self.too_late = order.too_late
         self.arguments = task.decode(filled(order.args, order.parents))
-        self.context: Context | None = None
-        if task.context is not None:
+        self.context: Context | None = None  # if the function sees it
+        self._context: Context | None = None  # of the function or its hooks
+        self._start, self.run_hooks = start, in_own_thread
+        self._hooked = task.hooks.attempts or start.late
+        if task.context is not None or self._hooked:
             job = RunningJob(order.job, order.task, order.queue, order.priority, order.owner)
-            self.context = self.arguments[task.context] = Context(
-                job, order.number, order.fence, reporter, order.parents, order.state, max_result
+            self._context = Context(
+                job, order.number, order.fence, reporter, order.parents, order.state, max_result, order.meta
             )
+        if task.context is not None:
+            self.context = self.arguments[task.context] = self._context
+
+    def tell(self) -> None:
+        """Sets `ctx.cancelled`."""
+        if self._context is not None:
+            self._context.cancel()
 
     def invoke(self) -> Any:
-        return self.task.function(**self.arguments)
+        if not self._hooked or self._context is None:
+            return self.task.function(**self.arguments)
+        steps = attempt(
+            self.task, self._context, lambda: self.task.function(**self.arguments), self._max_result, self._start
+        )
+        return awaited(steps) if self.task.is_async else self.run_hooks(steps)
 
     # The result is encoded where the function runs: a large one must not hold up the node's loop. And only there is it
     # known whether the start is too late: a neighbour may have blocked the loop.
@@ -50,7 +69,7 @@ class FunctionCall:
         if self.too_late():
             return Interrupted(TOO_LATE)
         try:
-            return succeeded(invoke(self), self._max_result)
+            return self._ended(invoke(self))
         except BaseException as error:
             return judge(error)
 
@@ -58,17 +77,26 @@ class FunctionCall:
         if self.too_late():
             return Interrupted(TOO_LATE)
         try:
-            return succeeded(await self.invoke(), self._max_result)
+            return self._ended(await self.invoke())
         except BaseException as error:
             return judge(error)
 
+    def _ended(self, value: Any) -> Outcome:
+        return value.outcome if isinstance(value, Judged) else succeeded(value, self._max_result)
 
-def prepare(task: TaskDef | None, order: Order, reporter: Reporter, max_result: int) -> FunctionCall | Outcome:
+
+def prepare(
+    task: TaskDef | None,
+    order: Order,
+    reporter: Reporter,
+    max_result: int,
+    start: ProcessHooks = NO_PROCESS_HOOKS,
+) -> FunctionCall | Outcome:
     """An outcome if the order can't be carried out here."""
     if task is None:  # only an earlier fork server had the task; the next attempt goes elsewhere
         return Failed(Problem("rota.NotImportable", f"task {order.task!r} was not found by its module's name"))
     try:
-        return FunctionCall(task, order, reporter, max_result)
+        return FunctionCall(task, order, reporter, max_result, start)
     except ResultNotReady as error:
         return Failed(Problem("rota.ResultNotReady", str(error)))
     except RotaError as error:
@@ -88,7 +116,7 @@ class RunningCall:
 
     def begin(self, task: TaskDef | None, reporter: Reporter, too_late: Callable[[], bool] | None) -> None:
         try:
-            call = prepare(task, self._order, reporter, self._engine.max_result)
+            call = prepare(task, self._order, reporter, self._engine.max_result, self._engine.start)
             if not isinstance(call, FunctionCall):
                 self._end(call)
                 return
@@ -136,8 +164,8 @@ class RunningCall:
         exception at once."""
         self._stopped = True
         context = self._call.context if self._call is not None else None
-        if context is not None:
-            context.cancel()
+        if self._call is not None:
+            self._call.tell()
         if self._task is not None:
             if self._begun:  # a task that has not begun would end without a report; it checks `_stopped` itself
                 self._task.cancel()
@@ -154,9 +182,13 @@ class Engine:
     call = RunningCall
 
     def __init__(
-        self, max_result: int, loop: asyncio.AbstractEventLoop, ended: Callable[[int, Outcome, float], None]
+        self,
+        max_result: int,
+        loop: asyncio.AbstractEventLoop,
+        ended: Callable[[int, Outcome, float], None],
+        start: ProcessHooks = NO_PROCESS_HOOKS,
     ) -> None:
-        self.max_result, self.loop, self.ended = max_result, loop, ended
+        self.max_result, self.loop, self.ended, self.start = max_result, loop, ended, start
         self.pid = os.getpid()
         self.calls: dict[int, RunningCall] = {}
 

@@ -49,7 +49,7 @@ def main() -> None:
     unpack(briefing.environment)
     tasks = prepare(briefing, control)
     settings = briefing.settings
-    config = ProcessConfig(tasks, settings.max_result, settings.pool_jobs, settings.pool_memory)
+    config = ProcessConfig(tasks, settings.max_result, settings.pool_jobs, settings.pool_memory, briefing.says_started)
     gc.collect()
     gc.freeze()  # a collection would touch, and so copy, every page that its forks share
     ForkServer(control, config).run()

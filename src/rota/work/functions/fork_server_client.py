@@ -70,6 +70,7 @@ class ForkServerClient:
         self._owed = 0  # answers that it owes us
         self._nudging: asyncio.TimerHandle | None = None
         self._nudges = 0
+        self._none_left: asyncio.Future[None] | None = None
         control.setblocking(False)
         self._loop.add_reader(control, self._hear)
         self._ending = self._loop.create_task(self._watch(over))
@@ -174,6 +175,12 @@ class ForkServerClient:
             self._nudging.cancel()
             self._nudging = None
 
+    async def until_gone(self, seconds: float) -> None:
+        """Waits until none of its processes is left, for so long at most."""
+        self._none_left = self._loop.create_future()
+        if self._watchers:
+            await asyncio.wait([self._none_left], timeout=seconds)
+
     async def close(self) -> None:
         self.kill_all()
         await asyncio.wait([self._ending])
@@ -209,6 +216,8 @@ class ForkServerClient:
                 self._watchers.pop(name)[1](LOST)
             case "gone", (name, status):
                 self._watchers.pop(name)[1](Gone(int(status)))
+                if not self._watchers and self._none_left is not None and not self._none_left.done():
+                    self._none_left.set_result(None)
 
     async def _watch(self, over: Callable[[ForkServerClient], None]) -> None:
         await self._child.wait()

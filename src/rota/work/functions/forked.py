@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rota.tasks.catalogue import TaskDef
+from rota.work.functions.hooked import ProcessHooks
 from rota.work.keeper.kernel import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl, set_name
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -23,6 +24,11 @@ class ProcessConfig(NamedTuple):
     max_result: int
     jobs: int  # a pool process leaves after this many
     memory: int  # and if it keeps more bytes than this
+    says_started: bool = False
+
+    def hooks(self, kind: str) -> ProcessHooks:
+        """The hooks of a new process."""
+        return ProcessHooks(kind, (task.hooks for task in self.tasks.values()))
 
 
 def settle_in(fork_server: int, out: int, err: int, name: bytes) -> None:

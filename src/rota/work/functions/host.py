@@ -13,12 +13,14 @@ import itertools
 import os
 import select
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import Future
 
 from rota.model.outcome import Outcome
 from rota.model.times import SECOND
+from rota.tasks.hooks import awaited
 from rota.work.functions import wire
 from rota.work.functions.engine import Engine, run_loop
 from rota.work.functions.forked import ProcessConfig, resident
@@ -38,7 +40,8 @@ class Host:
     def __init__(self, config: ProcessConfig, channel: socket.socket) -> None:
         self._config, self._channel = config, channel
         self.loop = asyncio.new_event_loop()
-        self._engine = Engine(config.max_result, self.loop, self._ended)
+        self._hooks = config.hooks("host")
+        self._engine = Engine(config.max_result, self.loop, self._ended, self._hooks)
         self._frames = wire.Frames(1 << 40, wire.decode_request)
         self._outbox = Outbox(self.loop, channel, self.loop.call_soon_threadsafe)
         self._over = False
@@ -51,8 +54,16 @@ class Host:
         os.register_at_fork(after_in_child=self._leave)
 
     def run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        pid = os.getpid()
+        try:
+            self.loop.run_until_complete(awaited(self._hooks.starting()))
+        except Exception:  # attempts try again, and fail if it fails again
+            sys.excepthook(*sys.exc_info())
         self.loop.add_reader(self._channel, self._listen)
         run_loop(self.loop, lambda: self._over)
+        if os.getpid() == pid:
+            self.loop.run_until_complete(awaited(self._hooks.stopping()))
 
     def _leave(self) -> None:
         """In the child of a fork by a function: it must not send messages nor take orders, and if it returns to the

@@ -44,6 +44,11 @@ class HostProcess(FunctionProcess):
         self.assignments[assignment.key] = assignment
         self._outbox.put(assignment.body)
 
+    def retire(self) -> None:
+        """Closes the channel: it ends itself."""
+        self._spared = True
+        self._shut()
+
     # -- stopping ----------------------------------------------------------------------------------------------------
     def single_out(self) -> None:
         """Nothing to take back: all its assignments have begun."""

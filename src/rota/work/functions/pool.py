@@ -21,6 +21,7 @@ from rota.telemetry.events import Bus, PoolFailed, PoolSaid
 from rota.work.attempt import TOO_LATE
 from rota.work.functions.assignment import Assignment
 from rota.work.functions.fork_server_client import ForkServerClient
+from rota.work.functions.hooked import STOP_LIMIT
 from rota.work.functions.host_client import HostProcess
 from rota.work.functions.process_client import PoolProcess
 from rota.work.functions.wire import Briefing
@@ -56,9 +57,11 @@ class Pool:
         most: int,
         alone: bool = True,
         shared: bool = False,
+        has_stop_hooks: bool = False,
     ) -> None:
         """`tell` is called with tasks that can't run here, and why. `alone`: some tasks want a process of their own;
         `shared`: some tasks share one."""
+        self.says_started, self._has_stop_hooks = briefing.says_started, has_stop_hooks
         self._keeper, self._briefing, self.drain, self._bus, self._tell = keeper, briefing, drain, bus, tell
         settings = briefing.settings
         warm = settings.warm_processes or max(2, os.cpu_count() or 1)
@@ -160,6 +163,9 @@ class Pool:
             if self._barren > FORKS_AT_ONCE:
                 self._not_before = self._loop.time() + min(LIVED, 0.05 * 2 ** min(self._barren, 10))
             self._look()
+
+    def complain(self, error: str) -> None:
+        self._bus.emit(PoolFailed(error, 0.0))
 
     def stray(self, body: bytes) -> None:
         self._bus.emit(PoolSaid(body.decode("utf-8", "backslashreplace")[:2000]))
@@ -315,5 +321,15 @@ class Pool:
         if self._starting is not None:
             self._starting.cancel()
         if self._fork_server is not None:
+            if self._has_stop_hooks:
+                await self._retire_all(self._fork_server)
             await self._fork_server.close()
         self._send_back("its node stopped")
+
+    async def _retire_all(self, fork_server: ForkServerClient) -> None:
+        """Lets processes end by themselves: those that are killed run no stop hooks."""
+        for process in [one for one in self._processes if not one.assignments]:
+            process.retire()
+        if self._host is not None and not self._host.assignments:
+            self._host.retire()
+        await fork_server.until_gone(STOP_LIMIT)

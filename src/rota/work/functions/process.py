@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -26,6 +26,7 @@ from rota.errors import Stale
 from rota.logs.capture import Handler, listen_to_logs
 from rota.model.outcome import Outcome
 from rota.model.times import SECOND
+from rota.tasks.hooks import finished
 from rota.work.functions import wire
 from rota.work.functions.engine import FunctionCall, prepare
 from rota.work.functions.forked import ProcessConfig, resident
@@ -55,6 +56,7 @@ class Process:
         self._config, self._orders, self._channel, self._ear = config, orders, channel, ear
         self._parts = wire.Frames(1 << 40, wire.decode_order)
         self._pid = os.getpid()
+        self._hooks = config.hooks("pool")
         self._key = NO_JOB  # of the job that runs
         self._call: FunctionCall | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -85,6 +87,17 @@ class Process:
             lean.signal(lean.SIGTERM, lean.SIG_DFL)
 
     def run(self) -> None:
+        try:
+            finished(self._hooks.starting(), self._on_loop)
+        except Exception:  # attempts try again, and fail if it fails again
+            sys.excepthook(*sys.exc_info())
+        if self._config.says_started:
+            with suppress(OSError):  # the node needs it no more
+                self._send(wire.Started())
+        self._serve()
+        finished(self._hooks.stopping(), self._on_loop)
+
+    def _serve(self) -> None:
         while (order := self._receive()) is not None:
             end = self._attend(order)
             with self._sending:
@@ -133,9 +146,11 @@ class Process:
     def _outcome(self, order: wire.Order) -> Outcome:
         self._key = order.key
         reporter = ChannelReporter(self, order.key)
-        call = prepare(self._config.tasks.get(order.task), order, reporter, self._config.max_result)
+        task, most = self._config.tasks.get(order.task), self._config.max_result
+        call = prepare(task, order, reporter, most, self._hooks)
         if not isinstance(call, FunctionCall):
             return call
+        call.run_hooks = lambda steps: finished(steps, self._on_loop)
         self._call = call
         return call.run(self._invoke)
 
@@ -154,11 +169,14 @@ class Process:
                 self._stop_early(call)
             if not call.task.is_async:
                 return call.invoke()
-            if self._runner is None:
-                self._runner = asyncio.Runner()
-            return self._runner.run(self._await(call))
+            return self._on_loop(self._await(call))
         finally:
             self._inside = False
+
+    def _on_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        return self._runner.run(work)
 
     async def _await(self, call: FunctionCall) -> Any:
         self._task = asyncio.current_task()
@@ -166,9 +184,9 @@ class Process:
 
     def _stop_early(self, call: FunctionCall) -> None:
         """Handles a stop that came before the function began."""
+        call.tell()
         if call.context is None or call.task.is_async:
             raise asyncio.CancelledError
-        call.context.cancel()
 
     def _when_told(self, number: int, frame: FrameType | None) -> None:
         """Handles SIGTERM: first sets `ctx.cancelled`, if the function can see it, then raises an exception in the
@@ -177,10 +195,12 @@ class Process:
         if not self._inside:
             return
         context = self._call.context if self._call is not None else None
+        if self._call is not None:
+            self._call.tell()
         if self._told == 1 and self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
         elif self._told == 1 and context is not None:
-            context.cancel()
+            pass  # it sees `ctx.cancelled`
         elif self._speaking:
             self._late = True
         else:

@@ -9,7 +9,7 @@ from rota.config import Settings
 from rota.errors import InvalidInput
 from rota.model.outcome import Failed, Outcome, Problem
 from rota.model.times import SECOND
-from rota.tasks.catalogue import Catalogue, Isolation, Owner, TaskDef
+from rota.tasks.catalogue import Catalogue, Isolation, TaskDef
 from rota.tasks.modules import MAIN
 from rota.telemetry.events import Bus, TasksInThreads
 from rota.work.attempt import Attempt
@@ -35,13 +35,14 @@ class Processes:
             slots = sum(settings.queues.values())
             self._pool = Pool(
                 keeper,
-                _briefing(found, settings, catalogue.owner),
+                _briefing(found, settings, catalogue),
                 drain,
                 bus,
                 self._tell,
                 slots,
                 bool(self._alone),
                 shared,
+                catalogue.hooks.has("process.stop"),
             )
 
     async def start(self) -> None:
@@ -106,11 +107,14 @@ def _hidden(task: TaskDef) -> str | None:
     return None
 
 
-def _briefing(tasks: list[TaskDef], settings: Settings, app: Owner | None) -> Briefing:
+def _briefing(tasks: list[TaskDef], settings: Settings, catalogue: Catalogue) -> Briefing:
     """The app's own module and those that it includes come first: they may declare what others need, such as hooks."""
+    app = catalogue.owner
     own = [] if app is None else [name for name in (app.home, *app.include) if name != MAIN]
     of_tasks = [name for task in tasks for name in (task.function.__module__, task.code.origin)]
     modules = dict.fromkeys(name for name in (*own, *of_tasks) if name)
     functions = tuple(FunctionPath(one.name, one.function.__module__, one.function.__qualname__) for one in tasks)
     which = ("", "") if app is None else (app.home, app.name)
-    return Briefing(tuple(sys.path), tuple(modules), functions, settings, packed(), which)
+    return Briefing(
+        tuple(sys.path), tuple(modules), functions, settings, packed(), which, catalogue.hooks.has("process.start")
+    )

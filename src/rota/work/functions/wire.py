@@ -46,6 +46,7 @@ class Briefing(msgspec.Struct, frozen=True):
     settings: Settings
     environment: bytes  # packed (`work/own_programs.py`)
     app: tuple[str, str] = ("", "")  # the module that makes the app, and its name
+    says_started: bool = False  # pool processes tell when their start hooks have run
 
 
 # -- from the node ---------------------------------------------------------------------------------------------------
@@ -64,6 +65,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True, tag=1):
     parents: tuple[ParentInfo, ...] = ()
     state: str | None = None  # saved by an earlier attempt
     start_by: float | None = None  # on the monotonic clock that all processes of the machine share
+    meta: str | None = None  # of the order, as JSON
 
     def too_late(self) -> bool:
         """Whether a start now would break its rate. Asked right before the function is called."""
@@ -137,12 +139,16 @@ class Pong(msgspec.Struct, frozen=True, array_like=True, tag=5):
     memory: int  # resident now, in bytes
 
 
+class Started(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The start hooks of a pool process have run: it takes orders now."""
+
+
 class Nonsense(Exception):
     """Invalid data came instead of a frame."""
 
 
 ToProcess = Order | StopRequest | SaveAnswer | OutputRead | Ping
-FromProcess = OutputChunk | ProgressReport | SaveRequest | CallEnd | Pong
+FromProcess = OutputChunk | ProgressReport | SaveRequest | CallEnd | Pong | Started
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode

@@ -37,7 +37,8 @@ CREATE TABLE rota.jobs (
     retry         text     NOT NULL,
     timeout       bigint,
     key           text,
-    requirements  text                            -- labels, keys, alone and flow, as JSON; NULL: none
+    requirements  text,                           -- labels, keys, alone and flow, as JSON; NULL: none
+    meta          text                            -- added by submit hooks, as JSON; NULL: none
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5);
 

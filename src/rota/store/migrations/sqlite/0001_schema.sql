@@ -67,7 +67,8 @@ CREATE TABLE payloads (
     args    TEXT NOT NULL,
     retry   TEXT NOT NULL,
     timeout INTEGER,
-    key     TEXT
+    key     TEXT,
+    meta    TEXT                                -- added by submit hooks, as JSON; NULL: none
 ) STRICT;
 
 -- Attempts that ended. A running one is in its job's row only: one write per attempt instead of two.

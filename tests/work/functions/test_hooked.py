@@ -1,0 +1,175 @@
+"""Hooks in real processes: where they run, when processes start and stop, and what a failing start does."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.errors import JobFailed, RotaError
+from rota.tasks.hooks import Hooks
+from rota.telemetry.events import PoolFailed
+from rota.work.functions import hooked, process_client
+from rota.work.functions.hooked import NodeHooks
+from tests.node.running import LONG, running
+
+APP = """
+import asyncio, os, pathlib, time
+import rota
+
+FOLDER = pathlib.Path({folder!r})
+app = rota.App(f"sqlite:///{{FOLDER}}/a.db", queues="default:4", warm_processes=1, kill_grace="1s")
+ENGINE = None
+
+
+def note(*words):
+    with (FOLDER / "notes").open("a") as file:
+        print(*words, file=file)
+
+
+@app.on("process.start")
+async def begin(process):
+    global ENGINE
+    await asyncio.sleep(0)
+    if (FOLDER / f"broken {{process.kind}}").exists():
+        raise ConnectionError("no database")
+    if (FOLDER / f"hanging {{process.kind}}").exists():
+        time.sleep(60)
+    ENGINE = f"engine of {{process.kind}} {{process.pid == os.getpid()}}"
+    note("start", process.kind)
+
+
+@app.on("process.stop")
+def end(process):
+    note("stop", process.kind)
+
+
+@app.around("submit")
+def tag(submission):
+    submission.meta["trace"] = "t1"
+    yield
+
+
+@app.around("attempt")
+async def around(ctx):
+    ctx.log(f"trace {{ctx.meta.get('trace')}}")
+    try:
+        yield
+    finally:
+        ctx.log("out")
+
+
+@app.on("attempt.after")
+def after(ctx, end):
+    note("after", ctx.job.task, end.outcome)
+
+
+@app.task(retry=0)
+def sync() -> str:
+    return ENGINE
+
+
+@app.task(retry=0)
+async def shared() -> str:
+    return ENGINE
+
+
+@app.task(retry=0, isolation="thread")
+def thread() -> str:
+    return ENGINE
+
+
+@app.task(retry=0, timeout="300ms")
+def slow() -> None:
+    time.sleep(60)
+
+
+@app.task(retry=0, timeout="300ms")
+async def slow_async() -> None:
+    await asyncio.sleep(60)
+"""
+
+
+@pytest.fixture
+def hooked_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    (tmp_path / "hooked_app.py").write_text(APP.format(folder=str(tmp_path)))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    yield importlib.import_module("hooked_app")
+    del sys.modules["hooked_app"]
+
+
+async def test_hooks_run_where_functions_run(hooked_app: Any, tmp_path: Path) -> None:
+    async with running(hooked_app.app):
+        jobs = [await one.submit() for one in (hooked_app.sync, hooked_app.shared, hooked_app.thread)]
+        assert [await job.result(LONG) for job in jobs] == [
+            f"engine of {kind} True" for kind in ("pool", "host", "host")
+        ]
+        assert [await job.logs() for job in jobs] == ["trace t1\nout\n"] * 3
+        stopped = [await one.submit() for one in (hooked_app.slow, hooked_app.slow_async)]
+        assert [(await job.wait(LONG)).attempts[-1].outcome for job in stopped] == ["timed_out"] * 2
+        await (await hooked_app.sync.submit()).result(LONG)  # in a new process: the other was killed
+    notes = (tmp_path / "notes").read_text().splitlines()
+    assert notes[0] == "start node"
+    assert notes[-1] == "stop node"
+    assert sorted(line for line in notes if line.startswith("after")) == [
+        "after shared succeeded", "after slow stopped", "after slow_async stopped", "after sync succeeded",
+        "after sync succeeded", "after thread succeeded",
+    ]  # fmt: skip
+    for kind in ("pool", "host"):
+        assert f"start {kind}" in notes
+        assert f"stop {kind}" in notes
+
+
+async def test_a_start_that_fails_fails_attempts_until_it_succeeds(hooked_app: Any, tmp_path: Path) -> None:
+    broken = [tmp_path / f"broken {kind}" for kind in ("pool", "host")]
+    for place in broken:
+        place.touch()
+    async with running(hooked_app.app):
+        jobs = [await one.submit() for one in (hooked_app.sync, hooked_app.shared)]
+        for job in jobs:
+            with pytest.raises(JobFailed, match="no database"):
+                await job.result(LONG)
+        for place in broken:
+            place.unlink()
+        jobs = [await one.submit() for one in (hooked_app.sync, hooked_app.shared)]
+        assert [await job.result(LONG) for job in jobs] == ["engine of pool True", "engine of host True"]
+
+
+async def test_a_start_that_hangs_is_killed_and_told(
+    hooked_app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_client, "START_LIMIT", 0.3)
+    (tmp_path / "hanging pool").touch()
+    async with running(hooked_app.app) as (_, probe):
+        job = await hooked_app.sync.submit()
+        await probe.until(PoolFailed, lambda event: "process.start hooks took longer than 0.3 s" in event.error)
+        (tmp_path / "hanging pool").unlink()
+        assert await job.result(LONG) == "engine of pool True"
+
+
+async def test_a_node_whose_start_fails_does_not_start(hooked_app: Any, tmp_path: Path) -> None:
+    (tmp_path / "broken node").touch()
+    with pytest.raises(RotaError, match=r"a hook process\.start of the node failed: ConnectionError: no database"):
+        async with running(hooked_app.app):
+            pass
+
+
+async def test_the_hooks_of_a_node_have_a_limit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hooks, over = Hooks(), threading.Event()
+    for event in ("process.start", "process.stop"):
+        hooks.on(event)(lambda process: over.wait(LONG))
+    monkeypatch.setattr(hooked, "START_LIMIT", 0.05)
+    monkeypatch.setattr(hooked, "STOP_LIMIT", 0.05)
+    with pytest.raises(RotaError, match=r"process\.start of the node took longer than 0\.05 s"):
+        await NodeHooks(hooks).start()
+    await NodeHooks(hooks).stop()
+    assert "process.stop of the node took longer than 0.05 s" in caplog.text
+    over.set()
