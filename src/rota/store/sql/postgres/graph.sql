@@ -57,7 +57,7 @@ FROM back CROSS JOIN LATERAL (SELECT count(*) AS every, count(*) FILTER (WHERE a
 SELECT e.parent::text, coalesce(j.task, h.task), coalesce(j.state, h.state), e.need, e.state,
        CASE WHEN h.state = 'succeeded' THEN h.result END, m.name, e.fills
 FROM rota.edges e
-LEFT JOIN rota.members m ON m.job = e.parent
+LEFT JOIN LATERAL (SELECT * FROM rota.members WHERE job = e.parent OFFSET 0) AS m ON true
 LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = e.parent OFFSET 0) AS j ON true
 LEFT JOIN LATERAL (SELECT * FROM rota.history WHERE id = e.parent OFFSET 0) AS h ON true
 WHERE e.child = :id ORDER BY e.parent
