@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -11,6 +14,7 @@ from rota.clock import Chance, ManualClock
 from rota.model.times import DAY, HOUR, MINUTE
 from rota.store import sql_files
 from rota.store.postgres import PostgresStore
+from tests.servers.postgres import database, shared_server
 
 ROWS = 1_000_000
 NOW = 1_800_000_000_000_000
@@ -131,3 +135,35 @@ def run_all(url: str, statements: list[str]) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         for statement in statements:
             db.execute(statement.encode())
+
+
+@contextmanager
+def large_tables(*crowds: list[str]) -> Iterator[Large]:
+    """A database with these rows, the crowds inserted side by side. The server must not find out by itself how large
+    its tables are."""
+    with database(shared_server()) as url:
+        _in_threads([(migrated, url)])  # this thread may have a running loop
+        with psycopg.connect(url, autocommit=True) as db:
+            tables = db.execute(
+                "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'rota'::regnamespace AND relkind = 'r'"
+            )
+            for (table,) in tables.fetchall():
+                db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
+            _in_threads([(run_all, url, crowd) for crowd in crowds])
+            sizes = db.execute(
+                "SELECT relname, pg_relation_size(oid) / 8192 FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
+            )
+            yield Large(url, dict(sizes.fetchall()))
+
+
+def _in_threads(calls: Sequence[tuple[Any, ...]]) -> None:
+    threads = [threading.Thread(target=call, args=values) for call, *values in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def run_as_owner(url: str, statements: list[str]) -> None:
+    """Statements that change what the server knows about its tables."""
+    run_all(url, ["SET allow_system_table_mods = on", *statements])

@@ -7,11 +7,9 @@ As in test_plans.py: rows and pages, whatever the server believes about the tabl
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import NamedTuple
 
-import psycopg
 import pytest
 
 from rota.clock import Chance
@@ -27,10 +25,19 @@ from rota.store.postgres import PostgresStore, graph, nodes, orders, reads, work
 from rota.store.postgres.database import Unit
 from rota.store.values import Retention
 from rota.store.walks import PIECE
-from tests.servers.postgres import database, shared_server
 from tests.store import queries
 from tests.store.postgres import plans
-from tests.store.postgres.crowd import CLOCK, NOW, SHARED, Large, migrated, run_all, sql_id, uid, uids
+from tests.store.postgres.crowd import (
+    CLOCK,
+    NOW,
+    SHARED,
+    Large,
+    large_tables,
+    run_as_owner,
+    sql_id,
+    uid,
+    uids,
+)
 from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
@@ -103,29 +110,14 @@ BELIEFS: dict[str, list[str]] = {
 @pytest.fixture(scope="module")
 def large() -> Iterator[Large]:
     before, plans.GROWING = plans.GROWING, GROWING
-    with database(shared_server()) as url:
-        thread = threading.Thread(target=migrated, args=[url])  # this one may have a running loop
-        thread.start()
-        thread.join()
-        tables = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'rota'::regnamespace AND relkind = 'r'"
-        with psycopg.connect(url, autocommit=True) as db:
-            for (table,) in db.execute(tables.encode()).fetchall():
-                db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-        run_all(url, CROWD)
-        with psycopg.connect(url, autocommit=True) as db:
-            sizes = db.execute(
-                "SELECT relname, pg_relation_size(oid) / 8192 FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
-            )
-            yield Large(url, dict(sizes.fetchall()))
+    with large_tables(CROWD) as large:
+        yield large
     plans.GROWING = before
 
 
 @pytest.fixture(scope="module", params=list(BELIEFS))
 def believing(request: pytest.FixtureRequest, large: Large) -> Large:
-    with psycopg.connect(large.url, autocommit=True) as db:
-        db.execute("SET allow_system_table_mods = on")
-        for statement in BELIEFS[request.param]:
-            db.execute(statement.encode())
+    run_as_owner(large.url, BELIEFS[request.param])
     return large
 
 

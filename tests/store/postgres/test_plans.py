@@ -8,7 +8,6 @@ empty, or that all jobs run on one node.
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,11 +31,10 @@ from rota.store.postgres.database import Unit
 from rota.store.postgres.pool import ConnectionPool
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.values import Chunk, JobCursor, JobFilter, Note, Position, Retention
-from tests.servers.postgres import database, shared_server
 from tests.store import queries
 from tests.store.postgres import crowd
 from tests.store.postgres.beliefs import BELIEFS, believe, mislead
-from tests.store.postgres.crowd import CLOCK, COUNTS, FIRST, NOW, SECOND, Large, migrated, run_all, uid, uids
+from tests.store.postgres.crowd import CLOCK, COUNTS, FIRST, NOW, SECOND, Large, large_tables, uid, uids
 from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
@@ -50,26 +48,10 @@ ELSEWHERE = queries.names("postgres", "schedules", "graph", "admission", "offers
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[Large]:
-    with database(shared_server()) as url:
-        thread = threading.Thread(target=migrated, args=[url])  # this one may have a running loop
-        thread.start()
-        thread.join()
-        # The server must not find out by itself how large they are.
-        leaves = "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = 'rota'::regnamespace AND relkind = 'r'"
-        with psycopg.connect(url, autocommit=True) as db:
-            for (table,) in db.execute(leaves.encode()).fetchall():
-                db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-        both = [threading.Thread(target=run_all, args=[url, part]) for part in (FIRST, SECOND)]
-        for one in both:
-            one.start()
-        for one in both:
-            one.join()
-        with psycopg.connect(url, autocommit=True) as db:
+    with large_tables(FIRST, SECOND) as large:
+        with psycopg.connect(large.url, autocommit=True) as db:
             mislead(db)
-            sizes = db.execute(
-                "SELECT relname, pg_relation_size(oid) / 8192 FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
-            )
-            yield Large(url, dict(sizes.fetchall()))
+        yield large
 
 
 @pytest.fixture(scope="module", params=list(BELIEFS))

@@ -14,7 +14,8 @@ import apsw
 import pytest
 
 from rota.store import sql_files
-from tests.store.sqlite.test_plans import ADMISSION, plan, scans, steps
+from tests.store.sqlite.plans import filled, plan, scans, steps
+from tests.store.sqlite.test_plans import ADMISSION
 
 pytestmark = pytest.mark.slow
 
@@ -70,12 +71,8 @@ COMMIT;
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[apsw.Connection]:
-    connection = apsw.Connection(":memory:")
-    for _, text in sql_files.migrations("sqlite"):
-        connection.execute(text).fetchall()
-    connection.execute(FILL).fetchall()
-    yield connection
-    connection.close()
+    with filled(FILL) as connection:
+        yield connection
 
 
 # They count all that lives, or list all keys or flows, for someone who asks by hand.

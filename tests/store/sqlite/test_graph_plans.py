@@ -15,7 +15,7 @@ import pytest
 
 from rota.store import sql_files
 from tests.store import queries
-from tests.store.sqlite.test_plans import plan, steps
+from tests.store.sqlite.plans import filled, plan, steps
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ WHERE i % 2 = 0 AND i > 1000;
 INSERT INTO edges (child, parent, need, state)
 SELECT printf('j%06d', i * 2), 'j000001', 'success', 'open' FROM n WHERE i <= {FAMILY};
 INSERT INTO workflows SELECT printf('w%06d', i), 'local', 'n' || (i % 100), {NOW} + i FROM n WHERE i <= 20000;
-INSERT INTO members SELECT printf('w%06d', (i - 1) / 10 + 1), printf('j%06d', i), i FROM n;
+INSERT INTO members (workflow, job, place) SELECT printf('w%06d', (i - 1) / 10 + 1), printf('j%06d', i), i FROM n;
 DROP TABLE n;
 COMMIT;
 """
@@ -46,12 +46,8 @@ COMMIT;
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[apsw.Connection]:
-    connection = apsw.Connection(":memory:")
-    for _, text in sql_files.migrations("sqlite"):
-        connection.execute(text).fetchall()
-    connection.execute(FILL).fetchall()
-    yield connection
-    connection.close()
+    with filled(FILL) as connection:
+        yield connection
 
 
 # Asked by hand, now and then: names and the ends of ids have no index.

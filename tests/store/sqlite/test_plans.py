@@ -6,7 +6,6 @@ A plan says which index is used; the steps say that it helps. Both are the same 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from rota.store import sql_files
 from rota.store.sqlite import reads
 from rota.store.values import JobCursor, JobFilter
 from tests.store import queries
+from tests.store.sqlite.plans import filled, plan, scans, steps
 
 pytestmark = pytest.mark.slow
 
@@ -65,37 +65,8 @@ COMMIT;
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[apsw.Connection]:
-    connection = apsw.Connection(":memory:")
-    for _, text in sql_files.migrations("sqlite"):
-        connection.execute(text).fetchall()
-    connection.execute(FILL).fetchall()
-    yield connection
-    connection.close()
-
-
-def plan(db: apsw.Connection, text: str, values: Any = None) -> list[str]:
-    names = re.findall(r":(\w+)", text)
-    given = values or (dict.fromkeys(names) if names else (None,) * text.count("?"))
-    return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {text}", given)]
-
-
-def steps(db: apsw.Connection, text: str, values: Any) -> int:
-    """What it takes, in steps of the machine; a change is taken back."""
-    taken = 0
-
-    def count() -> bool:
-        nonlocal taken
-        taken += 1
-        return False
-
-    db.execute("BEGIN")
-    db.set_progress_handler(count, 10)
-    try:
-        db.execute(text, values).fetchall()
-    finally:
-        db.set_progress_handler(None)
-        db.execute("ROLLBACK")
-    return taken * 10
+    with filled(FILL) as connection:
+        yield connection
 
 
 def query_steps(db: apsw.Connection, name: str, **values: Any) -> int:
@@ -108,13 +79,6 @@ WHOLE = {"state_counts", "ids_ending"}
 ALONG = {"any_ready": "jobs_ready", "ready_kinds": "jobs_ready", "stray_holders": "jobs_running"}
 # Looked at elsewhere: test_admission_plans.py.
 ADMISSION = queries.names("sqlite", "admission")
-
-
-def scans(lines: list[str], tables: str) -> list[str]:
-    """Of tables, not of what was read from them before."""
-    inner = {line.split()[1] for line in lines if line.startswith(("CO-ROUTINE ", "MATERIALIZE "))}
-    found = [line for line in lines if re.match(rf"SCAN (?:{tables})\b(?! VIRTUAL)", line)]
-    return [line for line in found if line.split()[1] not in inner]
 
 
 @pytest.mark.parametrize("name", sorted(set(QUERIES) - WHOLE - ADMISSION))

@@ -18,7 +18,7 @@ from rota.model.principal import Principal
 from rota.model.trigger.records import ScheduleFilter
 from rota.store import sql_files
 from rota.store.sqlite import SqliteStore
-from tests.store.sqlite.test_plans import plan, steps
+from tests.store.sqlite.plans import filled, plan, steps
 
 pytestmark = pytest.mark.slow
 
@@ -44,12 +44,8 @@ COMMIT;
 
 @pytest.fixture(scope="module")
 def large() -> Iterator[apsw.Connection]:
-    connection = apsw.Connection(":memory:")
-    for _, text in sql_files.migrations("sqlite"):
-        connection.execute(text).fetchall()
-    connection.execute(FILL).fetchall()
-    yield connection
-    connection.close()
+    with filled(FILL) as connection:
+        yield connection
 
 
 WHOLE = {"broken_schedules", "undeclared_schedules"}  # `rota doctor` looks at all of them
