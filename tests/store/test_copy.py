@@ -306,6 +306,9 @@ async def test_tables_that_are_mostly_empty(places: Places, source: str, target:
         await one.finish()
         report = await Copy(one, other, quiet).run()
         assert {name for name, total in report.tables.items() if total.rows} == MORE.keys()
+        again = places.new("sqlite")
+        async with side(again) as third:
+            assert (await Copy(other, third, quiet).run()).tables == report.tables, "digests are the same everywhere"
         for table, row in MORE.items():
             columns = await other.columns(table)
             found = [one async for _, one in other.rows(table, columns, None)]

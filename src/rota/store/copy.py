@@ -30,6 +30,7 @@ UNFINISHED = "an unfinished copy of another store; run the same `rota store copy
 # A batch is a transaction of the target.
 MOST_ROWS, MOST_BYTES = 500, 4 << 20
 _MODULUS = 1 << 128
+_NAMING = ("id", "job", "child", "key", "name", "owner")
 
 # Edges come before jobs: on SQLite a job counts its parents.
 TABLES = (
@@ -150,7 +151,9 @@ class Copy:
         before = await self.check_target()
         for table in TABLES:
             theirs = set(await self._target.columns(table))
-            self._columns[table] = [one for one in await self._source.columns(table) if one in theirs]
+            both = theirs.intersection(await self._source.columns(table))
+            # What names a row comes first, for messages; the rest in an order that makes digests comparable.
+            self._columns[table] = sorted(both, key=lambda one: (one not in _NAMING, one))
         self.report.resumed = before is not None
         if not (self.report.resumed and await self._gone_on()):
             await self._target.begin(self._source.name)

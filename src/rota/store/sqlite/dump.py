@@ -53,6 +53,7 @@ class SqliteSide(Side):
         self._db = Database(path, SystemClock(), AGEING_STEP)
         self._reading: Database | None = None  # with the snapshot
         self._types: dict[str, dict[str, str]] = {}
+        self._payload = frozenset(name for _, name, *_ in self._db.connection.execute("PRAGMA table_info(payloads)"))
 
     async def close(self) -> None:
         if self._reading is not None:
@@ -121,8 +122,7 @@ class SqliteSide(Side):
         return f"CAST({value} AS BLOB)" if kind == "TEXT" else value
 
     def _alias(self, column: str) -> str:
-        payload = {name for _, name, *_ in self._db.connection.execute("PRAGMA table_info(payloads)")} - {"seq"}
-        return "p" if column in payload else "j"
+        return "p" if column in self._payload else "j"
 
     async def counts(self) -> dict[str, int]:
         with translated(self._path):
@@ -150,12 +150,18 @@ class SqliteSide(Side):
         def write(db: Database) -> None:
             for row in rows:
                 try:
-                    _insert(db.connection, table, dict(zip(columns, row, strict=True)))
+                    self._insert(db.connection, table, dict(zip(columns, row, strict=True)))
                 except (apsw.Error, RotaError) as error:
                     raise StoreError(f"{self.name}: a row of {table!r} is refused ({row[0]}): {error}") from None
             _mark(db.connection, table, msgspec.json.encode(place).decode())
 
         self._db.write(write)
+
+    def _insert(self, connection: apsw.Connection, table: str, row: dict[str, Any]) -> None:
+        if table in ("live", "ended"):
+            _insert_job(connection, row, self._payload, ended=table == "ended")
+        else:
+            _insert_other(connection, table, row)
 
     async def finish(self) -> None:
         self._db.write(lambda db: db.connection.execute(f"DROP TABLE {MARKER}").fetchall())
@@ -189,10 +195,8 @@ def _mark(connection: apsw.Connection, name: str, place: str) -> None:
     connection.execute(f"INSERT OR REPLACE INTO {MARKER} VALUES (?, ?)", (name, place)).fetchall()  # noqa: S608
 
 
-def _insert(connection: apsw.Connection, table: str, row: dict[str, Any]) -> None:
-    if table in ("live", "ended"):
-        _insert_job(connection, row, ended=table == "ended")
-    elif table in _OF_JOBS:
+def _insert_other(connection: apsw.Connection, table: str, row: dict[str, Any]) -> None:
+    if table in _OF_JOBS:
         job = row.pop("job")
         names = ", ".join(row)
         connection.execute(
@@ -209,8 +213,7 @@ def _insert_plainly(connection: apsw.Connection, table: str, row: dict[str, Any]
     connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values())).fetchall()  # noqa: S608
 
 
-def _insert_job(connection: apsw.Connection, row: dict[str, Any], ended: bool) -> None:
-    payloads = {name for _, name, *_ in connection.execute("PRAGMA table_info(payloads)")}
+def _insert_job(connection: apsw.Connection, row: dict[str, Any], payloads: frozenset[str], ended: bool) -> None:
     ending = {name: row.pop(name) for name in _ENDING} if ended else {}
     if ended:  # a replay goes by these
         count = "SELECT count(*) FROM edges WHERE {} = ?"
