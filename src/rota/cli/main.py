@@ -130,11 +130,26 @@ def _call(args: argparse.Namespace) -> int:
 
     if getattr(args, "app", None) is not None:
         # Before the loop runs: modules of users may call ..._sync methods.
-        args.loaded = import_module("rota.cli.app_target").load_app(args.app)
+        args.loaded = _load_app(args)
     verb = getattr(import_module(f"rota.cli.{args.module}"), args.function)
     with asyncio.Runner(loop_factory=_quick_loop() if args.module == "up" else None) as runner:
         code: int = runner.run(verb(args))
+    if getattr(args, "changed", False) and args.reload:
+        import_module("rota.cli.reload").again()
     return code
+
+
+def _load_app(args: argparse.Namespace) -> object:
+    """The app. With `up --reload`, an import that fails is shown, and tried again after the next change."""
+    try:
+        return import_module("rota.cli.app_target").load_app(args.app)
+    except InvalidInput as error:
+        if not getattr(args, "reload", False):
+            raise
+        complain(str(error))
+    reload = import_module("rota.cli.reload")
+    reload.wait(args.app)
+    return reload.again()
 
 
 def _quick_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

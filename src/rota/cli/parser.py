@@ -70,6 +70,8 @@ def _up(up: Parser) -> None:
     slots.add_argument("--slots", metavar="N", type=count, help="short for --queues default:N")
     up.add_argument("--node", metavar="ID", help="a name for this node; made up if not given")
     up.add_argument("--grace", metavar="DURATION", help="how long running jobs may go on after the first signal (30s)")
+    text = "for development: start again when a file of the app changes; running jobs get 2 s unless --grace says"
+    up.add_argument("--reload", action="store_true", help=text)
     noise = up.add_mutually_exclusive_group()
     noise.add_argument("--verbose", action="store_true", help="a line for every attempt")
     noise.add_argument("--quiet", action="store_true", help="warnings and errors only")

@@ -14,13 +14,13 @@ from contextlib import suppress
 import msgspec
 
 from rota.app import App
-from rota.cli import last_writes
+from rota.cli import last_writes, reload
 from rota.cli.session import make_app
 from rota.cli.show import complain
 from rota.clock import Clock
 from rota.logs.capture import captured
 from rota.model.times import iso
-from rota.node import StuckNode
+from rota.node import Node, StuckNode
 from rota.telemetry.events import Event, LoopBlocked, Subscriber
 from rota.telemetry.lines import Background, Lines
 from rota.telemetry.stall import watched
@@ -37,7 +37,8 @@ STUCK = 1  # the exit code
 
 async def up_(args: argparse.Namespace) -> int:
     queues = args.queues if args.slots is None else {"default": args.slots}
-    app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=args.grace)
+    grace = reload.GRACE if args.reload and args.grace is None else args.grace
+    app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=grace)
     told = Background(_teller(args, app.clock))
     app.bus.subscribe(told, every_attempt=args.json or args.verbose)
     if address := os.environ.get("NOTIFY_SOCKET"):
@@ -47,16 +48,22 @@ async def up_(args: argparse.Namespace) -> int:
     gc.set_threshold(YOUNG_OBJECTS)
     _raise_descriptor_limit()
     with captured(), watched(sys.__stderr__ or sys.stderr, lambda seconds: told(LoopBlocked(seconds))):
-        await _serve(app, told)
+        await _serve(args, app, told)
     return 0
 
 
-async def _serve(app: App, told: Background) -> None:
+async def _serve(args: argparse.Namespace, app: App, told: Background) -> None:
     await app.migrate()
     async with app:
         node = await app.node()
+
+        def told_to_stop() -> None:
+            args.reload = False  # also if it was about to start again
+            node.stop()
+
         for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, node.stop)
+            asyncio.get_running_loop().add_signal_handler(number, told_to_stop)
+        watching = asyncio.create_task(_reload(args, node)) if args.reload else None
         try:
             await node.run()
         except StuckNode as error:
@@ -66,8 +73,16 @@ async def _serve(app: App, told: Background) -> None:
             os._exit(STUCK)
         finally:
             told.close()
+            if watching:
+                watching.cancel()
         if node.remains is not None:
             last_writes.become(app.settings.store, node.remains, node.store.guards(node.remains))
+
+
+async def _reload(args: argparse.Namespace, node: Node) -> None:
+    """Stops the node after a change; `cli.main` then starts it again."""
+    await reload.watch(args.app, node.stop)
+    args.changed = True
 
 
 def _raise_descriptor_limit() -> None:
