@@ -138,10 +138,15 @@ def _breaks(db: Database, broken: Collection[str]) -> list[tuple[str, str, SkipC
 def _go_on(db: Database, ended: Mapping[str, int]) -> list[str]:
     """Counts parents that have ended. Children without open parents go on; returns those that have nothing to do."""
     now, rings = db.now(), {State.READY: Topic.READY, State.SCHEDULED: Topic.DUE}
-    clear = {job for (job,) in db.rows("clear_children", ids=_text(ended))}
+    children = {
+        job: (seq, Child(State(state), *rest)) for seq, job, state, *rest in db.rows("children", ids=_text(ended))
+    }
+    # Only of those whose last parent has ended: the query reads all edges of a child.
+    last = [job for job, (_, child) in children.items() if child.waits <= ended[job]]
+    clear = {job for (job,) in db.rows("clear_children", ids=_text(last))} if last else set()
     rows, unneeded = [], []
-    for seq, job, state, *rest in db.rows("children", ids=_text(ended)):
-        child = after_parents(Child(State(state), *rest), ended[job], now, db.ageing_step, job in clear)
+    for job, (seq, before) in children.items():
+        child = after_parents(before, ended[job], now, db.ageing_step, job in clear)
         if child.state is State.SKIPPED:
             unneeded.append(job)
             continue
