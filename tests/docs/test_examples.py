@@ -28,17 +28,10 @@ from rota.cli.app_target import load_app
 from rota.cli.main import main, parse
 from rota.store.values import JobFilter
 from rota.testing import harness
+from tests.docs.pages import PAGES, ROOT, blocks
 from tests.node.running import LONG, running
 from tests.servers.postgres import database, shared_server
 from tests.servers.web import reply, web
-
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-def blocks(page: str, language: str) -> list[str]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    return [text for kind, text in found if kind == language]
 
 
 async def test_the_python_of_the_readme_runs(
