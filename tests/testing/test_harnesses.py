@@ -266,6 +266,10 @@ async def test_a_wait_for_a_job_that_nothing_runs_ends_soon(monkeypatch: pytest.
         job = await add.submit(a=1)
         with pytest.raises(WaitTimeout, match=r"is still ready: in a harness it runs in run_due\(\)"):
             await job.result()
+        async with app.workflow() as flow:
+            flow.add(add, a=1)
+        with pytest.raises(WaitTimeout, match="workflow"):
+            await flow.wait()
 
 
 def test_a_sync_wait_for_a_job_that_nothing_runs_ends_at_once() -> None:

@@ -198,9 +198,13 @@ class JobsClient:
             raise InvalidInput("workflow", part, f"an id that fits one only; it fits {found[0]} and {found[1]}")
         return found[0]
 
+    def wait_limit(self, timeout: Span | None) -> float | None:
+        """The seconds that a wait may take; None: any number."""
+        return None if timeout is None else duration(timeout, "timeout") / SECOND
+
     async def wait(self, job_id: str, timeout: Span | None = None) -> JobInfo:
         """Returns when the job has ended; raises WaitTimeout if that takes longer than `timeout` (`90s`)."""
-        limit = None if timeout is None else duration(timeout, "timeout") / SECOND
+        limit = self.wait_limit(timeout)
         info = await self.get(job_id)
         if info.ended:
             return info

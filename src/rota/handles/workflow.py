@@ -14,7 +14,7 @@ from rota.model.drawing import Vertex, graphviz, mermaid, tree
 from rota.model.graph import Need, below
 from rota.model.lifecycle import LIVE, TERMINAL, State
 from rota.model.options import check_reason
-from rota.model.times import SECOND, Span, duration, short
+from rota.model.times import Span, short
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
 from rota.store.values import Cancelling
 
@@ -49,8 +49,8 @@ class Workflow:
 
     async def wait(self, timeout: Span | None = None) -> WorkflowInfo:
         """The workflow once all its jobs have ended; raises `WaitTimeout` after the timeout."""
-        limit = None if timeout is None else duration(timeout, "timeout") / SECOND
-        news = NewsListener((await self._app.client()).store)
+        client = await self._app.client()
+        limit, news = client.wait_limit(timeout), NewsListener(client.store)
         try:
             async with asyncio.timeout(limit):
                 while LIVE & (info := await self.info()).counts.keys():

@@ -12,7 +12,7 @@ them, or the harness allows them. docs/testing.md has all of it.
 """
 
 from rota.clock import ManualClock
-from rota.testing.fakes import CommandFake, HttpFake, HttpRequest
+from rota.testing.fakes import CommandFake, HttpFake, RecordedRequest
 from rota.testing.harnesses import Harness, HarnessBlock, SyncHarness, harness, run
 from rota.testing.orders import OrderRecord
 
@@ -21,9 +21,9 @@ __all__ = [
     "Harness",
     "HarnessBlock",
     "HttpFake",
-    "HttpRequest",
     "ManualClock",
     "OrderRecord",
+    "RecordedRequest",
     "SyncHarness",
     "harness",
     "run",

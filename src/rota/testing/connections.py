@@ -19,7 +19,7 @@ from rota.connections import AppConnections, in_loop, refuse_in_loop
 from rota.errors import RotaError, WaitTimeout
 from rota.model.job import JobInfo, NewJob, Submitted
 from rota.model.principal import Principal
-from rota.model.times import Instant, Span, duration
+from rota.model.times import Instant, Span
 from rota.store.base import Store
 from rota.testing.orders import OrderBook
 
@@ -119,11 +119,13 @@ class WatchedClient(JobsClient):
         await self._harness.ordered(jobs, answers, self.store.now(), self._committed)
         return answers
 
+    def wait_limit(self, timeout: Span | None) -> float | None:
+        given = super().wait_limit(timeout)
+        return self._harness.patience if given is None else min(given, self._harness.patience)
+
     async def wait(self, job_id: str, timeout: Span | None = None) -> JobInfo:
-        if timeout is not None:
-            duration(timeout, "timeout")
         try:
-            return await super().wait(job_id, self._harness.patience)
+            return await super().wait(job_id, timeout)
         except WaitTimeout as error:
             error.args = (f"{error}: in a harness it runs in run_due(), drain() or advance(), or with eager=True",)
             raise

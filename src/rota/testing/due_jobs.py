@@ -28,7 +28,7 @@ from rota.model.times import SECOND, Instant
 from rota.store.base import Store
 from rota.store.values import JobFilter, Topic
 from rota.telemetry.events import Bus
-from rota.testing.executors import Calls, Commands, FakedDialer, Functions
+from rota.testing.executors import FakedCalls, FakedCommands, FakedDialer, Functions
 from rota.testing.fakes import Fakes
 from rota.work.attempt import Attempt, Executor, Pipeline, weight
 from rota.work.executors.command import CommandExecutor
@@ -129,8 +129,8 @@ def _executors(means: Means, clock: ManualClock, keeper: KeeperClient, failures:
     grace = settings.kill_grace / SECOND
     return {
         Kind.FUNCTION: _Told(Functions(app.catalogue, settings.max_result, grace, failures.raised), failures),
-        Kind.COMMAND: _Told(Commands(fakes, command), failures),
-        Kind.HTTP: _Told(Calls(fakes, faked, call), failures),
+        Kind.COMMAND: _Told(FakedCommands(fakes, command), failures),
+        Kind.HTTP: _Told(FakedCalls(fakes, faked, call), failures),
     }
 
 
@@ -182,8 +182,10 @@ class DueJobs:
         try:
             with self._captured():
                 shift = Shift(self._means, self._store, self._clock, keeper)
-                yield shift
-                shift.close()
+                try:
+                    yield shift
+                finally:
+                    shift.close()
         finally:
             await keeper.close()
 

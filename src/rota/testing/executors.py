@@ -25,7 +25,7 @@ from rota.model.outcome import Outcome
 from rota.model.resources import NO_BOUNDS
 from rota.tasks.catalogue import Catalogue, TaskDef
 from rota.tasks.context import Reporter
-from rota.testing.fakes import Fakes, HttpFake, HttpRequest, address, call_not_faked, command_not_faked
+from rota.testing.fakes import Fakes, HttpFake, RecordedRequest, address, call_not_faked, command_not_faked
 from rota.work.attempt import Attempt, Executor
 from rota.work.executors.command_outcomes import outcome
 from rota.work.executors.http_connection import Dialer, Exchange, Head, Unreachable
@@ -113,7 +113,7 @@ class Functions:
         return watched
 
 
-class Commands:
+class FakedCommands:
     """`real`: runs commands that no fake answers; None: these fail."""
 
     def __init__(self, fakes: Fakes, real: Executor | None) -> None:
@@ -133,7 +133,7 @@ class Commands:
         return outcome(Exit(fake.exit_code, None, 0.0, 0, lost=False), spec, NO_BOUNDS)
 
 
-class Calls:
+class FakedCalls:
     """`faked` has a `FakedDialer`. `real`: makes calls that no fake answers; None: these fail."""
 
     def __init__(self, fakes: Fakes, faked: Executor, real: Executor | None) -> None:
@@ -166,7 +166,7 @@ class _FakedExchange(Exchange):
         self._fake = self._fakes.for_call(method, url)
         if self._fake is None:
             raise call_not_faked(method, url)
-        request = HttpRequest(method, url, {name.lower(): value for name, value in headers}, body)
+        request = RecordedRequest(method, url, {name.lower(): value for name, value in headers}, body)
         self._fake.calls.append(request)
 
     async def head(self) -> Head:

@@ -22,7 +22,7 @@ from rota.tasks.encoding import to_json
 LARGEST = 64 << 20
 
 
-class HttpRequest(msgspec.Struct, frozen=True):
+class RecordedRequest(msgspec.Struct, frozen=True):
     """A request that a fake has answered."""
 
     method: str
@@ -61,7 +61,7 @@ class HttpFake:
     ) -> None:  # fmt: skip
         self.status, self.headers = head
         self.method, self.body, self.error, self._times = method, body, error, times
-        self.calls: list[HttpRequest] = []
+        self.calls: list[RecordedRequest] = []
         text = url if "*" in url else address(http.target(url))
         self._any_query = "?" not in url
         self._pattern = re.compile(".*".join(map(re.escape, text.split("*"))), re.DOTALL)

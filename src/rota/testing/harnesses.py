@@ -20,7 +20,7 @@ from rota.testing.callers import HarnessCallers
 from rota.testing.connections import HarnessConnections, run_here
 from rota.testing.due_jobs import MOST_ROUNDS, NODE, SLOTS, DueJobs, Means
 from rota.testing.fakes import CommandFake, Fakes, HttpFake
-from rota.testing.orders import OrderBook, OrderRecord, Work, moment
+from rota.testing.orders import AnyOrder, OrderBook, OrderRecord, moment
 from rota.work.functions.hooked import NodeHooks
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class HarnessBase:
         """All orders so far, those of tasks too, in their sequence. Fires of schedules are no orders."""
         return list(self._book.orders)
 
-    def submitted(self, work: Work, /, **args: Any) -> list[OrderRecord]:
+    def submitted(self, work: AnyOrder, /, **args: Any) -> list[OrderRecord]:
         """The orders of a task with these arguments (others are not compared), of a command that begins with these
         words, or of an HTTP call."""
         return self._book.find(work, args)
 
-    def assert_submitted(self, work: Work, /, **args: Any) -> OrderRecord:
+    def assert_submitted(self, work: AnyOrder, /, **args: Any) -> OrderRecord:
         """Returns the latest order that fits, as `submitted` looks for it."""
         __tracebackhide__ = True
         found = self._book.find(work, args)
@@ -69,7 +69,7 @@ class HarnessBase:
             raise AssertionError(self._book.missing(work, args))
         return found[-1]
 
-    def assert_not_submitted(self, work: Work, /, **args: Any) -> None:
+    def assert_not_submitted(self, work: AnyOrder, /, **args: Any) -> None:
         __tracebackhide__ = True
         if found := self._book.find(work, args):
             raise AssertionError(self._book.unwanted(work, args, found))

@@ -27,7 +27,7 @@ EXPECTED = "a task, the name of one, a command as a list of its first words, or 
 LISTED = 5
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-Work = Task[..., Any] | HttpCall | Sequence[str] | str
+AnyOrder = Task[..., Any] | HttpCall | Sequence[str] | str
 
 
 class OrderRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,11 +109,11 @@ class OrderBook:
             record(job, answer.id, now) for job, answer in zip(jobs, answers, strict=True) if answer.created
         ]
 
-    def find(self, work: Work, args: Mapping[str, Any]) -> list[OrderRecord]:
+    def find(self, work: AnyOrder, args: Mapping[str, Any]) -> list[OrderRecord]:
         wanted = self._wanted(work, args)
         return [order for order in self.orders if wanted.fits(order)]
 
-    def missing(self, work: Work, args: Mapping[str, Any]) -> str:
+    def missing(self, work: AnyOrder, args: Mapping[str, Any]) -> str:
         """The message about an order that is not there: near misses first."""
         wanted = self._wanted(work, args)
         if not self.orders:
@@ -125,11 +125,11 @@ class OrderBook:
         lines += _listed("other orders", [str(order) for order in others])
         return "\n".join(lines)
 
-    def unwanted(self, work: Work, args: Mapping[str, Any], found: Sequence[OrderRecord]) -> str:
+    def unwanted(self, work: AnyOrder, args: Mapping[str, Any], found: Sequence[OrderRecord]) -> str:
         name = self._wanted(work, args).name
         return "\n".join([f"{name} was submitted", *_listed("orders", [str(order) for order in found])])
 
-    def _wanted(self, work: Work, args: Mapping[str, Any]) -> Wanted:
+    def _wanted(self, work: AnyOrder, args: Mapping[str, Any]) -> Wanted:
         if isinstance(work, Task | str):
             return self._wanted_function(work if isinstance(work, str) else work.name, args)
         if args:
