@@ -183,7 +183,7 @@ async def finish(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]
     rest = [index for index, verdict in enumerate(verdicts) if verdict is None]
     if rest:
         await unit.begin()
-        for index, verdict in zip(rest, await _settle(unit, [settlements[i] for i in rest]), strict=True):
+        for index, verdict in zip(rest, await _end_attempts(unit, [settlements[i] for i in rest]), strict=True):
             verdicts[index] = verdict
     if saved:
         await _forget_states(unit, settlements, verdicts)
@@ -241,7 +241,7 @@ def _usage(one: Settlement) -> str | None:
     return None if one.usage is None else msgspec.json.encode(one.usage).decode()
 
 
-async def _settle(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]:
+async def _end_attempts(unit: Unit, settlements: Sequence[Settlement]) -> list[Verdict]:
     ids, fences = _columns([Ref(one.job_id, one.fence) for one in settlements])
     await unit.rows("lock_jobs", ids=ids_only(ids), sees=None)
     found = {place: rest for place, *rest in await unit.rows("attempt_states", ids=ids, fences=fences)}

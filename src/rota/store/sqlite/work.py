@@ -145,7 +145,7 @@ def finish(db: Database, settlements: Sequence[Settlement]) -> list[Verdict]:
     for index, settlement in enumerate(settlements):
         seq, running, cancel, outcome = found.get(index, _NOTHING)
         if running and seq not in done:
-            rows.append((seq, *_settle(db, settlement, cancel)))
+            rows.append((seq, *_moved(db, settlement, cancel)))
             verdicts.append(Verdict.APPLIED)
             done[seq] = settlement.ending
             if settlement.saved:
@@ -167,7 +167,7 @@ def finish(db: Database, settlements: Sequence[Settlement]) -> list[Verdict]:
     return verdicts
 
 
-def _settle(db: Database, settlement: Settlement, cancel: str | None) -> Move:
+def _moved(db: Database, settlement: Settlement, cancel: str | None) -> Move:
     moved = move(settlement, cancel)
     if moved.state is State.FAILED:
         db.emit_for_jobs("job.failed", [(settlement.job_id, {"reason": moved.reason, "fence": settlement.fence})])
