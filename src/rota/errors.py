@@ -93,13 +93,13 @@ class JobFailed(RotaError):
         self, job_id: str, state: str, error: str | None, type: str | None = None, trace: str | None = None
     ) -> None:
         self.job_id, self.state, self.error, self.type, self.trace = job_id, state, error, type, trace
-        self.where = _place(trace)
+        self.where = place_in(trace)
         kind = f"{type.removeprefix('builtins.')}: " if type and not type.startswith("rota.") else ""
         place = f" ({self.where})" if self.where else ""
         super().__init__(f"job {job_id} {state}" + (f": {kind}{error}{place}" if error else ""))
 
 
-def _place(trace: str | None) -> str | None:
+def place_in(trace: str | None) -> str | None:
     """The last place that a trace of Python names."""
     found = re.findall(r'^ *File "([^"\n]+)", line (\d+), in (\S+)', trace or "", re.MULTILINE)
     return "{}, line {}, in {}".format(*found[-1]) if found else None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
 from rota.clock import ManualClock
+from rota.model.outcome import Problem
 from rota.telemetry import events
-from rota.telemetry.lines import Lines, sentence
+from rota.telemetry.lines import JsonLines, Lines, sentence
 
 SAMPLES: list[events.Event] = [
     events.NodeStarted("anna", ("control", "worker"), {"default": 8}, "sqlite:///rota.db", 3),
@@ -61,6 +63,41 @@ def test_texts_of_jobs_can_not_break_the_line_or_the_terminal() -> None:
     (line,) = stream.getvalue().splitlines()
     assert "\x1b" not in line
     assert "one two" in line
+
+
+TRACE = """Traceback (most recent call last):
+  File "shop.py", line 12, in boom
+    raise ValueError("no luck")
+ValueError: no luck
+"""
+FAILED = events.AttemptEnded(
+    "01", "boom", 2, "failed", "no luck", False, Problem("builtins.ValueError", "no luck", TRACE)
+)
+
+
+def test_a_failed_attempt_says_class_message_and_place_and_the_trace_if_asked() -> None:
+    brief, full = io.StringIO(), io.StringIO()
+    Lines(ManualClock(), "info", brief)(FAILED)
+    Lines(ManualClock(), "debug", full)(FAILED)
+    (line,) = brief.getvalue().splitlines()
+    assert line.endswith("job 01 boom: attempt 2 failed: ValueError: no luck (shop.py, line 12, in boom)")
+    first, *trace = full.getvalue().splitlines()
+    assert first == line
+    assert trace == [f"    {one}" for one in TRACE.splitlines()]
+
+
+def test_json_lines_have_the_same_head_and_the_fields_of_their_event() -> None:
+    stream = io.StringIO()
+    lines = JsonLines(ManualClock(), stream)
+    for event in (*SAMPLES, FAILED):
+        lines(event)
+    found = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(found) == len(SAMPLES) + 1
+    assert all(list(one)[:4] == ["time", "level", "event", "message"] for one in found)
+    assert not {"time", "level", "event", "message"} & {name for one in SAMPLES for name in one.__struct_fields__}
+    last = found[-1]
+    assert (last["level"], last["event"], last["task"], last["number"]) == ("warning", "AttemptEnded", "boom", 2)
+    assert last["error"] == {"type": "builtins.ValueError", "message": "no luck", "trace": TRACE}
 
 
 @pytest.mark.parametrize(

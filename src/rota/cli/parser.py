@@ -73,7 +73,7 @@ def _up(up: Parser) -> None:
     text = "for development: start again when a file of the app changes; running jobs get 2 s unless --grace says"
     up.add_argument("--reload", action="store_true", help=text)
     noise = up.add_mutually_exclusive_group()
-    noise.add_argument("--verbose", action="store_true", help="a line for every attempt")
+    noise.add_argument("--verbose", action="store_true", help="a line for every attempt, and traces of errors")
     noise.add_argument("--quiet", action="store_true", help="warnings and errors only")
 
 

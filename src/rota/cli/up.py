@@ -11,18 +11,15 @@ import signal
 import sys
 from contextlib import suppress
 
-import msgspec
-
 from rota.app import App
 from rota.cli import last_writes, reload
 from rota.cli.session import make_app
 from rota.cli.show import complain
 from rota.clock import Clock
 from rota.logs.capture import captured
-from rota.model.times import iso
 from rota.node import Node, StuckNode
-from rota.telemetry.events import Event, LoopBlocked, Subscriber
-from rota.telemetry.lines import Background, Lines
+from rota.telemetry.events import LoopBlocked, Subscriber
+from rota.telemetry.lines import Background, JsonLines, Lines
 from rota.telemetry.stall import watched
 from rota.telemetry.systemd import SystemdNotifier
 
@@ -94,16 +91,5 @@ def _raise_descriptor_limit() -> None:
 
 def _teller(args: argparse.Namespace, clock: Clock) -> Subscriber:
     if args.json:
-        return _JsonLines(clock)
+        return JsonLines(clock)
     return Lines(clock, "debug" if args.verbose else "warning" if args.quiet else "info")
-
-
-class _JsonLines:
-    """Every event as one JSON object per line."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._stream = clock, sys.stdout
-
-    def __call__(self, event: Event) -> None:
-        line = {"at": iso(self._clock.now()), "event": type(event).__name__, **msgspec.to_builtins(event)}
-        print(msgspec.json.encode(line).decode(), file=self._stream, flush=True)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import msgspec
 
+from rota.model.outcome import Problem
 from rota.model.times import Duration
 
 
@@ -101,6 +102,7 @@ class AttemptEnded(Event, frozen=True):
     outcome: str
     reason: str | None
     goes_on: bool  # there will be another attempt
+    error: Problem | None = None
 
 
 class AttemptStale(Event, frozen=True):

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
+import msgspec
+
 from rota.clock import Clock
+from rota.errors import place_in
+from rota.model.outcome import Problem
 from rota.model.times import iso, short
 from rota.telemetry import events
 from rota.telemetry.events import Event, Subscriber
@@ -51,7 +55,8 @@ def sentence(event: Event) -> tuple[str, str] | None:
             )
         case events.AttemptStarted(job, task, number):
             return "debug", f"job {job} {task}: attempt {number} started"
-        case events.AttemptEnded(job, task, number, outcome, reason, goes_on):
+        case events.AttemptEnded(job, task, number, outcome, reason, goes_on, error):
+            reason = reason if error is None else _problem(error)
             more = "; will be tried again" if goes_on else ""
             level = "debug" if outcome == "succeeded" else "info" if goes_on or outcome == "cancelled" else "warning"
             return level, f"job {job} {task}: attempt {number} {outcome}" + (f": {reason}" if reason else "") + more
@@ -80,6 +85,12 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "error", f"node {id} gives up: {why}; it ends now, and others take over"
         case _:
             return None
+
+
+def _problem(error: Problem) -> str:
+    """Class, message and place."""
+    place = f" ({where})" if (where := place_in(error.trace)) else ""
+    return f"{error.type.removeprefix('builtins.')}: {error.message}{place}"
 
 
 def _declared(schedule: str, app: str, module: str, how: str) -> str:
@@ -114,9 +125,29 @@ class Lines:
         if said is None or _LEVELS[said[0]] < self._least:
             return
         level, text = said
-        # Lines contain texts of jobs: newlines and control characters must not reach the terminal.
-        safe = "".join(c if c.isprintable() else " " for c in text)
-        print(f"{iso(self._clock.now())[:23]}Z {level:7} {safe}", file=self._stream, flush=True)
+        lines = [f"{iso(self._clock.now())[:23]}Z {level:7} {_printable(text)}"]
+        if self._least == 0 and isinstance(event, events.AttemptEnded) and event.error is not None:
+            lines += [f"    {_printable(line)}" for line in (event.error.trace or "").splitlines()]
+        print("\n".join(lines), file=self._stream, flush=True)
+
+
+def _printable(text: str) -> str:
+    """Lines contain texts of jobs: newlines and control characters must not reach the terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+class JsonLines:
+    """A subscriber that writes every event as one JSON object per line: `time`, `level`, `event` and `message`, then
+    the fields of the event."""
+
+    def __init__(self, clock: Clock, stream: TextIO | None = None) -> None:
+        self._clock, self._stream = clock, stream or sys.stdout
+
+    def __call__(self, event: Event) -> None:
+        level, text = sentence(event) or ("debug", "")
+        head = {"time": iso(self._clock.now()), "level": level, "event": type(event).__name__, "message": text}
+        line = head | msgspec.to_builtins(event)
+        print(msgspec.json.encode(line).decode(), file=self._stream, flush=True)
 
 
 class Background:

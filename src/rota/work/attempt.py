@@ -174,8 +174,8 @@ class Pipeline:
             self._bus.emit(AttemptStale(claimed.job_id, claimed.fence))
         elif self._bus.hears_every_attempt or settlement.event is not JobEvent.SUCCEED:
             goes_on = settlement.event in _GOES_ON
-            ending, reason = settlement.ending.value, settlement.reason
-            self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on))
+            ending, reason, error = settlement.ending.value, settlement.reason, settlement.error
+            self._bus.emit(AttemptEnded(claimed.job_id, claimed.task, claimed.number, ending, reason, goes_on, error))
 
     async def _finish(self, attempt: Attempt, settlement: Settlement) -> tuple[Verdict, Settlement]:
         """Retries while the lease lasts: the end must not be lost, whatever is wrong with the store. Also returns the
