@@ -1,0 +1,57 @@
+"""Wrong calls of the public surface: one error of rota's, at the call, that names the argument, the value and what is
+right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rota
+
+app = rota.App("sqlite:///:memory:", name="shop")
+
+
+@app.task
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+
+task: Any = add
+shop: Any = app  # unchecked, as calls of untyped code are
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: task.submit_sync(), r"arguments of task 'add': .*`a`; it takes a, b"),
+    (lambda: task.submit_sync("x"), r"arguments of task 'add': Expected `int`, got `str` - at `\$.a`"),
+    (lambda: task.submit_sync(1, 2, 3), r"arguments of task 'add': \[1, 2, 3\] .* at most 2 arguments \(a, b\)"),
+    (lambda: task.submit_sync(1, a=2), r"arguments of task 'add': \['a'\] .* each argument once"),
+    (lambda: task.submit_sync(1, c=2), r"arguments of task 'add': .*`c`"),
+    (lambda: task.submit_sync(a=object()), r"arguments of task 'add': .*object is no JSON"),
+    (lambda: task.arguments(1, 2, 3), r"arguments of task 'add': \[1, 2, 3\] .* at most 2 arguments"),
+    (lambda: task.submit_many_sync(7), r"arguments: 7 .* a list with a mapping"),
+    (lambda: task.submit_many_sync([7]), r"arguments: 7 .* a mapping of names to values"),
+    (lambda: task.submit_many_sync([{"a": 1}, {"a": 2}], key="k"), r"key: 'k' .* a key per job"),
+    (lambda: task.options(key="k").submit_many_sync([{"a": 1}, {"a": 2}]), r"key: 'k' .* a key per job"),
+    (lambda: task.options(dely=1), r"option: 'dely' .* one of at, delay, "),
+    (lambda: task.options(delay="soon"), r"delay: 'soon' .* a duration such as 90s"),
+    (lambda: task.options(at="tomorrow"), r"at: 'tomorrow' .* ISO 8601"),
+    (lambda: task.options(priority=10), r"priority: 10 "),
+    (lambda: task.options(on="finish"), r"on: 'finish' .* together with after="),
+    (lambda: task.options(after=7), r"after: 7 .* a job or its id"),
+    (lambda: shop.submit_command_sync("ls"), r"command: 'ls' .* a list of arguments"),
+    (lambda: shop.submit_command_sync(["ls"], cwdd="/"), r"option: 'cwdd' .* one of .*cwd"),
+    (lambda: shop.submit_http_sync("GET", "ftp://a"), r"ftp://a"),
+    (lambda: shop.http("GET", "http://a", jsn=1), r"option: 'jsn' .* one of headers, json"),
+    (lambda: shop.stub(7), r"task name: 7 .* a name of up to 200"),
+    (lambda: shop.cron(7), r"cron: 7 .* an expression"),
+    (lambda: shop.every("90s", crn=1)(task), r"option: 'crn' .* one of"),
+    (lambda: shop.schedule_sync("x", task, cron="61 * * * *", args={"a": 1}), r"61"),
+    (lambda: shop.schedule_sync("x", task, args={"a": 1}), r"rule: None .* one of cron, every, rrule, at"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "problem"), WRONG, ids=[problem[:40] for _, problem in WRONG])
+def test_a_wrong_call_is_refused_where_it_is_made(call: Callable[[], Any], problem: str) -> None:
+    with pytest.raises(rota.InvalidInput, match=problem) as refused:
+        call()
+    assert "\n" not in str(refused.value)
