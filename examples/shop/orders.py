@@ -31,7 +31,8 @@ def place(article: str, quantity: int, email: str) -> Order:
 def fulfil(order: Order, within: Session | None = None) -> rota.Workflow:
     """Results become arguments: `charge` gets the price that `reserve` returned."""
     key = f"order-{order.id}"
-    with app.workflow(key, within=within, on_failure=(refuse, {"order": order.id})) as flow:
+    alarm = (refuse.options(key=f"{key}-refuse"), {"order": order.id})
+    with app.workflow(key, within=within, on_failure=alarm) as flow:
         reserved = reserve.options(key=f"{key}-reserve")
         cents = flow.add(reserved, order=order.id, article=order.article, quantity=order.quantity)
         receipt = flow.add(charge.options(key=f"{key}-charge"), order=order.id, cents=cents)

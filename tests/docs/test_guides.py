@@ -100,3 +100,23 @@ def test_fastapi_and_flask(tmp_path: Path) -> None:
     assert answer.status_code == 202
     with space["jobs"] as jobs:
         assert [info.args for info in jobs.jobs(task="welcome", state="ready")] == [{"user_id": 8}, {"user_id": 7}]
+
+
+DJANGO = """
+from rota.testing import run
+from shop.jobs import confirm, jobs_of_shop
+job = run(jobs_of_shop, confirm, order=7)
+assert (job.state, job.result) == ("succeeded", "confirmed 7"), job
+print("confirmed")
+"""
+
+
+def test_django(tmp_path: Path) -> None:
+    code = blocks("docs/frameworks.md", "python")[2]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop/settings.py").write_text(
+        'DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite"}}\nUSE_TZ = True\n'
+    )
+    (tmp_path / "shop/jobs.py").write_text(f"import rota\n{code}")
+    done = subprocess.run([sys.executable, "-c", DJANGO], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "confirmed\n", done.stderr
