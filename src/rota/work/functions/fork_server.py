@@ -196,11 +196,7 @@ class ForkServer:
 
     def _let_go(self) -> None:
         """Closes the fork server's descriptors."""
-        writer = signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        for fd in (self._signals.fd, writer):
-            os.close(fd)
+        self._signals.close()
         self._control.close()
 
     def _kill(self, main: int) -> None:

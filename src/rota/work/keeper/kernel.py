@@ -61,8 +61,8 @@ class SignalPipe:
     """A file descriptor that is readable when a child has ended (or, for a warden, its parent)."""
 
     def __init__(self) -> None:
-        self.fd, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self.fd, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         self.poll = select.poll()
@@ -70,6 +70,14 @@ class SignalPipe:
 
     def silence(self) -> None:
         attempt(os.read, self.fd, 4096)
+
+    def close(self) -> None:
+        """In a fork. From Python 3.12 on, asyncio has reset the wake-up descriptor there, so it can't be asked for."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        os.close(self.fd)
+        os.close(self._writer)
 
     def await_ring(self, seconds: float) -> None:
         self.poll.poll(seconds * 1000)
