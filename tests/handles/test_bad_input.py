@@ -38,6 +38,8 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: task.options(priority=10), r"priority: 10 "),
     (lambda: task.options(on="finish"), r"on: 'finish' .* together with after="),
     (lambda: task.options(after=7), r"after: 7 .* a job or its id"),
+    (lambda: task.within(None), r"within: None .* a connection"),
+    (lambda: shop.stub("mail").within(None), r"within: None .* a connection"),
     (lambda: shop.submit_command_sync("ls"), r"command: 'ls' .* a list of arguments"),
     (lambda: shop.submit_command_sync(["ls"], cwdd="/"), r"option: 'cwdd' .* one of .*cwd"),
     (lambda: shop.submit_http_sync("GET", "ftp://a"), r"ftp://a"),

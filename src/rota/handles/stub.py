@@ -16,7 +16,7 @@ import msgspec
 
 from rota.errors import InvalidInput, UnknownTask
 from rota.handles.job import Job
-from rota.handles.task import Task
+from rota.handles.task import Task, check_given
 from rota.model.job import Spec, shared
 from rota.model.options import NAMED_ORDER, Options, read_options, task_name
 from rota.model.task import TaskInfo
@@ -95,7 +95,7 @@ class Stub(Task[P, R_co]):
         return type(self)(self._app, self._definition, {**self._given, **options}, self._within)
 
     def within(self, connection: Any) -> Self:
-        return type(self)(self._app, self._definition, self._given, connection)
+        return type(self)(self._app, self._definition, self._given, check_given(connection))
 
     async def load(self) -> Self:
         """Reads from the store what is known of the task, as `submit` does; before it is added to a workflow."""

@@ -80,7 +80,7 @@ class Task(Generic[P, R_co]):
         """The same task, ordered in the caller's own transaction on this connection to the store's PostgreSQL: a job
         exists if and when that commits. Of asyncpg, psycopg, psycopg2, SQLAlchemy or Django, with `submit` for async
         ones and `submit_sync` for the others (docs/postgresql.md)."""
-        return type(self)(self._app, self._definition, self._options, connection)
+        return type(self)(self._app, self._definition, self._options, check_given(connection))
 
     def arguments(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """The arguments of one order by their names, for `submit_many` and `app.schedule(args=...)`."""
@@ -149,6 +149,13 @@ class Task(Generic[P, R_co]):
     ) -> list[Job[R_co]]:
         jobs = self._app.submit_orders_sync(*self._read_many(arguments, options), within=self._within)
         return [self.handle(job.id) for job in jobs]
+
+
+def check_given(connection: Any) -> Any:
+    """Refuses None, which is more often a forgotten connection than the wish to order outside of the transaction."""
+    if connection is None:
+        raise InvalidInput("within", None, "a connection; without within(...) a task is ordered outside of it")
+    return connection
 
 
 class SyncTask(Task[P, R_co]):
