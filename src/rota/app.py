@@ -16,7 +16,7 @@ from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance, Clock, SystemClock
 from rota.connections import AppConnections
 from rota.errors import InvalidInput
-from rota.handles import schedule_builder, shared_task
+from rota.handles import schedule_builder
 from rota.handles.decorator import TaskDecorator
 from rota.handles.job import Job
 from rota.handles.jobs import DeadConditions, JobConditions, JobQuery
@@ -251,12 +251,13 @@ class App(AppCode):
         """Keeps a schedule under a name: `cron=`, `every=`, `rrule=` or `at=` says when; `tz`, `overlap` and
         so on say how (docs/schedules.md). One of the same name is replaced; the same again changes nothing. `within`:
         in the caller's own transaction on this connection, as `Task.within` does."""
+        work = self.own_work(task, "task")
         if isinstance(task, Stub):
             await task.load()
         if within is not None:
-            return await self._callers.schedule(self, within, True, (name, self._own(task), args, options))
+            return await self._callers.schedule(self, within, True, (name, work, args, options))
         planning = await self.planning()
-        built = schedule_builder.build(self, name, self._own(task), args, options)
+        built = schedule_builder.build(self, name, work, args, options)
         if isinstance(task, Task):
             await (await self.client()).make_known(self.catalogue)
         await planning.save(*built)
@@ -273,11 +274,8 @@ class App(AppCode):
     ) -> Schedule:
         if within is None:
             return self.sync(self.schedule(name, task, args=args, **options))
-        return run_at_once(self._callers.schedule(self, within, False, (name, self._own(task), args, options)))
-
-    def _own(self, task: Any) -> Any:
-        """A shared task as one of this app; all else as it is."""
-        return self.shared(task) if isinstance(task, Task) and shared_task.module_of(task) else task
+        work = self.own_work(task, "task")
+        return run_at_once(self._callers.schedule(self, within, False, (name, work, args, options)))
 
     async def schedules(self) -> list[ScheduleInfo]:
         """The schedules of this user, by name. `rota.Schedule(app, name)` is a handle for one."""

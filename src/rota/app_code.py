@@ -12,6 +12,7 @@ from rota.handles import shared_task
 from rota.handles.decorator import AnyTask, TaskDecorator, make_task
 from rota.handles.stub import OpenStub, make_stub
 from rota.handles.task import Task
+from rota.orders import HttpCall
 from rota.tasks.catalogue import Catalogue, TaskDef
 from rota.tasks.modules import calling_module, import_named, known_as, module_names
 
@@ -80,6 +81,25 @@ class AppCode:
         """Registers a middleware around orders or attempts: `@app.around("attempt")`, a generator function with one
         `yield` (docs/hooks.md)."""
         return self.catalogue.hooks.around(what)
+
+    def own(self, task: AnyTask) -> AnyTask:
+        """A task of this app; a shared one as this app has it. Raises InvalidInput for any other value, and for a task
+        of another app: that may have another store, and no node of this app offers it."""
+        if not isinstance(task, Task):
+            raise InvalidInput("task", task, "a task of this app: a function below @app.task, or app.stub(name)")
+        if shared_task.module_of(task):
+            return self.shared(task)
+        if task.app is not self:
+            raise InvalidInput("task", task, f"a task of {self!r}; this one is of {task.app!r}")
+        return task
+
+    def own_work(self, given: Any, what: str) -> Any:
+        """A task of this app, an HTTP call or a command. `what` names the argument that it was given as."""
+        if isinstance(given, Task):
+            return self.own(given)
+        if isinstance(given, str) or not isinstance(given, HttpCall | Sequence):
+            raise InvalidInput(what, given, "a task, a command as a list of arguments, or app.http(...)")
+        return given
 
     def shared(self, task: AnyTask) -> AnyTask:
         """The task of this app for a shared task of a module that it includes."""

@@ -26,7 +26,6 @@ from rota.clients.schedules import Saved, SchedulesClient
 from rota.errors import InvalidInput
 from rota.handles.decorator import TaskDecorator
 from rota.handles.schedule_builder import ScheduleOrder, of_task
-from rota.handles.shared_task import module_of
 from rota.handles.task import Task
 from rota.model.principal import Principal
 from rota.model.trigger.records import ScheduleInfo
@@ -62,8 +61,8 @@ class Declarations:
 
         def declare(function: Callable[..., Any], _: Mapping[str, Any]) -> Task[..., Any]:
             task: Task[..., Any] = function if isinstance(function, Task) else self._app.task(function)
-            own = self._app.shared(task) if module_of(task) else task
-            self._add(ScheduleOrder(task.name if name is None else name, own, args or {}, options, module))
+            order = ScheduleOrder(task.name if name is None else name, self._app.own(task), args or {}, options, module)
+            self._add(order)
             return task
 
         return TaskDecorator(declare, {})

@@ -18,8 +18,22 @@ def add(a: int, b: int = 2) -> int:
     return a + b
 
 
+other = rota.App("sqlite:///:memory:", name="office")
+
+
+@other.task
+def foreign() -> None: ...
+
+
 task: Any = add
 shop: Any = app  # unchecked, as calls of untyped code are
+
+
+def flow_with(work: Any) -> None:
+    with app.workflow() as flow:
+        flow.add(work)
+
+
 WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: task.submit_sync(), r"arguments of task 'add': .*`a`; it takes a, b"),
     (lambda: task.submit_sync("x"), r"arguments of task 'add': Expected `int`, got `str` - at `\$.a`"),
@@ -49,6 +63,16 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: shop.every("90s", crn=1)(task), r"option: 'crn' .* one of"),
     (lambda: shop.schedule_sync("x", task, cron="61 * * * *", args={"a": 1}), r"61"),
     (lambda: shop.schedule_sync("x", task, args={"a": 1}), r"rule: None .* one of cron, every, rrule, at"),
+    (lambda: shop.schedule_sync("x", foreign, every="1h"), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
+    (lambda: shop.schedule_sync("x", other.stub("n"), every="1h"), r"task: <Stub .* 'shop' .* 'office'"),
+    (lambda: shop.every("1h")(foreign), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
+    (lambda: shop.schedule_sync("x", "add", every="1h"), r"task: 'add' .* a task, a command as a list .*app.http"),
+    (lambda: shop.schedule_sync("x", 3, every="1h"), r"task: 3 .* a task, a command as a list .*app.http"),
+    (lambda: shop.workflow(on_failure=foreign), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
+    (lambda: shop.workflow(on_failure=3), r"on_failure: 3 .* a task, a command as a list .*app.http"),
+    (lambda: shop.workflow(on_success=(foreign, {})), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
+    (lambda: flow_with(foreign), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
+    (lambda: flow_with("add"), r"add: 'add' .* a task, a command as a list .*app.http"),
 ]  # fmt: skip
 
 

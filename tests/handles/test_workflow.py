@@ -174,7 +174,7 @@ async def test_nothing_is_ordered_if_the_block_fails() -> None:
         ((number, 1), {"nothing": 1}, "nothing"),
         ((number, "x"), {}, "Expected `int`, got `str`"),
         ((["true"], 1), {}, "a command has its arguments in its list"),
-        (("true",), {}, "a list of arguments such as"),
+        (("true",), {}, "a command as a list of arguments"),
         (([],), {}, "it is empty"),
         ((["true"],), {"prority": 1}, "one of name, cwd, .* at, delay, priority"),
     ],

@@ -50,6 +50,10 @@ class Task(Generic[P, R_co]):
         return self._definition.name
 
     @property
+    def app(self) -> App:
+        return self._app
+
+    @property
     def definition(self) -> TaskDef:
         return self._definition
 

@@ -94,6 +94,7 @@ class WorkflowBuilder(Workflow):
             raise InvalidInput("add", "outside of its block", "a call inside `async with app.workflow() as flow:`")
         if len(self._orders) + len(self._hooks) == LARGEST:
             raise InvalidInput("workflow", f"more than {LARGEST} jobs", f"at most {LARGEST}; a job of it may add more")
+        task = self._app.own_work(task, "add")
         work = self._read(task, args, kwargs)
         (job_id,) = self._client.job_ids(1)
         job = self._handle(task, job_id)
@@ -121,8 +122,9 @@ class WorkflowBuilder(Workflow):
         return self._hook(Need.FINE, task, args, kwargs)
 
     def _hook(self, need: Need, task: AnyWork, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job[Any]:
-        work = self._read(task, args, kwargs)
         what = _HOOKS[need]
+        task = self._app.own_work(task, what)
+        work = self._read(task, args, kwargs)
         for edge in work.options.after:
             if not edge.fills:
                 raise InvalidInput(what, f"after {edge.parent}", "no after=: it comes after all other jobs")
