@@ -32,22 +32,49 @@ TaskSignal                  raised *by a task* to say how its attempt should end
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
+from typing import Any
 
 
-class RotaError(Exception):
+class _Travelling(BaseException):
+    """An exception that crosses between processes of the user's, as `multiprocessing` and `concurrent.futures` send
+    them. Python would call the class with the message alone, which fails where it takes more."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (type(self), self.args, self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def _arrived(kind: type[_Travelling], args: tuple[Any, ...], fields: dict[str, Any]) -> _Travelling:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class RotaError(_Travelling, Exception):
     """Base of all errors that rota raises on purpose; the message is written for the person who must act."""
 
 
 class InvalidInput(RotaError, ValueError):
     def __init__(self, what: str, given: object, expected: str) -> None:
         self.what, self.given, self.expected = what, given, expected
-        try:
-            shown = repr(given)
-        except Exception:  # a failing __repr__, or a number with too many digits to print
-            shown = f"a {type(given).__name__} that can't be shown"
-        if len(shown) > 80:
-            shown = shown[:77] + "..."
-        super().__init__(f"{what}: {shown} is not valid; expected {expected}")
+        super().__init__(f"{what}: {_shown(given)} is not valid; expected {expected}")
+
+    def _fields(self) -> dict[str, Any]:
+        """`given` may be anything, such as an open file. What is no plain value arrives as the text that shows it."""
+        plain = isinstance(self.given, str | bytes | int | float | datetime | timedelta | None)
+        return super()._fields() | {"given": self.given if plain else _shown(self.given)}
+
+
+def _shown(value: object) -> str:
+    try:
+        shown = repr(value)
+    except Exception:  # a failing __repr__, or a number with too many digits to print
+        shown = f"a {type(value).__name__} that can't be shown"
+    return shown if len(shown) <= 80 else shown[:77] + "..."
 
 
 class UnknownTask(InvalidInput):
@@ -176,7 +203,7 @@ class SchemaMissing(StoreError):
         super().__init__(f"the store has schema {found}, {needed} is needed; run `rota migrate`")
 
 
-class TaskSignal(Exception):
+class TaskSignal(_Travelling, Exception):
     """Raised by a task's own code; see the tree above."""
 
 
