@@ -221,7 +221,7 @@ def test_an_app_is_named_by_its_module_and_can_not_declare_where_there_is_none()
 
 def test_what_is_wrong_with_a_declaration_shows_where_it_stands(app: rota.App) -> None:
     with pytest.raises(InvalidInput, match="cron field 1"):
-        app.cron("61 * * * *")(lambda: None)
+        app.cron("61 * * * *")(app.task(name="never")(lambda: None))
     app.cron("@daily", name="twice")(app.task(name="a")(lambda: None))
     with pytest.raises(InvalidInput, match="'twice' is not valid; expected a name that no other schedule"):
         app.cron("@daily", name="twice")(app.task(name="b")(lambda: None))

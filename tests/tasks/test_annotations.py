@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Coroutine
@@ -157,9 +158,20 @@ async def test_what_a_model_holds_must_be_json_too() -> None:
 def awkward(ctx: rota.Context, a: Missing, b: int) -> Coroutine[Any, Any, list[int]]: ...  # type: ignore[empty-body,type-arg]
 
 
+class Adder:
+    def __call__(self, a: int) -> Line: ...  # type: ignore[empty-body]
+
+
+def test_partial_functions_and_objects_have_the_annotations_of_what_they_call() -> None:
+    for one in (Adder(), functools.partial(Adder(), 1), Adder().__call__):
+        assert hints_of(one).found == {"a": int, "return": Line}
+
+
 def test_a_name_that_is_there_for_type_checkers_only_costs_no_other() -> None:
-    assert hints_of(awkward) == {"ctx": rota.Context, "b": int, "return": Coroutine[Any, Any, list[int]]}
-    assert hints_of(lambda: None) == {}
+    hints = hints_of(awkward)
+    assert hints.found == {"ctx": rota.Context, "b": int, "return": Coroutine[Any, Any, list[int]]}
+    assert hints.unresolved == {"a": "Missing"}
+    assert hints_of(lambda: None) == ({}, {})
     task = rota.App().task(awkward)
     assert task.handle("id")._returns is not None
     assert task.handle("id")._returns.read("id", [1]) == [1]

@@ -7,35 +7,50 @@ a model can't exist before.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import typing
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 
-def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function. A name that does not resolve (imported for type checkers only) costs its own
-    annotation and no other."""
+class Hints(NamedTuple):
+    """The annotations of a function, by parameter; that of its result is `return`."""
+
+    found: dict[str, Any]
+    unresolved: dict[str, str]  # texts with a name that is unknown at run time
+
+
+def hints_of(function: Callable[..., Any]) -> Hints:
+    """A name that does not resolve (imported for type checkers only) costs its own annotation and no other."""
+    annotated = _annotated(function)
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return Hints(typing.get_type_hints(annotated, include_extras=True), {})
     except Exception:
-        return {name: hint for name, text in _texts(function) for hint in _resolved(function, name, text)}
+        return _one_by_one(annotated)
 
 
-def _texts(function: Callable[..., Any]) -> list[tuple[str, Any]]:
-    return list(getattr(function, "__annotations__", {}).items())
+def _annotated(function: Any) -> Any:
+    """The function that has the annotations of a callable."""
+    while isinstance(function, partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
-def _resolved(function: Callable[..., Any], name: str, text: Any) -> list[Any]:
-    alone = SimpleNamespace(__annotations__={name: text})
-    try:
-        return [typing.get_type_hints(alone, getattr(function, "__globals__", {}), include_extras=True)[name]]
-    except Exception:
-        return []
+def _one_by_one(function: Callable[..., Any]) -> Hints:
+    hints = Hints({}, {})
+    for name, text in getattr(function, "__annotations__", {}).items():
+        alone = SimpleNamespace(__annotations__={name: text})
+        try:
+            known = getattr(inspect.unwrap(function), "__globals__", {})
+            hints.found[name] = typing.get_type_hints(alone, known, include_extras=True)[name]
+        except Exception:
+            hints.unresolved[name] = str(text)
+    return hints
 
 
 def readable(hint: Any) -> Any:

@@ -22,12 +22,12 @@ from rota.config import Settings
 from rota.errors import InvalidInput, NotSerialisable, ResultMismatch, UnknownTask
 from rota.model.job import Spec
 from rota.model.task import TaskInfo
-from rota.tasks.annotations import decoder, hints_of, json_types, readable
-from rota.tasks.context import Context
+from rota.tasks.annotations import decoder, json_types, readable
 from rota.tasks.encoding import to_json
 from rota.tasks.hooks import Hooks
 from rota.tasks.modules import calling_module
 from rota.tasks.results import Fills, argument_names, split
+from rota.tasks.signature import faces, read_signature
 
 
 class Isolation(StrEnum):
@@ -70,14 +70,12 @@ class TaskDef:
         _check_isolation(name, self.is_async, code.isolation)
         self.spec = Spec.function(name)
         self._what = f"arguments of task {name!r}"
-        parameters = _parameters(function, name)
-        self.context = next((p.name for p in parameters if _is_context(p)), None)
-        self._open = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        named = [p for p in parameters if p.name != self.context and p.kind is not p.VAR_KEYWORD]
+        signature = read_signature(function, name)
+        named, given = signature.named, signature.hints.found
+        self.context, self._open = signature.context, signature.rest is not None
         self._names = [p.name for p in named]
         self._optional = any(p.default is not p.empty for p in named)
         required = tuple(p.name for p in named if p.default is p.empty)
-        given = hints_of(function)
         hints = {parameter.name: readable(given.get(parameter.name, Any)) for parameter in named}
         self._named, self._hints = named, hints
         self._decoder = self._decoder_for(())
@@ -243,12 +241,7 @@ CATALOGUES: weakref.WeakSet[Catalogue] = weakref.WeakSet()
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    return any(inspect.iscoroutinefunction(one) for one in _faces(function))
-
-
-def _faces(function: Callable[..., Any]) -> tuple[Any, ...]:
-    """What is called, and if that is an object, what it does when it is called."""
-    return function, type(function).__call__
+    return any(inspect.iscoroutinefunction(one) for one in faces(function))
 
 
 def _check_isolation(name: str, is_async: bool, isolation: Isolation | None) -> None:
@@ -257,20 +250,6 @@ def _check_isolation(name: str, is_async: bool, isolation: Isolation | None) -> 
         kind, fitting = "an async function", (Isolation.INLINE, Isolation.PROCESS)
     if isolation is not None and isolation not in fitting:
         raise InvalidInput("isolation", str(isolation), f"{' or '.join(fitting)} for {kind} ({name})")
-
-
-def _parameters(function: Callable[..., Any], name: str) -> list[inspect.Parameter]:
-    if any(inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one) for one in _faces(function)):
-        raise InvalidInput("task", name, "a function that returns its result; this one yields")
-    parameters = list(inspect.signature(function).parameters.values())
-    for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
-            raise InvalidInput(f"task {name!r}", str(parameter), "parameters that can be given by name")
-    return parameters
-
-
-def _is_context(parameter: inspect.Parameter) -> bool:
-    return parameter.name == "ctx" or parameter.annotation in (Context, "Context", "rota.Context")
 
 
 def _arguments_type(hints: dict[str, Any], named: list[inspect.Parameter], open_: bool) -> type:
