@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         DeclaredKeywords,
         ScheduleKeywords,
     )
-    from rota.handles.workflow_builder import HookWork
+    from rota.handles.workflow_builder import LastWork
     from rota.node import Node
     from rota.work.runtime import MakeRuntime
 
@@ -200,7 +200,7 @@ class App(AppCode):
 
     def workflow(
         self, name: str = "", *, of: Workflow | Job[Any] | Context | str | None = None, within: Any = None,
-        on_failure: HookWork | None = None, on_success: HookWork | None = None,
+        on_failure: LastWork | None = None, on_success: LastWork | None = None,
     ) -> WorkflowBuilder:  # fmt: skip
         """Jobs that are ordered together: `async with app.workflow() as flow: flow.add(...)`. `of`: adds to a workflow
         that is there, as a task of it may do with `of=ctx`. `within`: ordered in the caller's own transaction on this

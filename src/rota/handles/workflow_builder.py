@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from rota.handles.keywords import CommandOrderKeywords
 
     AnyWork: TypeAlias = Task[..., Any] | HttpCall | Sequence[str]
-    HookWork: TypeAlias = AnyWork | tuple[Task[..., Any], Mapping[str, Any]]
+    LastWork: TypeAlias = AnyWork | tuple[Task[..., Any], Mapping[str, Any]]
 
 R = TypeVar("R")
 # One order is one transaction.
 LARGEST = 20_000
-_HOOKS = {Need.TROUBLE: "on_failure", Need.FINE: "on_success"}
+_WORDS = {Need.TROUBLE: "on_failure", Need.FINE: "on_success"}
 
 
 class Work(NamedTuple):
@@ -50,7 +50,7 @@ class Work(NamedTuple):
     options: Options
 
 
-class Hook(NamedTuple):
+class LastJob(NamedTuple):
     """A job that runs when all other jobs of its workflow have ended like this."""
 
     job: Job[Any]
@@ -68,17 +68,17 @@ class WorkflowBuilder(Workflow):
         name: str,
         of: Workflow | Job[Any] | Context | str | None,
         within: Any = None,
-        on_failure: HookWork | None = None,
-        on_success: HookWork | None = None,
+        on_failure: LastWork | None = None,
+        on_success: LastWork | None = None,
     ) -> None:
         super().__init__(app, "")
         self._name, self._of, self._within = workflow_name(name), of, within
         self._client: JobsClient | None = None  # while the block lasts
         self._orders: list[tuple[Job[Any], NewJob]] = []
-        self._hooks: list[Hook] = []
-        for need, hook in ((Need.TROUBLE, on_failure), (Need.FINE, on_success)):
-            if hook is not None:
-                self._hook(need, *_hook_work(need, hook))
+        self._last_jobs: list[LastJob] = []
+        for need, last in ((Need.TROUBLE, on_failure), (Need.FINE, on_success)):
+            if last is not None:
+                self._add_last(need, *_last_work(need, last))
 
     @overload
     def add(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
@@ -92,7 +92,7 @@ class WorkflowBuilder(Workflow):
         `(job, "finish")`; `on`: what they must have ended with; `name`: a name for people."""
         if self._client is None:
             raise InvalidInput("add", "outside of its block", "a call inside `async with app.workflow() as flow:`")
-        if len(self._orders) + len(self._hooks) == LARGEST:
+        if len(self._orders) + len(self._last_jobs) == LARGEST:
             raise InvalidInput("workflow", f"more than {LARGEST} jobs", f"at most {LARGEST}; a job of it may add more")
         task = self._app.own_work(task, "add")
         work = self._read(task, args, kwargs)
@@ -109,7 +109,7 @@ class WorkflowBuilder(Workflow):
 
     def on_failure(self, task: AnyWork, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Adds a job that runs when all others of this order have ended, and one of them failed."""
-        return self._hook(Need.TROUBLE, task, args, kwargs)
+        return self._add_last(Need.TROUBLE, task, args, kwargs)
 
     @overload
     def on_success(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
@@ -119,10 +119,10 @@ class WorkflowBuilder(Workflow):
 
     def on_success(self, task: AnyWork, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Adds a job that runs when all others of this order that were needed have succeeded."""
-        return self._hook(Need.FINE, task, args, kwargs)
+        return self._add_last(Need.FINE, task, args, kwargs)
 
-    def _hook(self, need: Need, task: AnyWork, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job[Any]:
-        what = _HOOKS[need]
+    def _add_last(self, need: Need, task: AnyWork, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job[Any]:
+        what = _WORDS[need]
         task = self._app.own_work(task, what)
         work = self._read(task, args, kwargs)
         for edge in work.options.after:
@@ -131,7 +131,7 @@ class WorkflowBuilder(Workflow):
             if need is Need.TROUBLE:
                 raise InvalidInput(what, f"the result of job {edge.parent}", "values: that job may have failed")
         job = self._handle(task, "")  # it gets its id with the order
-        self._hooks.append(Hook(job, need, work))
+        self._last_jobs.append(LastJob(job, need, work))
         return job
 
     def _handle(self, task: AnyWork, job_id: str) -> Job[Any]:
@@ -185,7 +185,7 @@ class WorkflowBuilder(Workflow):
     def _tasks(self) -> list[str]:
         if not self._orders and self._of is None:
             raise InvalidInput("workflow", self._name or self.id, "at least one job")
-        return [*(order.task for _, order in self._orders), *(hook.work[1] for hook in self._hooks)]
+        return [*(order.task for _, order in self._orders), *(last.work[1] for last in self._last_jobs)]
 
     async def _place(self, client: JobsClient) -> str:
         """The id of a new workflow, or of the existing one that the jobs are added to."""
@@ -221,21 +221,21 @@ class WorkflowBuilder(Workflow):
             self.id = (await client.get(answers[0].id)).workflow or self.id
         handles = [job for job, _ in orders]
         self._orders.clear()
-        self._hooks.clear()
+        self._last_jobs.clear()
         return handles
 
     def _last(self, client: JobsClient) -> Iterator[tuple[Job[Any], NewJob]]:
         """The jobs that come after all others."""
         others = [order.id for _, order in self._orders]
-        for hook in self._hooks:
-            (hook.job.id,) = client.job_ids(1)
-            order = new_job(hook.job.id, *hook.work)
-            yield hook.job, msgspec.structs.replace(order, after=after_all(hook.need, others, order.after))
+        for last in self._last_jobs:
+            (last.job.id,) = client.job_ids(1)
+            order = new_job(last.job.id, *last.work)
+            yield last.job, msgspec.structs.replace(order, after=after_all(last.need, others, order.after))
 
 
-def _hook_work(need: Need, given: HookWork) -> tuple[AnyWork, tuple[Any, ...], dict[str, Any]]:
+def _last_work(need: Need, given: LastWork) -> tuple[AnyWork, tuple[Any, ...], dict[str, Any]]:
     if isinstance(given, tuple) and given and isinstance(given[0], Task):
         if len(given) != 2 or not isinstance(given[1], Mapping):
-            raise InvalidInput(_HOOKS[need], given, "a task, or a task and its arguments: (alarm, {'to': 'me'})")
+            raise InvalidInput(_WORDS[need], given, "a task, or a task and its arguments: (alarm, {'to': 'me'})")
         return given[0], (), dict(given[1])
     return cast("AnyWork", given), (), {}
