@@ -72,6 +72,7 @@ def _up(up: Parser) -> None:
     up.add_argument("--grace", metavar="DURATION", help="how long running jobs may go on after the first signal (30s)")
     text = "for development: start again when a file of the app changes; running jobs get 2 s unless --grace says"
     up.add_argument("--reload", action="store_true", help=text)
+    up.add_argument("--echo", action="store_true", help="also write the output of jobs to stdout, line by line")
     noise = up.add_mutually_exclusive_group()
     noise.add_argument("--verbose", action="store_true", help="a line for every attempt, and traces of errors")
     noise.add_argument("--quiet", action="store_true", help="warnings and errors only")

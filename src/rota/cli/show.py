@@ -110,11 +110,15 @@ def json_line(value: Any) -> None:
 
 def _write_json(body: bytes) -> None:
     if on_terminal():
-        text = _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", body.decode())
-        body = text.encode()
+        body = harmless_json(body.decode()).encode()
     sys.stdout.flush()
     sys.stdout.buffer.write(body + b"\n")
     sys.stdout.flush()
+
+
+def harmless_json(text: str) -> str:
+    """The same JSON; characters that act on a terminal are escaped."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:

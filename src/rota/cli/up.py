@@ -9,10 +9,12 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 from rota.app import App
 from rota.cli import last_writes, reload
+from rota.cli.echo import Echo, Stdout, as_json, as_text
 from rota.cli.session import make_app
 from rota.cli.show import complain
 from rota.clock import Clock
@@ -36,7 +38,10 @@ async def up_(args: argparse.Namespace) -> int:
     queues = args.queues if args.slots is None else {"default": args.slots}
     grace = reload.GRACE if args.reload and args.grace is None else args.grace
     app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=grace)
-    told = Background(_teller(args, app.clock))
+    stdout = Stdout(sys.stdout.fileno(), "utf-8" if args.json else sys.stdout.encoding)
+    told = Background(_teller(args, app.clock, stdout))
+    echo = Echo(stdout.write, app.clock, as_json if args.json else as_text) if args.echo else None
+    app.bus.echo = echo.open if echo else None
     app.bus.subscribe(told, every_attempt=args.json or args.verbose)
     if address := os.environ.get("NOTIFY_SOCKET"):
         app.bus.subscribe(SystemdNotifier(address), every_attempt=False)
@@ -45,11 +50,11 @@ async def up_(args: argparse.Namespace) -> int:
     gc.set_threshold(YOUNG_OBJECTS)
     _raise_descriptor_limit()
     with captured(), watched(sys.__stderr__ or sys.stderr, lambda seconds: told(LoopBlocked(seconds))):
-        await _serve(args, app, told)
+        await _serve(args, app, [told, echo] if echo else [told])
     return 0
 
 
-async def _serve(args: argparse.Namespace, app: App, told: Background) -> None:
+async def _serve(args: argparse.Namespace, app: App, ends: Sequence[Background | Echo]) -> None:
     await app.migrate()
     async with app:
         node = await app.node()
@@ -65,11 +70,13 @@ async def _serve(args: argparse.Namespace, app: App, told: Background) -> None:
             await node.run()
         except StuckNode as error:
             # The hanging part would block an orderly end too. Keeper and kernel clean up.
-            told.close()
+            for end in ends:
+                end.close()
             complain(str(error))
             os._exit(STUCK)
         finally:
-            told.close()
+            for end in ends:
+                end.close()
             if watching:
                 watching.cancel()
         if node.remains is not None:
@@ -89,7 +96,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65_536) if most > 0 else 65_536, most))
 
 
-def _teller(args: argparse.Namespace, clock: Clock) -> Subscriber:
+def _teller(args: argparse.Namespace, clock: Clock, stdout: Stdout) -> Subscriber:
     if args.json:
-        return JsonLines(clock)
+        return JsonLines(clock, stdout)
     return Lines(clock, "debug" if args.verbose else "warning" if args.quiet else "info")

@@ -27,7 +27,7 @@ from rota.refusals import Refusals, anyones
 from rota.store.base import Store
 from rota.store.values import CUT, Chunk
 from rota.telemetry.complaints import Complaints
-from rota.telemetry.events import Bus
+from rota.telemetry.events import Bus, OutputEcho
 
 __all__ = ["LARGEST_BATCH", "LARGEST_CHUNK", "Shipper", "Sink"]
 
@@ -55,8 +55,8 @@ class Shipper:
         self._tails_from = 0.0  # when tails may be carried again, by the loop's time
         self._awake = False  # the pump runs, or will soon
 
-    def open(self, ref: Ref) -> Sink:
-        return Sink(ref, self._limit, self._store.now, self._dirty)
+    def open(self, ref: Ref, echo: OutputEcho | None = None) -> Sink:
+        return Sink(ref, self._limit, self._store.now, self._dirty, echo)
 
     async def close(self, sink: Sink) -> None:
         """The attempt is over. Returns when everything it wrote is in the store, or was refused by it."""

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from rota.model.job import Ref
 from rota.model.times import Instant
 from rota.store.values import CUT, Chunk
+from rota.telemetry.events import OutputEcho
 
 LARGEST_CHUNK = 64 << 10
 # Writes to one stream within this time share a chunk, and so a timestamp.
@@ -40,6 +41,7 @@ class Sink:
     __slots__ = (
         "_closed",
         "_dirty",
+        "_echo",
         "_first",
         "_limit",
         "_lock",
@@ -51,9 +53,16 @@ class Sink:
         "written",
     )
 
-    def __init__(self, ref: Ref, limit: int, now: Callable[[], Instant], dirty: Callable[[Sink], None]) -> None:
+    def __init__(
+        self,
+        ref: Ref,
+        limit: int,
+        now: Callable[[], Instant],
+        dirty: Callable[[Sink], None],
+        echo: OutputEcho | None = None,
+    ) -> None:
         self.ref = ref
-        self._limit, self._now, self._dirty = limit, now, dirty
+        self._limit, self._now, self._dirty, self._echo = limit, now, dirty, echo
         self._lock = threading.Lock()
         self._first: deque[_Piece] = deque()
         self._room = limit // 2
@@ -69,6 +78,8 @@ class Sink:
             if self._closed:
                 return
             self.written = True
+            if self._echo is not None:
+                self._echo.write(stream, body)
             now = self._now()
             if self._room > 0:
                 body = self._add_first(stream, body, now)
@@ -94,6 +105,8 @@ class Sink:
     def close(self) -> None:
         """The attempt is over: later writes are dropped."""
         with self._lock:
+            if self._echo is not None and not self._closed:
+                self._echo.close()
             self._closed = True
 
     @property
@@ -146,7 +159,7 @@ class Sink:
                 part = body[start : start + LARGEST_CHUNK]
                 chunks.append(Chunk(self.ref.job_id, self.ref.fence, self._number, piece.at, piece.stream, part))
                 cost = min(left, LARGEST_CHUNK)
-                kept.append(_Kept(self._number, cost, len(part), *_lines(part), piece.at))
+                kept.append(_Kept(self._number, cost, len(part), *count_lines(part), piece.at))
                 left -= cost
                 self._number += 1
         return chunks, kept
@@ -207,7 +220,7 @@ class _Tail:
         else:
             over = max(len(body) - self._room, 0)
             if over:
-                self._leave(over, *_lines(body[:over]), now)
+                self._leave(over, *count_lines(body[:over]), now)
             for start in range(over, len(body), self._piece):
                 piece = _Piece(stream, now, body if len(body) <= self._piece else body[start : start + self._piece])
                 self.fresh.append(piece)
@@ -223,7 +236,7 @@ class _Tail:
         else:
             piece = self.fresh.popleft()
             self._cost -= piece.cost
-            self._leave(piece.size, *_lines(piece.body), piece.at)
+            self._leave(piece.size, *count_lines(piece.body), piece.at)
 
     def _leave(self, size: int, lines: int, exact: bool, at: Instant) -> None:
         self.left += size
@@ -239,7 +252,7 @@ class _Tail:
         )
 
 
-def _lines(body: bytes) -> tuple[int, bool]:
+def count_lines(body: bytes) -> tuple[int, bool]:
     """The number of lines that end in it, and whether it is exact."""
     if len(body) <= COUNTED:
         return body.count(b"\n"), True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Protocol
 
 import msgspec
 
@@ -169,10 +170,20 @@ class NodeGaveUp(Event, frozen=True):
 Subscriber = Callable[[Event], None]
 
 
+class OutputEcho(Protocol):
+    """Also takes the output of one attempt, in the thread that has read it: it must not wait."""
+
+    def write(self, stream: str, body: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Bus:
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []
         self.hears_every_attempt = False
+        # Makes an echo of an attempt, by the id of its job, task and number. Output is no event: it comes by the MB.
+        self.echo: Callable[[str, str, int], OutputEcho] | None = None
 
     def subscribe(self, subscriber: Subscriber, every_attempt: bool = True) -> None:
         """Starts and successes of attempts go only to subscribers with `every_attempt`: they come by the thousand."""

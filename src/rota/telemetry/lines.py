@@ -8,14 +8,14 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TextIO
+from typing import Any, Protocol, TextIO
 
 import msgspec
 
 from rota.clock import Clock
 from rota.errors import place_in
 from rota.model.outcome import Problem
-from rota.model.times import iso, short
+from rota.model.times import Instant, iso, short
 from rota.telemetry import events
 from rota.telemetry.events import Event, Subscriber
 
@@ -136,18 +136,29 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
+class LineStream(Protocol):
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> None: ...
+
+
 class JsonLines:
     """A subscriber that writes every event as one JSON object per line: `time`, `level`, `event` and `message`, then
     the fields of the event."""
 
-    def __init__(self, clock: Clock, stream: TextIO | None = None) -> None:
+    def __init__(self, clock: Clock, stream: LineStream | None = None) -> None:
         self._clock, self._stream = clock, stream or sys.stdout
 
     def __call__(self, event: Event) -> None:
         level, text = sentence(event) or ("debug", "")
-        head = {"time": iso(self._clock.now()), "level": level, "event": type(event).__name__, "message": text}
-        line = head | msgspec.to_builtins(event)
-        print(msgspec.json.encode(line).decode(), file=self._stream, flush=True)
+        line = json_text(self._clock.now(), level, type(event).__name__, text, msgspec.to_builtins(event))
+        self._stream.write(line + "\n")  # at once: other threads write lines, too
+        self._stream.flush()
+
+
+def json_text(at: Instant, level: str, event: str, message: str, fields: dict[str, Any]) -> str:
+    head = {"time": iso(at), "level": level, "event": event, "message": message}
+    return msgspec.json.encode(head | fields).decode()
 
 
 class Background:

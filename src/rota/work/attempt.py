@@ -140,6 +140,8 @@ class Pipeline:
         if outcome is not None:
             attempt.settling = True
             await self._settle(attempt, outcome)
+        elif attempt.over is None:
+            attempt.sink.close()
 
     async def _execute(self, attempt: Attempt) -> Outcome:
         if attempt.too_late():

@@ -224,8 +224,9 @@ class Worker(SelfWaking):
     # -- running -----------------------------------------------------------------------------------------------------
     def _launch(self, claimed: Claimed) -> None:
         ref = claimed.ref
+        echo = self._bus.echo(claimed.job_id, claimed.task, claimed.number) if self._bus.echo else None
         attempt = self._attempts[ref] = Attempt(
-            claimed, self._shipper.open(ref), self._notes.open(ref), self._clock, self._ask_parents
+            claimed, self._shipper.open(ref, echo), self._notes.open(ref), self._clock, self._ask_parents
         )
         if claimed.slack is not None and claimed.started_at is not None:
             latest = claimed.started_at + claimed.slack
