@@ -50,6 +50,15 @@ def test_what_holds_itself_is_refused() -> None:
         split({"a": endless}, "arguments")
     with pytest.raises(NotSerialisable, match=r"a\.1\.5"):
         split({"a": {1.5: JobReference("1")}}, "arguments")
+    with pytest.raises(NotSerialisable, match="texts without NUL"):
+        split({"a": {"b\0": JobReference("1")}}, "arguments")
+
+
+def test_a_number_as_a_key_is_a_text_as_in_json() -> None:
+    plain, fills = split({"a": {1: JobReference("1"), 2: 5}}, "arguments")
+    assert fills == {"1": (("a", "1"),)}
+    text = msgspec.json.encode(plain).decode()
+    assert filled(text, [parent("1", *fills["1"], result=7)]) == b'{"a":{"1":7,"2":5}}'
 
 
 @pytest.mark.parametrize(

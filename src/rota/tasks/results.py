@@ -33,7 +33,8 @@ def split(arguments: Mapping[str, Any], what: str) -> tuple[dict[str, Any], Fill
             found.setdefault(value.id, []).append(path)
             return None
         if isinstance(value, Mapping):
-            return {key: plain(part, (*path, key)) for key, part in value.items()}
+            # Numbers as keys are texts in JSON.
+            return {key: plain(part, (*path, str(key) if type(key) is int else key)) for key, part in value.items()}
         if isinstance(value, list | tuple):
             return [plain(part, (*path, place)) for place, part in enumerate(value)]
         return value
@@ -43,8 +44,9 @@ def split(arguments: Mapping[str, Any], what: str) -> tuple[dict[str, Any], Fill
     except RecursionError as error:
         raise NotSerialisable(what, str(error), "values that JSON can carry") from None
     for path in (path for paths in found.values() for path in paths):
-        if not all(isinstance(part, str | int) for part in path):
-            raise NotSerialisable(what, shown(path), "texts as the keys of mappings with jobs")
+        parts: Sequence[Any] = path
+        if not all(isinstance(part, str | int) and "\0" not in str(part) for part in parts):
+            raise NotSerialisable(what, shown(path), "texts without NUL as the keys of mappings with jobs")
     return rest, {job: tuple(paths) for job, paths in found.items()}
 
 

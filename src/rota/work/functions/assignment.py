@@ -85,9 +85,9 @@ class Assignment:
 
 
 async def _parents(attempt: Attempt, task: TaskDef) -> Sequence[ParentInfo]:
-    """The parents that the function needs: all for its context, else those whose results are arguments. These have
-    null in their places."""
-    if task.context is not None:
+    """The parents that the function needs: all for its context and its hooks, else those whose results are arguments.
+    These have null in their places."""
+    if task.context is not None or task.hooks.attempts:
         return await attempt.parents()
     return [one for one in await attempt.parents() if one.fills] if "null" in attempt.claimed.args else ()
 
