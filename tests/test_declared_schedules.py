@@ -213,3 +213,48 @@ def test_the_main_program_is_known_as_others_import_it(tmp_path: Path, start: li
         place.write_text(PROGRAM)
     done = subprocess.run([sys.executable, *start], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == expected
+
+
+def test_a_declaration_that_was_refused_can_be_made_again() -> None:
+    app = rota.App("sqlite:///:memory:", name="billing")
+
+    def nightly() -> None: ...
+
+    with pytest.raises(InvalidInput, match="61"):
+        app.cron("61 * * * *")(nightly)
+    assert len(app.catalogue) == 0
+    app.cron("0 3 * * *")(nightly)
+    with pytest.raises(
+        InvalidInput, match=r"no other task of this app has; .*nightly \(test_declared_schedules.py, line"
+    ):
+        app.every("1h", name="hourly")(nightly)
+    assert [order.name for order in app._declared] == ["nightly"]
+
+
+CELLS = """
+import rota
+app = rota.App("sqlite:///:memory:", name="notebook")
+cell = '''
+@app.cron("{} 3 * * *")
+def nightly(): return {}
+
+@app.task(name="{}", aliases=["mail"])
+def send(): return {}
+'''
+for number, name in ((1, "send"), (2, "send"), (3, "post")):
+    exec(cell.format(number, number, name, number))
+print(sorted((task.name, task.function()) for task in app.catalogue), app.catalogue.get("mail").name)
+print([order.options["cron"] for order in app._declared])
+try:
+    app.task(name="post")(lambda: None)
+except rota.InvalidInput as error:
+    print(error)
+"""
+
+
+def test_a_cell_of_a_notebook_may_run_again() -> None:
+    done = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True, check=True)
+    tasks, schedules, refused = done.stdout.splitlines()
+    assert tasks == "[('nightly', 3), ('post', 3)] post"
+    assert schedules == "['3 3 * * *']"
+    assert refused.endswith("a name that no other task of this app has; __main__.send (<string>, line 5) has it")

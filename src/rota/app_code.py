@@ -65,9 +65,13 @@ class AppCode:
         return TaskDecorator(self._add)
 
     def _add(self, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
-        task = make_task(cast("App", self), function, given)
+        task = self.make(function, given)
         self.catalogue.add(task.definition)
         return task
+
+    def make(self, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
+        """A task of a function with these options, not yet in the catalogue."""
+        return make_task(cast("App", self), function, given)
 
     def stub(self, name: str, /) -> OpenStub:
         """A task of other code, to be ordered by its name. `@app.stub("mail.welcome")` above a signature is typed."""

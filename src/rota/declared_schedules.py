@@ -31,7 +31,7 @@ from rota.model.principal import Principal
 from rota.model.trigger.records import ScheduleInfo
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
-from rota.tasks.modules import calling_module, imported, known_as
+from rota.tasks.modules import calling_module, imported, known_as, typed_again
 from rota.telemetry.events import Event, ScheduleDeclared, SchedulesUndeclared
 
 if TYPE_CHECKING:
@@ -60,18 +60,25 @@ class Declarations:
         module = known_as(calling_module())
 
         def declare(function: Callable[..., Any], _: Mapping[str, Any]) -> Task[..., Any]:
-            task: Task[..., Any] = function if isinstance(function, Task) else self._app.task(function)
-            order = ScheduleOrder(task.name if name is None else name, self._app.own(task), args or {}, options, module)
-            self._add(order)
+            app = self._app
+            task = function if isinstance(function, Task) else app.make(function, {})
+            order = ScheduleOrder(task.name if name is None else name, app.own(task), args or {}, options, module)
+            self._check(order)
+            if task is not function:  # a refused declaration leaves no task behind
+                app.catalogue.add(task.definition)
+            self._keep(order)
             return task
 
         return TaskDecorator(declare, {})
 
-    def _add(self, words: ScheduleOrder) -> None:
+    def _check(self, words: ScheduleOrder) -> None:
         self._built(words)  # refused where it is declared
-        if (other := self._words.get(words.name)) is not None:
+        other = self._words.get(words.name)
+        if other is not None and not typed_again(other.task.function, words.task.function):
             expected = f"a name that no other schedule of this app has; {other.module} declares one"
             raise InvalidInput("schedule", words.name, expected)
+
+    def _keep(self, words: ScheduleOrder) -> None:
         self._words[words.name] = words
         self._name = self._app.name
         _open.add(self)

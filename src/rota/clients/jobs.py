@@ -38,7 +38,7 @@ PURGE_STEP = 5
 class KnownTasks(Protocol):
     """The tasks of an app."""
 
-    def __len__(self) -> int: ...
+    revision: int  # grows with each task
 
     def infos(self) -> Sequence[TaskInfo]: ...
 
@@ -46,7 +46,7 @@ class KnownTasks(Protocol):
 class JobsClient:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self.store, self.who, self.chance = store, who, chance
-        self._made_known = 0  # the number of the app's tasks that the store was told
+        self._made_known = 0  # the revision of the app's tasks that the store was told
         self._batchers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], Answer]]
         ] = weakref.WeakKeyDictionary()
@@ -57,9 +57,9 @@ class JobsClient:
 
     async def make_known(self, tasks: KnownTasks) -> None:
         """Registers the app's tasks once: clients may be deployed before the nodes that offer them."""
-        if (count := len(tasks)) > self._made_known:
+        if (revision := tasks.revision) > self._made_known:
             await self.store.make_known(self.who, tasks.infos())
-            self._made_known = count
+            self._made_known = revision
 
     async def submit(self, jobs: Sequence[NewJob]) -> list[Submitted]:
         """Accepts up to LARGEST_ORDER jobs together; more go in steps of that many. Concurrent calls share commits."""

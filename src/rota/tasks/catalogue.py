@@ -25,7 +25,7 @@ from rota.model.task import TaskInfo
 from rota.tasks.annotations import decoder, json_types, readable
 from rota.tasks.encoding import to_json
 from rota.tasks.hooks import Hooks
-from rota.tasks.modules import calling_module
+from rota.tasks.modules import calling_module, defined_at, typed_again
 from rota.tasks.results import Fills, argument_names, split
 from rota.tasks.signature import faces, read_signature
 
@@ -203,6 +203,7 @@ class Catalogue:
         # Weak, so that an app that is dropped goes at once.
         self._owner = (lambda: None) if owner is None else weakref.ref(owner)
         self.hooks = Hooks()
+        self.revision = 0  # grows with each task
         CATALOGUES.add(self)
 
     @property
@@ -210,10 +211,19 @@ class Catalogue:
         return self._owner()
 
     def add(self, task: TaskDef) -> None:
+        replaced: list[TaskDef] = []
         for name in (task.name, *task.aliases):
-            if name in self._tasks or name in self._aliases:
+            other = self._tasks.get(name) or self._aliases.get(name)
+            if other is not None and not typed_again(other.function, task.function):
                 what = "task" if name == task.name else "alias"
-                raise InvalidInput(what, name, "a name that no other task of this app has")
+                expected = f"a name that no other task of this app has; {defined_at(other.function)} has it"
+                raise InvalidInput(what, name, expected)
+            if other is not None:
+                replaced.append(other)
+        for old in replaced:
+            self._tasks.pop(old.name, None)
+            self._aliases = {alias: one for alias, one in self._aliases.items() if one is not old}
+        self.revision += 1
         task.hooks = self.hooks
         self._tasks[task.name] = task
         self._aliases |= dict.fromkeys(task.aliases, task)

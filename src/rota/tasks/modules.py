@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from rota.errors import InvalidInput
 
@@ -43,6 +46,19 @@ def known_as(module: str) -> str | None:
         return str(spec.name)
     file = getattr(main, "__file__", None)
     return Path(file).stem if file else None
+
+
+def defined_at(function: Callable[..., Any]) -> str:
+    """The place of a function, for messages: `shop.tasks.send (tasks.py, line 7)`."""
+    name = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return name if code is None else f"{name} ({Path(code.co_filename).name}, line {code.co_firstlineno})"
+
+
+def typed_again(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """Whether a function replaces the one of the same name in a notebook or an interpreter, where cells run again."""
+    same = getattr(old, "__qualname__", None) == getattr(new, "__qualname__", "")
+    return same and old.__module__ == new.__module__ == MAIN and known_as(MAIN) is None
 
 
 def import_named(name: str, what: str) -> ModuleType:
