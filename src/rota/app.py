@@ -18,15 +18,15 @@ from rota.connections import AppConnections
 from rota.errors import InvalidInput
 from rota.handles import schedule_builder
 from rota.handles.decorator import TaskDecorator
+from rota.handles.handle import id_of
 from rota.handles.job import Job
-from rota.handles.jobs import DeadConditions, JobConditions, JobQuery
+from rota.handles.jobs import DEAD, DeadConditions, JobConditions, JobQuery
 from rota.handles.schedule import Schedule
 from rota.handles.stub import Stub
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
 from rota.model.job import Kind, Spec
-from rota.model.lifecycle import State
 from rota.model.options import Options
 from rota.model.principal import Principal
 from rota.model.trigger.records import ScheduleInfo
@@ -85,6 +85,18 @@ class App(AppCode):
 
     def __repr__(self) -> str:
         return f"<App {self.name!r} on {self.settings.place}, {len(self.catalogue)} tasks>"
+
+    @property
+    def this(self) -> App:
+        """Itself; for a shared task, the app that it stands for."""
+        return self
+
+    def same_store(self, other: App) -> bool:
+        """Whether both have the same store and user. A store in memory is of one app."""
+        if self is other:
+            return True
+        mine, theirs = self.settings, other.settings
+        return (mine.store, mine.user) == (theirs.store, theirs.user) and not opening.in_memory(mine)
 
     @property
     def who(self) -> Principal:
@@ -217,8 +229,9 @@ class App(AppCode):
     async def job(self, job_id: str, *, task: Task[..., Any] | None = None) -> Job[Any]:
         """A handle for a job by its id (or a beginning of it that fits no other). With its `task`, the result is read
         as the task is annotated; without it, the result is plain data."""
-        found = await (await self.client()).resolve(str(job_id))
-        return Job(self, found) if task is None else task.handle(found)
+        own = None if task is None else self.own(task)
+        found = await (await self.client()).resolve(id_of(job_id, "job id"))
+        return Job(self, found) if own is None else own.handle(found)
 
     @overload
     def job_sync(self, job_id: str) -> Job[Any]: ...
@@ -236,7 +249,7 @@ class App(AppCode):
 
     def dead(self, **conditions: Unpack[DeadConditions]) -> JobQuery:
         """The dead letters: jobs that failed for good, latest first."""
-        return JobQuery(self, JobFilter(states=(State.FAILED,)), conditions)
+        return JobQuery(self, DEAD, conditions)
 
     # -- schedules ---------------------------------------------------------------------------------------------------
     async def schedule(

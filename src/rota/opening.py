@@ -25,6 +25,10 @@ def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -
     return store
 
 
+def in_memory(settings: Settings) -> bool:
+    return settings.store == "sqlite:///:memory:"
+
+
 def postgres() -> ModuleType:
     """The package with the PostgreSQL store. Its driver is installed only by those who use it."""
     try:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import rota
+from rota.testing import run
 
 app = rota.App("sqlite:///:memory:", name="shop")
 
@@ -27,6 +28,10 @@ def foreign() -> None: ...
 
 task: Any = add
 shop: Any = app  # unchecked, as calls of untyped code are
+
+
+def untyped(value: Any) -> Any:
+    return value
 
 
 def flow_with(work: Any) -> None:
@@ -73,6 +78,23 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: shop.workflow(on_success=(foreign, {})), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
     (lambda: flow_with(foreign), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
     (lambda: flow_with("add"), r"add: 'add' .* a task, a command as a list .*app.http"),
+    (lambda: shop.job_sync("x", task="add"), r"task: 'add' .* a task of this app: a function below @app.task"),
+    (lambda: shop.job_sync("x", task=foreign), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
+    (lambda: shop.job_sync(None), r"job id: None .* a text"),
+    (lambda: shop.job_sync(3), r"job id: 3 .* a text"),
+    (lambda: rota.Job(untyped("a"), "x"), r"app: 'a' .* a rota.App"),
+    (lambda: rota.Job(app, untyped(3)), r"job id: 3 .* a text"),
+    (lambda: rota.Workflow(untyped(3), "x"), r"app: 3 .* a rota.App"),
+    (lambda: rota.Schedule(untyped(3), "x"), r"app: 3 .* a rota.App"),
+    (lambda: rota.Schedule(app, "x").next_sync(untyped("x")), r"count: 'x' .* a whole number"),
+    (lambda: run(app, untyped("add"), a=1), r"task: 'add' .* a task of this app"),
+    (lambda: run(app, untyped(foreign)), r"task: <Task 'foreign' .* 'shop' .* 'office'"),
+    (lambda: shop.stub("n").options(dely="x"), r"option: 'dely' .* one of at, delay, "),
+    (lambda: shop.stub("n").options(delay="soon"), r"delay: 'soon' .* a duration such as 90s"),
+    (lambda: shop.jobs(task="zzz").reprioritise_sync(99), r"priority: 99 .* from 0"),
+    (lambda: shop.dead().purge_sync(), r"no condition.* at least one condition; app.jobs\(state='failed'\)"),
+    (lambda: shop.dead(task=None).cancel_sync(), r"no condition.* at least one condition"),
+    (lambda: shop.dead(state="ready"), r"state: 'ready' .* no second condition on state: the query has failed$"),
 ]  # fmt: skip
 
 

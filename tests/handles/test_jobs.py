@@ -151,7 +151,7 @@ async def test_a_dead_letter_that_fails_again_is_replayed_once(shop: Shop, test:
         return done
 
     client.replay = and_fail_again  # type: ignore[method-assign, assignment]
-    assert await shop.app.dead().replay() == Changes(8, 8)
+    assert await shop.app.jobs(state="failed").replay() == Changes(8, 8)
     assert [info.replays async for info in shop.app.dead()] == [1] * 8
 
 
@@ -195,7 +195,9 @@ def test_a_wrong_condition_is_refused_at_the_call(app: rota.App, conditions: dic
 
 
 def test_a_condition_is_given_once(app: rota.App) -> None:
-    with pytest.raises(InvalidInput, match="state: 'ready' is not valid; expected no second condition on states"):
+    with pytest.raises(
+        InvalidInput, match="state: 'ready' is not valid; expected no second condition on state: the query has failed"
+    ):
         app.dead(state="ready")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match="jobs: 'failed' is not valid; expected conditions by name"):
         app.jobs("failed")  # type: ignore[arg-type]
@@ -235,5 +237,5 @@ def test_the_same_from_ordinary_code(plain: Shop) -> None:
     assert app.jobs(task="send").retry_sync() == Changes(7, 7)
     assert app.jobs(task="send", created_after=datetime.now(UTC) - timedelta(hours=1)).cancel_sync() == Changes(7, 7)
     assert app.jobs(task="send").replay_sync() == Changes(7, 7)
-    assert app.dead().purge_sync() == Changes(0, 0)
+    assert app.dead(task="send").purge_sync() == Changes(0, 0)
     assert list(app.dead()) == []

@@ -12,6 +12,7 @@ import msgspec
 
 from rota.clients.jobs import PAGE, JobsClient
 from rota.errors import InvalidInput
+from rota.model import rank
 from rota.model.job import JobInfo
 from rota.model.lifecycle import INITIAL, TERMINAL, JobEvent, State, sources
 from rota.model.options import check_reason
@@ -67,7 +68,8 @@ def purging(client: JobsClient) -> Change:
 
 
 def reprioritising(client: JobsClient, priority: int) -> Change:
-    return Change("reprioritise", INITIAL, lambda ids: client.reprioritise(ids, priority))
+    chosen = rank.priority(priority)  # refused also if no job fits
+    return Change("reprioritise", INITIAL, lambda ids: client.reprioritise(ids, chosen))
 
 
 async def pages(client: JobsClient, query: JobFilter, size: int = PAGE) -> AsyncIterator[list[JobInfo]]:

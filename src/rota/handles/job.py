@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from rota.clients.explain import Explanation
 from rota.errors import JobFailed
+from rota.handles.handle import Handle, app_of, id_of
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import Span
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Job(JobReference, Generic[R_co]):
+class Job(Handle, JobReference, Generic[R_co]):
     """A handle for one order. `R` is what its task returns: Any for commands, HTTP calls and handles by id."""
 
     @overload
@@ -31,7 +32,10 @@ class Job(JobReference, Generic[R_co]):
 
     def __init__(self, app: App, job_id: str, returns: ResultReader | None = None) -> None:
         """`returns` reads its result; without it the result is plain data."""
-        self._app, self.id, self._returns = app, job_id, returns
+        self._app, self.id, self._returns = app_of(app), id_of(job_id, "job id"), returns
+
+    def _identity(self) -> tuple[type[Handle], str]:
+        return Job, self.id
 
     def __repr__(self) -> str:
         task = "" if self._returns is None else f", task={self._returns.task!r}"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rota.app import App
 
 Time = datetime | str
+DEAD = JobFilter(states=(State.FAILED,))  # the dead letters
 Infos = list[JobInfo]  # the name `list` is taken in JobQuery
 
 
@@ -56,6 +57,7 @@ class JobQuery:
 
     def __init__(self, app: App, query: JobFilter | None, conditions: DeadConditions) -> None:
         self._app, self._filter = app, _filter(JobFilter() if query is None else query, conditions)
+        self._all_dead = query is DEAD and all(given is None for given in conditions.values())
 
     def __repr__(self) -> str:
         fields = {name: getattr(self._filter, name) for name in self._filter.__struct_fields__ if name != "limit"}
@@ -107,6 +109,9 @@ class JobQuery:
         return await self._change(lambda client: job_queries.reprioritising(client, priority))
 
     async def _change(self, make: Callable[[JobsClient], Change]) -> Changes:
+        if self._all_dead:
+            expected = "at least one condition; app.jobs(state='failed') has all dead letters"
+            raise InvalidInput("change many jobs", "no condition", expected)
         client, query = await self._ready()
         steps = [Changes(), *[step async for step in job_queries.changes(client, query, make(client))]]
         return steps[-1]
@@ -168,7 +173,9 @@ def _filter(query: object, conditions: Mapping[str, object]) -> JobFilter:
         if name not in _READERS:
             raise InvalidInput("condition", name, f"one of {', '.join(_READERS)}")
         if given is not None and getattr(query, field) is not None:
-            raise InvalidInput(name, given, f"no second condition on {field}: the query has {getattr(query, field)!r}")
+            had = getattr(query, field)
+            shown = " or ".join(had) if isinstance(had, tuple) else had
+            raise InvalidInput(name, given, f"no second condition on {name}: the query has {shown}")
         if given is not None:
             fields[field] = _READERS[name](given, name)
     return msgspec.structs.replace(query, **fields)

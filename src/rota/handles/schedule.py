@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rota.clients.schedules import MOST
+from rota.handles.handle import Handle, app_of, id_of
 from rota.handles.job import Job
+from rota.model.readers import whole
 from rota.model.times import instant
 from rota.model.trigger.records import Fate, FireInfo, ScheduleInfo
 from rota.model.trigger.zones import zone
@@ -15,9 +18,12 @@ if TYPE_CHECKING:
     from rota.clients.schedules import BackfillProgress
 
 
-class Schedule:
+class Schedule(Handle):
     def __init__(self, app: App, name: str) -> None:
-        self._app, self.name = app, name
+        self._app, self.name = app_of(app), id_of(name, "schedule")
+
+    def _identity(self) -> tuple[type[Handle], str]:
+        return Schedule, self.name
 
     def __repr__(self) -> str:
         return f"Schedule({self.name!r})"
@@ -28,6 +34,7 @@ class Schedule:
 
     async def next(self, count: int = 1) -> list[datetime]:
         """Its next fires, in its own time zone."""
+        whole(count, "count", 0, MOST)
         planning = await self._app.planning()
         parsed = await planning.parsed(await planning.get(self.name))
         where = zone(parsed.schedule.zone)

@@ -92,7 +92,9 @@ class Stub(Task[P, R_co]):
         raise InvalidInput(f"stub of task {self.name!r}", "called", "submit(...): its code is elsewhere")
 
     def options(self, **options: Unpack[OrderKeywords]) -> Self:
-        return type(self)(self._app, self._definition, {**self._given, **options}, self._within)
+        given = {**self._given, **options}
+        read_options(Options(), given, NAMED_ORDER)  # refused where they are given
+        return type(self)(self._app, self._definition, given, self._within)
 
     def within(self, connection: Any) -> Self:
         return type(self)(self._app, self._definition, self._given, check_given(connection))

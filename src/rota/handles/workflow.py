@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.clients.jobs import POLL, NewsListener
 from rota.errors import InvalidInput, NotFound, WaitTimeout
+from rota.handles.handle import Handle, app_of, id_of
 from rota.handles.job import Job
 from rota.handles.workflow_labels import details
 from rota.model.drawing import Vertex, graphviz, mermaid, tree
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
 _FAILED = (State.FAILED, State.CANCELLED)
 
 
-class Workflow:
+class Workflow(Handle):
     def __init__(self, app: App, workflow_id: str) -> None:
-        self._app, self.id = app, workflow_id
+        self._app, self.id = app_of(app), id_of(workflow_id, "workflow id")
+
+    def _identity(self) -> tuple[type[Handle], str]:
+        return Workflow, self.id
 
     def __repr__(self) -> str:
         return f"Workflow({self.id!r})"
@@ -97,7 +101,7 @@ class Workflow:
         jobs = await self.jobs()
         if start is None:
             return jobs
-        first = start if isinstance(start, str) else getattr(start, "id", start)
+        first: Any = start if isinstance(start, str) else getattr(start, "id", start)
         if first not in {job.id for job in jobs}:
             raise InvalidInput("job", first, f"a job of workflow {self.id}")
         chosen = set(below(_children(jobs), [first]))

@@ -243,6 +243,6 @@ def harness(
 def run(app: App, task: Task[..., Any], /, **arguments: Any) -> JobInfo:
     """For tests without an event loop: orders one job, runs everything to its end, and returns the job."""
     with harness(app) as rota_test:
-        job = task.submit_sync(**arguments)
+        job = app.own(task).submit_sync(**arguments)
         rota_test.drain()
         return job.info_sync()
