@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import rota
@@ -187,6 +187,38 @@ def loops() -> Seen:
     rude = fewest(first)
     asyncio.run(app.close())
     return {"first": first, "many": many, "rude": rude, "closed": fewest(0)}
+
+
+def thousand_loops() -> Seen:
+    """One order in each loop, four loops at a time."""
+    app = rota.App(URL)
+    jobs, most = _watched(lambda: [asyncio.run(_order(app)) for _ in range(250)], 4)
+    left = fewest(0)
+    assert threading.active_count() == 1, threading.enumerate()
+    asyncio.run(app.close())
+    return {"different": len(set(jobs)) == 1000, "most": most, "left": left, "closed": fewest(0)}
+
+
+def async_to_sync() -> Seen:
+    """Django's way from threads to coroutines: each call has a loop of its own."""
+    import asgiref.sync
+
+    app = rota.App(URL)
+    order_ = asgiref.sync.async_to_sync(_order)
+    jobs, most = _watched(lambda: [order_(app) for _ in range(25)], 6)
+    assert found(app, jobs[0])
+    app.close_sync()
+    return {"different": len(set(jobs)) == 150, "most": most, "closed": fewest(0)}
+
+
+def _watched(work: Callable[[], list[str]], count: int) -> tuple[list[str], int]:
+    """What these threads have ordered, and the most connections that were seen meanwhile."""
+    most = 0
+    with ThreadPoolExecutor(count) as pool:
+        working = [pool.submit(work) for _ in range(count)]
+        while wait(working, timeout=0.1).not_done:
+            most = max(most, len(connections()))
+    return [job for one in working for job in one.result()], most
 
 
 async def _use(app: rota.App) -> None:

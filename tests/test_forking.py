@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.servers.postgres import database, shared_server
@@ -122,3 +130,97 @@ def test_children_make_names_of_their_own_whatever_was_imported_first(tmp_path: 
     program = [sys.executable, *WARNINGS, "-c", CHILDREN, str(tmp_path / "a.db")]
     done = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT, check=True)
     assert len(set(done.stdout.split())) == 3
+
+
+# -- many loops, and servers that fork -------------------------------------------------------------------------------
+@pytest.fixture
+def server_url() -> Iterator[str]:
+    with database(shared_server()) as url:
+        yield url
+
+
+@pytest.mark.slow
+def test_a_thousand_loops(server_url: str) -> None:
+    seen = run("thousand_loops", server_url)
+    assert 0 < seen.pop("most") <= 4 * 4, "four loops at a time; the server ends sessions a moment later"
+    assert seen == {"different": True, "left": 0, "closed": 0}
+
+
+@pytest.mark.slow
+def test_async_to_sync_in_threads(server_url: str) -> None:
+    seen = run("async_to_sync", server_url)
+    assert 0 < seen.pop("most") <= 4 * 6
+    assert seen == {"different": True, "closed": 0}
+
+
+WEB = """
+import json, os, rota
+app = rota.App(os.environ["WEB_STORE"])
+first = app.submit_command_sync(["true"], delay="1d").id  # the master uses it before the fork
+
+def web(environ, start_response):
+    job = app.submit_command_sync(["true"], delay="1d")
+    found = app.sync(app.job(first)).id == first
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps({"worker": os.getpid(), "job": job.id, "found": found}).encode()]
+"""
+
+
+@pytest.mark.slow
+def test_gunicorn_with_preload(server_url: str, tmp_path: Path) -> None:
+    (tmp_path / "web.py").write_text(WEB)
+    command = [
+        sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:0",
+        "--no-control-socket", "--worker-tmp-dir", str(tmp_path), "web:web",
+    ]  # fmt: skip
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        environment = {**os.environ, "WEB_STORE": server_url}
+        master = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=out)
+    try:
+        until(lambda: log.read_text().count("Booting worker") == 2)
+        answers = ask_until_both_workers_answered(re.findall(r"Listening at: (http://\S+)", log.read_text())[0])
+        assert len({answer["job"] for answer in answers}) == len(answers)
+        assert all(answer["found"] for answer in answers)
+        assert 0 < sessions(server_url) <= 3 * 4, "the master, and two workers"
+        master.send_signal(signal.SIGTERM)
+        assert master.wait(LIMIT) == 0
+        until(lambda: sessions(server_url) == 0)
+    finally:
+        master.kill()
+        master.wait()
+    said = log.read_text()
+    assert "Traceback" not in said
+    assert "WORKER TIMEOUT" not in said
+
+
+def ask_until_both_workers_answered(address: str) -> list[dict[str, Any]]:
+    """Several requests at once: a worker takes one at a time."""
+
+    def ask(_: int) -> dict[str, Any]:
+        with urllib.request.urlopen(address, timeout=LIMIT) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    answers: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(8) as pool:
+        while len({one["worker"] for one in answers}) < 2:
+            answers += pool.map(ask, range(16))
+            assert len(answers) < 1000, "one worker has got them all"
+    return answers
+
+
+def sessions(url: str) -> int:
+    with psycopg.connect(url) as db:
+        row = db.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'rota'"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def until(true: Callable[[], bool]) -> None:
+    pause, end = threading.Event(), time.monotonic() + LIMIT
+    while not true():
+        assert time.monotonic() < end
+        pause.wait(0.02)
