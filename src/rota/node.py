@@ -70,7 +70,7 @@ class Node:
         make_runtime: MakeRuntime,
         hooks: Hooks | None = None,
     ) -> None:
-        self._hooks = NodeHooks(hooks or Hooks())
+        self._hooks = NodeHooks(hooks or Hooks(), lambda said: bus.emit(events.HookFailed(said)))
         self.store, self.clock, self.chance, self.bus = store, clock, chance, bus
         self.settings, self.tasks, self.make_runtime = settings, tasks, make_runtime
         self.id = settings.node or f"node-{chance.token()}"

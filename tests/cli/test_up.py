@@ -92,6 +92,40 @@ def test_threads_of_the_user_do_not_keep_the_process(rota: Rota) -> None:
     assert node.stop() == 0
 
 
+HANGING_HOOK = """
+import asyncio, rota, time
+from rota.work.functions import hooked
+hooked.{limit} = 0.2
+app = rota.App()
+
+@app.on("process.{event}")
+{hook}
+"""
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "def hangs(process): time.sleep(600)",
+        "async def hangs(process): time.sleep(600)",
+        "async def hangs(process): await asyncio.to_thread(time.sleep, 600)",
+    ],
+)
+def test_a_stop_hook_that_hangs_is_told_and_does_not_keep_the_process(rota: Rota, hook: str) -> None:
+    (rota.folder / "hangs.py").write_text(HANGING_HOOK.format(limit="STOP_LIMIT", event="stop", hook=hook))
+    node = rota.up("--app", "hangs")
+    assert node.stop() == 0
+    assert "error   the hooks process.stop of the node took longer than 0.2 s" in node.err
+    assert "has stopped" in node.err
+
+
+def test_a_start_hook_that_hangs_is_told_and_does_not_keep_the_process(rota: Rota) -> None:
+    hook = "def hangs(process): time.sleep(600)"
+    (rota.folder / "hangs.py").write_text(HANGING_HOOK.format(limit="START_LIMIT", event="start", hook=hook))
+    done = rota("up", "--app", "hangs")
+    assert (done.returncode, done.stderr) == (1, "rota: the hooks process.start of the node took longer than 0.2 s\n")
+
+
 def test_a_node_works_on_when_nobody_reads_its_lines(rota: Rota) -> None:
     node = rota.start("up", "--verbose", PYTHONUNBUFFERED="")  # so what it can not write is kept till the end
     node.read_until("is up")

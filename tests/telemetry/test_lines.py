@@ -31,6 +31,7 @@ SAMPLES: list[events.Event] = [
     events.TasksInThreads(("hello",), "they are defined in the main program"),
     events.PoolFailed("the process that functions are forked from has died", 2.0),
     events.PoolSaid("a word too late"),
+    events.HookFailed("the hooks process.stop of the node took longer than 5 s"),
     events.MigrationWaits("waits for process 4711 of the server"),
     events.ServiceFailed("reaper", "away"),
     events.ServiceStuck("promoter", 60.0),
@@ -47,7 +48,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 23), ("info", 21), ("warning", 16), ("error", 9)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 24), ("info", 22), ("warning", 17), ("error", 10)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)

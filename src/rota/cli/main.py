@@ -166,7 +166,10 @@ def _leave_in_time(code: int) -> None:
     Their jobs are settled by now."""
     import threading
 
-    if all(thread.daemon or thread is threading.main_thread() for thread in threading.enumerate()):
+    from rota.daemon_thread import DaemonThread
+
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if all(thread.daemon and not isinstance(thread, DaemonThread) for thread in others):
         return
     with suppress(OSError):
         sys.stderr.flush()

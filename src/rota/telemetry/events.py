@@ -136,6 +136,12 @@ class PoolSaid(Event, frozen=True):
     text: str
 
 
+class HookFailed(Event, frozen=True):
+    """A `process.stop` hook of the node failed, or its hooks took too long."""
+
+    error: str
+
+
 class MigrationWaits(Event, frozen=True):
     """A migration waits for transactions of others."""
 

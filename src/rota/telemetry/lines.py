@@ -73,6 +73,8 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "error", f"{error}; a new one is started" + (f" in {pause:g}s" if pause else "")
         case events.PoolSaid(text):
             return "debug", f"a process without a job wrote: {text}"
+        case events.HookFailed(error):
+            return "error", error
         case events.MigrationWaits(line):
             return "warning", f"the migration of the store {line}"
         case events.ServiceFailed(service, error):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
@@ -159,7 +160,7 @@ class HarnessBlock:
         self._clock, self._chance, self._means, self._eager = clock, chance, means, eager
         self._settings = {"store": MEMORY, "queues": f"default:{SLOTS}", **settings}
         self._left = ExitStack()
-        self._hooks = NodeHooks(means.app.catalogue.hooks)
+        self._hooks = NodeHooks(means.app.catalogue.hooks, logging.getLogger("rota.hooks").error)
         self._connections: HarnessConnections | None = None
 
     async def __aenter__(self) -> Harness:

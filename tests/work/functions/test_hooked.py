@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rota.errors import JobFailed, RotaError
-from rota.tasks.hooks import Hooks
+from rota.tasks.hooks import Hooks, ProcessInfo
 from rota.telemetry.events import PoolFailed
 from rota.work.functions import hooked, process_client
 from rota.work.functions.hooked import NodeHooks
@@ -160,16 +160,36 @@ async def test_a_node_whose_start_fails_does_not_start(hooked_app: Any, tmp_path
             pass
 
 
-async def test_the_hooks_of_a_node_have_a_limit(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    hooks, over = Hooks(), threading.Event()
+async def test_the_hooks_of_a_node_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks, over, told = Hooks(), threading.Event(), list[str]()
     for event in ("process.start", "process.stop"):
         hooks.on(event)(lambda process: over.wait(LONG))
     monkeypatch.setattr(hooked, "START_LIMIT", 0.05)
     monkeypatch.setattr(hooked, "STOP_LIMIT", 0.05)
-    with pytest.raises(RotaError, match=r"process\.start of the node took longer than 0\.05 s"):
-        await NodeHooks(hooks).start()
-    await NodeHooks(hooks).stop()
-    assert "process.stop of the node took longer than 0.05 s" in caplog.text
-    over.set()
+    try:
+        with pytest.raises(RotaError, match=r"process\.start of the node took longer than 0\.05 s"):
+            await NodeHooks(hooks, told.append).start()
+        await NodeHooks(hooks, told.append).stop()
+        assert told == ["the hooks process.stop of the node took longer than 0.05 s"]
+    finally:
+        over.set()
+
+
+async def test_a_stop_hook_of_a_node_that_fails_is_told_and_the_others_run() -> None:
+    hooks, told, ran = Hooks(), list[str](), list[str]()
+    hooks.on("process.stop")(lambda process: ran.append(process.kind))
+
+    @hooks.on("process.stop")
+    def late(process: ProcessInfo) -> None:
+        raise TimeoutError("its own limit")
+
+    @hooks.on("process.stop")
+    async def fails(process: ProcessInfo) -> None:
+        raise ConnectionError("no database")
+
+    await NodeHooks(hooks, told.append).stop()
+    assert ran == ["node"]
+    first, second = told
+    assert "fails of the node failed: ConnectionError: no database (" in first
+    assert first.endswith("in fails)")
+    assert "late of the node failed: TimeoutError: its own limit (" in second

@@ -12,14 +12,14 @@ import asyncio
 import errno
 import socket
 import ssl
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import h11
 import msgspec
 
+from rota.daemon_thread import in_daemon_thread
 from rota.model.addresses import AddressRules
 from rota.model.http import Target
 
@@ -191,30 +191,12 @@ class Dialer:
 async def look_up(host: str, port: int) -> list[Address]:
     """Resolves a name in a thread of its own: a lookup can't be stopped, and must delay neither other lookups nor the
     end of this process."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[Address]] = loop.create_future()
 
-    def settle(found: list[Address], error: Exception | None) -> None:
-        if answer.done():
-            return
-        if error is None:
-            answer.set_result(found)
-        else:
-            answer.set_exception(error)
+    def ask() -> list[Address]:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return [(family, address) for family, _, _, _, address in found]
 
-    def ask() -> None:
-        found: list[Address] = []
-        problem: Exception | None = None
-        try:
-            for family, _, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                found.append((family, address))
-        except Exception as error:
-            problem = error
-        with suppress(RuntimeError):  # the loop has closed
-            loop.call_soon_threadsafe(settle, found, problem)
-
-    threading.Thread(target=ask, name="rota-lookup", daemon=True).start()
-    return await answer
+    return await in_daemon_thread(ask, "rota-lookup")
 
 
 def _number(address: str) -> str:

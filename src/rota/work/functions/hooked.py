@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from rota.errors import RotaError
+from rota.daemon_thread import in_daemon_thread
+from rota.errors import RotaError, place_in
 from rota.model.outcome import Cancelled, Outcome, Snoozed, Succeeded
 from rota.sync_bridge import SyncBridge
 from rota.tasks.catalogue import TaskDef
@@ -22,6 +25,10 @@ START_LIMIT = 30.0
 STOP_LIMIT = 5.0
 
 _log = logging.getLogger("rota.hooks")
+
+
+def _logged(hook: str, error: Exception) -> None:
+    _log.error("hook process.stop %s failed", hook, exc_info=error)
 
 
 class Judged(NamedTuple):
@@ -81,43 +88,60 @@ class ProcessHooks:
             yield from call(self._to_start[0], self._info)
             self._to_start.popleft()
 
-    def stopping(self) -> Steps[None]:
+    def stopping(self, failed: Callable[[str, Exception], None] = _logged) -> Steps[None]:
+        """`failed` gets the name of a hook that raises, and the error; the others run all the same."""
         for one in reversed(self._hooks):
             for hook in reversed(one.of("process.stop")):
                 try:
                     yield from call(hook, self._info)
-                except Exception:
-                    _log.exception("hook process.stop %s failed", name_of(hook))
+                except Exception as error:
+                    failed(name_of(hook), error)
 
 
 NO_PROCESS_HOOKS = ProcessHooks("")
 
 
 class NodeHooks:
-    """The start and stop of a node: in a thread, because its loop renews the lease."""
+    """The start and stop of a node: in a thread, because its loop renews the lease. Hooks that take too long are left
+    behind in it."""
 
-    def __init__(self, hooks: Hooks) -> None:
+    def __init__(self, hooks: Hooks, tell: Callable[[str], None]) -> None:
+        """`tell` gets one sentence about each failure at the stop, on the loop."""
         self._used = hooks.has("process.start", "process.stop")
         self._process = ProcessHooks("node", [hooks])
+        self._tell = tell
 
     async def start(self) -> None:
         """Raises RotaError."""
-        if not self._used:
-            return
         try:
-            await asyncio.wait_for(asyncio.to_thread(in_own_thread, self._process.starting()), START_LIMIT)
-        except TimeoutError:
-            raise RotaError(f"the hooks process.start of the node took longer than {START_LIMIT:g} s") from None
+            ended = await self._ended(self._process.starting(), START_LIMIT)
         except Exception as error:
             raise RotaError(f"a hook process.start of the node failed: {type(error).__name__}: {error}") from error
+        if not ended:
+            raise RotaError(f"the hooks process.start of the node took longer than {START_LIMIT:g} s")
 
     async def stop(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def failed(hook: str, error: Exception) -> None:
+            where = place_in("".join(traceback.format_exception(error)))
+            said = f"hook process.stop {hook} of the node failed: {type(error).__name__}: {error} ({where})"
+            with suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(self._tell, said)
+
+        if not await self._ended(self._process.stopping(failed), STOP_LIMIT):
+            self._tell(f"the hooks process.stop of the node took longer than {STOP_LIMIT:g} s")
+
+    async def _ended(self, steps: Steps[None], limit: float) -> bool:
+        """Runs steps; False if they take longer. Raises what they raise."""
         if not self._used:
-            return
+            return True
+        running = asyncio.ensure_future(in_daemon_thread(lambda: in_own_thread(steps), "rota-hooks"))
         try:
-            await asyncio.wait_for(asyncio.to_thread(in_own_thread, self._process.stopping()), STOP_LIMIT)
-        except TimeoutError:
-            _log.error("the hooks process.stop of the node took longer than %g s", STOP_LIMIT)
+            await asyncio.wait([running], timeout=limit)
+            return running.done() and running.result() is None
+        finally:
+            running.cancel()
 
 
 def in_own_thread(steps: Steps[Any]) -> Any:
