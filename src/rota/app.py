@@ -287,6 +287,8 @@ class App(AppCode):
     ) -> Schedule:
         if within is None:
             return self.sync(self.schedule(name, task, args=args, **options))
+        if isinstance(task, Stub):
+            task.load_sync()
         work = self.own_work(task, "task")
         return run_at_once(self._callers.schedule(self, within, False, (name, work, args, options)))
 

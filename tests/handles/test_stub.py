@@ -27,6 +27,14 @@ def worker(folder: Path) -> rota.App:
     async def welcome(user_id: int, text: str = "welcome") -> Receipt:
         return Receipt(user_id, text)
 
+    @app.task(name="mail.hello")
+    async def hello(name: str, key: str) -> str:
+        return f"{name} {key}"
+
+    @app.task(name="mail.any")
+    async def collect(**fields: str) -> dict[str, str]:
+        return fields
+
     return app
 
 
@@ -66,6 +74,16 @@ async def test_a_signature_makes_it_typed(shop: rota.App) -> None:
     assert len(shop.catalogue) == 0, "no node offers it"
     with pytest.raises(InvalidInput, match=r"arguments of task 'mail.welcome': .*user_id"):
         await welcome.submit("x")  # type: ignore[arg-type]
+
+
+async def test_arguments_with_the_names_of_options_are_the_tasks(shop: rota.App) -> None:
+    hello = shop.stub("mail.hello")
+    job = await hello.submit(name="you", key="k", queue="mail")
+    assert await job.result(LONG) == "you k"
+    assert (await job.info()).queue == "mail"
+    assert (await hello.submit(name="you", key="k")).id != job.id, "a key of the order would make them one"
+    job = await shop.stub("mail.any").submit(name="you", queue="q")
+    assert await job.result(LONG) == {"name": "you", "queue": "q"}
 
 
 async def test_a_task_that_was_renamed_runs_under_its_old_name(shop: rota.App) -> None:

@@ -26,6 +26,11 @@ def store(key: str) -> str:
     return key
 
 
+@app.task
+def collect(**fields: str) -> dict[str, str]:
+    return fields
+
+
 @pytest.fixture
 async def harness() -> AsyncIterator[testing.Harness]:
     async with testing.harness(app, max_args=200) as harness:
@@ -58,6 +63,14 @@ async def test_a_parameter_with_the_name_of_an_option_is_the_functions(harness: 
     assert (await store.options(key="once").submit(key="value")).id == job.id
     await harness.run_due()
     assert await job.result() == "value"
+
+
+async def test_a_function_that_takes_any_keyword_gets_them_all(harness: testing.Harness) -> None:
+    jobs = [await collect.options(queue="mail").submit(key="k", queue="q") for _ in range(2)]
+    assert jobs[0].id != jobs[1].id, "a key of its own would make them one"
+    assert (await jobs[0].info()).queue == "mail"
+    await harness.run_due()
+    assert await jobs[1].result() == {"key": "k", "queue": "q"}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import msgspec
 from rota.errors import InvalidInput, UnknownTask
 from rota.handles.job import Job
 from rota.handles.task import Task, check_given
-from rota.model.job import Spec, shared
+from rota.model.job import shared
 from rota.model.options import NAMED_ORDER, Options, read_options, task_name
 from rota.model.task import TaskInfo
 from rota.model.times import MINUTE, Duration, Instant
@@ -57,6 +57,10 @@ class StubDef(TaskDef):
         if fills:
             check_arguments(self.described, msgspec.json.decode(body), argument_names(fills))
         return body, fills
+
+    def takes(self, name: str) -> bool:
+        # Without a signature of its own, the stub takes what the task takes.
+        return (self.described if self.info.open else self.info).takes(name)
 
     @property
     def described(self) -> TaskInfo:
@@ -102,22 +106,13 @@ class Stub(Task[P, R_co]):
     async def load(self) -> Self:
         """Reads from the store what is known of the task, as `submit` does; before it is added to a workflow."""
         await self._definition.load(self._app)
-        self._options = self._chosen()
         return self
 
     def load_sync(self) -> Self:
         return self._app.sync(self.load())
 
-    def _chosen(self) -> Options:
+    def _defaults(self) -> Options:
         return read_options(Options(**shared(self._definition.described, Options)), self._given, NAMED_ORDER)
-
-    def order(self, arguments: Mapping[str, Any], limit: int) -> tuple[Spec, str, Options]:
-        self._options = self._chosen()
-        return super().order(arguments, limit)
-
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Spec, str, Options]:
-        self._options = self._chosen()
-        return super().read(args, kwargs)
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         return await super(Stub, await self.load()).submit(*args, **kwargs)

@@ -32,13 +32,12 @@ R_co = TypeVar("R_co", covariant=True)
 class Task(Generic[P, R_co]):
     """A function that `@app.task` has made a task. Options of an order (docs/options.md) are given with
     `.options(...)`. Untyped code may give them beside the function's own arguments; where a parameter has the same name
-    as an option, the function gets it."""
+    as an option, the function gets it, and a function with `**kwargs` gets all."""
 
     __name__: str
 
     def __init__(self, app: App, definition: TaskDef, options: Options, within: Any = None) -> None:
         self._app, self._definition, self._options, self._within = app, definition, options, within
-        self._option_names = frozenset(NAMED_ORDER) - set(definition.info.parameters)
         functools.update_wrapper(self, definition.function)
 
     def __repr__(self) -> str:
@@ -102,7 +101,11 @@ class Task(Generic[P, R_co]):
     def order(self, arguments: Mapping[str, Any], limit: int) -> tuple[Spec, str, Options]:
         """Spec, body and options of an order. The signature does not check the arguments: see `encode`."""
         body = to_json(arguments, limit, f"arguments of task {self.name!r}")
-        return self._definition.spec, body, self._options
+        return self._definition.spec, body, self._defaults()
+
+    def _defaults(self) -> Options:
+        """The options of an order that gives none."""
+        return self._options
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         spec, body, options = self.read(args, kwargs)
@@ -115,9 +118,9 @@ class Task(Generic[P, R_co]):
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Spec, str, Options]:
         """Spec, body and options of an order, from the arguments of `submit`. A job stands for its result."""
-        given = {name: kwargs.pop(name) for name in self._option_names & kwargs.keys()}
+        given = {name: kwargs.pop(name) for name in NAMED_ORDER if name in kwargs and not self._definition.takes(name)}
         body, fills = self._definition.encode_order(args, kwargs, self._app.settings.max_args)
-        options = read_options(self._options, given, NAMED_ORDER) if given else self._options
+        options = read_options(self._defaults(), given, NAMED_ORDER) if given else self._defaults()
         return self._definition.spec, body, with_results(options, fills) if fills else options
 
     async def submit_many(
@@ -138,7 +141,7 @@ class Task(Generic[P, R_co]):
             if not isinstance(one, Mapping):
                 raise InvalidInput("arguments", one, "a mapping of names to values for each job")
             bodies.append(encode((), one, limit))
-        chosen = read_options(self._options, options)
+        chosen = read_options(self._defaults(), options)
         if chosen.key is not None and len(bodies) > 1:
             raise InvalidInput("key", chosen.key, "a key per job; submit them one by one")
         return self._definition.spec, self.name, bodies, chosen

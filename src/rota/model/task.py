@@ -15,3 +15,7 @@ class TaskInfo(TaskOptions, frozen=True):
     required: tuple[str, ...] = ()
     open: bool = False  # takes any keyword
     types: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)  # JSON types; absent: any
+
+    def takes(self, name: str) -> bool:
+        """Whether an argument may have this name."""
+        return self.open or name in self.parameters

@@ -115,6 +115,10 @@ class TaskDef:
         hints = {name: Any if name in unchecked else hint for name, hint in self._hints.items()}
         return decoder(_arguments_type(hints, self._named, self._open))
 
+    def takes(self, name: str) -> bool:
+        """Whether an order's argument of this name is for the function, also if an option has that name."""
+        return self.info.takes(name)
+
     def bind(self, positional: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by their names."""
         if len(positional) > len(self._names):
