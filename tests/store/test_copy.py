@@ -265,6 +265,42 @@ async def test_a_source_that_was_used_since_is_copied_anew(places: Places, sourc
 
 
 @ENGINES
+async def test_orders_that_reach_the_target_first_stay(places: Places, source: str, target: str) -> None:
+    here, there = places.new(source), places.new(target)
+    await orders(here, 3)
+    async with side(here) as one, side(there) as other:
+        columns, late = other.columns, [True]
+
+        async def order_then_columns(table: str) -> list[str]:
+            if late.pop() if late else False:
+                await orders(there, 1)
+            return await columns(table)
+
+        other.columns = order_then_columns  # type: ignore[method-assign]
+        with pytest.raises(InvalidInput, match="an empty store; it has 3 rows in 'tasks'"):
+            await Copy(one, other, quiet).run()
+    async with make_app(there) as app:
+        assert len(await (await app.client()).find(EVERYTHING)) == 1
+
+
+async def test_changes_that_leave_the_number_of_rows_are_noticed(places: Places) -> None:
+    here, there = places.new("sqlite"), places.new("sqlite")
+    async with make_app(here) as app:
+        await app.schedule("nightly", ["true"], cron="0 3 * * *")
+    async with side(here) as one, side(there) as other:
+        begun = other.places
+
+        async def pause_then_places() -> dict[str, Place]:
+            async with make_app(here) as app:
+                await rota.Schedule(app, "nightly").pause()
+            return await begun()
+
+        other.places = pause_then_places  # type: ignore[method-assign]
+        with pytest.raises(StoreUnavailable, match=r"was changed while it was copied \(.*schedules.*\)"):
+            await Copy(one, other, quiet).run()
+
+
+@ENGINES
 async def test_orders_during_the_copy_are_noticed(places: Places, source: str, target: str) -> None:
     here, there = places.new(source), places.new(target)
     await orders(here, 3)

@@ -105,7 +105,7 @@ async def _preview(args: argparse.Namespace, reading: Side, target: App) -> int:
         copy = Copy(reading, there or reading, lambda *_: None)
         report = await copy.preview()
         if there is not None:
-            await copy.check_target()
+            await there.check_target(reading.name)
     report.target = _name(target)
     _show(args, report, dry_run=True)
     return 0

@@ -29,6 +29,7 @@ MARKER = "copying"
 UNFINISHED = "an unfinished copy of another store; run the same `rota store copy` again to finish it"
 # A batch is a transaction of the target.
 MOST_ROWS, MOST_BYTES = 500, 4 << 20
+SMALL = 10_000  # rows that are read again in a moment
 _MODULUS = 1 << 128
 _NAMING = ("id", "job", "child", "key", "name", "owner")
 
@@ -103,9 +104,23 @@ class Side(ABC):
     async def begun(self) -> str | None:
         """The source of an unfinished copy; None: there is none."""
 
+    async def check_target(self, source: str) -> str | None:
+        """Refuses a target that is neither empty nor the unfinished copy of this source; returns the name of the
+        source in the latter case."""
+        before = await self.begun()
+        if before is not None and before != source:
+            raise InvalidInput("target", self.name, f"an empty store; it is an unfinished copy of {before}")
+        if before is None:
+            for table, count in (await self.counts()).items():
+                if count:
+                    found = f"{count:,} {'job' if table in ('live', 'ended') else 'row'}s in {table!r}"
+                    raise InvalidInput("target", self.name, f"an empty store; it has {found}")
+        return before
+
     @abstractmethod
     async def begin(self, source: str) -> None:
-        """Marks the store as an unfinished copy without rows. Deletes the rows of an earlier one."""
+        """Marks the store as an unfinished copy without rows. Deletes the rows of an earlier one, after `check_target`
+        in the same transaction: an order may have come since."""
 
     @abstractmethod
     async def places(self) -> dict[str, Place]: ...
@@ -148,7 +163,7 @@ class Copy:
 
     async def run(self) -> Report:
         await self._source.snapshot()
-        before = await self.check_target()
+        before = await self._target.check_target(self._source.name)
         for table in TABLES:
             theirs = set(await self._target.columns(table))
             both = theirs.intersection(await self._source.columns(table))
@@ -163,23 +178,15 @@ class Copy:
         await self._target.finish()
         return self.report
 
-    async def check_target(self) -> str | None:
-        """Refuses a target that is neither empty nor the unfinished copy of this source; returns the name of the
-        source in the latter case."""
-        before = await self._target.begun()
-        if before is not None and before != self._source.name:
-            raise InvalidInput("target", self._target.name, f"an empty store; it is an unfinished copy of {before}")
-        if before is None:
-            for table, count in (await self._target.counts()).items():
-                if count:
-                    found = f"{count:,} {'job' if table in ('live', 'ended') else 'row'}s in {table!r}"
-                    raise InvalidInput("target", self._target.name, f"an empty store; it has {found}")
-        return before
-
     async def _check_source(self) -> None:
-        """Orders that came after the snapshot would be lost without a word."""
-        counts = await self._source.counts()
-        changed = [table for table in TABLES if counts[table] != self.report.tables[table].rows]
+        """Changes after the snapshot would be lost without a word. Small tables are read again; of large ones only the
+        number of rows."""
+        await self._source.snapshot()
+        counts, changed = await self._source.counts(), []
+        for table, total in self.report.tables.items():
+            small = total.rows <= SMALL
+            if counts[table] != total.rows or (small and await self._total(self._source, table) != total):
+                changed.append(table)
         if changed:
             what = f"{self._source.name} was changed while it was copied ({', '.join(changed)})"
             raise StoreUnavailable(f"{what}; stop its clients, and run the copy again")

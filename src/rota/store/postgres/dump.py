@@ -34,7 +34,7 @@ _ROWS = {
     "output": ("{schema}.output t WHERE " + _EXISTS, ("job", "fence", "number")),
     "progress": ("{schema}.progress t WHERE " + _EXISTS, ("job",)),
     "checkpoints": ("{schema}.checkpoints t WHERE " + _EXISTS, ("job",)),
-    # Gates that lone jobs have closed for themselves are closed anew when they run.
+    # Gates that jobs which run alone have closed for themselves are closed anew when they run.
     "gates": ("{schema}.gates t WHERE t.job IS NULL", ("id",)),
     "starts": ("(SELECT DISTINCT * FROM {schema}.starts) t WHERE true", ("owner", "key", "until", "job", "fence")),
     "settling": ("(SELECT DISTINCT job FROM {schema}.settling) t WHERE true", ("job",)),
@@ -169,6 +169,8 @@ class PostgresSide(Side):
         tables = ", ".join(f"{self._schema}.{_PHYSICAL.get(table, table)}" for table in TABLES)
         with translated(self.name):
             async with connection.transaction():
+                await connection.execute(f"LOCK TABLE {tables}")
+                await self.check_target(source)
                 await connection.execute(f"DROP TABLE IF EXISTS {self._marker}")
                 await connection.execute(f"CREATE TABLE {self._marker} (name text PRIMARY KEY, place text NOT NULL)")
                 await connection.execute(f"TRUNCATE {tables}")

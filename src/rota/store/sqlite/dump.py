@@ -12,6 +12,7 @@ from rota.clock import SystemClock
 from rota.errors import InvalidInput, RotaError, StoreError
 from rota.model.rank import AGEING_STEP
 from rota.model.requirements import read_requirements
+from rota.store.carriers.at_once import run_at_once
 from rota.store.copy import LISTS, MARKER, ONE_SIDED, TABLES, Key, Place, Row, Side
 from rota.store.sqlite.database import Database, translated
 
@@ -33,7 +34,7 @@ _ROWS = {
     "output": ("output t CROSS JOIN jobs j ON j.seq = t.job WHERE true", ("t.job", "t.fence", "t.number")),
     "progress": ("progress t CROSS JOIN jobs j ON j.seq = t.job WHERE true", ("t.job",)),
     "checkpoints": ("checkpoints t CROSS JOIN jobs j ON j.seq = t.job WHERE true", ("t.job",)),
-    # Gates that lone jobs have closed for themselves are closed anew when they run.
+    # Gates that jobs which run alone have closed for themselves are closed anew when they run.
     "gates": ("gates t WHERE t.job IS NULL", ("t.id",)),
 }
 _OF_JOBS = ("attempts", "output", "progress", "checkpoints")
@@ -140,7 +141,11 @@ class SqliteSide(Side):
             return found
 
     async def begin(self, source: str) -> None:
-        self._db.write(lambda db: _begin(db.connection, source))
+        def write(db: Database) -> None:
+            run_at_once(self.check_target(source))
+            _begin(db.connection, source)
+
+        self._db.write(write)
 
     async def places(self) -> dict[str, Place]:
         rows = self._db.connection.execute(f"SELECT name, place FROM {MARKER} WHERE name <> ''")  # noqa: S608
