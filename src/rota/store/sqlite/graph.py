@@ -14,6 +14,7 @@ from rota.model.graph import (
     SkipCause,
     after_parents,
     edge_state,
+    is_unneeded,
     skip_cause,
     why_skipped,
 )
@@ -143,10 +144,12 @@ def _go_on(db: Database, ended: Mapping[str, int]) -> list[str]:
     }
     # Only of those whose last parent has ended: the query reads all edges of a child.
     last = [job for job, (_, child) in children.items() if child.waits <= ended[job]]
-    clear = {job for (job,) in db.rows("clear_children", ids=_text(last))} if last else set()
+    marks: dict[str, list[tuple[Need, EdgeState]]] = {}
+    for job, need, state in db.rows("edge_marks", ids=_text(last)) if last else ():
+        marks.setdefault(job, []).append((Need(need), EdgeState(state)))
     rows, unneeded = [], []
     for job, (seq, before) in children.items():
-        child = after_parents(before, ended[job], now, db.ageing_step, job in clear)
+        child = after_parents(before, ended[job], now, db.ageing_step, is_unneeded(marks.get(job, ())))
         if child.state is State.SKIPPED:
             unneeded.append(job)
             continue

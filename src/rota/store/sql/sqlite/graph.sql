@@ -63,11 +63,9 @@ SELECT e.child, e.parent, e.need, j.task, j.state, j.skip_cause
 FROM json_each(:ids) wanted JOIN jobs c ON c.id = wanted.value JOIN edges e ON e.child = c.id LEFT JOIN jobs j ON j.id = e.parent
 WHERE c.state = 'blocked' AND e.state = 'broken' ORDER BY e.child, e.parent
 
--- name: clear_children
--- Children that wait for trouble, and none of whose parents has brought any yet.
-SELECT wanted.value FROM json_each(:ids) wanted
-WHERE EXISTS (SELECT 1 FROM edges e WHERE e.child = wanted.value AND e.need = 'trouble')
-  AND NOT EXISTS (SELECT 1 FROM edges e WHERE e.child = wanted.value AND e.need = 'trouble' AND e.state = 'met')
+-- name: edge_marks
+-- The different pairs of need and state among the edges of these children: few, also with thousands of parents.
+SELECT DISTINCT e.child, e.need, e.state FROM json_each(:ids) wanted JOIN edges e ON e.child = wanted.value
 
 -- name: anyone_waits
 SELECT EXISTS (SELECT 1 FROM edges WHERE state = 'open')
