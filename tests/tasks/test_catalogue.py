@@ -16,6 +16,7 @@ from rota.model.task import TaskInfo
 from rota.tasks.annotations import json_types
 from rota.tasks.catalogue import Catalogue, Code, Isolation, TaskDef, fits
 from rota.tasks.context import Context
+from rota.tasks.encoding import JobReference
 
 PLENTY = 1_000
 
@@ -44,6 +45,16 @@ def test_the_signature_says_what_it_takes() -> None:
     assert not made.info.open
     assert made.info.types["n"] == ("integer",)
     assert made.info.types["when"] == ("string",)
+
+
+def test_orders_with_jobs_as_arguments_share_a_decoder() -> None:
+    made = task(sample)
+    job = JobReference("1")
+    _, fills = made.encode_order((), {"when": job, "point": {"x": 1}, "tags": []}, PLENTY)
+    assert list(fills) == ["1"]
+    assert made._decoder_for(["when"]) is made._decoder_for({"when", "unknown"}) is not made._decoder_for(())
+    with pytest.raises(InvalidInput, match="point"):
+        made.encode_order((), {"when": job, "point": 1, "tags": []}, PLENTY)
 
 
 def test_arguments_become_what_the_annotations_say() -> None:

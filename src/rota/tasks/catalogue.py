@@ -78,6 +78,7 @@ class TaskDef:
         required = tuple(p.name for p in named if p.default is p.empty)
         hints = {parameter.name: readable(given.get(parameter.name, Any)) for parameter in named}
         self._named, self._hints = named, hints
+        self._decoders: dict[frozenset[str], msgspec.json.Decoder[Any]] = {}  # by parameters that are not checked
         self._decoder = self._decoder_for(())
         self.returns = ResultReader(name, given.get("return", Any))
         types = {name: kinds for name, hint in hints.items() if (kinds := json_types(hint))}
@@ -112,8 +113,11 @@ class TaskDef:
         return body, fills
 
     def _decoder_for(self, unchecked: Collection[str]) -> msgspec.json.Decoder[Any]:
-        hints = {name: Any if name in unchecked else hint for name, hint in self._hints.items()}
-        return decoder(_arguments_type(hints, self._named, self._open))
+        free = frozenset(self._hints.keys() & unchecked)
+        if free not in self._decoders:
+            hints = {name: Any if name in free else hint for name, hint in self._hints.items()}
+            self._decoders[free] = decoder(_arguments_type(hints, self._named, self._open))
+        return self._decoders[free]
 
     def takes(self, name: str) -> bool:
         """Whether an order's argument of this name is for the function, also if an option has that name."""
