@@ -54,8 +54,9 @@ def changed(before: Files, now: Files) -> list[Path]:
 
 async def watch(app: str | None, stop: Callable[[], object]) -> None:
     """Returns after the first change, which it names; `stop` ends the node."""
-    before = look(app)
-    while not (paths := changed(before, look(app))):  # noqa: ASYNC110 - files send no events
+    # In a thread: a large folder must not hold up the heartbeats of the node.
+    before = await asyncio.to_thread(look, app)
+    while not (paths := changed(before, await asyncio.to_thread(look, app))):  # noqa: ASYNC110 - files send no events
         await asyncio.sleep(POLL)
     _tell(paths)
     stop()
