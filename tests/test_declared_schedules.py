@@ -122,6 +122,11 @@ async def test_two_apps_of_one_name_in_a_process_keep_each_others_schedules(shop
         await second.declare()
     assert sorted(await standing(shop)) == ["nightly", "sweep"]
     await first.close()
+    await first.client()  # a closed app may be used again
+    async with rota.App(f"sqlite:///{shop.parent}/a.db", name="billing") as second:
+        await second.declare()
+    assert sorted(await standing(shop)) == ["nightly", "sweep"]
+    await first.close()
 
 
 async def test_limits_gates_and_priorities_of_a_person_outlive_a_start(shop: Path) -> None:

@@ -348,6 +348,7 @@ class App(AppCode):
 
     async def _new_client(self) -> JobsClient:
         self._closed = False
+        self._declared.open()
         store = self.make_store()
         try:
             await self._open(store)

@@ -100,6 +100,11 @@ class Declarations:
         """Schedules that other app objects of this name declare in this process."""
         return {name for one in list(_open) if one is not self and one._name == app for name in one._words}
 
+    def open(self) -> None:
+        """Again, if the app was closed and is used anew."""
+        if self._words:
+            _open.add(self)
+
     def close(self) -> None:
         _open.discard(self)
 
