@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rota.cli import workflow_file
 from tests.cli.program import Rota, on_terminal, refused
 
 NIGHTLY: list[dict[str, Any]] = [
@@ -311,7 +312,17 @@ def test_a_circle_is_told_in_full(rota: Rota, capsys: pytest.CaptureFixture[str]
 
 def test_a_file_that_is_not_there(rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:
     err = refused(rota, capsys, "workflow", "submit", "missing.json")
-    assert err == "rota: missing.json: can't be read (No such file or directory)\n"
+    expected = "expected a workflow that can be read (No such file or directory)"
+    assert err == f"rota: FILE: 'missing.json' is not valid; {expected}\n"
+
+
+def test_a_file_without_end(rota: Rota, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflow_file, "LARGEST_FILE", 1_000)
+    assert refused(rota, capsys, "workflow", "submit", "/dev/zero") == "rota: /dev/zero: has more than 1,000 bytes\n"
+
+
+def test_a_command_gets_no_results(rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "unrecognized arguments: --result" in refused(rota, capsys, "run", "--result", "a=1", "--", "true")
 
 
 def test_more_jobs_than_an_order_takes(rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,10 +73,11 @@ def count(text: str) -> int:
 _KINDS: dict[str, dict[str, Any]] = {"text": {}, "whole": {"type": whole}, "many": {"action": "append"}}
 
 
-def order(parser: Parser, retries: str, place: Place = "order") -> None:
-    """Adds the options of a job that are allowed in a place. `retries`: the default of `--retries` for this verb."""
-    _flags(parser, JOBS, place, retries)
-    parser.set_defaults(place=place)
+def order(parser: Parser, retries: str, place: Place = "order", functions: bool = True) -> None:
+    """Adds the options of a job that are allowed in a place. `retries`: the default of `--retries` for this verb;
+    `functions`: whether it takes functions."""
+    _flags(parser, [one for one in JOBS if functions or not one.functions], place, retries)
+    parser.set_defaults(place=place, **{one.name: None for one in JOBS if one.functions and not functions})
 
 
 def _flags(parser: Parser, options: Iterable[Option], place: Place = "order", retries: str = "") -> None:

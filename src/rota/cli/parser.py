@@ -79,7 +79,7 @@ def _up(up: Parser) -> None:
 
 
 def _run(run: Parser) -> None:
-    order(run, retries="0")
+    order(run, retries="0", functions=False)
     command(run)
 
 

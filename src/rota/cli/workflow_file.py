@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota import orders
 from rota.app import App
-from rota.cli.session import make_app
+from rota.cli.session import make_app, read_input
 from rota.cli.show import answer, safe
 from rota.cli.submit import OfferedTasks, folder, known_tasks
 from rota.clients.jobs import JobsClient
@@ -29,6 +27,7 @@ from rota.model.retry import Retry
 from rota.tasks.encoding import JobReference
 from rota.tasks.results import Fills, argument_names, split
 
+LARGEST_FILE = 256 << 20  # bytes
 _EXPECTED = (
     """{"name": "...", "jobs": [{"name": "a", "task": "extract"}, {"name": "b", "command": ["ls"], "after": ["a"]}]}"""
 )
@@ -153,10 +152,9 @@ def _told(source: str, name: str | None = None) -> Iterator[None]:
 
 
 def _read(path: str, source: str) -> Description:
-    try:
-        text = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise WrongFile(source, f"can't be read ({getattr(error, 'strerror', None) or error})") from None
+    text = read_input(path, "FILE", "a workflow that can be read", LARGEST_FILE + 1)
+    if len(text) > LARGEST_FILE:
+        raise WrongFile(source, f"has more than {LARGEST_FILE:,} bytes")
     try:
         return msgspec.json.decode(text, type=Description)
     except msgspec.ValidationError as error:

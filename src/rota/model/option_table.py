@@ -34,6 +34,7 @@ class Option(NamedTuple):
     kind: Literal["text", "whole", "many"] = "text"  # "whole": a whole number; "many": the flag may be repeated
     either: str = ""  # of the flags with the same word one may be given
     part_of: str = ""  # the option that a caller of Python gives instead
+    functions: bool = False  # only for jobs that are functions
 
     def flag_at(self, place: Place) -> str:
         given = self.schedule_flag if place == "schedule" else ""
@@ -67,7 +68,7 @@ JOBS = (
     Option("on", "the need of each --after that names none: success, finish, failure, fine, trouble", "NEED", ORDERS,
         default="success", json=str),
     Option("results", "an argument that is the result of this job; repeat for more", "ARGUMENT=ID", ORDERS,
-        json=dict[str, Any], flag="--result", kind="many", part_of="after"),
+        json=dict[str, Any], flag="--result", kind="many", part_of="after", functions=True),
     _admission("exclusive", "not while another job with this key runs; user:{user_id} names an argument", "KEY",
         json=str),
     _admission("rate", "start so many jobs of this task in any such window: 60/1m", "N/WINDOW", json=str),
