@@ -18,6 +18,7 @@ from rota.errors import InvalidInput, Stale
 from rota.work.functions import wire
 from rota.work.functions.assignment import Assignment
 from rota.work.functions.fork_server_client import ForkServerClient, Gone
+from rota.work.functions.hooked import START_LIMIT
 from rota.work.functions.outbox import Outbox
 from rota.work.functions.pipes import Pipes
 from rota.work.functions.tally import Tally
@@ -32,6 +33,8 @@ HUNG_UP = 1.0
 
 
 class FunctionProcess(ABC):
+    born: bool  # it takes orders: its start hooks have run
+
     def __init__(
         self, pool: Pool, fork_server: ForkServerClient, more: Sequence[int] = (), tally: Tally | None = None
     ) -> None:
@@ -85,8 +88,19 @@ class FunctionProcess(ABC):
     def _pong(self, pong: wire.Pong) -> None:
         raise wire.Nonsense("an answer to no question")
 
-    def _started(self) -> None:
-        raise wire.Nonsense("it has no start to tell of")
+    @abstractmethod
+    def _started(self) -> None: ...
+
+    def _limit_start(self) -> None:
+        """Kills it if its start hooks take too long. It has no orders yet, so no job is blamed."""
+
+        def check() -> None:
+            if not self.born and not self._deaf:
+                why = f"its process.start hooks took longer than {START_LIMIT:g} s"
+                self._pool.complain(f"a process for functions was killed: {why}")
+                self.kill(why)
+
+        self._loop.call_later(START_LIMIT, check)
 
     # -- from it -----------------------------------------------------------------------------------------------------
     def _listen(self) -> None:

@@ -60,6 +60,8 @@ class Host:
             self.loop.run_until_complete(awaited(self._hooks.starting()))
         except Exception:  # attempts try again, and fail if it fails again
             sys.excepthook(*sys.exc_info())
+        if self._config.says_started:
+            self._outbox.put(frame(wire.Started()))
         self.loop.add_reader(self._channel, self._listen)
         run_loop(self.loop, lambda: self._over)
         if os.getpid() == pid:

@@ -7,6 +7,7 @@ One host is in use. A ping once a second checks that its loop turns.
   has crashed before runs in a process of its own, which shows whether it is the culprit.
 - An attempt ignores its stop while the loop turns: the host gets no more assignments, and is killed when only such
   attempts are left.
+- It gets no assignments before its start hooks have run, and is killed if they take too long.
 - It uses too much memory: the host gets no more assignments, and ends with its last one.
 """
 
@@ -30,6 +31,7 @@ HUNG = 30.0  # seconds without an answer until it is killed
 class HostProcess(FunctionProcess):
     def __init__(self, pool: Pool, fork_server: ForkServerClient) -> None:
         """Raises OSError."""
+        self.born = not pool.says_started
         super().__init__(pool, fork_server)
         self._spared = False
         self._asked: float | None = None  # when the open ping was sent
@@ -100,13 +102,20 @@ class HostProcess(FunctionProcess):
         if not self.usable:
             self._spare()
 
-    def _when_born(self) -> None: ...
+    def _when_born(self) -> None:
+        if not self.born:
+            self._limit_start()
+
+    def _started(self) -> None:
+        self.born = True
+        self._loop.call_soon(self._pool.fill_host)  # not at once: its death may be the reason that this is read
 
     def _when_gone(self, gone: Gone) -> None:
         self._pulse.cancel()
         self._listen()
         self._shut()
         self._pipes.close()
+        self._pool.host_lost(self)
         left, self.assignments = list(self.assignments.values()), {}
         for assignment in left:
             if self._blameless:

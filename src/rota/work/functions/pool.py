@@ -71,6 +71,8 @@ class Pool:
         self._shared = shared
         self._host: HostProcess | None = None
         self._waiting_shared: list[Assignment] = []
+        self._barren_hosts = 0  # hosts in a row that ended before they took orders
+        self._host_not_before = 0.0
         self._loop = asyncio.get_running_loop()
         self._fork_server: ForkServerClient | None = None
         self._processes: set[PoolProcess] = set()
@@ -109,7 +111,7 @@ class Pool:
 
     def add_shared(self, assignment: Assignment) -> None:
         self._waiting_shared.append(assignment)
-        self._fill_host()
+        self.fill_host()
 
     @property
     def _ready(self) -> ForkServerClient | None:
@@ -164,6 +166,17 @@ class Pool:
                 self._not_before = self._loop.time() + min(LIVED, 0.05 * 2 ** min(self._barren, 10))
             self._look()
 
+    def host_lost(self, host: HostProcess) -> None:
+        """Called when a host is gone. Another takes the place of one that did not start."""
+        if host.born:
+            self._barren_hosts = 0
+        elif host is self._host and not self._closed:
+            self._host = None
+            self._barren_hosts += 1
+            pause = min(LIVED, 0.05 * 2 ** min(self._barren_hosts, 10))
+            self._host_not_before = self._loop.time() + pause
+            self._loop.call_at(self._host_not_before, self.fill_host)
+
     def complain(self, error: str) -> None:
         self._bus.emit(PoolFailed(error, 0.0))
 
@@ -183,7 +196,7 @@ class Pool:
         if self._closed or fork_server is None:
             return
         if self._waiting_shared:
-            self._fill_host()
+            self.fill_host()
         now = self._loop.time()
         if now < self._not_before:
             self._looking = self._loop.call_at(self._not_before, self._look)
@@ -206,18 +219,21 @@ class Pool:
         if self._waiting or ahead or len(self._processes) < self._warm:
             self._look_soon()
 
-    def _fill_host(self) -> None:
+    def fill_host(self) -> None:
         """Gives the host all assignments that wait for one. A host is kept even if none waits, so that the first starts
         at once."""
         host = self._host
         if host is None or not host.usable:
-            if (fork_server := self._ready) is None:
+            early = self._loop.time() < self._host_not_before  # `host_lost` comes back to it
+            if (fork_server := self._ready) is None or early or self._closed:
                 return
             try:
                 host = self._host = HostProcess(self, fork_server)
             except OSError:  # no descriptors, or the fork server is busy or dead
                 self._look_soon()
                 return
+        if not host.born:
+            return  # it calls when it has started
         waiting, self._waiting_shared = self._waiting_shared, []
         for assignment in waiting:
             if not assignment.future.done():
@@ -259,7 +275,7 @@ class Pool:
             self._served = True
             self._learn(server.unable)
             if self._shared:
-                self._fill_host()
+                self.fill_host()
             self._look()
             self.when_able()
 

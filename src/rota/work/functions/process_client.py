@@ -15,7 +15,6 @@ from rota.model.outcome import Crashed, Outcome, Problem, Usage
 from rota.work.functions.assignment import Assignment
 from rota.work.functions.client import FunctionProcess
 from rota.work.functions.fork_server_client import ForkServerClient, Gone
-from rota.work.functions.hooked import START_LIMIT
 from rota.work.functions.tally import Tally
 from rota.work.functions.wire import HEAD, LARGEST_MESSAGE, CallEnd, Nonsense, OutputChunk, OutputRead, decode_order
 
@@ -180,15 +179,9 @@ class PoolProcess(FunctionProcess):
     # -- its life ----------------------------------------------------------------------------------------------------
     def _when_born(self) -> None:
         if self._pool.says_started:
-            self._loop.call_later(START_LIMIT, self._check_started)
+            self._limit_start()
         else:
             self._started()
-
-    def _check_started(self) -> None:
-        if not self.born and not self.over:
-            why = f"its process.start hooks took longer than {START_LIMIT:g} s"
-            self._pool.complain(f"a process for functions was killed: {why}")
-            self.kill(why)
 
     def _started(self) -> None:
         self.born = True

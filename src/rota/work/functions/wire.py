@@ -46,7 +46,7 @@ class Briefing(msgspec.Struct, frozen=True):
     settings: Settings
     environment: bytes  # packed (`work/own_programs.py`)
     app: tuple[str, str] = ("", "")  # the module that makes the app, and its name
-    says_started: bool = False  # pool processes tell when their start hooks have run
+    says_started: bool = False  # processes tell when their start hooks have run
 
 
 # -- from the node ---------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Pong(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """The start hooks of a pool process have run: it takes orders now."""
+    """The start hooks of a process have run: it takes orders now."""
 
 
 class Nonsense(Exception):
