@@ -211,7 +211,15 @@ def test_middleware_that_does_not_yield_once_fails_the_attempt(app: rota.App, se
             yield
 
     said = "did not yield" if yields == 0 else "yielded twice"
-    assert said in problem(run(app, add_task(app, seen, "sync")))[1]
+    kind, message, *_ = problem(run(app, add_task(app, seen, "sync")))
+    assert (kind, said in message) == ("rota.errors.RotaError", True)
+
+
+@pytest.mark.parametrize("name", [[], {}, None, 7])
+def test_names_that_are_no_text_are_refused(app: rota.App, name: Any) -> None:
+    for register in (app.on, app.around):
+        with pytest.raises(InvalidInput, match="is not valid; expected one of"):
+            register(name)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

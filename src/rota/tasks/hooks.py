@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rota.errors import InvalidInput
+from rota.errors import InvalidInput, RotaError
 from rota.tasks.encoding import to_json
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Hooks:
 
     def on(self, event: str) -> Callable[[F], F]:
         """A decorator that registers a hook. Raises InvalidInput."""
-        if event not in EVENTS:
+        if event not in list(EVENTS):  # (a list: values that have no hash are wrong too)
             raise InvalidInput("event", event, f"one of {', '.join(EVENTS)}")
 
         def register(function: F) -> F:
@@ -87,7 +87,7 @@ class Hooks:
 
     def around(self, what: str) -> Callable[[F], F]:
         """A decorator that registers a middleware. Raises InvalidInput."""
-        if what not in AROUND:
+        if what not in list(AROUND):
             raise InvalidInput("around", what, f"one of {', '.join(AROUND)}")
 
         def register(function: F) -> F:
@@ -218,7 +218,7 @@ def nested(
     layer, *inner = layers
     generator = layer(subject)
     if (yield from _advance(generator, None)):
-        raise RuntimeError(f"middleware {name_of(layer)} did not yield")
+        raise RotaError(f"middleware {name_of(layer)} did not yield; it must yield once")
     try:
         value = yield from nested(inner, subject, work, forgiven)
     except BaseException as error:
@@ -227,7 +227,7 @@ def nested(
         raise
     try:
         if not (yield from _advance(generator, value)):
-            raise RuntimeError(f"middleware {name_of(layer)} yielded twice")
+            raise RotaError(f"middleware {name_of(layer)} yielded twice; it must yield once")
     except Exception as error:
         if not forgiven(layer, error):
             raise
@@ -262,7 +262,7 @@ def _throw(layer: Callable[..., Any], generator: Any, error: BaseException) -> S
             raise
         error.__traceback__ = trace  # without the lines of the middleware
         return False
-    raise RuntimeError(f"middleware {name_of(layer)} yielded twice") from error
+    raise RotaError(f"middleware {name_of(layer)} yielded twice; it must yield once") from error
 
 
 async def awaited(steps: Steps[T]) -> T:
