@@ -185,7 +185,7 @@ async def test_the_python_of_the_page_on_hooks_runs(tmp_path: Path, monkeypatch:
             assert (await failed.wait(LONG)).state == "failed"
             said = await report.logs()
             assert "attempt 1 of report" in said
-            assert "took 0.0 s" in said
+            assert re.search(r"took \d+\.\d s", said)
             assert (await report.info()).meta == {"tenant": "acme"}
     (event,) = box.events
     assert event["exception"]["values"][-1]["value"] == "no luck"

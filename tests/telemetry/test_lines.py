@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 
 import pytest
 
 from rota.clock import ManualClock
 from rota.model.outcome import Problem
 from rota.telemetry import events
-from rota.telemetry.lines import JsonLines, Lines, sentence
+from rota.telemetry.lines import Background, JsonLines, Lines, sentence
 
 SAMPLES: list[events.Event] = [
     events.NodeStarted("anna", ("control", "worker"), {"default": 8}, "sqlite:///rota.db", 3),
@@ -36,6 +37,7 @@ SAMPLES: list[events.Event] = [
     events.ServiceFailed("reaper", "away"),
     events.ServiceStuck("promoter", 60.0),
     events.LoopBlocked(5.0),
+    events.LinesDropped(7),
     events.NodeGaveUp("n1", "its promoter has hung 3 times in a row, for 60 s each"),
 ]
 
@@ -48,7 +50,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 24), ("info", 22), ("warning", 17), ("error", 10)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 25), ("info", 23), ("warning", 18), ("error", 10)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)
@@ -122,3 +124,27 @@ def test_schedules_that_are_not_declared_come_with_the_command_that_removes_them
     many = sentence(events.SchedulesUndeclared("alice", "billing", tuple(f"s{n}" for n in range(12)), "why"))
     assert many is not None
     assert "s9 and 2 more" in many[1]
+
+
+def test_events_that_a_slow_log_drops_are_counted_and_told() -> None:
+    seen: list[events.Event] = []
+    begun, go_on, told = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(event: events.Event) -> None:
+        begun.set()
+        assert go_on.wait(20)
+        seen.append(event)
+        if isinstance(event, events.LinesDropped):
+            told.set()
+
+    background = Background(slow, size=4)
+    sent = [events.JobsRescued(number) for number in range(9)]
+    background(sent[0])
+    assert begun.wait(20)  # it is being written: the queue is empty
+    for event in sent[1:]:
+        background(event)
+    go_on.set()
+    assert told.wait(20)
+    background.close(20)
+    assert [event for event in seen if event in sent] == sent[:5]
+    assert [event for event in seen if event not in sent] == [events.LinesDropped(4)]

@@ -166,6 +166,12 @@ class LoopBlocked(Event, frozen=True):
     seconds: float
 
 
+class LinesDropped(Event, frozen=True):
+    """A log was written too slowly: this many events are missing in it."""
+
+    events: int
+
+
 class NodeGaveUp(Event, frozen=True):
     """One of its loops makes no progress: the node ends, so that others take over."""
 

@@ -83,6 +83,11 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "error", f"{service} hung for {seconds:g}s, was cancelled and will try again"
         case events.LoopBlocked(seconds):
             return "error", f"the node's loop has been blocked for {seconds:g}s: what its threads do follows"
+        case events.LinesDropped(missing):
+            return (
+                "warning",
+                f"lines are missing here: {missing} events were dropped, because this log was not written in time",
+            )
         case events.NodeGaveUp(id, why):
             return "error", f"node {id} gives up: {why}; it ends now, and others take over"
         case _:
@@ -166,23 +171,38 @@ def json_text(at: Instant, level: str, event: str, message: str, fields: dict[st
 class Background:
     """Passes events on in a thread of its own: a log without a reader, or a slow disk, must not block the node.
 
-    Events that don't fit into the queue are dropped.
+    Events that don't fit into the queue are dropped, and counted: `LinesDropped` follows when half of it is free again.
     """
 
     def __init__(self, subscriber: Subscriber, size: int = 10_000) -> None:
         self._subscriber = subscriber
         self._queue: queue.Queue[Event | None] = queue.Queue(size)
+        self._dropped = 0
+        self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="rota-lines", daemon=True)
         self._thread.start()
 
     def __call__(self, event: Event) -> None:
-        with suppress(queue.Full):
+        try:
             self._queue.put_nowait(event)
+        except queue.Full:
+            with self._counting:
+                self._dropped += 1
 
     def _run(self) -> None:
         while (event := self._queue.get()) is not None:
-            with suppress(Exception):  # go on after a write to a closed terminal
-                self._subscriber(event)
+            self._pass_on(event)
+            if self._dropped and self._queue.qsize() <= self._queue.maxsize // 2:
+                self._tell_dropped()
+
+    def _tell_dropped(self) -> None:
+        with self._counting:
+            dropped, self._dropped = self._dropped, 0
+        self._pass_on(events.LinesDropped(dropped))
+
+    def _pass_on(self, event: Event) -> None:
+        with suppress(Exception):  # go on after a write to a closed terminal
+            self._subscriber(event)
 
     def close(self, within: float = 1.0) -> None:
         """Waits a moment for the remaining events."""
