@@ -371,6 +371,34 @@ def test_hooks_that_can_t_run_are_refused_at_the_call(given: Any, said: str) -> 
         app.workflow("n", **given)
 
 
+async def test_jobs_that_come_last_have_others_before_them() -> None:
+    async with harness(app) as rota_test:
+        async with app.workflow() as flow:
+            flow.add(nothing)
+        with pytest.raises(InvalidInput, match="at least one job besides those of on_failure and on_success"):
+            async with app.workflow(of=flow, on_failure=alarm):
+                pass
+        with pytest.raises(InvalidInput, match=r"circle: count \(1\) -> nothing \(2\) -> count \(1\)"):
+            async with app.workflow() as circle:
+                circle.add(count, rows=circle.on_success(nothing))
+        async with app.workflow() as flow:
+            flow.add(nothing)
+            rows = flow.on_success(extract, n=2)
+            counted = flow.on_success(count, rows=rows)
+        await rota_test.drain()
+        assert await counted.result() == 2
+        with pytest.raises(InvalidInput, match="on_failure: 'outside of its block'"):
+            flow.on_failure(nothing)
+
+
+async def test_jobs_that_come_last_count_for_the_largest_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.handles.workflow_builder.LARGEST", 2)
+    async with harness(app), app.workflow(on_failure=alarm) as flow:
+        flow.add(nothing)
+        with pytest.raises(InvalidInput, match="at most 2; a job of it may add more"):
+            flow.on_success(nothing)
+
+
 async def test_an_alarm_takes_no_results() -> None:
     async with harness(app), app.workflow() as flow:
         first = flow.add(count, rows=[])

@@ -90,13 +90,8 @@ class WorkflowBuilder(Workflow):
         """Adds a task with its arguments, a command as a list, or `app.http(...)`, with options as `submit` takes
         them. A job among the arguments stands for its result. `after`: a job, or a list of jobs, or of pairs such as
         `(job, "finish")`; `on`: what they must have ended with; `name`: a name for people."""
-        if self._client is None:
-            raise InvalidInput("add", "outside of its block", "a call inside `async with app.workflow() as flow:`")
-        if len(self._orders) + len(self._last_jobs) == LARGEST:
-            raise InvalidInput("workflow", f"more than {LARGEST} jobs", f"at most {LARGEST}; a job of it may add more")
         task = self._app.own_work(task, "add")
-        work = self._read(task, args, kwargs)
-        (job_id,) = self._client.job_ids(1)
+        job_id, work = self._new_id("add"), self._read(task, args, kwargs)
         job = self._handle(task, job_id)
         self._orders.append((job, new_job(job_id, *work)))
         return job
@@ -109,7 +104,7 @@ class WorkflowBuilder(Workflow):
 
     def on_failure(self, task: AnyWork, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Adds a job that runs when all others of this order have ended, and one of them failed."""
-        return self._add_last(Need.TROUBLE, task, args, kwargs)
+        return self._add_last(Need.TROUBLE, task, args, kwargs, self._new_id("on_failure"))
 
     @overload
     def on_success(self, task: Task[..., R], /, *args: Any, **kwargs: Any) -> Job[R]: ...
@@ -119,9 +114,20 @@ class WorkflowBuilder(Workflow):
 
     def on_success(self, task: AnyWork, /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Adds a job that runs when all others of this order that were needed have succeeded."""
-        return self._add_last(Need.FINE, task, args, kwargs)
+        return self._add_last(Need.FINE, task, args, kwargs, self._new_id("on_success"))
 
-    def _add_last(self, need: Need, task: AnyWork, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job[Any]:
+    def _new_id(self, what: str) -> str:
+        """The id of one more job."""
+        if self._client is None:
+            raise InvalidInput(what, "outside of its block", "a call inside `async with app.workflow() as flow:`")
+        if len(self._orders) + len(self._last_jobs) >= LARGEST:
+            raise InvalidInput("workflow", f"more than {LARGEST} jobs", f"at most {LARGEST}; a job of it may add more")
+        return self._client.job_ids(1)[0]
+
+    def _add_last(
+        self, need: Need, task: AnyWork, args: tuple[Any, ...], kwargs: dict[str, Any], job_id: str = ""
+    ) -> Job[Any]:
+        """`job_id`: empty before the block, when there is no client; then it gets one with the order."""
         what = _WORDS[need]
         task = self._app.own_work(task, what)
         work = self._read(task, args, kwargs)
@@ -130,7 +136,7 @@ class WorkflowBuilder(Workflow):
                 raise InvalidInput(what, f"after {edge.parent}", "no after=: it comes after all other jobs")
             if need is Need.TROUBLE:
                 raise InvalidInput(what, f"the result of job {edge.parent}", "values: that job may have failed")
-        job = self._handle(task, "")  # it gets its id with the order
+        job = self._handle(task, job_id)
         self._last_jobs.append(LastJob(job, need, work))
         return job
 
@@ -183,8 +189,9 @@ class WorkflowBuilder(Workflow):
             )
 
     def _tasks(self) -> list[str]:
-        if not self._orders and self._of is None:
-            raise InvalidInput("workflow", self._name or self.id, "at least one job")
+        if not self._orders and (self._of is None or self._last_jobs):
+            other = " besides those of on_failure and on_success" if self._last_jobs else ""
+            raise InvalidInput("workflow", self._name or self.id, f"at least one job{other}")
         return [*(order.task for _, order in self._orders), *(last.work[1] for last in self._last_jobs)]
 
     async def _place(self, client: JobsClient) -> str:
@@ -228,7 +235,7 @@ class WorkflowBuilder(Workflow):
         """The jobs that come after all others."""
         others = [order.id for _, order in self._orders]
         for last in self._last_jobs:
-            (last.job.id,) = client.job_ids(1)
+            last.job.id = last.job.id or client.job_ids(1)[0]
             order = new_job(last.job.id, *last.work)
             yield last.job, msgspec.structs.replace(order, after=after_all(last.need, others, order.after))
 
