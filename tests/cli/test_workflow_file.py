@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import apsw
 import pytest
 
 from tests.cli.program import Rota, refused
@@ -101,3 +102,33 @@ def test_a_single_job_takes_results_on_the_command_line(served: Rota, capsys: py
         (["--result", f"name={first}", "--", "ls"], "only functions get results"),
     ):
         assert said in refused(served, capsys, "submit", *words)
+
+
+HOOKED = """
+import rota
+app = rota.App()
+
+@app.on("submit.before")
+def remember(submission):
+    submission.meta["tasks"] = list(submission.tasks)
+
+@app.on("submit.after")
+def tell(submission):
+    print("ordered", len(submission.jobs))
+
+@app.task
+async def seen(ctx: rota.Context) -> object:
+    return ctx.meta
+"""
+
+
+def test_submit_hooks_of_the_app_see_the_order(rota: Rota) -> None:
+    (rota.folder / "hooked.py").write_text(HOOKED)
+    jobs = [{"name": "a", "task": "seen", "key": "once"}, {"name": "b", "command": ["true"], "after": "a"}]
+    (rota.folder / "flow.json").write_text(json.dumps({"jobs": jobs}))
+    told, flow = rota("workflow", "submit", "flow.json", "--app", "hooked:app").stdout.splitlines()
+    assert told == "ordered 2"
+    with apsw.Connection(str(rota.folder / "rota.db")) as db:
+        kept = [str(meta) for (meta,) in db.execute("SELECT DISTINCT meta FROM payloads")]
+    assert list(map(json.loads, kept)) == [{"tasks": ["seen", "b"]}]
+    assert len(rota.json("workflow", "show", flow)["jobs"]) == 2

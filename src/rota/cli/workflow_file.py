@@ -16,11 +16,12 @@ from rota.app import App
 from rota.cli.session import make_app, read_input
 from rota.cli.show import answer, safe
 from rota.cli.submit import OfferedTasks, folder, known_tasks
-from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
-from rota.handles.workflow_builder import LARGEST
+from rota.handles.job import Job
+from rota.handles.workflow import Workflow
+from rota.handles.workflow_builder import LARGEST, place_workflow
 from rota.model.graph import Edge, Need, after_all, check, edges, need
-from rota.model.job import Membership, NewJob, Spec, Submitted
+from rota.model.job import Membership, NewJob, Spec
 from rota.model.option_table import CALLS, COMMANDS, JOBS, Option
 from rota.model.options import Options, new_job, read_options, requirements, task_name, with_results, workflow_name
 from rota.model.retry import Retry
@@ -127,17 +128,16 @@ async def submit_(args: argparse.Namespace) -> int:
         orders = await _orders(app, args, found.all(), source)
         client = await app.client()
         ids = dict(zip(parents, client.job_ids(len(parents)), strict=True))
-        (workflow_id,) = client.job_ids(1)
-        whole = _tied(orders, parents, ids, Membership(workflow_id, found.name))
-        made = await client.submit_whole(whole)
-        workflow_id = await _made_before(client, made) or workflow_id
-    names = {name: one.id for name, one in zip(parents, made, strict=True)}
-    return answer(args, {"id": workflow_id, "name": found.name, "jobs": names}, workflow_id)
+        member = Membership(client.job_ids(1)[0], found.name)
+        workflow = Workflow(app, member.id)
 
+        async def ordered(meta: str | None) -> list[Job[Any]]:
+            workflow.id, made = await place_workflow(app, client, member, _tied(orders, parents, ids), meta)
+            return [Job(app, job_id) for job_id in made]
 
-async def _made_before(client: JobsClient, made: Sequence[Submitted]) -> str | None:
-    """The workflow that an earlier order with the same keys made; None if anything is new."""
-    return None if any(answer.created for answer in made) else (await client.get(made[0].id)).workflow
+        jobs = await app.catalogue.hooks.submit_async([one.task for one in orders], ordered)
+    names = {name: job.id for name, job in zip(parents, jobs, strict=True)}
+    return answer(args, {"id": workflow.id, "name": found.name, "jobs": names}, workflow.id)
 
 
 @contextmanager
@@ -300,13 +300,11 @@ def _tied(
     orders: Sequence[Ordered],
     parents: Mapping[str, Sequence[Edge]],
     ids: Mapping[str, str],
-    membership: Membership,
 ) -> list[NewJob]:
     """The whole order, with ids in the place of names."""
     whole = []
     for one in orders:
         after = edges(Edge(ids[edge.parent], edge.need, edge.fills) for edge in parents[one.name])
         options = msgspec.structs.replace(one.options, after=after, job_name=one.name)
-        job = new_job(ids[one.name], one.spec, one.task, one.body, options)
-        whole.append(msgspec.structs.replace(job, workflow=membership))
+        whole.append(new_job(ids[one.name], one.spec, one.task, one.body, options))
     return whole

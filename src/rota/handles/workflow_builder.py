@@ -215,17 +215,13 @@ class WorkflowBuilder(Workflow):
         if not self._orders:
             return []
         orders = [*self._orders, *self._last(client)]
-        member, new = Membership(self.id, self._name, new=self._of is None), msgspec.structs.replace
         names = {job.id: f"{order.job_name or order.task} ({number})" for number, (job, order) in enumerate(orders, 1)}
-        jobs = [new(order, workflow=member, meta=meta) for order in same_keys([one for _, one in orders])]
-        check({order.id: order.after for order in jobs}, names)
-        await client.make_known(self._app.catalogue)
-        answers = await client.submit_whole(jobs)
-        for (job, _), answer in zip(orders, answers, strict=True):
-            job.id = answer.id
-        if self._of is None and not any(answer.created for answer in answers):
-            # The keys were known: this is the workflow of the first order.
-            self.id = (await client.get(answers[0].id)).workflow or self.id
+        jobs = same_keys([order for _, order in orders])
+        check({job.id: job.after for job in jobs}, names)
+        member = Membership(self.id, self._name, new=self._of is None)
+        self.id, ids = await place_workflow(self._app, client, member, jobs, meta)
+        for (job, _), job_id in zip(orders, ids, strict=True):
+            job.id = job_id
         handles = [job for job, _ in orders]
         self._orders.clear()
         self._last_jobs.clear()
@@ -238,6 +234,20 @@ class WorkflowBuilder(Workflow):
             last.job.id = last.job.id or client.job_ids(1)[0]
             order = new_job(last.job.id, *last.work)
             yield last.job, msgspec.structs.replace(order, after=after_all(last.need, others, order.after))
+
+
+async def place_workflow(
+    app: App, client: JobsClient, member: Membership, orders: Sequence[NewJob], meta: str | None
+) -> tuple[str, list[str]]:
+    """Orders the jobs of a workflow, all or none. Returns the ids of the workflow and of the jobs: those of an earlier
+    order, if the keys were known. `meta`: JSON of hooks, kept with the jobs."""
+    jobs = [msgspec.structs.replace(order, workflow=member, meta=meta) for order in orders]
+    await client.make_known(app.catalogue)
+    answers = await client.submit_whole(jobs)
+    found = member.id
+    if member.new and not any(answer.created for answer in answers):
+        found = (await client.get(answers[0].id)).workflow or found
+    return found, [answer.id for answer in answers]
 
 
 def _last_work(need: Need, given: LastWork) -> tuple[AnyWork, tuple[Any, ...], dict[str, Any]]:
