@@ -109,6 +109,16 @@ async def test_each_condition_is_read(shop: Shop, test: Harness) -> None:
 
 
 @pytest.mark.usefixtures("test")
+async def test_a_task_has_the_jobs_under_its_former_names(shop: Shop) -> None:
+    (old,) = await shop.sent("a")
+    await shop.report.submit()
+    renamed = rota.App("sqlite:///:memory:").task(name="mail[x]", aliases=["send"])(lambda to: None)
+    assert await ids(shop.app.jobs(task=renamed)) == [old]
+    assert await shop.app.jobs(task=renamed).count() == 1
+    assert await ids(shop.app.dead(task=renamed)) == []
+
+
+@pytest.mark.usefixtures("test")
 async def test_the_jobs_of_workflows_and_schedules(shop: Shop, test: Harness) -> None:
     async with shop.app.workflow("letters") as flow:
         flow.add(shop.send, to="a")

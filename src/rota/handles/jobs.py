@@ -169,7 +169,7 @@ def _filter(query: object, conditions: Mapping[str, object]) -> JobFilter:
         raise InvalidInput("jobs", query, "conditions by name, as in app.jobs(state='failed', task='mail.*')")
     fields: dict[str, Any] = {}
     for name, given in conditions.items():
-        field = "states" if name == "state" else name
+        field = _field(name, given)
         if name not in _READERS:
             raise InvalidInput("condition", name, f"one of {', '.join(_READERS)}")
         if given is not None and getattr(query, field) is not None:
@@ -179,6 +179,13 @@ def _filter(query: object, conditions: Mapping[str, object]) -> JobFilter:
         if given is not None:
             fields[field] = _READERS[name](given, name)
     return msgspec.structs.replace(query, **fields)
+
+
+def _field(condition: str, given: object) -> str:
+    """The field of JobFilter. A task also has the jobs that wait under its former names."""
+    if condition == "task" and isinstance(given, Task):
+        return "tasks"
+    return "states" if condition == "state" else condition
 
 
 def _text(given: object, what: str) -> str:
@@ -211,8 +218,8 @@ def _ids(given: object, what: str) -> tuple[str, ...]:
     return tuple(_text(one.id if isinstance(one, Job | JobInfo) else one, what) for one in given)
 
 
-def _task(given: object, what: str) -> str:
-    return given.name if isinstance(given, Task) else _text(given, what)
+def _task(given: object, what: str) -> str | tuple[str, ...]:
+    return (given.name, *given.definition.aliases) if isinstance(given, Task) else _text(given, what)
 
 
 def _workflow(given: object, what: str) -> str:

@@ -44,6 +44,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[State, ...] | None = None
     queue: str | None = None
     task: str | None = None  # a glob
+    tasks: tuple[str, ...] | None = None  # names
     error: str | None = None  # a part of the message of the last error
     label: str | None = None
     workflow: str | None = None  # its id

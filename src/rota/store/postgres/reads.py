@@ -22,6 +22,7 @@ _DIALECT = Dialect(
     conditions={
         "ids": "id = ANY ({}::uuid[])",
         "task": "task ~ {}",
+        "tasks": "task = ANY ({}::text[])",
         "error": "position({}::text IN reason) > 0",
         "label": "coalesce(requirements::jsonb -> 'labels' ? {}, false)",
         "workflow": "id IN (SELECT m.job FROM {schema}members m WHERE m.workflow = ANY ({}::uuid[]))",

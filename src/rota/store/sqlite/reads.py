@@ -14,17 +14,23 @@ from rota.store.sqlite.database import Database, encode
 from rota.store.sqlite.unit import SqliteUnit
 from rota.store.values import JobFilter, JobPage
 
+
+def _array(given: tuple[str, ...]) -> str:
+    return encode(given).decode()
+
+
 _DIALECT = Dialect(
     mark="?{}",
     conditions={
         "ids": "id IN (SELECT value FROM json_each({}))",
         "task": "task GLOB {}",
+        "tasks": "task IN (SELECT value FROM json_each({}))",
         "error": "instr(reason, {}) > 0",
         "label": "EXISTS (SELECT 1 FROM json_each(iif(json_valid(requirements), requirements, 'null'), '$.labels') "
         "WHERE value = {})",
         "workflow": "id IN (SELECT job FROM members WHERE workflow = {})",
     },
-    values={"ids": lambda ids: encode(ids).decode()},
+    values={"ids": _array, "tasks": _array},
 )
 
 
