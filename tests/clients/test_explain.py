@@ -65,9 +65,11 @@ def test_how_it_ended(info: JobInfo, text: str) -> None:
 
 def test_parents_that_it_waits_for() -> None:
     parents = [ParentInfo(f"p{n}", "load", State.RUNNING, Need.FINISH) for n in range(MOST_NAMED + 2)]
+    parents[1] = ParentInfo("p1", "load", State.RUNNING, Need.FINISH, name="part 1")
     done = ParentInfo("p9", "done", State.SUCCEEDED, Need.SUCCESS, EdgeState.MET)
     reasons = told(job(State.BLOCKED), Waiting(now=NOW), done, *parents)
     assert reasons[0] == ("parent", "it waits for its parent p0 (load) to end; that is running")
+    assert reasons[1] == ("parent", "it waits for its parent p1 (part 1) to end; that is running")
     assert reasons[-1] == ("parent", f"and for 2 more of its {MOST_NAMED + 3} parents")
     assert len(reasons) == MOST_NAMED + 1
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from rota.model.graph import NOTHING_FAILED, Edge, EdgeState, Need, ParentEnd, SkipCause, edge_state
-from rota.model.job import Verdict
+from rota.model.job import Membership, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
@@ -216,6 +216,18 @@ async def test_the_last_parent_lets_the_child_go(world: World) -> None:
         assert await world.state(child) is State.BLOCKED
         await actor.run(DONE, parent)
     assert await world.state(child) is State.READY
+
+
+async def test_the_reason_of_a_skip_has_the_name_in_the_workflow(world: World) -> None:
+    actor = await world.node()
+    flow = Membership(world.chance.job_id(world.clock.now()))
+    (named,) = await world.submit(world.job(workflow=flow, job_name="p1"))
+    (plain,) = await world.submit(world.job(workflow=Membership(flow.id, new=False)))
+    children = [(await world.submit(world.child(parent)))[0] for parent in (named, plain)]
+    await actor.run(FATAL, named)
+    await actor.run(FATAL, plain)
+    reasons = [(await world.info(child)).reason for child in children]
+    assert reasons == [f"its parent {named} (p1) failed", f"its parent {plain} (true) failed"]
 
 
 async def test_the_first_that_ends_otherwise_is_enough_and_the_rest_changes_nothing(world: World) -> None:

@@ -92,7 +92,7 @@ def _parents(parents: Sequence[ParentInfo]) -> Iterator[WaitReason]:
     pending = [one for one in parents if one.edge is EdgeState.OPEN]
     for one in pending[:MOST_NAMED]:
         state = one.state or "gone"
-        text = f"it waits for its parent {one.id} ({one.task}) {_WANTED[one.need]}; that is {state}"
+        text = f"it waits for its parent {one.id} ({one.name or one.task}) {_WANTED[one.need]}; that is {state}"
         yield WaitReason("parent", text, {"parent": one.id, "task": one.task, "need": one.need, "state": one.state})
     if len(pending) > MOST_NAMED:
         left = len(pending) - MOST_NAMED

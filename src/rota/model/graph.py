@@ -148,10 +148,11 @@ def after_parents(child: Child, ended: int, now: Instant, step: Duration, unneed
     return Child(state, 0, due, child.priority, rank(due, child.priority, step))
 
 
-def why_skipped(parent: str, need: Need, task: str | None, state: str | None) -> str:
+def why_skipped(parent: str, need: Need, called: str | None, state: str | None) -> str:
+    """`called`: the name of the parent in its workflow, or else its task."""
     if state is None:
         return f"its parent {parent} is gone"
-    name = f"its parent {parent} ({task})"
+    name = f"its parent {parent} ({called})"
     if need is Need.FAILURE:
         return f"{name} did not fail: it {state}"
     return f"{name} {state}" if state in (State.SUCCEEDED, State.FAILED) else f"{name} was {state}"

@@ -126,13 +126,13 @@ def _mark(db: Database, edges: Sequence[tuple[str, str, str]], ended: Mapping[st
 def _breaks(db: Database, broken: Collection[str]) -> list[tuple[str, str, SkipCause]]:
     """Children to be skipped, with reason and cause. Of several broken edges the first gives the reason."""
     rows: dict[str, list[tuple[str, Need, str | None, ParentEnd]]] = {}
-    for child, parent, need, task, state, cause in db.rows("broken_edges", ids=_text(broken)):
-        rows.setdefault(child, []).append((parent, Need(need), task, parent_end(state, cause)))
+    for child, parent, need, called, state, cause in db.rows("broken_edges", ids=_text(broken)):
+        rows.setdefault(child, []).append((parent, Need(need), called, parent_end(state, cause)))
     found = []
     for child, edges in rows.items():
-        parent, need, task, end = edges[0]
+        parent, need, called, end = edges[0]
         cause = skip_cause([(need, end) for _, need, _, end in edges])
-        found.append((child, why_skipped(parent, need, task, end.state), cause))
+        found.append((child, why_skipped(parent, need, called, end.state), cause))
     return found
 
 

@@ -59,8 +59,9 @@ UPDATE jobs SET state = 'skipped', finished_at = :now, reason = r.value ->> 1, s
 FROM json_each(:rows) r WHERE jobs.id = r.value ->> 0 AND state = 'blocked'
 
 -- name: broken_edges
-SELECT e.child, e.parent, e.need, j.task, j.state, j.skip_cause
+SELECT e.child, e.parent, e.need, coalesce(nullif(m.name, ''), j.task), j.state, j.skip_cause
 FROM json_each(:ids) wanted JOIN jobs c ON c.id = wanted.value JOIN edges e ON e.child = c.id LEFT JOIN jobs j ON j.id = e.parent
+LEFT JOIN members m ON m.job = e.parent
 WHERE c.state = 'blocked' AND e.state = 'broken' ORDER BY e.child, e.parent
 
 -- name: edge_marks

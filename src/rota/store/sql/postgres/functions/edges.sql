@@ -124,12 +124,14 @@ BEGIN
                 FROM (
                     SELECT e.parent,
                            CASE WHEN h.id IS NULL THEN 'its parent ' || e.parent || ' is gone'
-                                WHEN e.need = 'failure' THEN 'its parent ' || h.id || ' (' || h.task || ') did not fail: it ' || h.state
-                                WHEN h.state IN ('succeeded', 'failed') THEN 'its parent ' || h.id || ' (' || h.task || ') ' || h.state
-                                ELSE 'its parent ' || h.id || ' (' || h.task || ') was ' || h.state END AS reason,
+                                WHEN e.need = 'failure' THEN 'its parent ' || h.id || ' (' || m.called || ') did not fail: it ' || h.state
+                                WHEN h.state IN ('succeeded', 'failed') THEN 'its parent ' || h.id || ' (' || m.called || ') ' || h.state
+                                ELSE 'its parent ' || h.id || ' (' || m.called || ') was ' || h.state END AS reason,
                            CASE WHEN e.need = 'failure' THEN 'unneeded' WHEN h.state = 'failed' THEN 'trouble'
                                 ELSE coalesce(h.skip_cause, 'stopped') END AS cause
-                    FROM rota.edges e LEFT JOIN rota.history h ON h.id = e.parent WHERE e.child = j.id AND e.state = 'broken'
+                    FROM rota.edges e LEFT JOIN rota.history h ON h.id = e.parent
+                    CROSS JOIN LATERAL (SELECT coalesce((SELECT nullif(o.name, '') FROM rota.members o WHERE o.job = e.parent), h.task) AS called) m
+                    WHERE e.child = j.id AND e.state = 'broken'
                 ) one
             ) why
             WHERE j.id = ANY (broken) AND j.state = 'blocked';
