@@ -296,6 +296,9 @@ class App(AppCode):
         """The schedules of this user, by name. `rota.Schedule(app, name)` is a handle for one."""
         return [info async for info in (await self.planning()).all()]
 
+    def schedules_sync(self) -> list[ScheduleInfo]:
+        return self.sync(self.schedules())
+
     def cron(
         self,
         expression: str,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rota
-from rota.testing import run
+from rota.testing import harness, run
 
 app = rota.App("sqlite:///:memory:", name="shop")
 
@@ -95,6 +95,7 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: shop.dead().purge_sync(), r"no condition.* at least one condition; app.jobs\(state='failed'\)"),
     (lambda: shop.dead(task=None).cancel_sync(), r"no condition.* at least one condition"),
     (lambda: shop.dead(state="ready"), r"state: 'ready' .* no second condition on state: the query has failed$"),
+    (lambda: harness(app, eagr=True), r"option: 'eagr' .* one of now, seed, eager, .* a setting of rota.App"),
 ]  # fmt: skip
 
 

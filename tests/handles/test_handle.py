@@ -25,4 +25,7 @@ def test_handles_are_found_again_after_their_ids_have_changed() -> None:
             hooks = {flow.on_failure(["false"]): "bad", flow.on_success(["true"]): "good"}
         assert [hooks[job] for job in hooks] == ["bad", "good"]
         assert rota.Workflow(app, flow.id) == flow
+        shown = f"WorkflowInfo(id={flow.id!r}, name='', state='waiting', counts={{'blocked': 2, 'ready': 1}})"
+        assert repr(flow.info_sync()) == shown
+        assert app.schedules_sync() == []
         assert app.job_sync(next(iter(hooks)).id) == next(iter(hooks))

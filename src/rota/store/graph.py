@@ -40,6 +40,10 @@ class WorkflowInfo(msgspec.Struct, frozen=True):
         needed have."""
         return workflow_state(self.counts, self.unneeded)
 
+    def __repr__(self) -> str:
+        counts = {str(state): count for state, count in self.counts.items()}
+        return f"WorkflowInfo(id={self.id!r}, name={self.name!r}, state={self.state!r}, counts={counts!r})"
+
     @property
     def succeeded(self) -> bool:
         return self.state == State.SUCCEEDED

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.app import App
 from rota.clock import Chance, ManualClock
+from rota.config import Settings
 from rota.connections import in_loop
 from rota.errors import InvalidInput, RotaError
 from rota.model.job import JobInfo
@@ -233,6 +234,10 @@ def harness(
     if not isinstance(app, App):
         raise InvalidInput("app", app, "a rota.App")
     flags = {"eager": eager, "raise_errors": raise_errors, "allow_commands": allow_commands, "allow_http": allow_http}
+    for name in settings:
+        if name not in Settings.__struct_fields__:
+            known = ", ".join(("now", "seed", *flags))
+            raise InvalidInput("option", name, f"one of {known}, or a setting of rota.App (docs/settings.md)")
     for name, value in flags.items():
         if not isinstance(value, bool):
             raise InvalidInput(name, value, "True or False")
