@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 from uuid import UUID
 
@@ -87,6 +88,8 @@ VALUES: list[tuple[Any, Any]] = [
     (Annotated[int, msgspec.Meta(gt=0)], 1),
     (User, ADA), (list[User], [ADA]), (dict[str, list[User]], {"all": [ADA]}), (User | None, ADA), (User | None, None),
     (User | Robot, Robot(serial=7)), (list[User | int], [1, ADA]), (pydantic.HttpUrl, pydantic.HttpUrl("http://a/")),
+    (Path, Path("a/b")), (list[PurePosixPath] | None, [PurePosixPath("/a")]), (pydantic.PositiveInt, 3),
+    (Annotated[bytes, pydantic.Field(max_length=3)], b"\xff"),
 ]  # fmt: skip
 
 
@@ -119,6 +122,10 @@ async def test_a_value_comes_back_as_it_is_annotated(hint: Any, value: Any) -> N
         (list[User], [{"name": "a", "x": 1}], r"Extra inputs are not permitted \(x\)"),
         (User | Robot, {"serial": "x"}, r"Field required \(User.name\)"),
         (Order, {"id": "x", "lines": []}, "Invalid UUID"),
+        (pydantic.PositiveInt, 0, "greater than 0"),
+        (Annotated[int, pydantic.Field(gt=3)] | None, 3, "greater than 3"),
+        (list[Annotated[str, pydantic.StringConstraints(max_length=2)]], ["abc"], "at most 2 characters"),
+        (Path, 7, "Expected `(Posix)?Path`"),
         (datetime, "soon", "Invalid RFC3339"),
         (Colour, "blue", "Invalid enum value 'blue'"),
     ],
@@ -158,6 +165,17 @@ async def test_what_a_model_holds_must_be_json_too() -> None:
 def awkward(ctx: rota.Context, a: Missing, b: int) -> Coroutine[Any, Any, list[int]]: ...  # type: ignore[empty-body,type-arg]
 
 
+class Login(pydantic.BaseModel):
+    password: pydantic.SecretStr
+
+
+def test_a_secret_that_would_arrive_as_stars_is_refused() -> None:
+    secret = pydantic.SecretStr("hush")
+    for one in (secret, {"all": [secret]}, Login(password=secret)):
+        with pytest.raises(NotSerialisable, match="secret, which pydantic writes as stars"):
+            to_json(one, PLENTY, "value")
+
+
 class Adder:
     def __call__(self, a: int) -> Line: ...  # type: ignore[empty-body]
 
@@ -172,7 +190,8 @@ def test_a_name_that_is_there_for_type_checkers_only_costs_no_other() -> None:
     assert hints.found == {"ctx": rota.Context, "b": int, "return": Coroutine[Any, Any, list[int]]}
     assert hints.unresolved == {"a": "Missing"}
     assert hints_of(lambda: None) == ({}, {})
-    task = rota.App().task(awkward)
+    with pytest.warns(UserWarning, match="the annotation 'Missing' of a is unknown at run time"):
+        task = rota.App().task(awkward)
     assert task.handle("id")._returns is not None
     assert task.handle("id")._returns.read("id", [1]) == [1]
     with pytest.raises(ResultMismatch):

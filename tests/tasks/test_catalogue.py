@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pytest
 
@@ -87,13 +87,53 @@ def test_a_function_may_take_whatever_it_is_given() -> None:
     made = task(anything)
     assert made.info.open
     assert made.decode('{"a": 1, "b": 2}') == {"a": 1, "b": 2}
+    with pytest.raises(InvalidInput, match="arguments of task 't'"):
+        made.encode((1,), {"b": "x"}, PLENTY)
 
 
-def test_types_that_json_can_t_be_read_into_are_passed_through() -> None:
+class Further(TypedDict, total=False):
+    at: datetime
+
+
+def test_further_arguments_are_those_of_a_typed_dict() -> None:
+    def further(a: int, **rest: Unpack[Further]) -> None: ...
+
+    assert task(further).decode('{"a": 1, "at": "2027-01-01T00:00:00Z"}')["at"] == datetime(2027, 1, 1, tzinfo=UTC)
+    with pytest.raises(InvalidInput, match="arguments of task 't'"):
+        task(further).encode((1,), {"at": "noon"}, PLENTY)
+
+
+def test_names_that_do_not_resolve_are_told_and_their_values_passed_through() -> None:
     def odd(a: threading_lock, b: object = None) -> None: ...  # type: ignore[name-defined] # noqa: F821
 
-    assert task(odd).decode('{"a": [1]}') == {"a": [1]}
-    assert task(odd).info.types == {}
+    with pytest.warns(UserWarning, match="task 't': the annotation 'threading_lock' of a is unknown") as caught:
+        made = task(odd)
+    assert caught[0].filename == __file__
+    assert made.decode('{"a": [1]}') == {"a": [1]}
+    assert made.info.types == {}
+
+
+class Engine:
+    pass
+
+
+@dataclass
+class Car:
+    engine: Engine
+
+
+def test_types_that_json_can_t_be_read_into_are_refused() -> None:
+    def drive(it: Any) -> None: ...
+
+    def build() -> Any: ...
+
+    for hint in (Engine, list[Engine], Engine | None, Car, dict[str, Car], Callable[[], None]):
+        drive.__annotations__ = {"it": hint}
+        with pytest.raises(InvalidInput, match=r"task 't', annotation of it: .*(Engine|Callable)"):
+            task(drive)
+        build.__annotations__ = {"return": hint}
+        with pytest.raises(InvalidInput, match="task 't', annotation of its result"):
+            task(build)
 
 
 def test_a_type_that_checks_its_values_is_asked() -> None:

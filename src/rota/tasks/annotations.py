@@ -2,7 +2,7 @@
 
 msgspec reads and writes builtin types, dataclasses, its own structs, datetimes, UUIDs, decimals, enums, and all these
 nested. pydantic reads and writes its models and other types of its own. It is used only if the program has imported it:
-a model can't exist before.
+a model can't exist before. Paths are texts.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
+from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
+
+STARS = "*" * 10  # for every secret in a model of pydantic
+RULES = ("pydantic", "annotated_types")
+VALUES: tuple[Any, ...] = (None, True, 1, 1.5, "", [], {})  # one of each kind that JSON has
 
 
 class Hints(NamedTuple):
@@ -55,9 +60,12 @@ def _one_by_one(function: Callable[..., Any]) -> Hints:
 
 def readable(hint: Any) -> Any:
     """The hint, or one that stands for it, if JSON can be read into it; else Any."""
-    if _decodes(hint):
+    ruled = _has_rules(hint)
+    if not ruled and _decodes(hint):
         return hint
-    adapter = _new_adapter(hint) if _has_own(hint) else None
+    adapter = _new_adapter(hint) if ruled or _has_own(hint) else None
+    if adapter is None and ruled and _decodes(hint):
+        return hint
     # Such as a union of two models. The new class is a custom type to msgspec, so `read` gets its values.
     return Any if adapter is None else _Adapted("Adapted", (), {"adapter": adapter})
 
@@ -69,6 +77,43 @@ class _Adapted(type):
 
     def __instancecheck__(cls, instance: object) -> bool:
         return True  # msgspec asks for the type of what `read` returns
+
+
+def unreadable(hint: Any) -> Any:
+    """A class in the hint that no value from JSON is read into, or None."""
+    try:
+        found = msgspec.inspect.type_info(hint)
+    except Exception:  # of names in the annotations of a class that don't resolve
+        return None
+    return next((kind for kind in _custom(found, set()) if not _takes_json(kind)), None)
+
+
+def _custom(node: Any, seen: set[int]) -> Iterator[Any]:
+    """The classes in a type that msgspec leaves to `read`."""
+    if id(node) in seen:  # a class with fields of its own type
+        return
+    seen.add(id(node))
+    if isinstance(node, msgspec.inspect.CustomType):
+        yield node.cls
+    for part in (getattr(node, name) for name in node.__struct_fields__):
+        for one in part if isinstance(part, tuple) else (part,):
+            if isinstance(one, msgspec.inspect.Type | msgspec.inspect.Field):
+                yield from _custom(one, seen)
+
+
+def _takes_json(kind: Any) -> bool:
+    if isinstance(kind, _Adapted) or _is_path(kind):
+        return True
+    if _is_own(kind):
+        return _adapter(kind) is not None
+    try:
+        return any(isinstance(value, kind) for value in VALUES)
+    except TypeError:  # a protocol that can't be asked
+        return False
+
+
+def _is_path(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, PurePath)
 
 
 def _decodes(hint: Any) -> bool:
@@ -89,6 +134,8 @@ def read(kind: Any, value: Any) -> Any:
         return _validated(kind.adapter, value)
     if _is_own(kind) and (adapter := _adapter(kind)) is not None:
         return _validated(adapter, value)
+    if _is_path(kind) and isinstance(value, str):
+        return kind(value)
     if isinstance(value, typing.get_origin(kind) or kind):
         return value
     raise ValueError(f"Expected `{getattr(kind, '__name__', kind)}`, got `{type(value).__name__}`")
@@ -99,8 +146,19 @@ def written(value: Any) -> Any:
     kind: type = type(value)
     if _is_own(kind) and (adapter := _adapter(kind)) is not None:
         # As `read` takes it back: with the names that validation expects, without what is computed.
-        return adapter.dump_python(value, mode="json", by_alias=True, round_trip=True)
+        plain = adapter.dump_python(value, mode="json", by_alias=True, round_trip=True)
+        if _has_stars(plain):
+            raise TypeError(f"a {kind.__qualname__} with a secret, which pydantic writes as stars")
+        return plain
+    if isinstance(value, PurePath):
+        return str(value)
     raise TypeError(f"a {kind.__module__}.{kind.__qualname__} is no JSON")
+
+
+def _has_stars(plain: Any) -> bool:
+    if isinstance(plain, dict):
+        return any(map(_has_stars, plain.values()))
+    return any(map(_has_stars, plain)) if isinstance(plain, list) else plain == STARS
 
 
 def json_types(hint: Any) -> tuple[str, ...]:
@@ -115,7 +173,10 @@ def json_types(hint: Any) -> tuple[str, ...]:
 
 
 def _schema(kind: Any) -> dict[str, Any]:
-    if not _is_own(kind) or (adapter := _adapter(kind)) is None:
+    if _is_path(kind):
+        return {"type": "string"}
+    adapter = kind.adapter if isinstance(kind, _Adapted) else _adapter(kind) if _is_own(kind) else None
+    if adapter is None:
         raise NotImplementedError
     found: dict[str, Any] = adapter.json_schema()
     return {"type": found["type"]} if "type" in found else {}
@@ -124,6 +185,14 @@ def _schema(kind: Any) -> dict[str, Any]:
 def _is_own(kind: Any) -> bool:
     """Whether pydantic can tell how to read this type."""
     return isinstance(kind, type) and hasattr(kind, "__get_pydantic_core_schema__")
+
+
+def _has_rules(hint: Any) -> bool:
+    """Whether the hint has rules that only pydantic checks, such as `Field(gt=3)` or `PositiveInt`. Not about bytes:
+    pydantic reads them as UTF-8, and they are written as base64."""
+    if any(type(one).__module__.partition(".")[0] in RULES for one in getattr(hint, "__metadata__", ())):
+        return typing.get_args(hint)[0] is not bytes
+    return any(map(_has_rules, typing.get_args(hint)))
 
 
 def _has_own(hint: Any) -> bool:

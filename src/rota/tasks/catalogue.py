@@ -1,7 +1,7 @@
 """The functions an app offers: what they are called, what they take, and how to call them with arguments from JSON.
 
 Parameters are read from the signature once. Their annotations decide what JSON is accepted and what it becomes
-(`tasks.annotations`). A type that JSON can't be read into is passed through as it comes.
+(`tasks.annotations`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rota.config import Settings
 from rota.errors import InvalidInput, NotSerialisable, ResultMismatch, UnknownTask
 from rota.model.job import Spec
 from rota.model.task import TaskInfo
-from rota.tasks.annotations import decoder, json_types, readable
+from rota.tasks.annotations import decoder, json_types, readable, unreadable
 from rota.tasks.encoding import to_json
 from rota.tasks.hooks import Hooks
 from rota.tasks.modules import calling_module, defined_at, typed_again
@@ -76,11 +76,13 @@ class TaskDef:
         self._names = [p.name for p in named]
         self._optional = any(p.default is not p.empty for p in named)
         required = tuple(p.name for p in named if p.default is p.empty)
-        hints = {parameter.name: readable(given.get(parameter.name, Any)) for parameter in named}
+        hints = {one.name: _checked(name, one.name, given.get(one.name, Any)) for one in named}
+        self._rest = None if signature.rest is None else _rest_decoder(name, signature.rest.name, given)
         self._named, self._hints = named, hints
         self._decoders: dict[frozenset[str], msgspec.json.Decoder[Any]] = {}  # by parameters that are not checked
         self._decoder = self._decoder_for(())
         self.returns = ResultReader(name, given.get("return", Any))
+        self.returns.check()
         types = {name: kinds for name, hint in hints.items() if (kinds := json_types(hint))}
         parameters_ = tuple(self._names)
         self.info = info(name=name, parameters=parameters_, required=required, open=self._open, types=types)
@@ -133,19 +135,22 @@ class TaskDef:
             raise InvalidInput(f"arguments of task {self.name!r}", sorted(twice), "each argument once")
         return {**bound, **given}
 
-    def _read(self, body: str | bytes, by: msgspec.json.Decoder[Any] | None = None) -> Any:
+    def _read(self, body: str | bytes, by: msgspec.json.Decoder[Any] | None = None) -> dict[str, Any]:
         try:
-            return (by or self._decoder).decode(body)
+            named = msgspec.structs.asdict((by or self._decoder).decode(body))
+            return named if self._rest is None else {**self._read_rest(self._rest, body), **named}
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidArguments(self.name, str(error), self._names) from None
         except Exception as error:  # of a type of the task's own, which checks its values
             raise InvalidArguments(self.name, f"{type(error).__name__}: {error}", self._names) from None
 
+    def _read_rest(self, by: msgspec.json.Decoder[Any], body: str | bytes) -> Any:
+        others = {name: value for name, value in msgspec.json.decode(body).items() if name not in self._hints}
+        return by.decode(msgspec.json.encode(others))
+
     def decode(self, body: str | bytes) -> dict[str, Any]:
         """The keyword arguments for the call. Raises InvalidInput if they don't fit the signature."""
-        given = msgspec.structs.asdict(self._read(body))
-        if self._open:
-            given = msgspec.json.decode(body) | given
+        given = self._read(body)
         if self._optional:
             given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
         return given
@@ -162,6 +167,10 @@ class ResultReader:
         hint = readable(_awaited(self._hint))
         return None if hint is Any else decoder(hint)
 
+    def check(self) -> None:
+        """Raises InvalidInput if no result could be read."""
+        _check_readable(f"task {self.task!r}, annotation of its result", readable(_awaited(self._hint)))
+
     def read(self, job_id: str, result: Any) -> Any:
         """`result` as it came from JSON. Raises ResultMismatch if it does not fit."""
         if self._decoder is None:
@@ -170,6 +179,25 @@ class ResultReader:
             return self._decoder.decode(msgspec.json.encode(result))
         except Exception as error:  # types of the task's own may raise anything
             raise ResultMismatch(self.task, job_id, f"{error}" or type(error).__name__) from error
+
+
+def _checked(task: str, parameter: str, hint: Any) -> Any:
+    found = readable(hint)
+    _check_readable(f"task {task!r}, annotation of {parameter}", found)
+    return found
+
+
+def _check_readable(what: str, hint: Any) -> None:
+    if (kind := unreadable(hint)) is not None:
+        expected = "a type that JSON is read into, such as a dataclass (docs/sdk.md); Any passes plain data on"
+        raise InvalidInput(what, kind, expected)
+
+
+def _rest_decoder(task: str, parameter: str, given: Mapping[str, Any]) -> msgspec.json.Decoder[Any]:
+    """Reads what `**rest` takes: values of one type, or a TypedDict in `Unpack[...]`."""
+    hint = given.get(parameter, Any)
+    whole = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Unpack else dict[str, hint]  # type: ignore[valid-type]
+    return decoder(_checked(task, parameter, whole))
 
 
 def _awaited(hint: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from rota.errors import InvalidInput
@@ -43,7 +44,19 @@ def read_signature(function: Callable[..., Any], task: str) -> Signature:
     context = contexts[0] if contexts else None
     rest = next((one for one in parameters if one.kind is one.VAR_KEYWORD), None)
     named = [one for one in parameters if one.name != context and one is not rest]
+    _warn(function, task, {name: text for name, text in hints.unresolved.items() if name != context})
     return Signature(context, named, rest, hints)
+
+
+def _warn(function: Callable[..., Any], task: str, unresolved: Mapping[str, str]) -> None:
+    """A warning that shows the function: its values would lose their type without a word. Not refused: a decorator or
+    a type checker may need the name, and plain data may do."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    file, line = ("<unknown>", 0) if code is None else (code.co_filename, code.co_firstlineno)
+    for name, text in unresolved.items():
+        whose = "its result" if name == "return" else name
+        problem = f"task {task!r}: the annotation {text!r} of {whose} is unknown at run time; values are plain data"
+        warnings.warn_explicit(f"{problem} (import the name outside of TYPE_CHECKING)", UserWarning, file, line)
 
 
 def faces(function: Callable[..., Any]) -> tuple[Any, ...]:
