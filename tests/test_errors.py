@@ -11,7 +11,6 @@ from multiprocessing import get_context
 import pytest
 
 from rota import errors
-from rota.tasks.catalogue import InvalidArguments
 from rota.tasks.modules import ImportFailed
 
 MADE: list[BaseException] = [
@@ -19,7 +18,7 @@ MADE: list[BaseException] = [
     errors.UnknownTask("mail", "this app has none"),
     errors.NotSerialisable("result", "a set", "JSON"),
     errors.TooLarge("arguments", 12, 10),
-    InvalidArguments("mail", "'x' is missing", ["x"]),
+    errors.InvalidArguments("mail", "'x' is missing", ["x"]),
     ImportFailed("include", "no such module"),
     errors.KeyConflict("k", "7"),
     errors.NotFound("job", "7"),

@@ -12,8 +12,9 @@ _NAMES = {
     "rota.app": ["App"],
     "rota.clients.explain": ["Explanation", "WaitReason"],
     "rota.clients.schedules": ["BackfillProgress"],
+    "rota.clients.job_queries": ["Changes"],
     "rota.errors": [
-        "Cancel", "Fatal", "IllegalEvent", "InvalidInput", "JobFailed", "KeyConflict", "NotAllowed",
+        "Cancel", "Fatal", "IllegalEvent", "InvalidArguments", "InvalidInput", "JobFailed", "KeyConflict", "NotAllowed",
         "NotFaked", "NotFound", "NotSerialisable", "ResultMismatch", "RetryAfter", "RotaError",
         "SchemaMissing", "SchemaTooNew", "Snooze", "Stale", "StoreDenied", "StoreError", "StoreFull",
         "StoreReadOnly", "StoreUnavailable", "TaskSignal", "TooLarge", "UnknownTask", "WaitTimeout",
@@ -51,10 +52,12 @@ if typing.TYPE_CHECKING:
     from rota.app import App as App
     from rota.clients.explain import Explanation as Explanation
     from rota.clients.explain import WaitReason as WaitReason
+    from rota.clients.job_queries import Changes as Changes
     from rota.clients.schedules import BackfillProgress as BackfillProgress
     from rota.errors import Cancel as Cancel
     from rota.errors import Fatal as Fatal
     from rota.errors import IllegalEvent as IllegalEvent
+    from rota.errors import InvalidArguments as InvalidArguments
     from rota.errors import InvalidInput as InvalidInput
     from rota.errors import JobFailed as JobFailed
     from rota.errors import KeyConflict as KeyConflict

@@ -2,6 +2,7 @@
 
 RotaError
 ├── InvalidInput            a given value is wrong; says what was given and what was expected
+│   ├── InvalidArguments    arguments that the function of a task does not take
 │   ├── UnknownTask         no task of that name is known
 │   ├── NotSerialisable     a value that JSON can't carry
 │   └── TooLarge            arguments, a command or a call beyond the limit
@@ -33,7 +34,10 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class _Travelling(BaseException):
@@ -75,6 +79,13 @@ def _shown(value: object) -> str:
     except Exception:  # a failing __repr__, or a number with too many digits to print
         shown = f"a {type(value).__name__} that can't be shown"
     return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+class InvalidArguments(InvalidInput):
+    def __init__(self, task: str, problem: str, names: Sequence[str]) -> None:
+        super().__init__(f"arguments of task {task!r}", problem, "")
+        takes = ", ".join(names) or "no arguments"
+        self.args = (f"arguments of task {task!r}: {problem}; it takes {takes}",)
 
 
 class UnknownTask(InvalidInput):

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.errors import InvalidInput, TooLarge
+from rota.errors import InvalidArguments, InvalidInput, TooLarge
 from rota.model.http import target
 from rota.model.job import NewJob, Spec, shared
 from rota.model.limits import fields
 from rota.model.option_table import CALL_NAMES, COMMAND_NAMES
 from rota.model.options import LONGEST_NAME, Options, about_command, new_jobs, read_options, task_name
 from rota.model.task import TaskInfo
-from rota.tasks.catalogue import InvalidArguments, fits
+from rota.tasks.checks import arguments_json, fits
 from rota.tasks.encoding import ONLY_THERE, job_in, to_json
 
 
@@ -114,14 +114,15 @@ def check_templates(info: TaskInfo) -> None:
         for field in fields(template):
             if field.partition(".")[0] not in info.parameters and not info.open:
                 what = "flow" if template == info.flow else "key"
-                raise InvalidInput(what, template, f"fields of task {info.name!r}: {', '.join(info.parameters)}")
+                parameters = ", ".join(info.parameters) or "none, since it has no parameters"
+                raise InvalidInput(what, template, f"fields of task {info.name!r}: {parameters}")
 
 
 def named(
     limit: int, info: TaskInfo, arguments: Mapping[str, Any], unchecked: Collection[str] = ()
 ) -> tuple[str, Options]:
     """Checks arguments against the description of a task. Returns them as JSON, and the options of the task."""
-    body = to_json(arguments, limit, f"arguments of task {info.name!r}")
+    body = arguments_json(arguments, limit, info.name)
     check_arguments(info, arguments, unchecked)
     return body, Options(**shared(info, Options))
 

@@ -173,8 +173,8 @@ def test_verbs_that_can_not_do_their_work(words: list[str], said: str, capsys: p
         ("@missing.json", "JSON: '@missing.json' is not valid; expected a file that can be read (No such file"),
         ('{"nam": "x"}', "arguments of task 'hello'"),
         ("{}", "arguments of task 'hello'"),
-        ('{"name": ["x"]}', "arguments of task 'hello': Expected `str`, got `array`"),
-        ('{"name": "x", "times": "many"}', "Expected `int"),
+        ('{"name": ["x"]}', "arguments of task 'hello': 'name' must be str, not ['x']"),
+        ('{"name": "x", "times": "many"}', "'times' must be int"),
         ('{"name": "' + "x" * 1_100_000 + '"}', "bytes is too large; at most 1048576 bytes are allowed"),
     ],
 )

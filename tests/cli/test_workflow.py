@@ -253,7 +253,7 @@ BAD: list[tuple[Any, str]] = [
     ({"jobs": [{"name": "a", "command": ["ls"]}] * 2}, "jobs 1 and 2 have the same name, 'a'"),
     ({"jobs": [{"name": "a", "task": "helo"}]}, "job 'a': unknown task 'helo'; did you mean hello?"),
     ({"jobs": [{"name": "a", "task": "hello"}]}, "job 'a': arguments of task 'hello': "),
-    ({"jobs": [{"name": "a", "task": "hello", "args": {"name": 7}}]}, "Expected `str`, got `int`"),
+    ({"jobs": [{"name": "a", "task": "hello", "args": {"name": 7}}]}, "'name' must be str"),
     ({"jobs": [{"name": "a", "task": "boom", "cwd": "/"}]}, "cwd: '/' is not valid; expected it at a command"),
     ({"jobs": [{"name": "a", "command": ["ls"], "args": {}}]}, "a command has its arguments in its list"),
     ({"jobs": [{"name": "a", "command": ["ls"], "after": ["b"]}]}, "job 'a': after: 'b' is not valid; expected the"),

@@ -172,7 +172,7 @@ async def test_nothing_is_ordered_if_the_block_fails() -> None:
         ((number, 1), {"after": {"x": "never"}}, "one of success, finish, failure"),
         ((number, 1), {"after": [("x", "finish"), "x"]}, "each parent once, with one need"),
         ((number, 1), {"nothing": 1}, "nothing"),
-        ((number, "x"), {}, "Expected `int`, got `str`"),
+        ((number, "x"), {}, "must be int, not 'x'"),
         ((["true"], 1), {}, "a command has its arguments in its list"),
         (("true",), {}, "a command as a list of arguments"),
         (([],), {}, "it is empty"),

@@ -14,7 +14,8 @@ import pytest
 from rota.errors import InvalidInput, NotSerialisable, TooLarge, UnknownTask
 from rota.model.task import TaskInfo
 from rota.tasks.annotations import json_types
-from rota.tasks.catalogue import Catalogue, Code, Isolation, TaskDef, fits
+from rota.tasks.catalogue import Catalogue, Code, Isolation, TaskDef
+from rota.tasks.checks import fits
 from rota.tasks.context import Context
 from rota.tasks.encoding import JobReference
 

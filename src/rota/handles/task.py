@@ -137,10 +137,14 @@ class Task(Generic[P, R_co]):
         if not isinstance(arguments, Iterable):
             raise InvalidInput("arguments", arguments, "a list with a mapping of names to values for each job")
         bodies = []
-        for one in arguments:
+        for place, one in enumerate(arguments):
             if not isinstance(one, Mapping):
-                raise InvalidInput("arguments", one, "a mapping of names to values for each job")
-            bodies.append(encode((), one, limit))
+                raise InvalidInput(f"arguments[{place}]", one, "a mapping of names to values for each job")
+            try:
+                bodies.append(encode((), one, limit))
+            except InvalidInput as error:
+                error.args = (f"arguments[{place}]: {error}",)
+                raise
         chosen = read_options(self._defaults(), options)
         if chosen.key is not None and len(bodies) > 1:
             raise InvalidInput("key", chosen.key, "a key per job; submit them one by one")

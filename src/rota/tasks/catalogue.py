@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import sys
 import typing
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -19,14 +18,14 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from rota.config import Settings
-from rota.errors import InvalidInput, NotSerialisable, ResultMismatch, UnknownTask
+from rota.errors import InvalidArguments, InvalidInput, NotSerialisable, ResultMismatch, UnknownTask
 from rota.model.job import Spec
 from rota.model.task import TaskInfo
 from rota.tasks.annotations import decoder, json_types, readable, unreadable
-from rota.tasks.encoding import to_json
+from rota.tasks.checks import arguments_json, problem
 from rota.tasks.hooks import Hooks
 from rota.tasks.modules import calling_module, defined_at, typed_again
-from rota.tasks.results import Fills, argument_names, split
+from rota.tasks.results import Fills, argument_names, beside, shown, split
 from rota.tasks.signature import faces, read_signature
 
 
@@ -69,7 +68,6 @@ class TaskDef:
         self.is_async = _is_async(function)
         _check_isolation(name, self.is_async, code.isolation)
         self.spec = Spec.function(name)
-        self._what = f"arguments of task {name!r}"
         signature = read_signature(function, name)
         named, given = signature.named, signature.hints.found
         self.context, self._open = signature.context, signature.rest is not None
@@ -96,7 +94,7 @@ class TaskDef:
     def encode(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> str:
         """Arguments as JSON, refused here if the function would not take them."""
         given = self.bind(positional, named) if positional else named
-        body = to_json(given, limit, self._what)
+        body = arguments_json(given, limit, self.name)
         self._read(body)
         return body
 
@@ -107,12 +105,28 @@ class TaskDef:
         try:
             return self.encode((), given, limit), {}
         except NotSerialisable:
-            plain, fills = split(given, self._what)
+            plain, fills = split(given, f"arguments of task {self.name!r}")
             if not fills:
                 raise
-        body = to_json(plain, limit, self._what)
-        self._read(body, self._decoder_for(argument_names(fills)))
+        body = arguments_json(plain, limit, self.name)
+        self._read(body, argument_names(fills))
+        self._check_beside(msgspec.json.decode(body), fills)
         return body, fills
+
+    def _check_beside(self, arguments: dict[str, Any], fills: Fills) -> None:
+        """Checks the values that stand beside a job, such as the texts in `[job, "a", "b"]`."""
+        paths = [path for places in fills.values() for path in places]
+        for name in argument_names(fills):
+            places = [path[1:] for path in paths if path[0] == name]
+            for path, hint, value in beside(self._hints.get(name, Any), arguments[name], places, (name,)):
+                self._check_value(shown(path), hint, value)
+
+    def _check_value(self, place: str, hint: Any, value: Any) -> None:
+        body = msgspec.json.encode(value)
+        try:
+            decoder(hint).decode(body)
+        except Exception as error:  # types of the task's own may raise anything
+            raise InvalidArguments(self.name, problem(str(error), body, place), self._names) from None
 
     def _decoder_for(self, unchecked: Collection[str]) -> msgspec.json.Decoder[Any]:
         free = frozenset(self._hints.keys() & unchecked)
@@ -135,17 +149,19 @@ class TaskDef:
             raise InvalidInput(f"arguments of task {self.name!r}", sorted(twice), "each argument once")
         return {**bound, **given}
 
-    def _read(self, body: str | bytes, by: msgspec.json.Decoder[Any] | None = None) -> dict[str, Any]:
+    def _read(self, body: str | bytes, unchecked: Collection[str] = ()) -> dict[str, Any]:
         try:
-            named = msgspec.structs.asdict((by or self._decoder).decode(body))
-            return named if self._rest is None else {**self._read_rest(self._rest, body), **named}
+            by = self._decoder_for(unchecked) if unchecked else self._decoder
+            named = msgspec.structs.asdict(by.decode(body))
+            return named if self._rest is None else {**self._read_rest(self._rest, body, unchecked), **named}
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InvalidArguments(self.name, str(error), self._names) from None
+            raise InvalidArguments(self.name, problem(str(error), body), self._names) from None
         except Exception as error:  # of a type of the task's own, which checks its values
             raise InvalidArguments(self.name, f"{type(error).__name__}: {error}", self._names) from None
 
-    def _read_rest(self, by: msgspec.json.Decoder[Any], body: str | bytes) -> Any:
-        others = {name: value for name, value in msgspec.json.decode(body).items() if name not in self._hints}
+    def _read_rest(self, by: msgspec.json.Decoder[Any], body: str | bytes, unchecked: Collection[str]) -> Any:
+        known = self._hints.keys() | set(unchecked)
+        others = {name: value for name, value in msgspec.json.decode(body).items() if name not in known}
         return by.decode(msgspec.json.encode(others))
 
     def decode(self, body: str | bytes) -> dict[str, Any]:
@@ -205,13 +221,6 @@ def _awaited(hint: Any) -> Any:
     if typing.get_origin(hint) in (Awaitable, Coroutine):
         return typing.get_args(hint)[-1]
     return hint
-
-
-class InvalidArguments(InvalidInput):
-    def __init__(self, task: str, problem: str, names: Sequence[str]) -> None:
-        super().__init__(f"arguments of task {task!r}", problem, "")
-        takes = ", ".join(names) or "no arguments"
-        self.args = (f"arguments of task {task!r}: {problem}; it takes {takes}",)
 
 
 class Owner(Protocol):
@@ -311,23 +320,3 @@ def _arguments_type(hints: dict[str, Any], named: list[inspect.Parameter], open_
 
 def _or_unset(hint: Any) -> Any:
     return Any if hint is Any else readable(hint | msgspec.UnsetType)
-
-
-def fits(value: Any, kinds: Sequence[str]) -> bool:
-    """Whether a value that came from JSON is of one of these kinds. 7.0 is no integer: nodes don't read it as one."""
-    match value:
-        case None:
-            found = {"null"}
-        case bool():
-            found = {"boolean"}
-        case int():
-            found = {"integer", "number"} if abs(value) <= sys.float_info.max else {"integer"}
-        case float():
-            found = {"number"}
-        case str():
-            found = {"string"}
-        case list():
-            found = {"array"}
-        case _:
-            found = {"object"}
-    return not kinds or bool(found & set(kinds))

@@ -45,6 +45,13 @@ class Context:
     side refuse anything that comes with a lower one than it has seen.
     """
 
+    job: RunningJob
+    attempt: int  # from 1
+    fence: int
+    parents: list[ParentInfo]  # the jobs it was ordered after, with their results
+    state: Any  # what an earlier attempt has saved, or None
+    meta: dict[str, Any]  # what hooks added when it was ordered
+
     def __init__(
         self,
         job: RunningJob,
@@ -57,9 +64,9 @@ class Context:
         meta: str | None = None,
     ) -> None:
         self.job, self.attempt, self.fence = job, attempt, fence
-        self.parents = list(parents)  # the jobs it was ordered after, with their results
-        self.state = _read(state)  # what an earlier attempt has saved, or None
-        self.meta: dict[str, Any] = _read(meta, "metadata") or {}  # what hooks added when it was ordered
+        self.parents = list(parents)
+        self.state = _read(state)
+        self.meta = _read(meta, "metadata") or {}
         self._reporter, self._max_state = reporter, max_state
         self._cancelled = False
 

@@ -7,7 +7,9 @@ against the signature. Paths are kept apart from arguments, so no value of a use
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +55,35 @@ def split(arguments: Mapping[str, Any], what: str) -> tuple[dict[str, Any], Fill
 def argument_names(fills: Fills) -> set[str]:
     """The arguments that hold places of results."""
     return {str(path[0]) for paths in fills.values() for path in paths}
+
+
+def beside(hint: Any, value: Any, places: Sequence[Path], path: Path) -> Iterator[tuple[Path, Any, Any]]:
+    """The values of an argument that hold no job, each with its path and hint. `places`: those of jobs, in `value`.
+    Only lists and mappings are looked into: other types are checked as a whole, when the results are there."""
+    if () in places:
+        return
+    if not places:
+        yield path, hint, value
+        return
+    inner = _inner(hint)
+    if inner is Any:
+        return
+    for key, part in enumerate(value) if isinstance(value, list) else value.items():
+        below = [place[1:] for place in places if place[0] == key]
+        yield from beside(inner, part, below, (*path, key))
+
+
+def _inner(hint: Any) -> Any:
+    """The hint for the parts of a list or mapping; Any: there is no single one."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        choices = [one for one in typing.get_args(hint) if one is not type(None)]
+        return _inner(choices[0]) if len(choices) == 1 else Any
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if not isinstance(origin, type) or not issubclass(origin, Sequence | Mapping):
+        return Any
+    if issubclass(origin, tuple):
+        return parts[0] if parts[1:] == (...,) else Any
+    return parts[-1]
 
 
 def filled(arguments: str, parents: Sequence[ParentInfo]) -> str | bytes:

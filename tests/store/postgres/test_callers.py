@@ -22,7 +22,7 @@ from rota.model.node import NewNode
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
 from rota.store.values import Topic
-from rota.tasks.catalogue import fits
+from rota.tasks.checks import fits
 from tests.servers.postgres import shared_server
 from tests.store.postgres.callers import Heard, Rollback, jobs
 from tests.store.postgres.drivers import ASYNC, SYNC, by_asyncpg
