@@ -205,7 +205,7 @@ def test_a_command_that_is_too_large(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_names_near_an_unknown_task_are_offered(rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:
     check(["submit", "--app", "shop:app", "helo"], "unknown task 'helo'; did you mean hello?", 2, capsys)
-    check(["submit", "--app", "shop:app", "zzz"], "shop:app has boom, far, hello, stuck", 2, capsys)
+    check(["submit", "--app", "shop:app", "zzz"], "shop:app has boom, far, hello, numbers, stuck", 2, capsys)
 
 
 def test_a_store_of_a_newer_schema_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,7 @@ def test_a_call_with_all_that_can_be_said_of_it(calling: Rota, server: Web) -> N
         "accept": "a/b", "authorization": f"Bearer {SECRET}", "x-api-key": SECRET, "cookie": f"a={SECRET}",
         "content-type": "application/json",
     }  # fmt: skip
-    job_id = done.stdout.strip()
+    job_id = done.stdout.split()[0]
     job = calling.job(job_id)
     assert (job["state"], job["task"], job["kind"]) == ("succeeded", "mine", "http")
     assert job["result"] == {"status": 404, "headers": {"content-type": "application/json"}, "body": {"no": 1}}
@@ -86,7 +86,7 @@ def test_bodies_may_come_from_anywhere(calling: Rota, server: Web) -> None:
         done = calling("submit", "--wait", "--http", "POST", url, *words, stdin=stdin)
         assert done.returncode == 0, done.stderr
         assert (server.asked[-1].body, server.asked[-1].headers.get("content-type")) == (body, kind)
-    assert "expects   2xx\n" in calling.ok("job", "show", done.stdout.strip())
+    assert "expects   2xx\n" in calling.ok("job", "show", done.stdout.split()[0])
 
 
 def test_what_fails_says_why(calling: Rota, server: Web) -> None:

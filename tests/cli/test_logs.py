@@ -97,7 +97,7 @@ def test_json_lines(served: Rota, job: str) -> None:
 
 
 def test_output_of_functions(served: Rota) -> None:
-    job = served.ok("submit", "--wait", "hello", '{"name": "you"}')
+    job = served.ok("submit", "--wait", "hello", '{"name": "you"}').split()[0]
     assert served.ok("job", "logs", job) == "hello you"
 
 

@@ -98,7 +98,7 @@ def test_a_backfill_makes_what_was_not_made(kept: Rota) -> None:
 def test_a_backfill_tells_a_terminal_how_far_it_is(kept: Rota) -> None:
     code, shown = on_terminal(kept.folder, "schedule", "backfill", "nightly", *SPAN)
     assert code == 0
-    assert "\r0 of 9 (0 %)\r9 of 9 (100 %)\r\x1b[K9 fires, from " in shown
+    assert "\r\x1b[K0 of 9 (0 %)\r\x1b[K\r\x1b[K9 of 9 (100 %)\r\x1b[K9 fires, from " in shown
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from rota.store.values import Topic
 from tests.contracts.world import ALICE, BOOM, DONE, FATAL, NAP, PLENTY, STOPPED, World, settled
 
 READY, DUE, CANCEL, NEWS, TIES, GATE = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS, Topic.TIES, Topic.GATE
+SCHEDULE = Topic.SCHEDULE
 LIMIT = 20.0  # seconds for what should happen at once
 
 
@@ -235,8 +236,8 @@ async def test_a_renewal_wakes_those_who_have_missed_something(world: World, ear
 
 
 async def test_someone_else_has_ordered(world: World, another: Store, ears: Ears) -> None:
-    alarms = [Alarm(another, topic) for topic in (READY, DUE, TIES, GATE)]
-    assert await heard(ears, world.store.tell()) == {READY, DUE, TIES, GATE}
+    alarms = [Alarm(another, topic) for topic in (READY, DUE, TIES, GATE, SCHEDULE)]
+    assert await heard(ears, world.store.tell()) == {READY, DUE, TIES, GATE, SCHEDULE}
     for alarm in alarms:
         await alarm.next()
         alarm.end()

@@ -273,7 +273,7 @@ def test_every_field_of_an_order_was_looked_at_for_its_content() -> None:
         "job_name",
         "requirements",
     }
-    assert set(NewJob.__struct_fields__) - in_content == {"id", "key", "workflow"}
+    assert set(NewJob.__struct_fields__) - in_content == {"id", "key", "workflow", "meta"}
 
 
 def test_a_repeated_order_gets_a_new_id_and_has_the_same_content() -> None:

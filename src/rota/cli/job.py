@@ -11,7 +11,7 @@ import msgspec
 
 from rota.cli import calls, commands
 from rota.cli.live import Bar, bar, used
-from rota.cli.many import Wording, change_all, check_choice, filter_of
+from rota.cli.many import Wording, change_all, check_choice, check_filters, filter_of
 from rota.cli.relations import Relations, relations
 from rota.cli.session import existing, resolve, utf8
 from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, safe, shortened, state, table, when
@@ -34,6 +34,7 @@ ALL = tuple(State)
 
 
 async def list_(args: argparse.Namespace) -> int:
+    check_filters(args)
     async with existing(args) as client:
         show_jobs(args, await client.find(await filter_of(args, client)), client.store.now())
     return 0

@@ -29,6 +29,14 @@ class Wording(NamedTuple):
     done: str
 
 
+def check_filters(args: argparse.Namespace) -> None:
+    """Refuses wrong filters before a store is looked for."""
+    if getattr(args, "state", None) is not None:
+        _states(args.state)
+    if getattr(args, "older_than", None) is not None:
+        duration(args.older_than, "--older-than")
+
+
 async def filter_of(args: argparse.Namespace, client: JobsClient, states: tuple[State, ...] | None = None) -> JobFilter:
     """The filter that the flags describe. `states`: if there is no `--state`."""
     given = {name: getattr(args, name, None) for name in FILTERS}
@@ -54,6 +62,7 @@ def _states(given: str) -> tuple[State, ...]:
 
 def check_choice(args: argparse.Namespace) -> None:
     """Ids or `--all`, not both."""
+    check_filters(args)
     if bool(args.ids) == args.all:
         args.parser.error(f"say which: `{args.parser.prog} ID...`, or --all with filters")
     for name in FILTERS:

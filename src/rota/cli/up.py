@@ -38,9 +38,9 @@ async def up_(args: argparse.Namespace) -> int:
     queues = args.queues if args.slots is None else {"default": args.slots}
     grace = reload.GRACE if args.reload and args.grace is None else args.grace
     app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=grace)
-    stdout = Stdout(sys.stdout.fileno(), "utf-8" if args.json else sys.stdout.encoding)
+    stdout = _stdout(args) if args.json or args.echo else None
     told = Background(_teller(args, app.clock, stdout))
-    echo = Echo(stdout.write, app.clock, as_json if args.json else as_text) if args.echo else None
+    echo = Echo(stdout.write, app.clock, as_json if args.json else as_text) if stdout and args.echo else None
     app.bus.echo = echo.open if echo else None
     app.bus.subscribe(told, every_attempt=args.json or args.verbose)
     if address := os.environ.get("NOTIFY_SOCKET"):
@@ -96,7 +96,11 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65_536) if most > 0 else 65_536, most))
 
 
-def _teller(args: argparse.Namespace, clock: Clock, stdout: Stdout) -> Subscriber:
-    if args.json:
+def _stdout(args: argparse.Namespace) -> Stdout:
+    return Stdout(sys.stdout.fileno(), "utf-8" if args.json else sys.stdout.encoding)
+
+
+def _teller(args: argparse.Namespace, clock: Clock, stdout: Stdout | None) -> Subscriber:
+    if args.json and stdout:
         return JsonLines(clock, stdout)
     return Lines(clock, "debug" if args.verbose else "warning" if args.quiet else "info")

@@ -26,8 +26,8 @@ class Topic(StrEnum):
     GATE = "g"  # a gate was closed or opened, a limit changed, a key became free
 
 
-# The topics that new orders may touch.
-OF_ORDERS = frozenset({Topic.READY, Topic.DUE, Topic.TIES, Topic.GATE})
+# The topics that new orders and schedules may touch.
+OF_ORDERS = frozenset({Topic.READY, Topic.DUE, Topic.TIES, Topic.GATE, Topic.SCHEDULE})
 
 
 class JobCursor(msgspec.Struct, frozen=True):

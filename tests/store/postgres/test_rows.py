@@ -160,6 +160,7 @@ LASTING = (
     "key",
     "retry",
     "requirements",
+    "meta",
 )
 LABELLED = Requirements(labels=("odd", "rich"))
 COUNTS = ("fence", "tries", "failures", "crashes", "interruptions", "replays")
@@ -169,7 +170,7 @@ async def rich(world: World, db: Db, actor: Actor, *, start: bool = True) -> str
     """A job with something of its own in every column, in the hands of a node."""
     job = await world.one(
         key="k", args='{"a":1}', queue="default", priority=3, timeout=77, expires=HOUR, retry=Retry(9), task="odd",
-        requirements=LABELLED,
+        requirements=LABELLED, meta='{"trace":"t"}',
     )  # fmt: skip
     db.execute("UPDATE jobs SET failures = 2, crashes = 1, interruptions = 4, replays = 5, fence = 6, tries = 3")
     await actor.take(job, start=start)

@@ -80,7 +80,7 @@ class Calls(CarriedStore):
         return stop
 
     async def tell(self) -> None:
-        self._announce({*OF_ORDERS, Topic.SCHEDULE})
+        self._announce(set(OF_ORDERS))
 
     def _announce(self, topics: set[Topic]) -> None:
         self._wake(topics)
