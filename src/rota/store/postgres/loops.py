@@ -41,24 +41,30 @@ class Loops(Generic[P]):
         if found is None:
             self.sweep()
             found = self._pools[loop] = self._make()
-            self._guards[loop] = self._guard(loop)
-            with suppress(StopIteration):  # runs to its only `yield`, which registers it with the loop
-                self._guards[loop].__anext__().__await__().send(None)
+            if loop not in self._guards:
+                self._guards[loop] = self._guard(loop)
+                with suppress(StopIteration):  # runs to its only `yield`, which registers it with the loop
+                    self._guards[loop].__anext__().__await__().send(None)
         return found
 
     async def _guard(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[None, None]:
+        """Ends when the loop does. Nobody else ends it: a loop that ends meanwhile would complain that it runs."""
         try:
             yield
         finally:
-            if pools := self._pools.pop(loop, None):
-                self._guards.pop(loop, None)
-                mine = _connections([pools])
-                try:
-                    await asyncio.gather(*(pool.close() for pool in pools.all))
-                finally:  # the caller may cancel this
-                    for connection in mine:
-                        if not connection.is_closed():
-                            connection.terminate()
+            self._guards.pop(loop, None)
+            await self._close(loop)
+
+    async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Closes the connections of the loop that this runs on."""
+        if pools := self._pools.pop(loop, None):
+            mine = _connections([pools])
+            try:
+                await asyncio.gather(*(pool.close() for pool in pools.all))
+            finally:  # the caller may cancel this
+                for connection in mine:
+                    if not connection.is_closed():
+                        connection.terminate()
 
     def sweep(self) -> None:
         """Drops the connections of loops that were closed."""
@@ -71,8 +77,7 @@ class Loops(Generic[P]):
         """Closes the connections of the running loop, and tells other loops to close theirs."""
         here = asyncio.get_running_loop()
         self._tell_others(here)
-        if (guard := self._guards.get(here)) is not None:
-            await guard.aclose()
+        await self._close(here)
 
     def let_go(self) -> None:
         """From any thread: every loop is told to close its connections."""
@@ -80,24 +85,20 @@ class Loops(Generic[P]):
 
     def _tell_others(self, here: asyncio.AbstractEventLoop | None) -> None:
         self.sweep()
-        for loop, guard in list(self._guards.items()):
+        for loop in list(self._pools):
             if loop is not here:
                 with suppress(RuntimeError):  # it was closed just now
-                    loop.call_soon_threadsafe(_end, loop, guard)
+                    loop.call_soon_threadsafe(self._end, loop)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        _ending.add(task := loop.create_task(self._close(loop)))
+        task.add_done_callback(_ending.discard)
 
     def forget(self) -> None:
         """In a forked child: all connections belong to the parent."""
         forking.keep_for_ever(self._pools, self._guards)
         forking.close_copies(number for one in _connections(self._pools.values()) for number in descriptors(one))
         self._pools, self._guards = {}, {}
-
-
-def _end(loop: asyncio.AbstractEventLoop, guard: AsyncGenerator[None, None]) -> None:
-    async def end() -> None:
-        await guard.aclose()
-
-    _ending.add(task := loop.create_task(end()))
-    task.add_done_callback(_ending.discard)
 
 
 _ending: set[asyncio.Task[None]] = set()  # a loop holds only weak references to tasks
