@@ -100,7 +100,7 @@ def test_times_are_filled_in_before_arguments_are_checked(rota: Rota, capsys: py
     (rota.folder / "dated.py").write_text((rota.folder / "shop.py").read_text() + DATED)
     words = ("schedule", "add", "n", "@daily", "--app", "dated:app", "stamped")
     wrong = refused(rota, capsys, *words, '{"at": "{fire_time}", "times": "{fire_time}"}')
-    assert "arguments of task 'stamped': Expected `int`, got `str`" in wrong
+    assert "arguments of task 'stamped': 'times' must be int, not" in wrong
     assert "arguments of task 'stamped'" in refused(rota, capsys, *words, '{"at": "{fire}"}')
     assert not list(rota.folder.glob("rota.db*"))
     found = rota.json(*words, '{"at": "{fire_time}"}')

@@ -114,6 +114,6 @@ def test_the_same_key_gives_the_same_job_and_another_order_a_conflict(served: Ro
 def test_with_app_types_are_checked_before_anything_is_written(rota: Rota) -> None:
     done = rota("submit", "--app", "shop:app", "hello", '{"name": 7}')
     assert done.returncode == 2
-    assert "arguments of task 'hello': Expected `str`, got `int`" in done.stderr
+    assert "arguments of task 'hello': 'name' must be str, not 7" in done.stderr
     assert not list(rota.folder.glob("rota.db*"))
     assert len(rota("submit", "--app", "shop:app", "hello", '{"name": "x"}').stdout.strip()) == 36

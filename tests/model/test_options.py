@@ -169,7 +169,7 @@ def test_an_option_means_the_same_however_it_is_given(name: str) -> None:
 def test_verbs_take_the_flags_of_their_place_and_no_others(verb: str, table: tuple[Option, ...], place: Any) -> None:
     taken = {action.dest: action for action in options(VERBS[verb])}
     for one in table:
-        if one.metavar and place in one.places:
+        if one.metavar and place in one.places and not (one.functions and verb == "run"):
             assert taken[one.name].option_strings == [one.flag_at(place)]
             assert str(taken[one.name].help).startswith(one.help)
         else:

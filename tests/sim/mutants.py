@@ -86,7 +86,7 @@ _OF_ADMISSION: dict[str, list[tuple[str, str, str]]] = {
     ],
     "needs-ignored": [("mark_edges", "r.value ->> 2", "'met'"), ("skip_jobs", "state = 'skipped'", "state = 'ready'"),
                       ("skip_jobs", "finished_at = :now", "finished_at = NULL")],
-    "alarms-for-nothing": [("clear_children", "WHERE EXISTS", "WHERE false AND EXISTS")],
+    "alarms-for-nothing": [("edge_marks", "ON e.child = wanted.value", "ON false")],
     "causes-forgotten": [("skip_jobs", "skip_cause = r.value ->> 2", "skip_cause = NULL")],
     "reopen-forgets": [("reopen_edges", "SET state = 'open'", "SET state = state")],
     "slots-unrecorded": [("insert_slot", "VALUES (?, ?, ?, ?, ?, ?)", "SELECT ?, ?, ?, ?, ?, ? WHERE false")],

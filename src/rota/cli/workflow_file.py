@@ -21,7 +21,7 @@ from rota.handles.job import Job
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import LARGEST, place_workflow
 from rota.model.graph import Edge, Need, after_all, check, edges, need
-from rota.model.job import Membership, NewJob, Spec
+from rota.model.job import Membership, NewJob, Spec, keyed_last
 from rota.model.option_table import CALLS, COMMANDS, JOBS, Option
 from rota.model.options import Options, new_job, read_options, requirements, task_name, with_results, workflow_name
 from rota.model.retry import Retry
@@ -131,8 +131,12 @@ async def submit_(args: argparse.Namespace) -> int:
         member = Membership(client.job_ids(1)[0], found.name)
         workflow = Workflow(app, member.id)
 
+        tied = _tied(orders, parents, ids)
+        others = tied[: len(found.jobs)]
+        whole = [*others, *keyed_last(others, tied[len(found.jobs) :])]
+
         async def ordered(meta: str | None) -> list[Job[Any]]:
-            workflow.id, made = await place_workflow(app, client, member, _tied(orders, parents, ids), meta)
+            workflow.id, made = await place_workflow(app, client, member, whole, meta)
             return [Job(app, job_id) for job_id in made]
 
         jobs = await app.catalogue.hooks.submit_async([one.task for one in orders], ordered)

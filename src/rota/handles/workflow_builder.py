@@ -20,7 +20,7 @@ from rota.handles.job import Job
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.model.graph import Need, after_all, check
-from rota.model.job import Membership, NewJob, Spec, same_keys
+from rota.model.job import Membership, NewJob, Spec, keyed_last, same_keys
 from rota.model.options import NAMED_ORDER, Options, new_job, read_options, workflow_name
 from rota.orders import HttpCall
 from rota.store.carriers.at_once import run_at_once
@@ -214,7 +214,9 @@ class WorkflowBuilder(Workflow):
     async def _order(self, client: JobsClient, meta: str | None) -> list[Job[Any]]:
         if not self._orders:
             return []
-        orders = [*self._orders, *self._last(client)]
+        last = list(self._last(client))
+        keyed = keyed_last([order for _, order in self._orders], [order for _, order in last])
+        orders = [*self._orders, *((job, order) for (job, _), order in zip(last, keyed, strict=True))]
         names = {job.id: f"{order.job_name or order.task} ({number})" for number, (job, order) in enumerate(orders, 1)}
         jobs = same_keys([order for _, order in orders])
         check({job.id: job.after for job in jobs}, names)

@@ -268,6 +268,19 @@ def same_keys(jobs: Sequence[NewJob]) -> list[NewJob]:
     ]
 
 
+def keyed_last(jobs: Sequence[NewJob], last: Sequence[NewJob]) -> list[NewJob]:
+    """The last jobs of a workflow. If all its other jobs have keys, each of these gets one too: the same order again
+    must make none of them twice."""
+    keys = [job.key for job in jobs]
+    if None in keys:
+        return list(last)
+    whole = hashlib.sha256(_canonical.encode(keys)).hexdigest()
+    return [
+        job if job.key is not None else msgspec.structs.replace(job, key=f"last:{number}:{whole}")
+        for number, job in enumerate(last)
+    ]
+
+
 class Submitted(msgspec.Struct, frozen=True, gc=False):
     id: str
     created: bool  # False: the key was known and this is the job it made before

@@ -38,6 +38,8 @@ async def begin(process):
     await asyncio.sleep(0)
     if (FOLDER / f"broken {{process.kind}}").exists():
         raise ConnectionError("no database")
+    if (FOLDER / f"leaving {{process.kind}}").exists():
+        raise SystemExit("no database")
     if (FOLDER / f"hanging {{process.kind}}").exists():
         time.sleep(60)
     ENGINE = f"engine of {{process.kind}} {{process.pid == os.getpid()}}"
@@ -126,8 +128,9 @@ async def test_hooks_run_where_functions_run(hooked_app: Any, tmp_path: Path) ->
         assert f"stop {kind}" in notes
 
 
-async def test_a_start_that_fails_fails_attempts_until_it_succeeds(hooked_app: Any, tmp_path: Path) -> None:
-    broken = [tmp_path / f"broken {kind}" for kind in ("pool", "host")]
+@pytest.mark.parametrize("how", ["broken", "leaving"])
+async def test_a_start_that_fails_fails_attempts_until_it_succeeds(how: str, hooked_app: Any, tmp_path: Path) -> None:
+    broken = [tmp_path / f"{how} {kind}" for kind in ("pool", "host")]
     for place in broken:
         place.touch()
     async with running(hooked_app.app):

@@ -58,7 +58,7 @@ class Host:
         pid = os.getpid()
         try:
             self.loop.run_until_complete(awaited(self._hooks.starting()))
-        except Exception:  # attempts try again, and fail if it fails again
+        except BaseException:  # also SystemExit; attempts try again, and fail if it fails again
             sys.excepthook(*sys.exc_info())
         if self._config.says_started:
             self._outbox.put(frame(wire.Started()))

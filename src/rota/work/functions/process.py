@@ -89,8 +89,10 @@ class Process:
     def run(self) -> None:
         try:
             finished(self._hooks.starting(), self._on_loop)
-        except Exception:  # attempts try again, and fail if it fails again
+        except BaseException:  # also SystemExit; attempts try again, and fail if it fails again
             sys.excepthook(*sys.exc_info())
+        if os.getpid() != self._pid:
+            os._exit(0)  # a child that a hook has forked takes no orders
         if self._config.says_started:
             with suppress(OSError):  # the node needs it no more
                 self._send(wire.Started())
