@@ -173,7 +173,8 @@ class Copy:
         if not (self.report.resumed and await self._gone_on()):
             await self._target.begin(self._source.name)
             if not await self._copied_alike():
-                raise StoreError(f"{self._target.name} differs from its source after the copy; please report it")
+                what = f"{self._target.name} differs from its source after the copy"
+                raise StoreError(f"{what}: save what was ordered there; another run deletes it and starts anew")
         await self._check_source()
         await self._target.finish()
         return self.report
