@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from rota.clock import Chance, ManualClock
-from rota.model.graph import Edge, EdgeState, Need
+from rota.model.graph import Edge, EdgeState, Need, is_unneeded
 from rota.model.job import NewJob, Verdict
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM
@@ -436,7 +436,10 @@ async def test_whatever_happens_at_once_the_end_makes_sense(world: World, place:
         edges = await world.store.parents(LOCAL, job)
         assert all(one.edge is not EdgeState.OPEN for one in edges)
         if info.state is State.SKIPPED:
-            assert EdgeState.BROKEN in {one.edge for one in edges}
+            unneeded = is_unneeded((one.need, one.edge) for one in edges)
+            assert unneeded or EdgeState.BROKEN in {one.edge for one in edges}
         if info.state in (State.SUCCEEDED, State.FAILED):
-            assert {one.edge for one in edges} <= {EdgeState.MET}
+            clear = {one.need for one in edges if one.edge is not EdgeState.MET}
+            assert clear <= {Need.TROUBLE}
+            assert not is_unneeded((one.need, one.edge) for one in edges)
     assert place.value("SELECT count(*) FROM settling") == 0
