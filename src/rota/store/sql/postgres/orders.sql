@@ -39,3 +39,10 @@ DELETE FROM rota.checkpoints WHERE job = ANY (:ids::uuid[])
 
 -- name: delete_history
 DELETE FROM rota.history WHERE id = ANY (:ids::uuid[])
+
+-- name: hurry_jobs
+-- These are locked, and scheduled: a condition on the state would invite the index of all scheduled jobs. A job that is
+-- due already keeps its rank.
+UPDATE rota.jobs SET run_at = least(run_at, rota.clock(:now)),
+                     rank = least(run_at, rota.clock(:now)) + priority * :step::bigint, level = 0, own_step = NULL
+WHERE id = ANY (:ids::uuid[])

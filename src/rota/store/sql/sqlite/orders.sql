@@ -47,3 +47,8 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NULL AND (:se
 -- name: lock_history
 SELECT id, state, owner FROM jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL AND (:sees IS NULL OR owner = :sees)
+
+-- name: hurry_jobs
+-- A job that is due already keeps its rank.
+UPDATE jobs SET run_at = min(run_at, :now), rank = min(run_at, :now) + priority * :step, level = 0, own_step = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state = 'scheduled'
