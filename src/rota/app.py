@@ -28,7 +28,7 @@ from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
 from rota.model.job import Kind, Spec
 from rota.model.options import Options
-from rota.model.principal import Principal
+from rota.model.principal import Principal, with_address
 from rota.model.trigger.records import ScheduleInfo
 from rota.orders import HttpCall, JobOrder
 from rota.store.base import Store
@@ -100,8 +100,8 @@ class App(AppCode):
 
     @property
     def who(self) -> Principal:
-        """The user of this process. It has the store's address, so it is an operator."""
-        return Principal(self.settings.user, operator=True)
+        """The user of this process. It has the store's address, so it is operator and admin."""
+        return with_address(self.settings.user)
 
     def configure(self, **settings: Any) -> None:
         """Changes settings of the app (None: not given); those of the store only before it is opened."""

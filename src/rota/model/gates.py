@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.globs import glob_fits
 from rota.model.limits import plain_name, word
 from rota.model.times import Instant, iso
 
@@ -49,7 +49,7 @@ class Match(msgspec.Struct, frozen=True):
             self.queue in (None, queue)
             and self.user in (None, user)
             and (self.label is None or self.label in labels)
-            and (self.task is None or _pattern(self.task).fullmatch(task) is not None)
+            and (self.task is None or glob_fits(self.task, task))
         )
 
     def text(self) -> str:
@@ -69,15 +69,6 @@ class Match(msgspec.Struct, frozen=True):
 
     def _given(self) -> list[tuple[str, str]]:
         return [(kind, getattr(self, kind)) for kind in _KINDS if getattr(self, kind) is not None]
-
-
-@lru_cache(maxsize=1024)
-def _pattern(glob: str) -> re.Pattern[str]:
-    """Each piece between stars matches at its first place, without backtracking: otherwise the time would grow
-    exponentially with the number of stars."""
-    first, *rest = (re.escape(piece).replace(r"\?", ".") for piece in glob.split("*"))
-    inner = "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece)
-    return re.compile(first + inner + "".join(f".*{piece}" for piece in rest[-1:]), re.DOTALL)
 
 
 def match(**given: object) -> Match:

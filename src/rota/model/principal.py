@@ -1,8 +1,8 @@
 """The user or service on whose behalf a store verb acts. Every query is restricted to its user.
 
-Verbs about the jobs of one user are for that user. Verbs about everyone's jobs (a queue is shared) are for operators.
-Verbs of nodes are for rota's own services. A principal is neither operator nor system by default. A client that has the
-address of the store, and so its tables, is an operator.
+Verbs about the jobs of one user are for that user. Verbs about everyone's jobs (a queue is shared) are for operators,
+verbs about users and keys for admins. Verbs of nodes are for rota's own services. A principal is none of these by
+default. A client that has the address of the store, and so its tables, is operator and admin.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ class Principal(msgspec.Struct, frozen=True):
     user: str
     system: bool = False  # rota's own services: they see the jobs of all users
     operator: bool = False  # may use verbs about everyone's jobs: pause queues, change their order
+    admin: bool = False  # may use verbs about users and keys
+    auditor: bool = False  # sees the audit rows of all users
+    key: str = ""  # the id of the key that acted; "": acts with the address of the store
 
     @property
     def sees(self) -> str | None:
@@ -26,6 +29,19 @@ class Principal(msgspec.Struct, frozen=True):
     def operates(self) -> bool:
         return self.system or self.operator
 
+    @property
+    def administers(self) -> bool:
+        return self.system or self.admin
 
-LOCAL = Principal(LOCAL_USER, operator=True)
+    @property
+    def audits(self) -> bool:
+        return self.system or self.admin or self.auditor
+
+
+def with_address(user: str) -> Principal:
+    """The principal of a process that has the address of the store."""
+    return Principal(user, operator=True, admin=True)
+
+
+LOCAL = with_address(LOCAL_USER)
 SYSTEM = Principal("rota", system=True)
