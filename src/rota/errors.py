@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,13 +45,17 @@ class _Travelling(BaseException):
     them. Python would call the class with the message alone, which fails where it takes more."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (type(self), self.args, self._fields())
+        return arrived, (type(self), self.args, self._fields())
 
     def _fields(self) -> dict[str, Any]:
         return dict(self.__dict__)
 
 
-def _arrived(kind: type[_Travelling], args: tuple[Any, ...], fields: dict[str, Any]) -> _Travelling:
+E = TypeVar("E", bound=_Travelling)
+
+
+def arrived(kind: type[E], args: tuple[Any, ...], fields: dict[str, Any]) -> E:
+    """An error as it was taken apart in another process, or by a server."""
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(fields)
