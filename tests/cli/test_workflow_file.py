@@ -59,7 +59,7 @@ def test_a_file_whose_jobs_fail_runs_its_alarm(served: Rota) -> None:
     [
         ({"results": {"name": "nobody"}}, "job 'x': results: 'nobody' is not valid; expected the name of a job"),
         ({"results": {"name": "x"}}, "job 'x': results: 'x' is not valid; expected other jobs; it waits for itself"),
-        ({"results": {"name": 7}}, "expected the name of a job for 'name', or a list or an object of names"),
+        ({"results": {"name": 7}}, "expected a job for 'name', or a list or an object of jobs"),
         ({"results": {"nobody": "a"}}, "job 'x': arguments of task 'hello': 'name' is missing"),
         ({"results": {"name": "a"}, "args": {"name": "b"}}, "results: 'name' is not valid; expected arguments that"),
         ({"results": {"name": "a"}, "after": {"a": "finish"}}, "need success, or no need: its result is an argument"),

@@ -15,7 +15,6 @@ import pytest
 from rota.cli.parser import build
 from rota.cli.reference import options, verbs
 from rota.cli.submit import about_command, order_options
-from rota.cli.workflow_file import HttpEntry, JobEntry, options_of
 from rota.errors import InvalidInput
 from rota.handles import keywords
 from rota.model import resources
@@ -42,6 +41,8 @@ from rota.model.trigger import reading
 from rota.model.trigger.policies import CatchUp, Fold, Gap, Missed, Overlap
 from rota.model.trigger.template import Template
 from rota.tasks.catalogue import Isolation
+from rota.wire_orders.entries import HttpEntry, JobEntry, OrderEntry
+from rota.wire_orders.jobs import options_of
 
 EVERY = (*JOBS, NAME, *COMMANDS, *CALLS)
 VERBS = {verb.prog.removeprefix("rota "): verb for verb in verbs(build())}
@@ -181,9 +182,10 @@ def test_a_command_is_told_all_that_can_be_said_of_it() -> None:
     assert set(about_command(args)) == set(COMMAND_NAMES)
 
 
-def test_files_have_the_fields_of_the_table() -> None:
+def test_orders_as_json_have_the_fields_of_the_table() -> None:
     fields = {one.name for one in (*JOBS, *COMMANDS) if one.json is not None}
-    assert set(JobEntry.__struct_fields__) == {"name", "task", "args", "command", "http", *fields}
+    for entry in (JobEntry, OrderEntry):
+        assert set(entry.__struct_encode_fields__) == {"name", "task", "args", "command", "http", "in", *fields}
     assert set(HttpEntry.__struct_fields__) == {"method", "url", *(one.name for one in CALLS if one.json is not None)}
 
 

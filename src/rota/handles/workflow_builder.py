@@ -25,6 +25,7 @@ from rota.model.options import NAMED_ORDER, Options, new_job, read_options, work
 from rota.orders import HttpCall
 from rota.store.carriers.at_once import run_at_once
 from rota.tasks.context import Context
+from rota.wire_orders.workflows import LARGEST
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     LastWork: TypeAlias = AnyWork | tuple[Task[..., Any], Mapping[str, Any]]
 
 R = TypeVar("R")
-# One order is one transaction.
-LARGEST = 20_000
 _WORDS = {Need.TROUBLE: "on_failure", Need.FINE: "on_success"}
 
 

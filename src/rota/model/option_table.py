@@ -1,9 +1,9 @@
 """One row per option of a job, of a command and of an HTTP call.
 
-The rows name the options, say where each may stand, how it is written on the command line and in a workflow file, and
-what it means. The lists of names, the arguments of argparse, the fields of workflow files and `docs/options.md` are
-made from them. The values are typed in `rota.model.options`, which also has a reader for each name; tests hold both
-against this table. The module imports nothing of rota: `rota --help` needs it.
+The rows name the options, say where each may stand, how it is written on the command line and in orders as JSON, and
+what it means. The lists of names, the arguments of argparse, the fields of such orders (`wire_orders/entries.py`) and
+`docs/options.md` are made from them. The values are typed in `rota.model.options`, which also has a reader for each
+name; tests hold both against this table. The module imports nothing of rota: `rota --help` needs it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ FOR_CALLS = "for HTTP calls"
 
 
 class Option(NamedTuple):
-    name: str  # in Python and in workflow files; with _ for - the name of its flag
+    name: str  # in Python and in JSON; with _ for - the name of its flag
     help: str
     metavar: str = ""  # none: it has no flag
     places: tuple[Place, ...] = EVERYWHERE
     default: str = ""  # as people write it
-    json: Any = None  # its type in a workflow file; None: it is not written there
+    json: Any = None  # its type in orders as JSON; None: it is not written there
+    also: str = ""  # another name that it has there: that of its flag
     group: str = ""  # of its flag, in the help
     flag: str = ""  # unless it is --name
     schedule_flag: str = ""  # where `flag` means something else for schedules
@@ -53,7 +54,7 @@ JOBS = (
     Option("at", "not before then: ISO 8601 with offset; a past time means now", "TIME", ORDERS,
         json=str, either="when"),
     Option("delay", "not before this long from now: 90s, 5m, 2h, 1d", "DURATION", ORDERS,
-        json=Span, flag="--in", either="when"),
+        json=Span, also="in", flag="--in", either="when"),
     Option("priority", "0 (most urgent) to 9", "N", default="5", json=int, kind="whole"),
     Option("queue", "the queue", "QUEUE", default="default", json=str),
     Option("retry", "more attempts after a failed first one: a number, or `rota.Retry(...)`"),

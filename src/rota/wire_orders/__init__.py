@@ -1,0 +1,1 @@
+"""Orders as JSON: single jobs and workflows, in files and over HTTP."""

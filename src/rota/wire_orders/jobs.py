@@ -1,0 +1,103 @@
+"""Reads the order of a job: checks it, and builds the spec, the arguments and the options that it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from rota import orders
+from rota.errors import InvalidInput
+from rota.model.job import NewJob, Spec
+from rota.model.options import Options, new_job, read_options, with_results
+from rota.model.retry import Retry
+from rota.model.task import TaskInfo
+from rota.tasks.results import argument_names, split
+from rota.wire_orders.entries import KINDS, Entry, OrderEntry, command_options, job_options
+
+_RETRY = ("retries", "backoff")
+
+
+class Tasks(Protocol):
+    """The tasks that can be ordered."""
+
+    def get(self, name: str) -> TaskInfo:
+        """Raises UnknownTask."""
+
+
+class Ordered(NamedTuple):
+    """What a job does, and its options."""
+
+    spec: Spec
+    task: str
+    body: str  # arguments as JSON
+    options: Options
+
+    def job(self, job_id: str) -> NewJob:
+        return new_job(job_id, *self)
+
+
+def read_order(entry: OrderEntry, limit: int, tasks: Tasks) -> Ordered:
+    """`limit`: the largest arguments, command or call, in bytes. `after` and `results` have ids of jobs."""
+    if entry.name is not None and entry.task is not None:
+        raise InvalidInput("name", entry.name, "it at a command or an HTTP call; a task has a name")
+    work = work_of(entry, entry.name, limit, tasks)
+    options = _read(job_options(entry), work.options)
+    if entry.results:
+        options = with_results(options, {job.lower(): paths for job, paths in entry.fills().items()})
+    return work._replace(options=options)
+
+
+def read_orders(entries: Sequence[OrderEntry], limit: int, tasks: Tasks) -> list[Ordered]:
+    """Complaints name the place of the order in the list."""
+    found = []
+    for place, entry in enumerate(entries):
+        try:
+            found.append(read_order(entry, limit, tasks))
+        except InvalidInput as error:
+            error.what = f"jobs[{place}].{error.what}"
+            error.args = (f"jobs[{place}]: {error}",)
+            raise
+    return found
+
+
+def work_of(entry: Entry, name: str | None, limit: int, tasks: Tasks) -> Ordered:
+    """The work, with the options that it has unless its order says otherwise. `name`: of the task of a command or a
+    call; None: that of its program or host."""
+    given = [kind for kind in KINDS if getattr(entry, kind) is not None]
+    if len(given) != 1:
+        raise InvalidInput("task, command and http", " and ".join(given) or "none", "one of them")
+    if entry.results is not None and entry.task is None:
+        raise InvalidInput("results", list(entry.results), "none: only tasks get results")
+    about = command_options(entry)
+    if entry.command is not None:
+        if entry.args is not None:
+            raise InvalidInput("args", entry.args, "none: a command has its arguments in its list")
+        return Ordered(*orders.command(limit, entry.command, name, about), "{}", Options())
+    for option, value in about.items():
+        raise InvalidInput(option, value, f"it at a command, not at {given[0]}")
+    if entry.http is not None:
+        if entry.args is not None:
+            raise InvalidInput("args", entry.args, "none: an HTTP call has a body")
+        words = msgspec.structs.asdict(entry.http)
+        call = orders.http(limit, words.pop("method"), words.pop("url"), words | {"name": name})
+        return Ordered(call.spec, call.task, "{}", Options())
+    info = tasks.get(entry.task or "")
+    plain, fills = split(entry.whole(), "args")
+    body, defaults = orders.named(limit, info, plain, argument_names(fills))
+    return Ordered(Spec.function(info.name), info.name, body, defaults)
+
+
+def options_of(entry: Entry, defaults: Options) -> Options:
+    """The options of a job of a workflow, without its parents: these are given by names of the workflow."""
+    given = job_options(entry)
+    return _read({name: value for name, value in given.items() if name not in ("after", "on")}, defaults)
+
+
+def _read(given: dict[str, Any], defaults: Options) -> Options:
+    given.pop("results", None)  # they are edges: see `with_results`
+    changes = {name: given.pop(name) for name in _RETRY if name in given}
+    if changes:
+        given["retry"] = Retry(**(defaults.retry.parts() | changes))
+    return read_options(defaults, given) if given else defaults
