@@ -59,6 +59,7 @@ TESTED_BY = {
     "handles/schedule_builder.py": "handles/test_schedule.py",
     "app_code.py": "test_app.py handles/test_shared_task.py cli/test_app_target.py",
     "opening.py": "test_app.py test_connections.py",
+    "clients/workflows.py": "handles/test_workflow.py handles/test_workflow_builder.py cli/test_workflow.py",
     "wire_orders/entries.py": "wire_orders/test_jobs.py model/test_options.py",
     "wire_orders/workflows.py": "cli/test_workflow.py cli/test_workflow_file.py",
     "model/option_table.py": "model/test_options.py",

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rota.clients import workflows
 from rota.clients.jobs import POLL, NewsListener
-from rota.errors import InvalidInput, NotFound, WaitTimeout
+from rota.errors import InvalidInput, WaitTimeout
 from rota.handles.handle import Handle, app_of, id_of
 from rota.handles.job import Job
 from rota.handles.workflow_labels import details
 from rota.model.drawing import Vertex, graphviz, mermaid, tree
-from rota.model.graph import Need, below
-from rota.model.lifecycle import LIVE, TERMINAL, State
-from rota.model.options import check_reason
+from rota.model.lifecycle import LIVE, State
 from rota.model.times import Span, short
-from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
-from rota.store.values import Cancelling
+from rota.store.graph import WorkflowInfo, WorkflowJob
 
 if TYPE_CHECKING:
     from rota.app import App
-
-# The states that a retry runs again; jobs that were skipped because of these reopen by themselves.
-_FAILED = (State.FAILED, State.CANCELLED)
 
 
 class Workflow(Handle):
@@ -38,18 +32,11 @@ class Workflow(Handle):
 
     async def info(self) -> WorkflowInfo:
         """Its name, and how many of its jobs are in which state."""
-        client = await self._app.client()
-        for info in await client.store.workflows(client.who, WorkflowFilter(ids=(self.id,))):
-            return info
-        raise NotFound("workflow", self.id)
+        return await workflows.info(await self._app.client(), self.id)
 
     async def jobs(self) -> list[WorkflowJob]:
         """Its jobs with their parents, in the order in which they were ordered."""
-        client = await self._app.client()
-        found = await client.store.workflow(client.who, self.id)
-        if not found:
-            await self.info()
-        return list(found)
+        return await workflows.jobs(await self._app.client(), self.id)
 
     async def wait(self, timeout: Span | None = None) -> WorkflowInfo:
         """The workflow once all its jobs have ended; raises `WaitTimeout` after the timeout."""
@@ -65,47 +52,19 @@ class Workflow(Handle):
         finally:
             news.close()
 
-    async def cancel(self, reason: str = "its workflow was cancelled") -> int:
+    async def cancel(self, reason: str = workflows.CANCELLED) -> int:
         """Ends all of its jobs that have not ended; returns how many there were."""
-        check_reason(reason)
-        ids = [job.id for job in await self.jobs() if job.state in LIVE]
-        client = await self._app.client()
-        # In one call: between two calls, children of the first jobs would be skipped or start.
-        answers = await client.store.cancel(client.who, ids, reason)
-        return sum(answer in (Cancelling.CANCELLED, Cancelling.REQUESTED) for answer in answers)
+        return await workflows.cancel(await self._app.client(), self.id, reason)
 
     async def retry(self, start: Job[Any] | str | None = None) -> int:
         """Runs failed and cancelled jobs again, and jobs that were skipped because of them; with `start`, only that job
         and those below it. Jobs that had run because of the failures wait again, too. Returns how many failed or
         cancelled ones there were."""
-        jobs = await self._from(start)
-        ids = [job.id for job in jobs if job.state in _FAILED]
-        if not ids:
-            return 0
-        client = await self._app.client()
-        count = sum(await client.replay(ids))
-        if alarms := _alarms(jobs):
-            await client.rerun(alarms)
-        return count
+        return await workflows.retry(await self._app.client(), self.id, _job_id(start))
 
     async def replay(self, start: Job[Any] | str | None = None) -> int:
         """Runs all jobs again, or those from `start` on, however they ended. All of these must have ended."""
-        jobs = await self._from(start)
-        living = [job for job in jobs if job.state not in TERMINAL]
-        if living:
-            expected = f"a workflow whose jobs have ended; {living[0].id} ({living[0].task}) is {living[0].state}"
-            raise InvalidInput("replay", self.id, expected)
-        return sum(await (await self._app.client()).rerun([job.id for job in jobs]))
-
-    async def _from(self, start: Job[Any] | str | None) -> list[WorkflowJob]:
-        jobs = await self.jobs()
-        if start is None:
-            return jobs
-        first: Any = start if isinstance(start, str) else getattr(start, "id", start)
-        if first not in {job.id for job in jobs}:
-            raise InvalidInput("job", first, f"a job of workflow {self.id}")
-        chosen = set(below(_children(jobs), [first]))
-        return [job for job in jobs if job.id in chosen]
+        return await workflows.replay(await self._app.client(), self.id, _job_id(start))
 
     async def draw(self, form: str = "tree") -> str:
         """As text: a `tree` for the terminal, or the language of `graphviz` or `mermaid`."""
@@ -128,31 +87,16 @@ class Workflow(Handle):
     def wait_sync(self, timeout: Span | None = None) -> WorkflowInfo:
         return self._app.sync(self.wait(timeout))
 
-    def cancel_sync(self, reason: str = "its workflow was cancelled") -> int:
+    def cancel_sync(self, reason: str = workflows.CANCELLED) -> int:
         return self._app.sync(self.cancel(reason))
 
     def retry_sync(self, start: Job[Any] | str | None = None) -> int:
         return self._app.sync(self.retry(start))
 
 
-def _children(jobs: Sequence[WorkflowJob]) -> dict[str, list[str]]:
-    children: dict[str, list[str]] = {}
-    for job in jobs:
-        for edge in job.parents:
-            children.setdefault(edge.parent, []).append(job.id)
-    return children
-
-
-def _alarms(jobs: Sequence[WorkflowJob]) -> list[str]:
-    """The jobs that have succeeded and ran because others failed, and those below them."""
-    again = {job.id for job in jobs if job.state in (*_FAILED, State.SKIPPED)}
-    alarms = [
-        job.id
-        for job in jobs
-        if any(edge.need in (Need.FAILURE, Need.TROUBLE) and edge.parent in again for edge in job.parents)
-    ]
-    states = {job.id: job.state for job in jobs}
-    return [one for one in below(_children(jobs), alarms) if states.get(one) is State.SUCCEEDED]
+def _job_id(given: Any) -> Any:
+    """Of a handle or an id; of anything else, the value itself, which is the id of no job."""
+    return given if isinstance(given, str) else getattr(given, "id", given)
 
 
 def _vertex(job: WorkflowJob, detail: str) -> Vertex:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast, ove
 
 import msgspec
 
+from rota.clients import workflows
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
 from rota.handles.job import Job
@@ -240,15 +241,9 @@ class WorkflowBuilder(Workflow):
 async def place_workflow(
     app: App, client: JobsClient, member: Membership, orders: Sequence[NewJob], meta: str | None
 ) -> tuple[str, list[str]]:
-    """Orders the jobs of a workflow, all or none. Returns the ids of the workflow and of the jobs: those of an earlier
-    order, if the keys were known. `meta`: JSON of hooks, kept with the jobs."""
-    jobs = [msgspec.structs.replace(order, workflow=member, meta=meta) for order in orders]
+    """Orders the jobs of a workflow (`clients.workflows`) once the tasks of the app are known."""
     await client.make_known(app.catalogue)
-    answers = await client.submit_whole(jobs)
-    found = member.id
-    if member.new and not any(answer.created for answer in answers):
-        found = (await client.get(answers[0].id)).workflow or found
-    return found, [answer.id for answer in answers]
+    return await workflows.submit(client, member, orders, meta)
 
 
 def _last_work(need: Need, given: LastWork) -> tuple[AnyWork, tuple[Any, ...], dict[str, Any]]:
