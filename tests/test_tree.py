@@ -16,6 +16,8 @@ SMALL = 40  # lines: less than that is a name or a value, and tested where it is
 SCENARIOS = {"chaos", "checks", "contracts", "docs", "node", "servers", "sim", "typing"}
 
 TESTED_BY = {
+    "api/desk.py": "api/test_app.py",
+    "api/requests.py": "api/test_app.py",
     # Declarations: contracts say what implementations do.
     "store/*.py": "contracts",
     "store/carriers/*": "contracts",

@@ -69,15 +69,16 @@ class RotaError(_Travelling, Exception):
 class InvalidInput(RotaError, ValueError):
     def __init__(self, what: str, given: object, expected: str) -> None:
         self.what, self.given, self.expected = what, given, expected
-        super().__init__(f"{what}: {_shown(given)} is not valid; expected {expected}")
+        super().__init__(f"{what}: {shown(given)} is not valid; expected {expected}")
 
     def _fields(self) -> dict[str, Any]:
         """`given` may be anything, such as an open file. What is no plain value arrives as the text that shows it."""
         plain = isinstance(self.given, str | bytes | int | float | datetime | timedelta | None)
-        return super()._fields() | {"given": self.given if plain else _shown(self.given)}
+        return super()._fields() | {"given": self.given if plain else shown(self.given)}
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in a message, cut if it is long."""
     try:
         shown = repr(value)
     except Exception:  # a failing __repr__, or a number with too many digits to print

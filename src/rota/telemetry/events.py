@@ -172,6 +172,15 @@ class LinesDropped(Event, frozen=True):
     events: int
 
 
+class RequestFailed(Event, frozen=True):
+    """The HTTP API met an error that nobody expected. The caller was told the incident alone."""
+
+    incident: str
+    method: str
+    path: str
+    trace: str
+
+
 class NodeGaveUp(Event, frozen=True):
     """One of its loops makes no progress: the node ends, so that others take over."""
 

@@ -88,6 +88,8 @@ def sentence(event: Event) -> tuple[str, str] | None:
                 "warning",
                 f"lines are missing here: {missing} events were dropped, because this log was not written in time",
             )
+        case events.RequestFailed(incident, method, path, trace):
+            return "error", f"{method} {path} failed, incident {incident}: {trace.strip().splitlines()[-1]}"
         case events.NodeGaveUp(id, why):
             return "error", f"node {id} gives up: {why}; it ends now, and others take over"
         case _:
@@ -133,9 +135,18 @@ class Lines:
             return
         level, text = said
         lines = [f"{iso(self._clock.now())[:23]}Z {level:7} {_printable(text)}"]
-        if self._least == 0 and isinstance(event, events.AttemptEnded) and event.error is not None:
-            lines += [f"    {_printable(line)}" for line in (event.error.trace or "").splitlines()]
+        lines += [f"    {_printable(line)}" for line in self._trace(event).splitlines()]
         print("\n".join(lines), file=self._stream, flush=True)
+
+    def _trace(self, event: Event) -> str:
+        """Errors of jobs are shown in full on request only; those of rota itself always."""
+        match event:
+            case events.RequestFailed():
+                return event.trace
+            case events.AttemptEnded() if self._least == 0 and event.error is not None:
+                return event.error.trace or ""
+            case _:
+                return ""
 
 
 def _printable(text: str) -> str:

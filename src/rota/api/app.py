@@ -1,0 +1,172 @@
+"""The ASGI application: every request goes through the same checks, in this order.
+
+Host and Origin, exact route, key, permission, body and query, handler. Whoever has no valid key learns nothing: not
+which paths there are, nor which methods they have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from rota.api import health
+from rota.api.answers import Answer, Stream
+from rota.api.authentication import Authenticator
+from rota.api.decoding import BodyReader, Nothing, QueryReader, read_body
+from rota.api.desk import Desk
+from rota.api.origins import OriginCheck, headers_of
+from rota.api.problems import MEDIA, Refusal, refusal_of, trace_of, unexpected
+from rota.api.requests import Receive, Request
+from rota.api.resources import jobs
+from rota.api.routes import PUBLIC, Route, Table
+from rota.errors import RotaError
+from rota.telemetry import events
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Scope = Mapping[str, Any]
+# An answer belongs to one caller, and is what its content type says.
+_ALWAYS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+_JSON = (b"content-type", b"application/json")
+_PROBLEM = (b"content-type", MEDIA.encode())
+
+
+def table() -> Table:
+    """All routes of rota."""
+    return Table([health.ROUTES, jobs.ROUTES])
+
+
+class Api:
+    def __init__(
+        self, routes: Iterable[Route], desk: Desk, keys: Authenticator, origins: OriginCheck, max_body: int
+    ) -> None:
+        self.table = Table([routes])
+        self._desk, self._keys, self._origins, self._max_body = desk, keys, origins, max_body
+        self._encode = msgspec.json.Encoder().encode
+        self._bodies = {route.name: BodyReader(route.body) for route in self.table if route.body is not None}
+        self._queries = {route.name: QueryReader(route.query) for route in self.table}
+        self._streams: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            await self._answer(scope, receive, send)
+        except Nothing:
+            return
+        except Refusal as refusal:
+            await self._refuse(refusal, send)
+        except Exception as error:
+            known = refusal_of(error) if isinstance(error, RotaError) else None
+            await self._refuse(
+                known or self._incident(scope["method"], scope["raw_path"].decode("latin-1"), error), send
+            )
+
+    def end_streams(self) -> None:
+        """Ends all streams, each with its last piece complete, before the server stops."""
+        for task in self._streams:
+            task.cancel()
+
+    # -- checks ------------------------------------------------------------------------------------------------------
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        origin = self._origins.check(scope, headers)
+        found = self.table.find(scope["raw_path"].decode("latin-1"))
+        route = found[0].get(scope["method"]) if found else None
+        if found is None or route is None:
+            await self._keys.grant(headers.get(b"authorization"), origin.address)
+            raise _not_there(scope, found[0] if found else None)
+        grant = None
+        if route.permission is not PUBLIC:
+            grant = await self._keys.grant(headers.get(b"authorization"), origin.address)
+            grant.check(route.permission)
+        query = self._queries[route.name].read(scope["query_string"])
+        body = await self._body(route, headers, receive)
+        path = dict(zip(route.parts, found[1], strict=True))
+        request: Request[Any, Any] = Request(self._desk, grant, path, query, body, headers, receive)
+        await self._send(route, await route.handler(request), receive, send)
+
+    async def _body(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> Any:
+        reader = self._bodies.get(route.name)
+        if reader is not None:
+            return reader.read(await read_body(receive, headers, self._max_body), headers.get(b"content-type"))
+        if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
+            raise Refusal(400, "invalid_input", "this route takes no body", {"connection": "close"}, what="body")
+        return None
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+    async def _send(self, route: Route, answer: Any, receive: Receive, send: Send) -> None:
+        given = answer if isinstance(answer, Answer) else Answer(answer)
+        status, value, more = given.status or route.status, given.value, _encoded(given.headers)
+        if isinstance(value, Stream):
+            await self._stream(route, value, status, receive, send)
+        elif value is None:
+            await _respond(send, status, [*_ALWAYS, *more], b"")
+        else:
+            await _respond(send, status, [*_ALWAYS, _JSON, *more], self._encode(value))
+
+    async def _stream(self, route: Route, stream: Stream, status: int, receive: Receive, send: Send) -> None:
+        """Sends pieces until there are no more, the caller has gone, or the server stops. After an error the answer
+        stays without its end, so that the caller notices."""
+        head = [*_ALWAYS, (b"content-type", stream.media.encode()), *_encoded(stream.headers)]
+        # Proxies must pass pieces on as they come.
+        head.append((b"x-accel-buffering", b"no"))
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        pump: asyncio.Task[None] = asyncio.create_task(_pump(stream, send))
+        gone = asyncio.create_task(_gone(receive))
+        self._streams.add(pump)
+        try:
+            await asyncio.wait({pump, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            pump.cancel()
+            self._streams.discard(pump)
+            await asyncio.wait({pump})
+        if not pump.cancelled() and (error := pump.exception()) is not None:
+            self._incident(route.method, route.path, error)
+            return
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _refuse(self, refusal: Refusal, send: Send) -> None:
+        head = [*_ALWAYS, _PROBLEM, *_encoded(refusal.headers)]
+        await _respond(send, refusal.status, head, self._encode(refusal.body))
+
+    def _incident(self, method: str, path: str, error: BaseException) -> Refusal:
+        incident = self._desk.chance.token()
+        self._desk.bus.emit(events.RequestFailed(incident, method, path, trace_of(error)))
+        return unexpected(incident)
+
+
+def _not_there(scope: Scope, methods: Mapping[str, Route] | None) -> Refusal:
+    if methods is None:
+        return Refusal(404, "no_such_route", "there is no such route")
+    allowed = ", ".join(sorted(methods))
+    return Refusal(405, "method_not_allowed", f"this route takes {allowed}", {"allow": allowed})
+
+
+async def _respond(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    if status != 204:
+        headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _pump(stream: Stream, send: Send) -> None:
+    try:
+        async for piece in stream.pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+    finally:
+        close = getattr(stream.pieces, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _encoded(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items())

@@ -1,0 +1,59 @@
+"""What handlers work with: the store, and clients of it for the user of the request."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rota.clients.jobs import JobsClient
+from rota.clients.limits import LimitsClient
+from rota.clients.schedules import SchedulesClient
+from rota.clock import Chance, Clock
+from rota.config import Settings
+from rota.model.principal import Principal
+from rota.store.base import Store
+from rota.telemetry.events import Bus
+
+# Clients that are kept. One that is not has the cost of being made, and its orders share no commits with others.
+MOST_CLIENTS = 1_000
+
+
+class Clients(NamedTuple):
+    jobs: JobsClient
+    schedules: SchedulesClient
+    limits: LimitsClient
+
+
+class Desk:
+    """Shared by all requests of a server. `ready` tells whether the services of the node run."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        chance: Chance,
+        settings: Settings,
+        bus: Bus,
+        ready: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.store, self.clock, self.chance, self.settings, self.bus = store, clock, chance, settings, bus
+        self.ready = ready
+        self._clients: OrderedDict[Principal, Clients] = OrderedDict()
+
+    def clients(self, who: Principal) -> Clients:
+        """The clients of one principal. They are kept: concurrent orders and waits of a client share queries."""
+        found = self._clients.get(who)
+        if found is None:
+            found = self._clients[who] = self._made(who)
+            if len(self._clients) > MOST_CLIENTS:
+                self._clients.popitem(last=False)
+        else:
+            self._clients.move_to_end(who)
+        return found
+
+    def _made(self, who: Principal) -> Clients:
+        store, chance = self.store, self.chance
+        return Clients(
+            JobsClient(store, who, chance), SchedulesClient(store, who, chance), LimitsClient(store, who, chance)
+        )

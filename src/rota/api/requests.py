@@ -1,0 +1,70 @@
+"""One request, as its handler sees it: decoded, authenticated and allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from rota.api.desk import Desk
+from rota.clients.jobs import JobsClient
+from rota.clients.limits import LimitsClient
+from rota.clients.schedules import SchedulesClient
+from rota.model.access import Grant
+from rota.model.principal import Principal
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class Request(Generic[B, Q]):
+    """`Request[Body, Query]`: the types of the body and of the query parameters, None where a route takes none. A
+    handler names them in its annotation, and the route is made from it."""
+
+    __slots__ = ("_grant", "_receive", "body", "desk", "headers", "path", "query")
+
+    def __init__(
+        self,
+        desk: Desk,
+        grant: Grant | None,
+        path: Mapping[str, str],
+        query: Q,
+        body: B,
+        headers: Mapping[bytes, bytes],
+        receive: Receive,
+    ) -> None:
+        self.desk, self._grant, self.path, self.query, self.body = desk, grant, path, query, body
+        self.headers, self._receive = headers, receive
+
+    @property
+    def grant(self) -> Grant:
+        """The rights of the caller's key. A public route has none."""
+        if self._grant is None:
+            raise RuntimeError("a public route has no grant")
+        return self._grant
+
+    @property
+    def principal(self) -> Principal:
+        return self.grant.principal
+
+    @property
+    def jobs(self) -> JobsClient:
+        return self.desk.clients(self.principal).jobs
+
+    @property
+    def schedules(self) -> SchedulesClient:
+        return self.desk.clients(self.principal).schedules
+
+    @property
+    def limits(self) -> LimitsClient:
+        return self.desk.clients(self.principal).limits
+
+    def header(self, name: str) -> str | None:
+        """A header by its name in lower case. Bytes beyond ASCII are kept as Latin-1, as HTTP defines."""
+        value = self.headers.get(name.encode())
+        return None if value is None else value.decode("latin-1")
+
+    async def gone(self) -> None:
+        """Returns when the caller has closed the connection, for handlers that wait. Call it once the body is read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

@@ -1,0 +1,1 @@
+"""Routes for people and other languages, a module for each noun."""
