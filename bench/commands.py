@@ -58,8 +58,8 @@ def _loop(way: str, count: int) -> float:
 async def order(count: int, bounds: list[str]) -> float:
     begun = time.perf_counter()
     async with rota.App() as app:
-        spec, task = app.command([PROGRAM], resources=dict(word.split("=") for word in bounds))
-        await app.submit_orders(spec, task, ["{}"] * count, Options())
+        spec, task = app._core.command([PROGRAM], resources=dict(word.split("=") for word in bounds))
+        await app._core.submit_orders(spec, task, ["{}"] * count, Options())
     return time.perf_counter() - begun
 
 

@@ -6,6 +6,7 @@ It starts two real nodes, kills one of them with -9, and shows what became of ev
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -62,7 +63,9 @@ async def until(true: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def nodes_are_up() -> bool:
-    return len(await (await app.client()).store.nodes(app.who)) == 2
+    command = [sys.executable, "-m", "rota", "node", "list", "--json"]
+    listed = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+    return len(json.loads(listed.stdout or "[]")) == 2
 
 
 async def runs(job: rota.Job[Any]) -> bool:

@@ -75,7 +75,7 @@ def forks() -> Seen:
     """Children of a parent that has used the app, and goes on with it."""
     app = rota.App(URL)
     jobs = [order(app)]
-    asyncio.run(app.client())
+    asyncio.run(app._core.client())
     before = connections() if found(app, jobs[0]) else []
     for leave in (lambda: sys.exit(0), lambda: os._exit(0)):
         jobs.append(in_child(lambda: order(app), leave=leave))
@@ -158,7 +158,7 @@ def unannounced() -> Seen:
     """A fork that Python is not told of before it happens, as programs in C do it."""
     app = rota.App(URL)
     order(app)
-    store = app.sync(app.client()).store
+    store = app.sync(app._core.client()).store
     store.before_fork = lambda: None  # type: ignore[attr-defined]
 
     def try_it() -> str:

@@ -42,8 +42,8 @@ def test_settings_are_checked_when_the_app_is_made() -> None:
 
 async def test_settings_may_be_changed_until_the_store_is_open(app: rota.App) -> None:
     app.configure(user="you", max_args=None)
-    assert (app.who.user, app.settings.max_args) == ("you", 1_000), "None is: not given"
-    await app.client()
+    assert (app._core.who.user, app.settings.max_args) == ("you", 1_000), "None is: not given"
+    await app._core.client()
     with pytest.raises(InvalidInput, match=r"configure: 'user' is not valid; .* before the store was opened"):
         app.configure(user="me", max_args=7)
     assert app.settings.max_args == 1_000
@@ -52,14 +52,14 @@ async def test_settings_may_be_changed_until_the_store_is_open(app: rota.App) ->
 
 
 async def test_another_set_of_parts_is_lent_for_a_while(app: rota.App, clock: ManualClock, chance: Chance) -> None:
-    before = (app.settings, app.clock, app.bus)
+    before = (app.settings, app._core.clock, app._core.bus)
     other = ManualClock()
     opened = AppConnections()
-    with app.borrowed(
+    with app._core.borrowed(
         opened, CallerClients(opened, inline=True), other, chance, store="sqlite:///:memory:", user="tester"
     ):
-        assert (app.clock, app.who.user) == (other, "tester")
-    assert (app.settings, app.clock, app.bus) == before
+        assert (app._core.clock, app._core.who.user) == (other, "tester")
+    assert (app.settings, app._core.clock, app._core.bus) == before
 
 
 # -- tasks ------------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_a_task_has_the_name_of_its_function_or_the_one_it_is_given(app: rota.Ap
     @app.task(name="mail.send", queue="mail")
     def two() -> None: ...
 
-    assert [info.name for info in app.catalogue.infos()] == ["one", "mail.send"]
+    assert [info.name for info in app._core.catalogue.infos()] == ["one", "mail.send"]
     with pytest.raises(InvalidInput, match="no other task"):
         app.task(name="one")(lambda: None)
 
@@ -89,7 +89,7 @@ def test_only_functions_are_tasks(app: rota.App, wrong: Any) -> None:
 def test_options_of_a_task_are_checked_where_it_is_declared(app: rota.App, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         app.task(**options)(lambda: None)
-    assert len(app.catalogue) == 0
+    assert len(app._core.catalogue) == 0
 
 
 def test_a_task_is_not_made_one_twice(app: rota.App) -> None:
@@ -132,14 +132,14 @@ async def test_its_tasks_are_known_to_others_with_the_first_order(app: rota.App,
     def here() -> None: ...
 
     await here.submit()
-    store = (await app.client()).store
-    assert [task.name for task in await store.tasks(app.who)] == ["here"]
+    store = (await app._core.client()).store
+    assert [task.name for task in await store.tasks(app._core.who)] == ["here"]
 
     @app.task
     def later() -> None: ...
 
     await later.submit()
-    assert sorted(task.name for task in await store.tasks(app.who)) == ["here", "later"]
+    assert sorted(task.name for task in await store.tasks(app._core.who)) == ["here", "later"]
 
 
 async def test_orders_within_a_transaction_need_postgresql(app: rota.App) -> None:
@@ -158,18 +158,18 @@ async def test_a_store_that_nobody_has_used_is_made_and_an_old_one_is_left_alone
     async def old(self: SqliteStore) -> None:
         raise SchemaMissing(1, 2)
 
-    await app.client()
+    await app._core.client()
     assert path.exists()
     await app.close()
     monkeypatch.setattr(SqliteStore, "open", old)
     with pytest.raises(SchemaMissing):
-        await app.client()
+        await app._core.client()
 
 
 async def test_migrate_says_from_where_to_where(app: rota.App) -> None:
-    before, after = await app.migrate()
+    before, after = await app._core.migrate()
     assert before == 0 < after
-    assert await app.migrate() == (after, after)
+    assert await app._core.migrate() == (after, after)
 
 
 async def test_it_closes_its_store_in_either_face_and_opens_it_again(path: Path) -> None:
@@ -190,4 +190,4 @@ def test_postgresql_without_its_driver_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "rota.store.postgres", None)
     app = rota.App("postgresql://localhost/x")
     with pytest.raises(StoreError, match=r"pip install 'rota\[postgres\]'"):
-        app.make_store()
+        app._core.make_store()

@@ -27,7 +27,7 @@ async def test_another_database() -> None:
     shared_server().execute(f"CREATE DATABASE rota_{name}")
     there = f"{shared_server().url(f'rota_{name}')}?schema={name}"
     async with rota.App(f"{shared_server().url()}?schema={name}") as here, rota.App(there) as other:
-        await here.client()
+        await here._core.client()
         await refuse(other)
         await refuse(other)  # with its store open
     in_a_thread = rota.App(there)
@@ -42,7 +42,7 @@ async def test_no_connection_of_its_own_is_opened() -> None:
     name = fresh_schema_name()
     store = f"{shared_server().url()}?schema={name}"
     async with rota.App(store) as app:
-        await app.client()
+        await app._core.client()
     other = rota.App(store)
     async with by_asyncpg() as connection:
         await other.submit_command(["true"], within=connection)

@@ -30,9 +30,9 @@ class Counted:
 
     async def __call__(self) -> JobsClient:
         await asyncio.sleep(0)  # others get their turn meanwhile
-        store = self.app.make_store()
+        store = self.app._core.make_store()
         await opening.open_or_create(store)
-        self.made.append(JobsClient(store, self.app.who, self.app.chance))
+        self.made.append(JobsClient(store, self.app._core.who, self.app._core.chance))
         return self.made[-1]
 
 
@@ -92,8 +92,8 @@ def test_both_faces_share_a_client_and_either_closes_it(counted: Counted) -> Non
 
 def test_an_app_that_nobody_has_any_more_lets_go_of_its_store(tmp_path: Path) -> None:
     app = rota.App(f"sqlite:///{tmp_path / 'rota.db'}")
-    opened = app._opened
-    app.sync(app.client())
+    opened = app._core._opened
+    app.sync(app._core.client())
     gone = weakref.ref(app)
     del app
     gc.collect()

@@ -57,7 +57,7 @@ async def start(*modules: str) -> list[Event]:
         importlib.import_module(f"shop.{module}")
     app: rota.App = sys.modules["shop.app"].app
     told: list[Event] = []
-    app.bus.subscribe(told.append)
+    app._core.bus.subscribe(told.append)
     async with app:
         await app.node()
     return told
@@ -119,12 +119,12 @@ async def test_two_apps_of_one_name_in_a_process_keep_each_others_schedules(shop
     _forget()
     first: rota.App = importlib.import_module("shop.tasks").app
     async with rota.App(f"sqlite:///{shop.parent}/a.db", name="billing") as second:
-        await second.declare()
+        await second._core.declare()
     assert sorted(await standing(shop)) == ["nightly", "sweep"]
     await first.close()
-    await first.client()  # a closed app may be used again
+    await first._core.client()  # a closed app may be used again
     async with rota.App(f"sqlite:///{shop.parent}/a.db", name="billing") as second:
-        await second.declare()
+        await second._core.declare()
     assert sorted(await standing(shop)) == ["nightly", "sweep"]
     await first.close()
 
@@ -137,7 +137,7 @@ async def test_limits_gates_and_priorities_of_a_person_outlive_a_start(shop: Pat
         await admissions.pause_queue("default", "audit")
         await admissions.pause(reason="audit", task="nightly")
         job = await person.submit_command(["true"], delay="1d", priority=7)
-        await (await person.client()).reprioritise([job.id], 1)
+        await (await person._core.client()).reprioritise([job.id], 1)
         before = await decided(person, job)
     (shop / "tasks.py").write_text(TASKS.replace("0 3", "0 4"))
     for modules in (("app",), ("app", "tasks")):
@@ -199,7 +199,7 @@ import rota
 app = rota.App("sqlite:///never-made.db", name="billing")
 app.cron("@daily", name="a")(app.task(name="a")(lambda: None))
 from rota.tasks.modules import imported
-print(*(one.module for one in app._declared), imported("jobs"))
+print(*(one.module for one in app._core.declared), imported("jobs"))
 """
 
 
@@ -227,13 +227,13 @@ def test_a_declaration_that_was_refused_can_be_made_again() -> None:
 
     with pytest.raises(InvalidInput, match="61"):
         app.cron("61 * * * *")(nightly)
-    assert len(app.catalogue) == 0
+    assert len(app._core.catalogue) == 0
     app.cron("0 3 * * *")(nightly)
     with pytest.raises(
         InvalidInput, match=r"no other task of this app has; .*nightly \(test_declared_schedules.py, line"
     ):
         app.every("1h", name="hourly")(nightly)
-    assert [order.name for order in app._declared] == ["nightly"]
+    assert [order.name for order in app._core.declared] == ["nightly"]
 
 
 CELLS = """
@@ -248,8 +248,8 @@ def send(): return {}
 '''
 for number, name in ((1, "send"), (2, "send"), (3, "post")):
     exec(cell.format(number, number, name, number))
-print(sorted((task.name, task.function()) for task in app.catalogue), app.catalogue.get("mail").name)
-print([order.options["cron"] for order in app._declared])
+print(sorted((task.name, task.function()) for task in app._core.catalogue), app._core.catalogue.get("mail").name)
+print([order.options["cron"] for order in app._core.declared])
 try:
     app.task(name="post")(lambda: None)
 except rota.InvalidInput as error:

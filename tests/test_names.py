@@ -55,7 +55,7 @@ async def test_things_say_what_they_are() -> None:
 
     assert repr(app) == "<App 'shop' on postgresql://me:***@localhost/shop, 1 tasks>"
     assert repr(welcome) == "<Task 'mail.welcome' (user_id, text)>"
-    assert repr(welcome.handle("17")) == "Job('17', task='mail.welcome')"
+    assert repr(welcome._handle("17")) == "Job('17', task='mail.welcome')"
     assert repr(rota.Job(app, "17")) == "Job('17')"
     assert repr(rota.Schedule(app, "nightly")) == "Schedule('nightly')"
     assert repr(rota.Workflow(app, "4")) == "Workflow('4')"

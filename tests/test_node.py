@@ -22,13 +22,13 @@ async def test_it_says_who_it_is_and_leaves_nothing_behind(tmp_path: Path) -> No
     async with running(app) as (_, probe):
         job = await hello.submit()
         assert await job.result(LONG) == "hi"
-        store = (await app.client()).store
+        store = (await app._core.client()).store
         (there,) = await store.nodes(SYSTEM)
         started = await probe.until(NodeStarted)
         assert (started.id, started.queues, started.tasks) == (there.id, {"default": 2, "mail": 1}, 1)
     assert [type(event) for event in probe.seen[-1:]] == [NodeStopped]
     async with app:
-        store = (await app.client()).store
+        store = (await app._core.client()).store
         assert await store.nodes(SYSTEM) == []
         assert [node.id for node in await store.nodes(SYSTEM, past=True)] == [there.id]
 

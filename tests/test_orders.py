@@ -42,7 +42,7 @@ async def test_wrong_arguments_are_refused_before_anything_is_written(tmp_path: 
             await greet.submit("a", **options)
     with pytest.raises(NotSerialisable):
         await greet.submit_many([{"name": "good"}, {"name": object()}])
-    counts = await (await app.client()).store.counts(app.who)
+    counts = await (await app._core.client()).store.counts(app._core.who)
     assert counts == {}
     await app.close()
 

@@ -59,6 +59,7 @@ TESTED_BY = {
     "model/requirements.py": "contracts/test_limits.py contracts/test_alone.py",
     "handles/keywords.py": "model/test_options.py",
     "handles/schedule_builder.py": "handles/test_schedule.py",
+    "app_core.py": "test_app.py test_connections.py",
     "app_code.py": "test_app.py handles/test_shared_task.py cli/test_app_target.py",
     "opening.py": "test_app.py test_connections.py",
     "clients/workflows.py": "handles/test_workflow.py handles/test_workflow_builder.py cli/test_workflow.py",

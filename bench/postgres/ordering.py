@@ -98,7 +98,7 @@ USERS = {"flood": FLOOD, "guests": GUEST}
 async def main(verb: str, *arguments: str) -> float:
     app.configure(user=USERS.get(verb))
     async with app:
-        await app.client()
+        await app._core.client()
         begun = time.perf_counter()
         await VERBS[verb](*map(_read, arguments))
         return time.perf_counter() - begun

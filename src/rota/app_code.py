@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rota.config import Settings
 from rota.errors import InvalidInput
 from rota.handles import shared_task
-from rota.handles.decorator import AnyTask, TaskDecorator, make_task
-from rota.handles.stub import OpenStub, make_stub
+from rota.handles.decorator import AnyTask, make_task
 from rota.handles.task import Task
 from rota.orders import HttpCall
 from rota.tasks.catalogue import Catalogue, TaskDef
 from rota.tasks.modules import calling_module, import_named, known_as, module_names
 
 if TYPE_CHECKING:
-    from rota.app import App
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from rota.app_core import AppCore
 
 
 class AppCode:
-    """The part of an app that needs no store."""
+    """The part of an app core that needs no store."""
 
     settings: Settings
 
@@ -40,13 +37,9 @@ class AppCode:
 
     @property
     def name(self) -> str:
-        """The name that declared schedules belong to: the setting, or the module that made the app. Empty where there
-        is no module, as in a notebook."""
         return self.settings.name or known_as(self.home) or ""
 
     def load(self) -> None:
-        """Imports the modules that the app includes, once, and takes in their shared tasks. Nodes, the test harness and
-        rota's verbs call it. Raises ImportFailed."""
         if not self._loaded:
             for module in self.include:
                 import_named(module, "include")
@@ -59,32 +52,15 @@ class AppCode:
         if not self._loaded and self.include:
             await asyncio.to_thread(self.load)
 
-    @property
-    def task(self) -> TaskDecorator:
-        """Makes a function a task: `@app.task` or `@app.task(queue="mail", ...)`. It is named like the function."""
-        return TaskDecorator(self._add)
-
-    def _add(self, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
+    def add(self, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
+        """Makes a function a task of the app."""
         task = self.make(function, given)
-        self.catalogue.add(task.definition)
+        self.catalogue.add(task._definition)
         return task
 
     def make(self, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
         """A task of a function with these options, not yet in the catalogue."""
-        return make_task(cast("App", self), function, given)
-
-    def stub(self, name: str, /) -> OpenStub:
-        """A task of other code, to be ordered by its name. `@app.stub("mail.welcome")` above a signature is typed."""
-        return make_stub(cast("App", self), name)
-
-    def on(self, event: str) -> Callable[[F], F]:
-        """Registers a hook: `@app.on("attempt.before")`, a sync or async function (docs/hooks.md)."""
-        return self.catalogue.hooks.on(event)
-
-    def around(self, what: str) -> Callable[[F], F]:
-        """Registers a middleware around orders or attempts: `@app.around("attempt")`, a generator function with one
-        `yield` (docs/hooks.md)."""
-        return self.catalogue.hooks.around(what)
+        return make_task(cast("AppCore", self), function, given)
 
     def own(self, task: AnyTask) -> AnyTask:
         """A task of this app; a shared one as this app has it. Raises InvalidInput for any other value, and for a task
@@ -93,8 +69,8 @@ class AppCode:
             raise InvalidInput("task", task, "a task of this app: a function below @app.task, or app.stub(name)")
         if shared_task.module_of(task):
             return self.shared(task)
-        if task.app is not self:
-            raise InvalidInput("task", task, f"a task of {self!r}; this one is of {task.app!r}")
+        if task._app is not self:
+            raise InvalidInput("task", task, f"a task of {self!r}; this one is of {task._app!r}")
         return task
 
     def own_work(self, given: Any, what: str) -> Any:
@@ -106,13 +82,12 @@ class AppCode:
         return given
 
     def shared(self, task: AnyTask) -> AnyTask:
-        """The task of this app for a shared task of a module that it includes."""
         module = shared_task.module_of(task)
         if module is None or not shared_task.includes(self.include, module):
             known = ", ".join(self.include) or "none"
             raise InvalidInput("task", task, f"a shared task of a module that this app includes ({known})")
         if task.name not in self._taken:
-            own = task.definition.with_origin(self.home)
+            own = task._definition.with_origin(self.home)
             self.catalogue.add(own)
             self._taken[task.name] = own
-        return task.bound(cast("App", self), self._taken[task.name])
+        return task._bound(cast("AppCore", self), self._taken[task.name])

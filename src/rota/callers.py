@@ -19,7 +19,7 @@ from rota.handles.schedule import Schedule
 from rota.orders import JobOrder
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from rota.app_core import AppCore
     from rota.store.postgres import CallerStore, Whereabouts
 
 # The file of a SQLite store must not be opened a second time beside rota (docs/postgresql.md says why).
@@ -35,13 +35,13 @@ class CallerClients:
         self._made_from: Settings | None = None
         self._fitting: set[Whereabouts] = set()  # databases whose schema this code knows
 
-    async def jobs(self, app: App, connection: Any, waits: bool) -> JobsClient:
+    async def jobs(self, app: AppCore, connection: Any, waits: bool) -> JobsClient:
         """`waits`: the caller awaits its calls. Raises if the connection can't be used for orders."""
         return JobsClient(await self._store(app, connection, waits), app.who, app.chance)
 
     async def submit(
         self,
-        app: App,
+        app: AppCore,
         connection: Any,
         waits: bool,
         order: JobOrder,
@@ -52,14 +52,14 @@ class CallerClients:
         client = await self.jobs(app, connection, waits)
         return [Job(app, answer.id) for answer in await client.submit_whole(jobs)] if jobs else []
 
-    async def schedule(self, app: App, connection: Any, waits: bool, given: tuple[str, Any, Any, Any]) -> Schedule:
-        """`given`: name, task, arguments and options, as `App.schedule` takes them."""
+    async def schedule(self, app: AppCore, connection: Any, waits: bool, given: tuple[str, Any, Any, Any]) -> Schedule:
+        """`given`: name, task, arguments and options, as `AppCore.schedule` takes them."""
         built = schedule_builder.build(app, *given, connection)
         store = await self._store(app, connection, waits)
         await SchedulesClient(store, app.who, app.chance, store.pause).save(*built)
         return Schedule(app, given[0])
 
-    async def _store(self, app: App, connection: Any, waits: bool) -> CallerStore:
+    async def _store(self, app: AppCore, connection: Any, waits: bool) -> CallerStore:
         store = self._made(app).on(connection, waits)
         await store.open()
         if store.whereabouts not in self._fitting:
@@ -68,7 +68,7 @@ class CallerClients:
             self._fitting.add(store.whereabouts)
         return store
 
-    def _made(self, app: App) -> CallerStore:
+    def _made(self, app: AppCore) -> CallerStore:
         settings = app.settings
         if self._template is None or settings is not self._made_from:
             if settings.store.startswith("sqlite:"):
@@ -80,7 +80,7 @@ class CallerClients:
             self._made_from, self._fitting = settings, set()
         return self._template
 
-    async def _check_database(self, app: App, found: Whereabouts, waits: bool) -> None:
+    async def _check_database(self, app: AppCore, found: Whereabouts, waits: bool) -> None:
         """Refuses another database than the store's. The name in the address is enough if it fits and the store was not
         opened: a pooler may have another name for the same database, so the server is asked before one is refused."""
         named = unquote(urlsplit(app.settings.store).path.strip("/"))
@@ -93,7 +93,7 @@ class CallerClients:
                 expected = f"one to the store's database, {own.database!r}"
                 raise InvalidInput("within", f"a connection to {where}", expected)
 
-    async def _whereabouts(self, app: App, waits: bool) -> Whereabouts | None:
+    async def _whereabouts(self, app: AppCore, waits: bool) -> Whereabouts | None:
         """Of the store; None if it can't be asked here: sync code inside a running event loop."""
         if waits:
             return await _ask(app)
@@ -104,7 +104,7 @@ class CallerClients:
         return None
 
 
-async def _ask(app: App) -> Whereabouts:
+async def _ask(app: AppCore) -> Whereabouts:
     store: Any = (await app.client()).store
     found: Whereabouts = await store.whereabouts_now()
     return found

@@ -35,7 +35,7 @@ from rota.tasks.modules import calling_module, imported, known_as, typed_again
 from rota.telemetry.events import Event, ScheduleDeclared, SchedulesUndeclared
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from rota.app_core import AppCore
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -47,8 +47,8 @@ class Declared(msgspec.Struct, frozen=True):
 class Declarations:
     """The declarations of one app object."""
 
-    def __init__(self, app: App) -> None:
-        self._app: App = weakref.proxy(app)  # the app that holds this one
+    def __init__(self, app: AppCore) -> None:
+        self._app: AppCore = weakref.proxy(app)  # the app that holds this one
         self._words: dict[str, ScheduleOrder] = {}
         self._name = ""  # of the app, when it last declared one
 
@@ -65,7 +65,7 @@ class Declarations:
             order = ScheduleOrder(task.name if name is None else name, app.own(task), args or {}, options, module)
             self._check(order)
             if task is not function:  # a refused declaration leaves no task behind
-                app.catalogue.add(task.definition)
+                app.catalogue.add(task._definition)
             self._keep(order)
             return task
 

@@ -34,7 +34,7 @@ class GraphLoad:
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
-        await tasks.app.client()
+        await tasks.app._core.client()
         began, count = time.monotonic(), 0
         while not self.stopping.is_set():
             steps = graphs.plan(self._number, list(self._known))

@@ -54,7 +54,7 @@ class KeyedLoad:
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
-        await tasks.app.client()
+        await tasks.app._core.client()
         changing = asyncio.create_task(self._change()) if self._profile.changing else None
         while not self.stopping.is_set():
             self._count()

@@ -67,7 +67,7 @@ class Load:
         self.asking: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        await tasks.app.client()
+        await tasks.app._core.client()
         began, asked = time.monotonic(), 0
         while not self.stopping.is_set():
             count = self._missing() if self.profile.outstanding else int(

@@ -52,7 +52,7 @@ class Timetable:
         self.stopping = asyncio.Event()
 
     async def run(self) -> None:
-        await tasks.app.client()
+        await tasks.app._core.client()
         racers = [
             asyncio.create_task(self._race(number)) for number in range(self._count + 1, self._count + RACERS + 1)
         ]
@@ -76,7 +76,7 @@ class Timetable:
                 paused = verb == PAUSE
 
     async def _tell(self, name: str, verb: str) -> bool:
-        planning = await tasks.app.planning()
+        planning = await tasks.app._core.planning()
         call = planning.pause(name, "chaos") if verb == PAUSE else planning.resume(name)
         return await self._ask(name, verb, call, None, sure=False)
 

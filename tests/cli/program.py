@@ -213,7 +213,7 @@ def behind(rota: Rota, deed: Callable[[Store], Awaitable[Any]], store: str = "")
     """Does something to the store that no verb does: what nodes do, but at a moment of our own."""
 
     async def act() -> Any:
-        place = App(store or f"sqlite:///{rota.folder / 'rota.db'}").make_store()
+        place = App(store or f"sqlite:///{rota.folder / 'rota.db'}")._core.make_store()
         try:
             await place.open()
             return await deed(place)

@@ -65,7 +65,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 def test_the_app_that_is_meant_is_found(folder: Path, files: dict[str, str], target: str, module: str) -> None:
     write(folder, files)
     app = load_app(target)
-    assert app.home == module
+    assert app._core.home == module
     assert app.name == module
 
 
@@ -97,7 +97,7 @@ def test_included_modules_are_imported_and_named_in_errors(folder: Path) -> None
         load_app("plain")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
     (folder / "plain" / "mail.py").write_text(tasks.replace("hello", "send"))
-    assert sorted(task.name for task in load_app("plain").catalogue) == ["hello", "send"]
+    assert sorted(task.name for task in load_app("plain")._core.catalogue) == ["hello", "send"]
 
 
 def test_modules_may_order_jobs_while_they_are_imported(rota: Rota) -> None:

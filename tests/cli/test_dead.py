@@ -108,12 +108,12 @@ async def bury(store: Store, clock: ManualClock, count: int) -> None:
 
 async def test_pages_find_each_letter_once_though_many_died_at_one_instant(tmp_path: Path, clock: ManualClock) -> None:
     app = App(f"sqlite:///{tmp_path}/rota.db", clock=clock, inline=True)
-    store: Store = (await app.client()).store
+    store: Store = (await app._core.client()).store
     await store.register(SYSTEM, NewNode("n", "i", ("worker",), {"default": 1}, "0", 10_000_000), [])
     counts = [3, PAGE * 5 // 2, PAGE - 1, PAGE, 1, PAGE + 1]
     for count in counts:
         await bury(store, clock, count)
-    client = JobsClient(store, LOCAL, app.chance)
+    client = JobsClient(store, LOCAL, app._core.chance)
     query = JobFilter(states=("failed",), ended_before=clock.now() + 1, limit=PAGE)  # type: ignore[arg-type]
     found = [job.id async for page in pages(client, query) for job in page]
     assert len(found) == len(set(found)) == sum(counts)

@@ -290,5 +290,5 @@ async def test_every_live_state_has_its_reason(stage: Harness) -> None:
     with pytest.raises(NotFound):
         await rota.Job(app, "zzz").explain()
     with pytest.raises(NotFound):
-        await (await app.client()).explain("00000000-0000-7000-8000-000000000000")
-    assert await (await app.client()).store.waiting(SYSTEM, "zzz") is None
+        await (await app._core.client()).explain("00000000-0000-7000-8000-000000000000")
+    assert await (await app._core.client()).store.waiting(SYSTEM, "zzz") is None

@@ -58,7 +58,7 @@ class Stage:
         """What is due now, with what control does about those that were held."""
         for _ in range(3):
             await self.test.run_due()
-            await (await app.client()).store.admit(SYSTEM, 1_000)
+            await (await app._core.client()).store.admit(SYSTEM, 1_000)
         await self.test.run_due()
 
 
@@ -171,10 +171,10 @@ async def test_gates_that_nobody_can_open(stage: Stage) -> None:
 
 
 async def test_the_gate_of_a_job_that_is_alone_opens_by_its_end_only(stage: Stage) -> None:
-    client = await app.client()
+    client = await app._core.client()
     first = await send.submit()
     value = NewNode("n", "by-hand", ("worker",), {"mail": 1}, "0", 60 * SECOND)
-    await client.store.register(SYSTEM, value, app.catalogue.infos(), [])
+    await client.store.register(SYSTEM, value, app._core.catalogue.infos(), [])
     await client.store.claim(SYSTEM, "by-hand", {"mail": 1}, [Kind.FUNCTION], {"mail": 1})
     lone = await note.submit(what=1, alone="queue:mail", drain="5m")
     await stage.run()
@@ -259,7 +259,7 @@ async def test_a_full_key_skips_if_asked(stage: Stage) -> None:
 
 async def test_limits_are_per_user(stage: Stage) -> None:
     await stage.admissions.set_limit("db", at_once=1)
-    other = LimitsClient((await app.client()).store, Principal("eve"), app.chance)
+    other = LimitsClient((await app._core.client()).store, Principal("eve"), app._core.chance)
     assert await other.limits() == []
     with pytest.raises(NotFound, match="no limit 'db'"):
         await other.remove_limit("db")
@@ -320,7 +320,7 @@ async def test_orders_that_are_refused(options: dict[str, Any], said: str) -> No
         with pytest.raises(InvalidInput) as refused:
             await send.submit(**options)
         assert said in str(refused.value)
-        assert await (await app.client()).store.counts(app.who) == {}
+        assert await (await app._core.client()).store.counts(app._core.who) == {}
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ async def test_the_lowest_rank_goes_first_and_nobody_waits_for_ever(stage: Stage
     await note.submit(what="just before", priority=0)
     stage.test.clock.advance(2)
     await note.submit(what="just after", priority=0)
-    client = await app.client()
+    client = await app._core.client()
     claimed = await client.store.claim(SYSTEM, "harness", {"default": 3}, list(Kind), {"default": 3})
     assert [one.args for one in sorted(claimed, key=lambda one: one.rank)] == [
         '{"what":"just before"}', '{"what":"least urgent"}', '{"what":"just after"}',

@@ -112,7 +112,7 @@ async def test_the_project_of_the_page_on_layout_runs(tmp_path: Path, monkeypatc
             job = await sys.modules["shop.tasks"].welcome.submit(user_id=7)
             await rota_test.drain()
             assert await job.result() == "welcomed 7"
-            (sent,) = await (await app.client()).find(JobFilter(task="send"))
+            (sent,) = await (await app._core.client()).find(JobFilter(task="send"))
             assert await rota.Job(app, sent.id).logs() == "to user 7: welcome\n"
             assert [info.name for info in await app.schedules()] == ["nightly"]
     finally:
@@ -208,7 +208,7 @@ async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypa
         at_three = nightly_time(last.fire)
         assert await job.result() == f"invoices of {at_three.isoformat()}"
         assert (at_three.hour, at_three.minute) == (3, 0)
-        assert {info.name async for info in (await space["app"].planning()).all()} == {
+        assert {info.name async for info in (await space["app"]._core.planning()).all()} == {
             "cleanup", "monthly", "nightly", "remind", "sweep",
         }  # fmt: skip
         for name in ("remind", "sweep"):
@@ -256,7 +256,7 @@ async def test_the_alarm_of_the_page_on_workflows_really_alarms(
             raise rota.Fatal("no such part")
         return part
 
-    monkeypatch.setattr(space["extract"].definition, "function", broken)
+    monkeypatch.setattr(space["extract"]._definition, "function", broken)
     async with harness(space["app"]) as rota_test:
         nightly = await space["nightly"]("2027-01-01")
         await rota_test.drain()
@@ -313,7 +313,7 @@ async def test_the_python_of_the_page_on_order_runs(
             assert "it is ready in queue 'default' with priority 5" in await space["why"](job)
             assert (await job.info()).priority == 2
             await rota_test.run_due()
-            counts = await (await space["app"].client()).store.counts(space["app"].who)
+            counts = await (await space["app"]._core.client()).store.counts(space["app"]._core.who)
             assert counts == {"succeeded": 3}
 
 
@@ -332,7 +332,7 @@ async def test_the_python_of_the_page_on_http_runs(tmp_path: Path, monkeypatch: 
             await rota_test.drain()
             assert (await job.result())["body"] == {"order": 1}
             await rota_test.advance("1m")
-            counts = await (await space["app"].client()).store.counts(space["app"].who)
+            counts = await (await space["app"]._core.client()).store.counts(space["app"]._core.who)
             assert counts == {"succeeded": 4}
         assert sorted(server.paths()) == ["/health", "/orders", "/purge?at=now"]
 
@@ -382,7 +382,9 @@ async def test_the_code_of_the_postgresql_page_runs(tmp_path: Path, monkeypatch:
         assert (await flow.info()).counts == {"ready": 1, "blocked": 1}
         assert [one.name for one in await space["app"].schedules()] == ["statement of Ann"]
         await space["pay"](connection, 1)
-        assert [info.task for info in await (await space["quiet"].client()).find(JobFilter(limit=1))] == ["receipt"]
+        assert [info.task for info in await (await space["quiet"]._core.client()).find(JobFilter(limit=1))] == [
+            "receipt"
+        ]
         assert await connection.fetchval("SELECT paid FROM orders")
         await connection.close()
         await space["quiet"].close()

@@ -84,7 +84,7 @@ async def test_all_pages_newest_first(shop: Shop) -> None:
 async def test_each_condition_is_read(shop: Shop, test: Harness) -> None:
     app = shop.app
     good, bad = await shop.sent("a", "bad")
-    start = app.clock.now()
+    start = app._core.clock.now()
     await test.run_due()
     await test.advance("1m")
     late = (await shop.report.options(delay="1h").submit()).id
@@ -152,7 +152,7 @@ async def test_many_are_changed_in_steps(shop: Shop, test: Harness) -> None:
 async def test_a_dead_letter_that_fails_again_is_replayed_once(shop: Shop, test: Harness) -> None:
     await shop.sent(*(f"bad {n}" for n in range(8)))
     await test.run_due()
-    client = await shop.app.client()
+    client = await shop.app._core.client()
     replay = client.replay
 
     async def and_fail_again(given: Any) -> list[bool]:

@@ -43,7 +43,7 @@ def note(app: rota.App, said: list[str]) -> rota.Task[..., Any]:
 
 
 async def names(app: rota.App) -> list[str]:
-    return [info.name async for info in (await app.planning()).all()]
+    return [info.name async for info in (await app._core.planning()).all()]
 
 
 async def test_a_schedule_fires_at_its_times_with_the_times_filled_in(
@@ -123,7 +123,7 @@ def declared(*words: str) -> rota.App:
 async def test_what_is_declared_is_kept_changed_and_removed_with_the_code(tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path}/a.db"
     async with rota.App(place, name="other") as other:
-        await other.declare()
+        await other._core.declare()
         await other.schedule("by hand", ["true"], every="1h")
     for words, expected in (
         (("a:1m", "b:1m"), ["a", "b", "by hand"]),
@@ -134,7 +134,7 @@ async def test_what_is_declared_is_kept_changed_and_removed_with_the_code(tmp_pa
         app = declared(*words)
         app.configure(store=place)
         async with app:
-            await app.declare()
+            await app._core.declare()
             assert await names(app) == expected
 
 
@@ -143,7 +143,7 @@ async def test_a_pause_outlives_the_next_start(tmp_path: Path) -> None:
         app = declared("a:1m")
         app.configure(store=f"sqlite:///{tmp_path}/a.db")
         async with app:
-            await app.declare()
+            await app._core.declare()
             schedule = rota.Schedule(app, "a")
             info = await schedule.info()
             await schedule.pause("not now")
@@ -158,9 +158,9 @@ async def test_a_name_that_is_taken_is_not_taken_over(tmp_path: Path) -> None:
     declaring.configure(store=place)
     async with declaring:
         with pytest.raises(InvalidInput, match=r"schedule: 'a' .* it was not declared in code"):
-            await declaring.declare()
-        await (await declaring.planning()).remove("a")
-        await declaring.declare()
+            await declaring._core.declare()
+        await (await declaring._core.planning()).remove("a")
+        await declaring._core.declare()
         with pytest.raises(InvalidInput, match=r"app 'billing' declares it"):
             await declaring.schedule("a", ["true"], every="1h")
 
@@ -195,7 +195,7 @@ async def test_all_are_looked_at_before_the_first_is_kept(app: rota.App) -> None
     app.configure(store="sqlite:///:memory:")
     async with app:
         with pytest.raises(InvalidInput):
-            await app.declare()
+            await app._core.declare()
         assert await names(app) == []
 
 

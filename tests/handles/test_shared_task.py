@@ -60,7 +60,7 @@ async def test_an_app_takes_in_the_shared_tasks_of_what_it_includes(mailing: Any
         assert await job.result() == "sent to you"
         info = await urgent.info()
         assert (info.queue, info.priority, info.result) == ("mail", 0, "sent to me")
-    assert sorted(task.name for task in app.catalogue) == ["send", "where"]
+    assert sorted(task.name for task in app._core.catalogue) == ["send", "where"]
     assert mailing.send("nobody") == "sent to nobody"
     assert repr(mailing.send) == "<Task 'send' (to)>"
 
@@ -85,10 +85,10 @@ async def test_with_two_apps_one_is_named(mailing: Any, tmp_path: Path) -> None:
             await mailing.send.submit(to="you")
         job = await two.shared(mailing.urgent).submit(to="you")
         assert (await (await two.job(job.id)).info()).priority == 0
-        assert len(one.catalogue) == 0
+        assert len(one._core.catalogue) == 0
         await one.close()
         await mailing.send.submit(to="me")  # now it is clear
-        assert len(one.catalogue) == 0
+        assert len(one._core.catalogue) == 0
 
 
 async def test_an_app_that_was_dropped_is_not_in_the_way(mailing: Any) -> None:
@@ -135,7 +135,7 @@ async def test_a_package_gives_the_tasks_of_its_modules(
     importlib.invalidate_caches()
     app = app_with("parcels")
     app.load()
-    assert [task.name for task in app.catalogue] == ["wrap"]
+    assert [task.name for task in app._core.catalogue] == ["wrap"]
     for name in ("parcels", "parcels.tasks"):
         monkeypatch.delitem(sys.modules, name)
 

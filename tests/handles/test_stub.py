@@ -71,7 +71,7 @@ async def test_a_signature_makes_it_typed(shop: rota.App) -> None:
     assert welcome.arguments(7) == {"user_id": 7}
     handle = await shop.job(job.id, task=welcome)
     assert await handle.result() == Receipt(7, "hi")
-    assert len(shop.catalogue) == 0, "no node offers it"
+    assert len(shop._core.catalogue) == 0, "no node offers it"
     with pytest.raises(InvalidInput, match=r"arguments of task 'mail.welcome': .*user_id"):
         await welcome.submit("x")  # type: ignore[arg-type]
 

@@ -82,7 +82,7 @@ async def test_wrong_arguments_are_refused_before_anything_is_written(
 ) -> None:
     with pytest.raises(InvalidInput):
         await greet.submit(**wrong)
-    assert await (await app.client()).store.counts(app.who) == {}
+    assert await (await app._core.client()).store.counts(app._core.who) == {}
 
 
 async def test_many_are_checked_before_the_first_is_written(harness: testing.Harness) -> None:
@@ -96,7 +96,7 @@ async def test_many_are_checked_before_the_first_is_written(harness: testing.Har
         await greet.submit_many(7)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="key"):
         await greet.submit_many([{"name": "a"}, {"name": "b"}], key="one for all")
-    assert await (await app.client()).store.counts(app.who) == {}
+    assert await (await app._core.client()).store.counts(app._core.who) == {}
     jobs = await greet.submit_many([{"name": "a"}, {"name": "b", "times": 2}], priority=1)
     await harness.run_due()
     assert [await job.result() for job in jobs] == ["a", "bb"]

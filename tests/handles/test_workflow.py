@@ -373,7 +373,7 @@ async def test_a_workflow_on_a_node(address: str) -> None:
         assert await last.result() == [["flaky", "succeeded", "success", "met", "now"]]
         assert await flow.replay(summed) == 4
         assert (await flow.wait(LONG)).counts == {State.SUCCEEDED: 24}
-        found = rota.Workflow(own, await (await own.client()).workflow("real"))
+        found = rota.Workflow(own, await (await own._core.client()).workflow("real"))
         assert (await found.draw()).count("\n") == 23
         assert (await found.info()).name == "real"
 

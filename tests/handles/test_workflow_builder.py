@@ -165,7 +165,7 @@ async def test_a_rerun_takes_the_newest_result() -> None:
 
 async def test_a_parent_that_is_gone_or_runs_again() -> None:
     async with harness(app) as rota_test:
-        client = await app.client()
+        client = await app._core.client()
         first = await number_at.submit(value=[1])
         held = await total.options(delay="1h", retry=rota.Retry(2, "1m", jitter=0)).submit([first])  # type: ignore[list-item]
         gone = await total.options(delay="1h").submit([first])  # type: ignore[list-item]

@@ -95,7 +95,7 @@ class Cluster:
         return any(node.id == name and not node.gone for node in await self.nodes())
 
     async def nodes(self) -> list[NodeInfo]:
-        return await (await self.app.client()).store.nodes(self.app.who)
+        return await (await self.app._core.client()).store.nodes(self.app._core.who)
 
     async def until(self, true: Callable[[], Awaitable[bool]], what: str) -> None:
         """Asks until it is so. The nodes are other processes: there is no event of theirs to wait for but the store."""

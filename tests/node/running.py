@@ -45,7 +45,7 @@ def make_app(folder: Path, **settings: Any) -> rota.App:
 async def running(app: rota.App) -> AsyncIterator[tuple[Node, Probe]]:
     """The app as a node until the block ends; then it is stopped, in haste if it does not stop by itself."""
     probe = Probe()
-    app.bus.subscribe(probe)
+    app._core.bus.subscribe(probe)
     with captured():
         node = await app.node()
         task = asyncio.create_task(node.run())

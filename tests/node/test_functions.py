@@ -437,7 +437,7 @@ async def test_jobs_claimed_ahead_run_too_and_go_back_when_nobody_has_time_for_t
 
 
 async def until_running(app: rota.App, count: int) -> None:
-    store = (await app.client()).store
+    store = (await app._core.client()).store
     async with asyncio.timeout(LONG):
-        while (await store.counts(app.who)).get(State.RUNNING) != count:  # noqa: ASYNC110 - there is no event for it
+        while (await store.counts(app._core.who)).get(State.RUNNING) != count:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)

@@ -48,7 +48,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def start(app: rota.App, **times: float) -> tuple[Node, Probe, asyncio.Task[None]]:
     probe = Probe()
-    app.bus.subscribe(probe)
+    app._core.bus.subscribe(probe)
     node = await app.node()
     node.store = Hanging(node.store, **times)  # type: ignore[assignment]
     return node, probe, asyncio.create_task(node.run())

@@ -80,7 +80,7 @@ async def test_results_that_json_can_not_carry_or_nobody_can_read(tmp_path: Path
         assert info.error is not None
         assert (info.state, info.error.type) == (State.FAILED, "rota.BadResult")
         assert (await (await deep.submit()).wait(LONG)).ended
-        assert len(await (await app.client()).find(JobFilter())) == 2
+        assert len(await (await app._core.client()).find(JobFilter())) == 2
 
 
 async def test_two_apps_on_one_queue_leave_each_others_functions_alone(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_waiting_for_what_has_ended_or_is_gone(tmp_path: Path) -> None:
     waiting = asyncio.create_task(purged.wait("20s"))
     await asyncio.sleep(0)
     await purged.cancel()
-    await (await app.client()).purge([purged.id])
+    await (await app._core.client()).purge([purged.id])
     with suppress(NotFound):  # if it looked after the purge; what counts is that it does not wait for ever
         assert (await waiting).state is State.CANCELLED
     await app.close()
@@ -150,10 +150,10 @@ async def test_orders_by_name_are_checked_where_the_code_is_not(
     @offering.task
     async def greet(name: str, times: int = 1, tags: list[str] | None = None) -> None: ...
 
-    info: TaskInfo = offering.catalogue.infos()[0]
+    info: TaskInfo = offering._core.catalogue.infos()[0]
     with pytest.raises(InvalidInput, match=problem):
         orders.named(1_000, info, arguments)
     body, options = orders.named(1_000, info, {"name": "a", "times": 2, "tags": ["x"]})
-    (job,) = await ordering.submit_orders(Spec.function(info.name), info.name, [body], options)
+    (job,) = await ordering._core.submit_orders(Spec.function(info.name), info.name, [body], options)
     assert (await job.info()).args == {"name": "a", "times": 2, "tags": ["x"]}
     await ordering.close()

@@ -180,7 +180,7 @@ async def test_in_schedules(server: Web) -> None:
         schedule = await app.schedule("ping", call, every="1h", tz="Europe/Berlin", queue="default", retry=1)
         await rota_test.advance("1h")
         (fire,) = await schedule.history()
-        (same,) = [info async for info in (await app.planning()).all()]
+        (same,) = [info async for info in (await app._core.planning()).all()]
     assert fire.state is State.SUCCEEDED
     assert same.name == "ping"
     (asked,) = server.asked

@@ -103,16 +103,16 @@ class Slow:
 
 
 async def incarnation(app: rota.App) -> str:
-    (node,) = await (await app.client()).store.nodes(app.who)
+    (node,) = await (await app._core.client()).store.nodes(app._core.who)
     return node.incarnation
 
 
 async def renewed(app: rota.App, node: Node, times: int = 1) -> None:
     """Waits for renewals that begin from now on."""
-    store = (await app.client()).store
+    store = (await app._core.client()).store
 
     async def beats() -> int:
-        return next((one.beats for one in await store.nodes(app.who) if one.id == node.id), 0)
+        return next((one.beats for one in await store.nodes(app._core.who) if one.id == node.id), 0)
 
     before = await beats()
 
@@ -214,7 +214,7 @@ async def test_all_connections_lost_at_once_disturb_nobody(url: str) -> None:
         )
         await place.held(me, apart_from=before)
         await slow.finish(job, probe)
-        assert [one.id for one in await (await slow.app.client()).store.nodes(slow.app.who)] == [node.id]
+        assert [one.id for one in await (await slow.app._core.client()).store.nodes(slow.app._core.who)] == [node.id]
 
 
 async def test_renewals_go_on_while_a_lost_job_cannot_be_given_back(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ async def test_renewals_go_on_while_a_lost_job_cannot_be_given_back(url: str, mo
     slow, place = Slow(url), Place(url)
     async with running(slow.app) as (node, probe):
         job = await slow.start()
-        client, me = await slow.app.client(), await incarnation(slow.app)
+        client, me = await slow.app._core.client(), await incarnation(slow.app)
         lost = await slow.app.submit_command(["true"], queue="other")
         await client.store.claim(SYSTEM, me, {"other": 1}, list(Kind), {"other": 1})
         with place.connect() as db, db.transaction():

@@ -166,7 +166,7 @@ class TestGracefulStop:
             assert (info.interruptions, info.failures, info.crashes) == (1, 0, 0)
         assert (await waiting.info()).attempts == []
         assert await cluster.nodes() == []
-        nodes = await (await cluster.app.client()).store.nodes(cluster.app.who, past=True)
+        nodes = await (await cluster.app._core.client()).store.nodes(cluster.app._core.who, past=True)
         assert [(node.id, node.state) for node in nodes] == [("anna", NodeState.LEFT)]
 
     async def test_a_second_signal_shortens_the_grace(self, cluster: Cluster) -> None:

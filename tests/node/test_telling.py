@@ -26,7 +26,7 @@ AGAIN = rota.Retry(3, backoff="10ms")
 async def until(job: rota.Job[Any], app: rota.App, fits: Callable[[JobInfo], bool]) -> JobInfo:
     """The job as soon as it is so; looks whenever something was told."""
     woken = asyncio.Event()
-    stop = (await app.client()).store.listen(frozenset({Topic.NEWS}), woken.set)
+    stop = (await app._core.client()).store.listen(frozenset({Topic.NEWS}), woken.set)
     try:
         async with asyncio.timeout(LONG):
             while not fits(info := await job.info()):
@@ -81,7 +81,7 @@ async def test_a_task_that_tells_of_every_step_is_not_held_up(tmp_path: Path) ->
             ctx.progress(step / 50_000, f"step {step}")
 
     async with running(app):
-        store = (await app.client()).store
+        store = (await app._core.client()).store
         note = store.note
 
         async def counted(who: Any, notes: Any) -> Any:
@@ -158,7 +158,7 @@ async def test_what_is_saved_is_durable_when_the_call_returns(tmp_path: Path) ->
         return len(kept["async"])
 
     async with running(app):
-        store = (await app.client()).store
+        store = (await app._core.client()).store
         note = store.note
         names: dict[str, str] = {}
 
@@ -229,7 +229,7 @@ async def test_a_stale_attempt_is_told_by_its_next_save(tmp_path: Path, sync: bo
     async with running(app):
         job = await (in_a_thread if sync else on_a_loop).submit()
         assert await asyncio.to_thread(began.wait, LONG)
-        store = (await app.client()).store
+        store = (await app._core.client()).store
         await store.finish(SYSTEM, [settle(job.id, 1, NO_RETRY, 0, Interrupted("taken away"), 0.0)])
         assert await job.result(LONG) == "first"
         go_on.set()
@@ -242,7 +242,7 @@ async def test_a_broken_state_sets_its_job_aside(tmp_path: Path) -> None:
     @app.task(retry=AGAIN)
     async def unlucky(ctx: rota.Context) -> None:
         await ctx.save(1)
-        store = (await app.client()).store
+        store = (await app._core.client()).store
         await store.note(SYSTEM, [Note(ctx.job.id, ctx.fence, 99, None, "{no json")])
         raise ConnectionError
 

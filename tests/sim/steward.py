@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
 from rota.clock import Chance
@@ -58,6 +58,7 @@ class _App:
 
     def __init__(self, client: JobsClient) -> None:
         self._client = client
+        self.this = self
 
     async def client(self) -> JobsClient:
         return self._client
@@ -75,7 +76,7 @@ class Steward:
             JobsClient(self._store, LOCAL, chance),
             LimitsClient(self._store, LOCAL, chance),
         )
-        self._app = cast(App, _App(self._client))
+        self._app = cast(AppCore, _App(self._client))
         self._jobs: list[str] = []
         self._workflows: list[str] = []
         self._orders = 0

@@ -82,7 +82,7 @@ def make_app(store: str, **queues: int) -> rota.App:
 
 async def fill(app: Any) -> None:
     """Something in nearly every table. Jobs of the queue `nobody` stay as they are."""
-    planning = await app.planning()
+    planning = await app._core.planning()
     await planning.save_calendar(Calendar("days off", dates=(date(2027, 1, 1), date(2027, 12, 25))))
     await app.schedule("nightly", app.later, cron="0 3 * * *", exclude="days off", args={"value": HOSTILE})
     await app.schedule(NAMED, ["echo", HOSTILE], every="1h", overlap="queue")
@@ -111,7 +111,7 @@ async def fill(app: Any) -> None:
 
 
 async def migrate(store: str) -> None:
-    made = rota.App(store).make_store()
+    made = rota.App(store)._core.make_store()
     await made.migrate()
     await made.close()
 
@@ -134,7 +134,7 @@ async def copied(source: str, target: str) -> Report:
 
 async def everything(app: rota.App) -> dict[str, Any]:
     """All that can be seen of a store from outside."""
-    client, planning, admissions = await app.client(), await app.planning(), await app.admissions()
+    client, planning, admissions = await app._core.client(), await app._core.planning(), await app.admissions()
     store = client.store
     jobs = [await store.get(SYSTEM, info.id) for info in await store.find(SYSTEM, EVERYTHING)]
     seen: dict[str, Any] = {
@@ -183,7 +183,7 @@ async def test_all_there_is(places: Places, source: str, target: str) -> None:
 
 async def go_on(app: Any) -> None:
     """Live jobs run and schedules fire where they left off; what has ended can be replayed."""
-    client, admissions = await app.client(), await app.admissions()
+    client, admissions = await app._core.client(), await app.admissions()
     waiting = await client.find(JobFilter(queue="nobody", limit=100))
     nightly = await rota.Schedule(app, "nightly").resume()
     fired = await rota.Schedule(app, "nightly").fire()
@@ -237,7 +237,7 @@ async def test_a_copy_that_was_killed_goes_on(places: Places, source: str, targe
             await Copy(one, other, quiet).run()
     async with make_app(there) as app:
         with pytest.raises(StoreError, match="an unfinished copy"):
-            await app.client()
+            await app._core.client()
     await orders(third, 1)
     with pytest.raises(InvalidInput, match="an unfinished copy of"):
         await copied(third, there)
@@ -246,7 +246,7 @@ async def test_a_copy_that_was_killed_goes_on(places: Places, source: str, targe
         report = await Copy(one, other, lambda table, rows: seen.append(rows) if table == "live" else None).run()
     assert (report.resumed, report.tables["live"].rows, max(seen)) == (True, 1_200, 700)
     async with make_app(there) as app:
-        assert len(await (await app.client()).find(EVERYTHING)) == 1_200
+        assert len(await (await app._core.client()).find(EVERYTHING)) == 1_200
 
 
 @ENGINES
@@ -258,8 +258,8 @@ async def test_a_source_that_was_used_since_is_copied_anew(places: Places, sourc
         with pytest.raises(Killed):
             await Copy(one, other, quiet).run()
     async with make_app(here) as app:
-        first = (await (await app.client()).find(EVERYTHING))[-1]
-        await (await app.client()).cancel([first.id], "changed")
+        first = (await (await app._core.client()).find(EVERYTHING))[-1]
+        await (await app._core.client()).cancel([first.id], "changed")
     report = await copied(here, there)
     assert (report.tables["live"].rows, report.tables["ended"].rows) == (599, 1)
 
@@ -280,7 +280,7 @@ async def test_orders_that_reach_the_target_first_stay(places: Places, source: s
         with pytest.raises(InvalidInput, match="an empty store; it has 3 rows in 'tasks'"):
             await Copy(one, other, quiet).run()
     async with make_app(there) as app:
-        assert len(await (await app.client()).find(EVERYTHING)) == 1
+        assert len(await (await app._core.client()).find(EVERYTHING)) == 1
 
 
 async def test_changes_that_leave_the_number_of_rows_are_noticed(places: Places) -> None:
@@ -390,7 +390,7 @@ async def test_rows_that_the_target_refuses_are_named(places: Places) -> None:
     await orders(here, 3)
     spoil(here, "UPDATE jobs SET requirements = 'no JSON' WHERE seq = 2")
     async with make_app(here) as app:
-        wrong = (await (await app.client()).find(EVERYTHING))[1].id
+        wrong = (await (await app._core.client()).find(EVERYTHING))[1].id
     with pytest.raises(StoreError, match=f"a row of 'live' is refused .{wrong}.*"):
         await copied(here, there)
     spoil(here, "UPDATE jobs SET requirements = NULL WHERE seq = 2")
@@ -407,7 +407,7 @@ async def test_texts_that_are_no_text(places: Places) -> None:
     assert (await copied(here, second)).changed_texts == 0
     for store, nul in ((there, "a\ufffdb"), (second, "a\0b")):
         async with make_app(store) as app:
-            reasons = [info.reason for info in await (await app.client()).find(EVERYTHING)]
+            reasons = [info.reason for info in await (await app._core.client()).find(EVERYTHING)]
             assert reasons[1:] == [nul, "a\ufffdb"]
 
 
@@ -423,7 +423,7 @@ async def test_jobs_that_wait_to_be_alone_are_ready(places: Places) -> None:
     report = await copied(here, there)
     assert (report.tables["gates"].rows, report.tables["live"].rows) == (0, 3)
     async with make_app(there) as app:
-        _, *found = await (await app.client()).find(EVERYTHING)
+        _, *found = await (await app._core.client()).find(EVERYTHING)
         assert [(info.state.value, info.reason) for info in found] == [("ready", None)] * 2
 
 

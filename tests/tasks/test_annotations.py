@@ -192,10 +192,10 @@ def test_a_name_that_is_there_for_type_checkers_only_costs_no_other() -> None:
     assert hints_of(lambda: None) == ({}, {})
     with pytest.warns(UserWarning, match="the annotation 'Missing' of a is unknown at run time"):
         task = rota.App().task(awkward)
-    assert task.handle("id")._returns is not None
-    assert task.handle("id")._returns.read("id", [1]) == [1]
+    assert task._handle("id")._returns is not None
+    assert task._handle("id")._returns.read("id", [1]) == [1]
     with pytest.raises(ResultMismatch):
-        task.handle("id")._returns.read("id", ["a"])
+        task._handle("id")._returns.read("id", ["a"])
 
 
 class Odd:

@@ -38,7 +38,7 @@ def load(user: int, rows: list[Row] | None = None, prices: dict[str, int] | None
 )
 def test_a_wrong_argument_is_named_with_its_value(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArguments, match=f"arguments of task 'load': {said}"):
-        load.definition.encode((), arguments, 1_000)
+        load._definition.encode((), arguments, 1_000)
 
 
 def test_other_complaints_keep_their_words() -> None:
@@ -48,7 +48,7 @@ def test_other_complaints_keep_their_words() -> None:
 
 def test_a_value_that_json_can_t_carry_is_named() -> None:
     with pytest.raises(NotSerialisable, match="argument 'rows' of task 'load'"):
-        load.definition.encode((), {"user": 1, "rows": [object()]}, 1_000)
+        load._definition.encode((), {"user": 1, "rows": [object()]}, 1_000)
 
 
 def test_of_many_orders_the_wrong_one_is_named() -> None:
@@ -64,8 +64,8 @@ def test_a_template_of_a_task_without_parameters() -> None:
 
 
 def test_values_beside_a_job_are_checked() -> None:
-    job: Any = load.handle("7")
-    encode = load.definition.encode_order
+    job: Any = load._handle("7")
+    encode = load._definition.encode_order
     for arguments, place in (
         ({"rows": [job, "x"]}, r"rows\[1\]"),
         ({"prices": {"a": job, "b": "x"}}, "prices.b"),
@@ -80,8 +80,8 @@ def test_values_beside_a_job_are_checked() -> None:
 def test_a_job_may_be_a_further_argument() -> None:
     def further(**rest: int) -> None: ...
 
-    encode = app.task(further).definition.encode_order
-    job: Any = load.handle("7")
+    encode = app.task(further)._definition.encode_order
+    job: Any = load._handle("7")
     assert encode((), {"a": job, "b": 1}, 1_000) == ('{"a":null,"b":1}', {"7": (("a",),)})
     with pytest.raises(InvalidArguments):
         encode((), {"a": job, "b": "x"}, 1_000)

@@ -66,7 +66,7 @@ def test_a_state_that_someone_broke_is_told_and_not_taken_for_none(state: str) -
 def test_it_is_cancelled_once_it_was_told() -> None:
     ctx = context(Wire())
     assert not ctx.cancelled
-    ctx.cancel()
+    ctx._cancel()
     assert ctx.cancelled
 
 

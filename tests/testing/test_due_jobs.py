@@ -14,7 +14,7 @@ start = 0
 
 
 def note(what: str) -> None:
-    log.append(((app.clock.now() - start) // SECOND, what))
+    log.append(((app._core.clock.now() - start) // SECOND, what))
 
 
 @app.every("5s")
@@ -70,7 +70,7 @@ async def test_a_long_span_is_as_if_each_look_had_been_taken(monkeypatch: pytest
 async def test_fires_look_for_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """A day of a schedule that fires every five seconds takes seconds: each fire is a handful of calls."""
     async with testing.harness(app) as rota_test:
-        store = (await app.client()).store
+        store = (await app._core.client()).store
         for name in ("failing", "ordering"):
             await rota.Schedule(app, name).remove()
         looks: list[str] = []

@@ -72,8 +72,8 @@ async def test_tasks_may_order_more() -> None:
     async with testing.harness(app) as rota_test:
         await chain.submit(left=3)
         await rota_test.drain()
-        client = await app.client()
-        assert await client.store.counts(app.who) == {State.SUCCEEDED: 4}
+        client = await app._core.client()
+        assert await client.store.counts(app._core.who) == {State.SUCCEEDED: 4}
 
 
 async def test_commands_run_for_real_if_allowed() -> None:
@@ -98,7 +98,7 @@ async def test_two_harnesses_know_nothing_of_each_other_and_the_app_is_as_before
         assert app.settings.store == "sqlite:///:memory:"
     async with testing.harness(app) as rota_test:
         await rota_test.drain()
-        assert await (await app.client()).store.get(app.who, job.id) is None
+        assert await (await app._core.client()).store.get(app._core.who, job.id) is None
     assert app.settings is before
 
 

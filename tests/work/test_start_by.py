@@ -78,7 +78,7 @@ async def test_a_function_behind_a_neighbour_that_blocks_their_loop(
     clock: ManualClock, in_node: InNodeThreads, late: bool
 ) -> None:
     there = Neighbourhood()
-    executor = FunctionExecutor(there.app.catalogue, in_node, 1.0)
+    executor = FunctionExecutor(there.app._core.catalogue, in_node, 1.0)
     async with asyncio.TaskGroup() as group:
         neighbour = group.create_task(executor.execute(call_of(clock, "blocker", None)))
         await there.blocks()
@@ -94,7 +94,7 @@ async def test_a_function_behind_a_neighbour_that_blocks_their_loop(
 async def test_a_function_in_a_thread_of_its_own(clock: ManualClock, in_node: InNodeThreads, late: bool) -> None:
     there = Neighbourhood()
     clock.advance(1.1 if late else 0.9)
-    outcome = await FunctionExecutor(there.app.catalogue, in_node, 1.0).execute(call_of(clock, "call_sync"))
+    outcome = await FunctionExecutor(there.app._core.catalogue, in_node, 1.0).execute(call_of(clock, "call_sync"))
     assert (outcome, there.ran) == ((LATE, []) if late else (Succeeded(), ["call_sync"]))
 
 

@@ -7,7 +7,7 @@ import re
 from datetime import date
 from typing import Any
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.session import existing, make_app, planning_of, read_input, utf8
 from rota.cli.show import answer, complain, document, listing, safe
 from rota.errors import InvalidInput
@@ -47,7 +47,7 @@ def _date(given: str, what: str) -> date:
         raise InvalidInput(what, given, "a date such as 2027-12-24") from None
 
 
-def _of_events(app: App, args: argparse.Namespace) -> tuple[date, ...]:
+def _of_events(app: AppCore, args: argparse.Namespace) -> tuple[date, ...]:
     zone_name = "UTC" if args.tz is None else args.tz
     today = zone(zone_name).local(app.clock.now()).date()
     first = today if args.from_ is None else _date(args.from_, "--from")

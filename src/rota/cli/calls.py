@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.errors import InvalidInput
 from rota.orders import HttpCall
 
 
-def call_of(app: App, args: argparse.Namespace) -> HttpCall:
+def call_of(app: AppCore, args: argparse.Namespace) -> HttpCall:
     method, url = args.http
     return app.http(
         method, url, headers=_headers(args), json=_json(args.json_body), body=_body(args.body), expect=args.expect,

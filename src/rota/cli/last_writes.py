@@ -47,10 +47,10 @@ def prepare(channel: socket.socket) -> None:
 
 
 async def leave(incarnation: str) -> None:
-    from rota.app import App
+    from rota.app_core import AppCore
     from rota.model.principal import SYSTEM
 
-    async with App() as app:
+    async with AppCore() as app:
         await (await app.client()).store.leave(SYSTEM, incarnation)
 
 

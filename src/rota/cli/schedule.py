@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable, Sequence
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.live import Bar
 from rota.cli.schedule_texts import as_json, in_zone, look, next_text, utc
 from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
@@ -53,7 +53,7 @@ def how(saved: Saved) -> str:
     return "added" if saved.created else "replaced" if saved.changed else "unchanged"
 
 
-async def _order(app: App, args: argparse.Namespace, where: str) -> Template:
+async def _order(app: AppCore, args: argparse.Namespace, where: str) -> Template:
     now = app.clock.now()
     # Arguments are checked with sample times filled in, and stored with the fields unfilled.
     spec, task, body, defaults = await work_of(app, args, lambda given: fill(given, where, now, now))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.schedule import how
 from rota.cli.schedule_texts import in_zone, utc
 from rota.cli.session import make_app, read_input, utf8
@@ -56,7 +56,7 @@ class Taken(msgspec.Struct, frozen=True):
 class Import:
     """The import of one crontab: its settings, and the lines that were taken and refused so far."""
 
-    def __init__(self, app: App, args: argparse.Namespace, environment: Mapping[str, str], etc: Path = ETC) -> None:
+    def __init__(self, app: AppCore, args: argparse.Namespace, environment: Mapping[str, str], etc: Path = ETC) -> None:
         self._app, self._args = app, args
         user = pwd.getpwuid(os.getuid())
         self._user, self._home = user.pw_name, user.pw_dir

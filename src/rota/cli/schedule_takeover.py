@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rota import orders
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.foreign_schedules import Foreign, apscheduler_entries, celery_entries, names_of
 from rota.cli.schedule import how
 from rota.cli.schedule_texts import in_zone
@@ -96,7 +96,7 @@ def _load(target: str, verb: str) -> Any:
     return found
 
 
-def _taken(app: App, entry: Foreign, known: OfferedTasks, renamed: Mapping[str, str]) -> Taken:
+def _taken(app: AppCore, entry: Foreign, known: OfferedTasks, renamed: Mapping[str, str]) -> Taken:
     if entry.why:
         raise InvalidInput("schedule", entry.name, f"one that rota can have: {entry.why}")
     info = _task(entry.task, known, renamed)
@@ -126,7 +126,7 @@ def _arguments(info: TaskInfo, entry: Foreign) -> dict[str, Any]:
     return given | entry.kwargs
 
 
-async def _save(app: App, taken: dict[str, Taken], refused: dict[str, str]) -> None:
+async def _save(app: AppCore, taken: dict[str, Taken], refused: dict[str, str]) -> None:
     planning = await app.planning()
     for name, one in list(taken.items()):
         try:

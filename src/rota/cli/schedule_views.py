@@ -6,7 +6,7 @@ import argparse
 import shlex
 from collections.abc import Iterator, Sequence
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli import calls, commands
 from rota.cli.job import brief
 from rota.cli.schedule_texts import (
@@ -235,7 +235,7 @@ async def _of_schedule(args: argparse.Namespace) -> tuple[list[Instant], str, In
 
 async def _of_rule(args: argparse.Namespace) -> tuple[list[Instant], str, Instant]:
     """No store is needed, unless calendars are named."""
-    async with App(args.store) as app:
+    async with AppCore(args.store) as app:
         given = {name: getattr(args, name, None) for name in NAMES}
         name = WITHOUT_NAME if args.schedule is None else args.schedule
         schedule = read_schedule(app.who.user, name, given, app.clock.now())

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
 from rota.clients.schedules import SchedulesClient
@@ -19,31 +19,31 @@ from rota.errors import InvalidInput, StoreError
 from rota.store.base import Store
 
 
-def make_app(args: argparse.Namespace, **settings: Any) -> App:
+def make_app(args: argparse.Namespace, **settings: Any) -> AppCore:
     """The app that `--app` names, or one without tasks; options of the command line win over its own settings."""
     given = {name: value for name, value in {"store": args.store, **settings}.items() if value is not None}
     if getattr(args, "app", None) is None:
-        bare = App(**given)
+        bare = AppCore(**given)
         bare.home = ""  # made here, by no module of a user
         return bare
-    app: App = args.loaded  # before the loop ran (`cli/main.py`)
+    app: AppCore = args.loaded._core  # before the loop ran (`cli/main.py`)
     if given:
         app.configure(**given)
     return app
 
 
-def store_exists(app: App) -> bool:
+def store_exists(app: AppCore) -> bool:
     """A file can be checked; a server is asked when it is opened."""
     if not app.settings.store.startswith("sqlite:///"):
         return True
     return os.path.exists(_path(app))  # noqa: PTH110 - a folder we may not look into has no store for us
 
 
-def _path(app: App) -> str:
+def _path(app: AppCore) -> str:
     return app.settings.store.removeprefix("sqlite:///")
 
 
-def check_exists(app: App) -> None:
+def check_exists(app: AppCore) -> None:
     if not store_exists(app):
         raise StoreError(f"no store at {_path(app)}; start one with `rota up`")
 
@@ -51,7 +51,7 @@ def check_exists(app: App) -> None:
 @asynccontextmanager
 async def existing(args: argparse.Namespace) -> AsyncIterator[JobsClient]:
     """A client on an existing store, for verbs that must not create one or change its schema."""
-    app = App(args.store)
+    app = AppCore(args.store)
     check_exists(app)
     store = app.make_store()
     try:
@@ -61,7 +61,7 @@ async def existing(args: argparse.Namespace) -> AsyncIterator[JobsClient]:
         await store.close()
 
 
-class Present(App):
+class Present(AppCore):
     """On an existing store, for verbs that use handles and must not create one or change its schema."""
 
     async def client(self) -> JobsClient:
@@ -103,7 +103,7 @@ def read_input(path: str, what: str, expected: str, most: int) -> bytes:
 
 
 @asynccontextmanager
-async def raw_store(app: App) -> AsyncIterator[Store]:
+async def raw_store(app: AppCore) -> AsyncIterator[Store]:
     """The store with any schema."""
     store = app.make_store()
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.node import shown_state
 from rota.cli.session import check_exists, raw_store
 from rota.cli.show import answer, complain, listing
@@ -19,7 +19,7 @@ from rota.store.values import Finding
 
 
 async def migrate_(args: argparse.Namespace) -> int:
-    app = App(args.store)
+    app = AppCore(args.store)
     async with raw_store(app) as store:
         before, after = await store.migrate(complain)
     said = f"is up to date: schema {after}" if before == after else f"migrated from schema {before} to {after}"
@@ -28,7 +28,7 @@ async def migrate_(args: argparse.Namespace) -> int:
 
 
 async def doctor_(args: argparse.Namespace) -> int:
-    app = App(args.store)
+    app = AppCore(args.store)
     findings = [_settings(args, app.settings), *await _examine(app)]
     rows = ((_mark(finding), finding.name, finding.text) for finding in findings)
     listing(args, findings, ("", "WHAT", "FOUND"), rows)
@@ -39,7 +39,7 @@ def _mark(finding: Finding) -> tuple[str, str]:
     return ("ok", "green") if finding.ok else ("BAD", "red")
 
 
-async def _examine(app: App) -> list[Finding]:
+async def _examine(app: AppCore) -> list[Finding]:
     try:
         check_exists(app)
         async with raw_store(app) as store:
@@ -51,7 +51,7 @@ async def _examine(app: App) -> list[Finding]:
     return [Finding("store", True, app.settings.place), *findings]
 
 
-async def _nodes(app: App, store: Store) -> Finding:
+async def _nodes(app: AppCore, store: Store) -> Finding:
     """Ready jobs without a live node are a problem; an idle store without nodes is not."""
     now = store.now()
     states = [shown_state(node, now) for node in await store.nodes(app.who)]

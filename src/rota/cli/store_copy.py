@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rota import opening
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.live import Bar
 from rota.cli.node import shown_state
 from rota.cli.session import check_exists, raw_store, store_exists
@@ -26,7 +26,7 @@ _FILE = "sqlite:///"
 
 
 async def copy_(args: argparse.Namespace) -> int:
-    source, target = App(args.source), App(args.target)
+    source, target = AppCore(args.source), AppCore(args.target)
     _check(source, target)
     async with _side(source) as reading:
         await _rest(source, take_over=not args.dry_run)
@@ -41,7 +41,7 @@ async def copy_(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check(source: App, target: App) -> None:
+def _check(source: AppCore, target: AppCore) -> None:
     for app in (source, target):
         if app.settings.store == f"{_FILE}:memory:":
             raise InvalidInput(
@@ -52,7 +52,7 @@ def _check(source: App, target: App) -> None:
     check_exists(source)
 
 
-async def _rest(app: App, take_over: bool) -> None:
+async def _rest(app: AppCore, take_over: bool) -> None:
     """Refuses a store with living nodes. Jobs that dead nodes have left running are taken over, as any node would
     do."""
     async with raw_store(app) as store:
@@ -65,7 +65,7 @@ async def _rest(app: App, take_over: bool) -> None:
             await store.rescue(SYSTEM, rule)
 
 
-async def _refuse_living(app: App, store: Store) -> None:
+async def _refuse_living(app: AppCore, store: Store) -> None:
     living = (NodeState.LIVE, NodeState.STOPPING)
     nodes = [node.id for node in await store.nodes(SYSTEM) if shown_state(node, store.now()) in living]
     if nodes:
@@ -73,14 +73,14 @@ async def _refuse_living(app: App, store: Store) -> None:
         raise StoreError(f"{what}; stop them first (a killed node counts as living until its lease is over)")
 
 
-async def _prepare(app: App) -> None:
+async def _prepare(app: AppCore) -> None:
     async with raw_store(app) as store:
         await store.migrate(complain)
         await _refuse_living(app, store)
 
 
 @asynccontextmanager
-async def _side(app: App) -> AsyncIterator[Side]:
+async def _side(app: AppCore) -> AsyncIterator[Side]:
     side: Side
     if app.settings.store.startswith(_FILE):
         side = SqliteSide(app.settings.store.removeprefix(_FILE), _name(app))
@@ -92,7 +92,7 @@ async def _side(app: App) -> AsyncIterator[Side]:
         await side.close()
 
 
-def _name(app: App) -> str:
+def _name(app: AppCore) -> str:
     """The same for the same store, and without a password: an unfinished copy is known by it."""
     if app.settings.store.startswith(_FILE):
         return str(Path(app.settings.store.removeprefix(_FILE)).resolve())
@@ -100,7 +100,7 @@ def _name(app: App) -> str:
     return f"{place.place}, schema {place.schema}"
 
 
-async def _preview(args: argparse.Namespace, reading: Side, target: App) -> int:
+async def _preview(args: argparse.Namespace, reading: Side, target: AppCore) -> int:
     async with _side(target) if store_exists(target) and await _is_migrated(target) else nullcontext() as there:
         copy = Copy(reading, there or reading, lambda *_: None)
         report = await copy.preview()
@@ -111,7 +111,7 @@ async def _preview(args: argparse.Namespace, reading: Side, target: App) -> int:
     return 0
 
 
-async def _is_migrated(app: App) -> bool:
+async def _is_migrated(app: AppCore) -> bool:
     """An unfinished copy counts: what is said about it comes later."""
     async with raw_store(app) as store:
         findings = {finding.name: finding.ok for finding in await store.examine()}

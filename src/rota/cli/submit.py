@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from rota import orders
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.calls import call_of, content_of
 from rota.cli.session import check_exists, make_app, store_exists, utf8
 from rota.cli.show import complain, document, plain
@@ -77,7 +77,7 @@ def verdict(info: JobInfo) -> int:
 
 
 async def work_of(
-    app: App, args: argparse.Namespace, sample: Callable[[dict[str, Any]], Any] = dict
+    app: AppCore, args: argparse.Namespace, sample: Callable[[dict[str, Any]], Any] = dict
 ) -> tuple[Spec, str, str, Options]:
     """The given command, call or function: its spec, task, arguments, and default options. `sample`: makes the
     arguments that the function must accept from the stored ones."""
@@ -109,7 +109,7 @@ def _with_results(args: argparse.Namespace, arguments: dict[str, Any]) -> dict[s
 
 
 async def place_order(
-    app: App, args: argparse.Namespace, spec: Spec, task: str, body: str, defaults: Options
+    app: AppCore, args: argparse.Namespace, spec: Spec, task: str, body: str, defaults: Options
 ) -> Job[Any]:
     given = order_options(args, defaults.retry) | {"after": await _parents(app, args)}
     chosen = read_options(defaults, given)
@@ -120,7 +120,7 @@ async def place_order(
     return (await app.submit_orders(spec, task, [body], chosen))[0]
 
 
-async def _results(app: App, args: argparse.Namespace) -> Fills:
+async def _results(app: AppCore, args: argparse.Namespace) -> Fills:
     """The places of results, with shortened ids resolved."""
     _, fills = split(_with_results(args, {}), "arguments")
     check_exists(app)  # a new store would have no jobs
@@ -187,7 +187,7 @@ def _codes(given: str | None) -> list[int]:
         raise InvalidInput("--fatal-exit-codes", given, "exit codes such as 3,4") from None
 
 
-async def _parents(app: App, args: argparse.Namespace) -> list[tuple[str, Need]] | None:
+async def _parents(app: AppCore, args: argparse.Namespace) -> list[tuple[str, Need]] | None:
     """The parents, with shortened ids resolved."""
     if args.after is None:
         if args.on is not None:
@@ -251,7 +251,7 @@ class OfferedTasks(msgspec.Struct, frozen=True):
         raise UnknownTask(name, hint(name, self.infos, self.place))
 
 
-async def known_tasks(app: App, args: argparse.Namespace) -> OfferedTasks:
+async def known_tasks(app: AppCore, args: argparse.Namespace) -> OfferedTasks:
     if args.app:
         found, place = app.catalogue.infos(), f"{args.app} has"
     else:
@@ -259,7 +259,7 @@ async def known_tasks(app: App, args: argparse.Namespace) -> OfferedTasks:
     return OfferedTasks({info.name: info for info in found}, place)
 
 
-async def _registered(app: App) -> list[TaskInfo]:
+async def _registered(app: AppCore) -> list[TaskInfo]:
     """The tasks that nodes have offered so far. Creates no store for this."""
     if not store_exists(app):
         return []

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli import last_writes, reload
 from rota.cli.echo import Echo, Stdout, as_json, as_text
 from rota.cli.session import make_app
@@ -54,7 +54,7 @@ async def up_(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(args: argparse.Namespace, app: App, ends: Sequence[Background | Echo]) -> None:
+async def _serve(args: argparse.Namespace, app: AppCore, ends: Sequence[Background | Echo]) -> None:
     await app.migrate()
     async with app:
         node = await app.node()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.session import Present, existing, utf8
 from rota.cli.show import age, complain, document, facts, on_terminal, state, table, when
 from rota.cli.waiting import hinting
@@ -73,7 +73,7 @@ async def show_(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _find(app: App, args: argparse.Namespace) -> Workflow:
+async def _find(app: AppCore, args: argparse.Namespace) -> Workflow:
     return Workflow(app, await (await app.client()).workflow(utf8(args.workflow, "ID")))
 
 

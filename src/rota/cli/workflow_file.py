@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.cli.session import make_app, read_input
 from rota.cli.show import answer
 from rota.cli.submit import OfferedTasks, folder, known_tasks
@@ -67,13 +67,13 @@ def _fill_folders(jobs: Sequence[JobEntry], source: str) -> None:
                 job.cwd = folder(job.cwd, "cwd")
 
 
-async def _tasks(app: App, args: argparse.Namespace, jobs: Sequence[JobEntry]) -> OfferedTasks:
+async def _tasks(app: AppCore, args: argparse.Namespace, jobs: Sequence[JobEntry]) -> OfferedTasks:
     """The tasks that can be ordered; none are looked for if none is wanted."""
     wanted = any(job.task is not None for job in jobs)
     return await known_tasks(app, args) if wanted else OfferedTasks({}, "")
 
 
-def _check_types(app: App, jobs: Sequence[JobEntry], source: str) -> None:
+def _check_types(app: AppCore, jobs: Sequence[JobEntry], source: str) -> None:
     """The app's code is here: check the types of arguments too."""
     for job in jobs:
         if job.task is not None:

@@ -24,7 +24,7 @@ from rota.tasks.context import Context
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from rota.app import App
+    from rota.app_core import AppCore
     from rota.handles.keywords import TaskKeywords
 
 P = ParamSpec("P")
@@ -32,7 +32,7 @@ R = TypeVar("R")
 AnyTask = TypeVar("AnyTask", bound=Task[..., Any])
 
 
-def make_task(app: App, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
+def make_task(app: AppCore, function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., Any]:
     """Makes a task of a function. `given`: the options of `@app.task`. Raises InvalidInput."""
     options = dict(given)
     name, code = options.pop("name", None), Code.read(options.pop("isolation", None))

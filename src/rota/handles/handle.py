@@ -8,13 +8,14 @@ from rota.errors import InvalidInput
 
 if TYPE_CHECKING:
     from rota.app import App
+    from rota.app_core import AppCore
 
 
 class Handle:
     """`_hash` is kept from its first use: the jobs of a workflow may get another id when they are ordered, and must be
     found in a dict afterwards, too."""
 
-    _app: App
+    _app: AppCore
     _hash: int | None = None
 
     def _identity(self) -> tuple[type[Handle], str]:
@@ -36,9 +37,9 @@ class Handle:
         return self._hash
 
 
-def app_of(given: App) -> App:
-    """The app of a handle; that of a shared task is looked up. Raises InvalidInput."""
-    found: App | None = getattr(given, "this", None)
+def core_of(given: App | AppCore) -> AppCore:
+    """The core of the app of a handle; that of a shared task is looked up. Raises InvalidInput."""
+    found: AppCore | None = getattr(getattr(given, "_core", given), "this", None)
     if found is None:
         raise InvalidInput("app", given, "a rota.App")
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from rota.clients.explain import Explanation
 from rota.errors import JobFailed
-from rota.handles.handle import Handle, app_of, id_of
+from rota.handles.handle import Handle, core_of, id_of
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import Span
@@ -16,6 +16,7 @@ from rota.tasks.encoding import JobReference
 
 if TYPE_CHECKING:
     from rota.app import App
+    from rota.app_core import AppCore
     from rota.tasks.catalogue import ResultReader
 
 R_co = TypeVar("R_co", covariant=True)
@@ -25,14 +26,14 @@ class Job(Handle, JobReference, Generic[R_co]):
     """A handle for one order. `R` is what its task returns: Any for commands, HTTP calls and handles by id."""
 
     @overload
-    def __init__(self: Job[Any], app: App, job_id: str) -> None: ...
+    def __init__(self: Job[Any], app: App | AppCore, job_id: str) -> None: ...
 
     @overload
-    def __init__(self, app: App, job_id: str, returns: ResultReader | None) -> None: ...
+    def __init__(self, app: App | AppCore, job_id: str, returns: ResultReader | None) -> None: ...
 
-    def __init__(self, app: App, job_id: str, returns: ResultReader | None = None) -> None:
+    def __init__(self, app: App | AppCore, job_id: str, returns: ResultReader | None = None) -> None:
         """`returns` reads its result; without it the result is plain data."""
-        self._app, self.id, self._returns = app_of(app), id_of(job_id, "job id"), returns
+        self._app, self.id, self._returns = core_of(app), id_of(job_id, "job id"), returns
 
     def _identity(self) -> tuple[type[Handle], str]:
         return Job, self.id

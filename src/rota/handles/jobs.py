@@ -22,7 +22,7 @@ from rota.model.times import instant
 from rota.store.values import JobFilter, JobPage
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from rota.app_core import AppCore
 
 Time = datetime | str
 DEAD = JobFilter(states=(State.FAILED,))  # the dead letters
@@ -55,7 +55,7 @@ class JobQuery:
     """Jobs that fit some conditions. Nothing is read before it is iterated, counted or changed, and each use reads
     anew. Newest first; dead letters in the order of their ends."""
 
-    def __init__(self, app: App, query: JobFilter | None, conditions: DeadConditions) -> None:
+    def __init__(self, app: AppCore, query: JobFilter | None, conditions: DeadConditions) -> None:
         self._app, self._filter = app, _filter(JobFilter() if query is None else query, conditions)
         self._all_dead = query is DEAD and all(given is None for given in conditions.values())
 
@@ -219,7 +219,7 @@ def _ids(given: object, what: str) -> tuple[str, ...]:
 
 
 def _task(given: object, what: str) -> str | tuple[str, ...]:
-    return (given.name, *given.definition.aliases) if isinstance(given, Task) else _text(given, what)
+    return (given.name, *given._definition.aliases) if isinstance(given, Task) else _text(given, what)
 
 
 def _workflow(given: object, what: str) -> str:

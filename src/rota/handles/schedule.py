@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rota.clients.schedules import MOST
-from rota.handles.handle import Handle, app_of, id_of
+from rota.handles.handle import Handle, core_of, id_of
 from rota.handles.job import Job
 from rota.model.readers import whole
 from rota.model.times import instant
@@ -15,12 +15,13 @@ from rota.model.trigger.zones import zone
 
 if TYPE_CHECKING:
     from rota.app import App
+    from rota.app_core import AppCore
     from rota.clients.schedules import BackfillProgress
 
 
 class Schedule(Handle):
-    def __init__(self, app: App, name: str) -> None:
-        self._app, self.name = app_of(app), id_of(name, "schedule")
+    def __init__(self, app: App | AppCore, name: str) -> None:
+        self._app, self.name = core_of(app), id_of(name, "schedule")
 
     def _identity(self) -> tuple[type[Handle], str]:
         return Schedule, self.name

@@ -20,7 +20,7 @@ from rota.model.trigger.template import Template
 from rota.orders import HttpCall
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from rota.app_core import AppCore
 
 
 class ScheduleOrder(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ def split(options: Mapping[str, Any], also: Sequence[str] = ()) -> tuple[dict[st
 
 
 def build(
-    app: App,
+    app: AppCore,
     name: str,
     task: Task[..., Any] | HttpCall | Sequence[str],
     args: Mapping[str, Any] | None,
@@ -53,7 +53,7 @@ def build(
     """The schedule of a task, an HTTP call or a command. `within`: the connection that it will be saved on."""
     limit, now, user = app.settings.max_args, app.clock.now(), app.who.user
     if isinstance(task, Task):
-        task.check_connection(within)
+        task._check_connection(within)
         return of_task(user, ScheduleOrder(name, task, args or {}, options), limit, now)
     if args is not None:
         raise InvalidInput("args", args, "none: a command has its arguments in its list, a call in its body")
@@ -71,8 +71,8 @@ def of_task(owner: str, words: ScheduleOrder, limit: int, now: Instant) -> tuple
     if not isinstance(words.args, Mapping):
         raise InvalidInput("args", words.args, "a mapping of names to values")
     # Arguments are checked with sample times filled in, and stored with the fields unfilled.
-    words.task.encode(fill(dict(words.args), schedule.zone, now, now), limit)
-    spec, body, defaults = words.task.order(words.args, limit)
+    words.task._encode(fill(dict(words.args), schedule.zone, now, now), limit)
+    spec, body, defaults = words.task._order(words.args, limit)
     return schedule, order(spec, words.task.name, body, read_options(defaults, rest, SCHEDULE_NAMES))
 
 

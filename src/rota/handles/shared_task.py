@@ -22,7 +22,7 @@ from rota.tasks.catalogue import CATALOGUES
 from rota.tasks.modules import calling_module
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from rota.app_core import AppCore
 
 KEPT_AS = "__rota_shared_tasks__"  # the attribute of a module with its shared tasks, by name
 
@@ -38,7 +38,7 @@ class IncludingApp:
             raise AttributeError(name)
         return getattr(self._find(), name)
 
-    def _find(self) -> App:
+    def _find(self) -> AppCore:
         apps = self._including()
         if len(apps) > 1:
             apps.clear()
@@ -53,8 +53,8 @@ class IncludingApp:
         apps[0].shared(self._task)  # it may not have been loaded yet
         return apps[0]
 
-    def _including(self) -> list[App]:
-        owners = cast("list[App]", [one.owner for one in list(CATALOGUES) if one.owner is not None])
+    def _including(self) -> list[AppCore]:
+        owners = cast("list[AppCore]", [one.owner for one in list(CATALOGUES) if one.owner is not None])
         return [app for app in owners if app.is_open and includes(app.include, self.module)]
 
 
@@ -62,8 +62,8 @@ def _share(function: Callable[..., Any], given: Mapping[str, Any]) -> Task[..., 
     module = calling_module()
     if module not in sys.modules:
         raise InvalidInput("shared task", function, "a function in a module, so that apps can include it")
-    task = make_task(cast("App", None), function, given)
-    task._app = cast("App", IncludingApp(module, task))
+    task = make_task(cast("AppCore", None), function, given)
+    task._app = cast("AppCore", IncludingApp(module, task))
     kept: dict[str, Task[..., Any]] = vars(sys.modules[module]).setdefault(KEPT_AS, {})
     kept[task.name] = task  # a module that is reloaded declares it again
     return task

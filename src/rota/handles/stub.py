@@ -28,7 +28,7 @@ from rota.tasks.results import Fills, argument_names
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from rota.app import App
+    from rota.app_core import AppCore
     from rota.clients.jobs import JobsClient
     from rota.handles.keywords import OrderKeywords
 
@@ -68,7 +68,7 @@ class StubDef(TaskDef):
             raise InvalidInput("stub", self.name, "one that is loaded: await its load() before, outside of the block")
         return self.known
 
-    async def load(self, app: App) -> None:
+    async def load(self, app: AppCore) -> None:
         client = await app.client()
         same = self._client is not None and self._client() is client
         if self.known is not None and same and app.clock.now() - self._read_at < FRESH:
@@ -85,7 +85,7 @@ class Stub(Task[P, R_co]):
 
     _definition: StubDef
 
-    def __init__(self, app: App, definition: StubDef, given: Mapping[str, Any], within: Any = None) -> None:
+    def __init__(self, app: AppCore, definition: StubDef, given: Mapping[str, Any], within: Any = None) -> None:
         super().__init__(app, definition, Options(), within)
         self._given = given
 
@@ -151,5 +151,5 @@ def _anything(**arguments: Any) -> Any:
     """The signature of a stub that has none."""
 
 
-def make_stub(app: App, name: str) -> OpenStub:
+def make_stub(app: AppCore, name: str) -> OpenStub:
     return OpenStub(app, StubDef(_anything, task_name(name)), {})

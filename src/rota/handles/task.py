@@ -22,7 +22,7 @@ from rota.tasks.encoding import to_json
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from rota.app import App
+    from rota.app_core import AppCore
     from rota.handles.keywords import OrderKeywords
 
 P = ParamSpec("P")
@@ -36,7 +36,7 @@ class Task(Generic[P, R_co]):
 
     __name__: str
 
-    def __init__(self, app: App, definition: TaskDef, options: Options, within: Any = None) -> None:
+    def __init__(self, app: AppCore, definition: TaskDef, options: Options, within: Any = None) -> None:
         self._app, self._definition, self._options, self._within = app, definition, options, within
         functools.update_wrapper(self, definition.function)
 
@@ -48,15 +48,7 @@ class Task(Generic[P, R_co]):
     def name(self) -> str:
         return self._definition.name
 
-    @property
-    def app(self) -> App:
-        return self._app
-
-    @property
-    def definition(self) -> TaskDef:
-        return self._definition
-
-    def bound(self, app: App, definition: TaskDef) -> Self:
+    def _bound(self, app: AppCore, definition: TaskDef) -> Self:
         """The same task, with the same options, of an app."""
         return type(self)(app, definition, self._options, self._within)
 
@@ -89,17 +81,17 @@ class Task(Generic[P, R_co]):
         """The arguments of one order by their names, for `submit_many` and `app.schedule(args=...)`."""
         return self._definition.bind(args, kwargs)
 
-    def check_connection(self, connection: Any) -> None:
+    def _check_connection(self, connection: Any) -> None:
         """Refuses a task that was bound to another connection than that of its workflow or schedule."""
         if self._within is not None and self._within is not connection:
             raise InvalidInput("within", self._within, "given to app.workflow(...) or app.schedule(...) instead")
 
-    def encode(self, arguments: Mapping[str, Any], limit: int) -> str:
+    def _encode(self, arguments: Mapping[str, Any], limit: int) -> str:
         """Arguments as JSON; raises InvalidInput if the function would not take them."""
         return self._definition.encode((), arguments, limit)
 
-    def order(self, arguments: Mapping[str, Any], limit: int) -> tuple[Spec, str, Options]:
-        """Spec, body and options of an order. The signature does not check the arguments: see `encode`."""
+    def _order(self, arguments: Mapping[str, Any], limit: int) -> tuple[Spec, str, Options]:
+        """Spec, body and options of an order. The signature does not check the arguments: see `_encode`."""
         body = to_json(arguments, limit, f"arguments of task {self.name!r}")
         return self._definition.spec, body, self._defaults()
 
@@ -108,15 +100,15 @@ class Task(Generic[P, R_co]):
         return self._options
 
     async def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        spec, body, options = self.read(args, kwargs)
+        spec, body, options = self._read(args, kwargs)
         (job,) = await self._app.submit_orders(spec, self.name, [body], options, self._within)
-        return self.handle(job.id)
+        return self._handle(job.id)
 
-    def handle(self, job_id: str) -> Job[R_co]:
+    def _handle(self, job_id: str) -> Job[R_co]:
         """A handle for a job of this task."""
         return Job(self._app, job_id, self._definition.returns)
 
-    def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Spec, str, Options]:
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Spec, str, Options]:
         """Spec, body and options of an order, from the arguments of `submit`. A job stands for its result."""
         given = {name: kwargs.pop(name) for name in NAMED_ORDER if name in kwargs and not self._definition.takes(name)}
         body, fills = self._definition.encode_order(args, kwargs, self._app.settings.max_args)
@@ -128,7 +120,7 @@ class Task(Generic[P, R_co]):
     ) -> list[Job[R_co]]:
         """Orders one job per set of arguments. All are checked before the first is written."""
         jobs = await self._app.submit_orders(*self._read_many(arguments, options), within=self._within)
-        return [self.handle(job.id) for job in jobs]
+        return [self._handle(job.id) for job in jobs]
 
     def _read_many(
         self, arguments: Iterable[Mapping[str, Any]], options: Mapping[str, Any]
@@ -151,15 +143,15 @@ class Task(Generic[P, R_co]):
         return self._definition.spec, self.name, bodies, chosen
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
-        spec, body, options = self.read(args, kwargs)
+        spec, body, options = self._read(args, kwargs)
         (job,) = self._app.submit_orders_sync(spec, self.name, [body], options, self._within)
-        return self.handle(job.id)
+        return self._handle(job.id)
 
     def submit_many_sync(
         self, arguments: Iterable[Mapping[str, Any]], **options: Unpack[OrderKeywords]
     ) -> list[Job[R_co]]:
         jobs = self._app.submit_orders_sync(*self._read_many(arguments, options), within=self._within)
-        return [self.handle(job.id) for job in jobs]
+        return [self._handle(job.id) for job in jobs]
 
 
 def check_given(connection: Any) -> Any:

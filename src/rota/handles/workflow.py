@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rota.clients import workflows
 from rota.clients.jobs import POLL, NewsListener
 from rota.errors import InvalidInput, WaitTimeout
-from rota.handles.handle import Handle, app_of, id_of
+from rota.handles.handle import Handle, core_of, id_of
 from rota.handles.job import Job
 from rota.handles.workflow_labels import details
 from rota.model.drawing import Vertex, graphviz, mermaid, tree
@@ -18,11 +18,12 @@ from rota.store.graph import WorkflowInfo, WorkflowJob
 
 if TYPE_CHECKING:
     from rota.app import App
+    from rota.app_core import AppCore
 
 
 class Workflow(Handle):
-    def __init__(self, app: App, workflow_id: str) -> None:
-        self._app, self.id = app_of(app), id_of(workflow_id, "workflow id")
+    def __init__(self, app: App | AppCore, workflow_id: str) -> None:
+        self._app, self.id = core_of(app), id_of(workflow_id, "workflow id")
 
     def _identity(self) -> tuple[type[Handle], str]:
         return Workflow, self.id

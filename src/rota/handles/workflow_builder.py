@@ -31,7 +31,7 @@ from rota.wire_orders.workflows import LARGEST
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from rota.app import App
+    from rota.app_core import AppCore
     from rota.handles.keywords import CommandOrderKeywords
 
     AnyWork: TypeAlias = Task[..., Any] | HttpCall | Sequence[str]
@@ -64,7 +64,7 @@ class WorkflowBuilder(Workflow):
 
     def __init__(
         self,
-        app: App,
+        app: AppCore,
         name: str,
         of: Workflow | Job[Any] | Context | str | None,
         within: Any = None,
@@ -141,12 +141,12 @@ class WorkflowBuilder(Workflow):
         return job
 
     def _handle(self, task: AnyWork, job_id: str) -> Job[Any]:
-        return task.handle(job_id) if isinstance(task, Task) else Job(self._app, job_id)
+        return task._handle(job_id) if isinstance(task, Task) else Job(self._app, job_id)
 
     def _read(self, task: AnyWork, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work:
         if isinstance(task, Task):
-            task.check_connection(self._within)
-            spec, body, options = task.read(args, kwargs)
+            task._check_connection(self._within)
+            spec, body, options = task._read(args, kwargs)
             return Work(spec, task.name, body, options)
         if isinstance(task, HttpCall):
             if args:
@@ -239,7 +239,7 @@ class WorkflowBuilder(Workflow):
 
 
 async def place_workflow(
-    app: App, client: JobsClient, member: Membership, orders: Sequence[NewJob], meta: str | None
+    app: AppCore, client: JobsClient, member: Membership, orders: Sequence[NewJob], meta: str | None
 ) -> tuple[str, list[str]]:
     """Orders the jobs of a workflow (`clients.workflows`) once the tasks of the app are known."""
     await client.make_known(app.catalogue)

@@ -79,7 +79,7 @@ class Context:
         run long should look at it; async tasks are told by `asyncio.CancelledError`."""
         return self._cancelled
 
-    def cancel(self) -> None:
+    def _cancel(self) -> None:
         self._cancelled = True
 
     def log(self, message: object, **fields: Any) -> None:

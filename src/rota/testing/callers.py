@@ -19,7 +19,7 @@ from rota.model.job import JobInfo, NewJob, Submitted
 from rota.testing.connections import HarnessConnections, WatchedClient
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from rota.app_core import AppCore
 
 
 class HarnessCallers(CallerClients):
@@ -27,7 +27,7 @@ class HarnessCallers(CallerClients):
         super().__init__(opened, inline=True)
         self._harness, self._in_memory = opened, in_memory
 
-    async def jobs(self, app: App, connection: Any, waits: bool) -> JobsClient:
+    async def jobs(self, app: AppCore, connection: Any, waits: bool) -> JobsClient:
         if not self._in_memory:
             made = await super().jobs(app, connection, waits)
             return WatchedClient(made.store, made.who, made.chance, self._harness, committed=False)
@@ -36,7 +36,7 @@ class HarnessCallers(CallerClients):
         kind = WatchedClient if waits else _BlockingClient
         return kind(client.store, client.who, client.chance, self._harness)
 
-    async def schedule(self, app: App, connection: Any, waits: bool, given: tuple[str, Any, Any, Any]) -> Schedule:
+    async def schedule(self, app: AppCore, connection: Any, waits: bool, given: tuple[str, Any, Any, Any]) -> Schedule:
         if not self._in_memory:
             return await super().schedule(app, connection, waits, given)
         built = schedule_builder.build(app, *given)

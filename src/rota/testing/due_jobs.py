@@ -38,7 +38,7 @@ from rota.work.output import Drain
 from rota.work.worker import Worker
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from rota.app_core import AppCore
 
 SLOTS = 100
 BATCH = 500
@@ -51,7 +51,9 @@ _ASKED_FOR = (Snooze, Cancel, RetryAfter)
 class Means:
     """The options of a harness, for those who run its jobs."""
 
-    def __init__(self, app: App, fakes: Fakes, commands: bool, http: bool, raise_errors: bool, in_memory: bool) -> None:
+    def __init__(
+        self, app: AppCore, fakes: Fakes, commands: bool, http: bool, raise_errors: bool, in_memory: bool
+    ) -> None:
         self.app, self.fakes, self.commands, self.http, self.raise_errors = app, fakes, commands, http, raise_errors
         self.in_memory = in_memory
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rota.app import App
+from rota.app_core import AppCore
 from rota.clock import Chance, ManualClock
 from rota.config import Settings
 from rota.connections import in_loop
@@ -206,7 +207,7 @@ class HarnessBlock:
         run_here(self.__aexit__())
 
 
-async def _prepared(app: App) -> Store:
+async def _prepared(app: AppCore) -> Store:
     """The store of the app, with a node that offers its tasks, and with its declared schedules."""
     store = (await app.client()).store
     await store.register(SYSTEM, NewNode(NODE, NODE, ("worker",), {}, "", 10 * SECOND), app.catalogue.infos())
@@ -242,13 +243,13 @@ def harness(
         if not isinstance(value, bool):
             raise InvalidInput(name, value, "True or False")
     clock = ManualClock() if now is None else ManualClock(instant(now, "now"))
-    means = Means(app, Fakes(), allow_commands, allow_http, raise_errors, settings.get("store", MEMORY) == MEMORY)
+    means = Means(app._core, Fakes(), allow_commands, allow_http, raise_errors, settings.get("store", MEMORY) == MEMORY)
     return HarnessBlock(clock, Chance(seed), means, eager, settings)
 
 
 def run(app: App, task: Task[..., Any], /, **arguments: Any) -> JobInfo:
     """For tests without an event loop: orders one job, runs everything to its end, and returns the job."""
     with harness(app) as rota_test:
-        job = app.own(task).submit_sync(**arguments)
+        job = app._core.own(task).submit_sync(**arguments)
         rota_test.drain()
         return job.info_sync()

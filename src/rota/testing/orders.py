@@ -20,7 +20,7 @@ from rota.orders import HttpCall, check_arguments
 from rota.tasks.encoding import to_json
 
 if TYPE_CHECKING:
-    from rota.app import App
+    from rota.app_core import AppCore
 
 EXPECTED = "a task, the name of one, a command as a list of its first words, or app.http(...)"
 # Orders that a message lists.
@@ -99,8 +99,8 @@ class Wanted(NamedTuple):
 
 
 class OrderBook:
-    def __init__(self, app: App) -> None:
-        self._app: App = weakref.proxy(app)  # the book may live on in a client
+    def __init__(self, app: AppCore) -> None:
+        self._app: AppCore = weakref.proxy(app)  # the book may live on in a client
         self.orders: list[OrderRecord] = []
 
     def add(self, jobs: Sequence[NewJob], answers: Sequence[Submitted], now: Instant) -> None:

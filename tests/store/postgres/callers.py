@@ -32,15 +32,15 @@ async def app() -> AsyncIterator[rota.App]:
 
     app.welcome = welcome  # type: ignore[attr-defined]
     async with app:
-        client = await app.client()
+        client = await app._core.client()
         node = NewNode("n", "n", ("worker",), {"mail": 5}, "1", 10 * SECOND)
-        await client.store.register(SYSTEM, node, app.catalogue.infos())
+        await client.store.register(SYSTEM, node, app._core.catalogue.infos())
         yield app
     shared_server().execute(f"DROP SCHEMA {schema} CASCADE")
 
 
 async def jobs(app: rota.App) -> list[Any]:
-    return await (await app.client()).find(JobFilter())
+    return await (await app._core.client()).find(JobFilter())
 
 
 class Heard:

@@ -192,7 +192,7 @@ async def app() -> AsyncIterator[rota.App]:
 
 async def test_a_caller_s_open_transaction_keeps_nobody_waiting(app: rota.App) -> None:
     """It has ordered a job with a key, and thinks."""
-    store = (await app.client()).store
+    store = (await app._core.client()).store
     await store.register(SYSTEM, NewNode("n", "n", ("worker",), {"default": 5}, "1", 10 * SECOND), [])
     first = await app.submit_command(["true"], exclusive="m")
 

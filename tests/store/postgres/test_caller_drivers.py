@@ -31,7 +31,7 @@ from tests.store.postgres.drivers import alchemy, by_asyncpg, django_connection
 async def app() -> AsyncIterator[rota.App]:
     schema = fresh_schema_name()
     async with rota.App(f"{shared_server().url()}?schema={schema}") as app:
-        await app.client()
+        await app._core.client()
         yield app
     shared_server().execute(f"DROP SCHEMA {schema} CASCADE")
 
@@ -45,7 +45,7 @@ def order_sync(app: rota.App, connection: Any) -> rota.Job[Any]:
 
 
 async def count(app: rota.App) -> int:
-    return len(await (await app.client()).find(JobFilter()))
+    return len(await (await app._core.client()).find(JobFilter()))
 
 
 async def test_connections_without_a_transaction(app: rota.App) -> None:
@@ -241,7 +241,7 @@ settings.configure(DATABASES={{"default": {{
 django.setup()
 from django.db import connection, transaction
 app = rota.App("{shared_server().url()}?schema={schema}")
-app.sync(app.client())
+app.sync(app._core.client())
 with transaction.atomic():
     with app.workflow("two", within=connection) as flow:
         flow.add(["true"], after=flow.add(["true"]))

@@ -38,7 +38,7 @@ async def check_workflow(app: rota.App, flow: Any, ordered: list[rota.Job[Any]])
     assert edges == {(first, "finish"), (first, "success"), (second, "failure")}
     assert [job.id for job in found if not job.parents] == [first]
     assert (await ordered[0].info()).key == "first"
-    assert (await (await app.client()).get(third)).state is State.BLOCKED
+    assert (await (await app._core.client()).get(third)).state is State.BLOCKED
 
 
 @pytest.mark.parametrize("driver", ASYNC)
@@ -125,7 +125,7 @@ async def set_back(app: rota.App, name: str, span: int) -> None:
 async def test_a_schedule(app: rota.App, heard: Heard, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
     calendar = Calendar("days off", dates=(date(2027, 1, 1),))
-    await (await app.planning()).save_calendar(calendar)
+    await (await app._core.planning()).save_calendar(calendar)
     assert await heard.next() == "s"
     async with ASYNC[driver]() as connection:
         await app.schedule(

@@ -93,7 +93,7 @@ async def test_a_used_key_does_not_spoil_the_callers_transaction(app: rota.App) 
 
 async def test_the_commit_wakes_whoever_waits(app: rota.App) -> None:
     woken = asyncio.Event()
-    end = (await app.client()).store.listen(frozenset({Topic.READY}), woken.set)
+    end = (await app._core.client()).store.listen(frozenset({Topic.READY}), woken.set)
     async with by_asyncpg() as connection:
         await app.welcome.within(connection).submit(user_id=7)  # type: ignore[attr-defined]
         assert not woken.is_set()
@@ -175,10 +175,10 @@ async def test_a_job_by_sql_is_like_any_other(app: rota.App) -> None:
     assert isinstance(by_sql, uuid.UUID)
     assert by_sql.version == 7
     by_python = await app.welcome.submit(user_id=7)  # type: ignore[attr-defined]
-    first, second = await (await app.client()).get(str(by_sql)), await by_python.info()
+    first, second = await (await app._core.client()).get(str(by_sql)), await by_python.info()
     for name in ("task", "kind", "spec", "args", "queue", "priority", "state", "retry", "timeout", "owner"):
         assert getattr(first, name) == getattr(second, name), name
-    store = (await app.client()).store
+    store = (await app._core.client()).store
     claimed = await store.claim(SYSTEM, "n", {"mail": 5}, list(Kind), {"mail": 5})
     assert len({(one.spec, one.timeout) for one in claimed}) == 1
 
@@ -195,12 +195,12 @@ async def test_options_by_sql(app: rota.App) -> None:
         "timeout => '5s', expires => '1 day', owner => 'alice', key => 'k')",
     )
     assert job == again
-    info = await (await app.client()).store.get(SYSTEM, str(job))
+    info = await (await app._core.client()).store.get(SYSTEM, str(job))
     assert info is not None
     assert (info.queue, info.priority, info.state, info.retry.retries) == ("other", 9, State.SCHEDULED, 0)
     assert (info.timeout, info.owner, info.key) == (5 * SECOND, "alice", "k")
     assert info.expires_at == info.run_at + 24 * 3600 * SECOND
-    assert await (await app.client()).store.get(LOCAL, str(job)) is None, "it is hers"
+    assert await (await app._core.client()).store.get(LOCAL, str(job)) is None, "it is hers"
 
 
 ORDER = "submit('welcome', '{\"user_id\": 7}', "
@@ -317,7 +317,7 @@ async def test_numbers_by_sql_that_no_node_can_read(app: rota.App, numbers: str)
     async def anything(value: Any) -> None: ...
 
     node = NewNode("m", "m", ("worker",), {"default": 5}, "1", 10 * SECOND)
-    await (await app.client()).store.register(SYSTEM, node, app.catalogue.infos())
+    await (await app._core.client()).store.register(SYSTEM, node, app._core.catalogue.infos())
     ask(app, "submit('anything', '{\"value\": 1.7976931348623157e308}')")
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="expected numbers up to"):
         ask(app, f"submit('anything', '{{\"value\": {numbers}}}')")
@@ -368,7 +368,7 @@ async def test_by_sql_too_the_wake_up_can_be_left_out(app: rota.App, heard: Hear
     ask(app, "submit('welcome', '{\"user_id\": 7}', ring => false)")
     assert await heard.so_far() == []
     woken = asyncio.Event()
-    end = (await app.client()).store.listen(frozenset({Topic.READY}), woken.set)
+    end = (await app._core.client()).store.listen(frozenset({Topic.READY}), woken.set)
     schema = app.settings.store.rpartition("=")[2]
     shared_server().execute(f"NOTIFY {schema}, 'rd'")
     async with asyncio.timeout(10):

@@ -18,7 +18,7 @@ from tests.work.functions import app as tasks
 @asynccontextmanager
 async def node(folder: Path, app: rota.App = tasks.app, **settings: Any) -> AsyncIterator[Probe]:
     given = {"kill_grace": "400ms", "queues": "default:8", "warm_processes": 2}
-    app._given = {}  # what an earlier test has set
+    app._core._given = {}  # what an earlier test has set
     app.configure(store=f"sqlite:///{folder / 'rota.db'}", **{**given, **settings})
     async with running(app) as (_, probe):
         yield probe

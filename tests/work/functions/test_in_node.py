@@ -66,7 +66,7 @@ class Stage:
         claimed = Claimed("job", 1, "local", "default", "function", task, 5, 0, 1, 0, 0, "{}", args, "{}", None)
         sink = Sink(Ref("job", 1), 100, SystemClock().now, lambda _: None)
         attempt = Attempt(claimed, sink, shut_book(), SystemClock())
-        assignment = Assignment(attempt, self.app.catalogue.get(task), (), grace)
+        assignment = Assignment(attempt, self.app._core.catalogue.get(task), (), grace)
         self.in_node.add(assignment)
         return assignment
 

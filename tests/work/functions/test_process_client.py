@@ -93,7 +93,7 @@ def started(far: FarSide) -> PoolProcess:
 def assignment() -> Assignment:
     claimed = Claimed("job", 1, "local", "default", "function", "task", 5, 0, 1, 0, 0, "{}", "{}", "{}", None)
     sink = Sink(Ref("job", 1), 100, SystemClock().now, lambda _: None)
-    return Assignment(Attempt(claimed, sink, shut_book(), SystemClock()), app.catalogue.get("task"), (), 1.0)
+    return Assignment(Attempt(claimed, sink, shut_book(), SystemClock()), app._core.catalogue.get("task"), (), 1.0)
 
 
 async def test_orders_ahead_end_in_their_order(far: FarSide) -> None:

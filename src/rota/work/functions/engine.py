@@ -53,7 +53,7 @@ class FunctionCall:
     def tell(self) -> None:
         """Sets `ctx.cancelled`."""
         if self._context is not None:
-            self._context.cancel()
+            self._context._cancel()
 
     def invoke(self) -> Any:
         if not self._hooked or self._context is None:
