@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,8 @@ async def tour() -> None:
         say("3. A delayed job starts on time")
         job = await hello.options(delay="1500ms").submit(name="later")
         info = await job.wait(15)
-        late = ((info.started_at or 0) - info.run_at) / 1000
-        print(f"  it started {late:.1f} ms after its time")
+        late = (info.started_at - info.run_at) if info.started_at else timedelta()
+        print(f"  it started {late / timedelta(milliseconds=1):.1f} ms after its time")
 
         say("4. Waiting and running jobs can be cancelled")
         waiting = await hello.options(delay="1h").submit(name="never")

@@ -21,7 +21,7 @@ from rota.model.limits import Key, Rate
 from rota.model.outcome import Problem
 from rota.model.principal import SYSTEM
 from rota.model.requirements import Requirements
-from rota.model.times import HOUR, MINUTE, SECOND, iso
+from rota.model.times import HOUR, MINUTE, SECOND, aware_or_none, iso
 from rota.store.admission import Holder, LimitInfo, QueueInfo, Waiting
 from rota.testing import Harness, harness
 from tests.store.postgres.backends import migrated_database
@@ -38,7 +38,9 @@ def job(state: State, **changes: Any) -> JobInfo:
         "id": "j1", "owner": "local", "task": "mail.send", "kind": Kind.FUNCTION, "spec": {}, "args": {},
         "queue": "mail", "priority": 5, "state": state, "run_at": NOW, "created_at": NOW,
     }  # fmt: skip
-    return JobInfo(**(known | changes))
+    given = known | changes
+    times = {name: aware_or_none(given.get(name)) for name in ("run_at", "created_at", "started_at")}
+    return JobInfo(**(given | times))
 
 
 def told(info: JobInfo, waiting: Waiting | None = None, *parents: ParentInfo) -> list[tuple[str, str]]:

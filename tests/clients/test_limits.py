@@ -17,7 +17,7 @@ from rota.model.limits import Rate
 from rota.model.node import NewNode
 from rota.model.principal import SYSTEM, Principal
 from rota.model.rank import AGEING_STEP
-from rota.model.times import HOUR, SECOND, iso
+from rota.model.times import HOUR, SECOND, instant, iso
 from rota.testing import Harness, harness
 from tests.store.postgres.backends import migrated_database
 
@@ -221,7 +221,7 @@ async def test_a_rate_is_kept(stage: Stage) -> None:
         stage.test.clock.advance(10.6)
         await stage.run()
     assert [await state(job) for job in jobs] == [State.SUCCEEDED] * 5
-    starts = sorted([(await job.info()).attempts[0].started_at for job in jobs])
+    starts = sorted([instant((await job.info()).attempts[0].started_at) for job in jobs])
     assert all(later - first >= 10 * SECOND for first, later in zip(starts, starts[2:], strict=False))
 
 
@@ -352,7 +352,7 @@ async def test_nothing_of_a_paused_queue_starts(stage: Stage) -> None:
         1,
         "local",
         "no stamps",
-        (await waits.info()).run_at,
+        instant((await waits.info()).run_at),
     )
     assert await stage.admissions.resume_queue("mail")
     assert not await stage.admissions.resume_queue("mail")

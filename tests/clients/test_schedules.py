@@ -14,7 +14,7 @@ from rota.errors import InvalidInput, NotFound
 from rota.model.job import Spec
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.times import DAY, HOUR, MINUTE, SECOND, Instant
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, Instant, aware, instant
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import CatchUp, Missed, Overlap
 from rota.model.trigger.reading import read_schedule
@@ -290,8 +290,10 @@ async def test_a_backfill_makes_the_fires_of_a_span_both_ends_inside(world: Worl
     assert first == BackfillProgress(3, 0, 0, 0, now - 3 * MINUTE, now - MINUTE)
     assert (last.made, last.done, last.total) == (3, 3, 3)
     found = await planning.history("s", 10)
-    assert [(info.fire, info.kind) for info in found] == [(now - n * MINUTE, FireKind.BACKFILL) for n in (1, 2, 3)]
-    assert {info.run_at for info in (await world.all()).values()} == {now}
+    assert [(instant(info.fire), info.kind) for info in found] == [
+        (now - n * MINUTE, FireKind.BACKFILL) for n in (1, 2, 3)
+    ]
+    assert {info.run_at for info in (await world.all()).values()} == {aware(now)}
 
 
 async def test_a_backfill_again_makes_nothing(world: World, planning: SchedulesClient) -> None:
@@ -374,5 +376,5 @@ async def test_the_history_comes_in_pages(world: World, planning: SchedulesClien
     now = (await save(planning)).handled
     await backfill(planning, now - 5 * MINUTE, now - MINUTE)
     first = await planning.history("s", 3)
-    rest = await planning.history("s", 3, first[-1].fire)
-    assert [info.fire for info in first + rest] == [now - n * MINUTE for n in range(1, 6)]
+    rest = await planning.history("s", 3, instant(first[-1].fire))
+    assert [instant(info.fire) for info in first + rest] == [now - n * MINUTE for n in range(1, 6)]

@@ -15,7 +15,7 @@ from rota.model.outcome import Crashed, CrashRule, Ending, Outcome, Problem, Usa
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.requirements import Requirements
 from rota.model.retry import Retry
-from rota.model.times import HOUR, MINUTE, SECOND
+from rota.model.times import HOUR, MINUTE, SECOND, aware, instant
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, NAP, STOPPED, World, settled
 
 
@@ -29,8 +29,11 @@ async def test_a_success_keeps_its_result(world: World) -> None:
     assert await actor.finish(claimed, outcome.Succeeded(result, exit_code=0)) is Verdict.APPLIED
     info = await world.info(job_id)
     assert (info.state, info.result, info.error) == (State.SUCCEEDED, json.loads(result), None)
-    assert (info.started_at, info.finished_at, info.node, info.reason) == (started, world.clock.now(), None, None)
-    assert info.attempts == [AttemptInfo(1, 1, "box", started, world.clock.now(), Ending.SUCCEEDED, 0, None)]
+    assert (info.started_at, info.finished_at) == (aware(started), aware(world.clock.now()))
+    assert (info.node, info.reason) == (None, None)
+    assert info.attempts == [
+        AttemptInfo(1, 1, "box", aware(started), aware(world.clock.now()), Ending.SUCCEEDED, 0, None)
+    ]
     assert (info.failures, info.crashes, info.interruptions, info.replays) == (0, 0, 0, 0)
 
 
@@ -49,7 +52,8 @@ async def test_a_failure_is_tried_again_after_its_back_off(world: World) -> None
     world.clock.advance(2)
     await actor.finish(claimed, BOOM)
     info = await world.info(job_id)
-    assert (info.state, info.run_at, info.finished_at) == (State.SCHEDULED, world.clock.now() + 10 * SECOND, None)
+    assert (info.state, instant(info.run_at)) == (State.SCHEDULED, world.clock.now() + 10 * SECOND)
+    assert info.finished_at is None
     assert (info.failures, info.crashes, info.interruptions) == (1, 0, 0)
     assert (info.error, info.reason, info.node) == (BOOM.problem, "boom", None)
     (attempt,) = info.attempts
@@ -115,9 +119,9 @@ async def test_every_ending_has_its_state_its_word_and_its_count(
     (attempt,) = info.attempts
     assert (attempt.outcome, attempt.error) == (ending, getattr(result, "problem", None))
     assert attempt.exit_code == getattr(result, "exit_code", None)
-    assert (attempt.started_at, attempt.finished_at) == (claimed.started_at, world.clock.now())
+    assert (instant(attempt.started_at), instant(attempt.finished_at)) == (claimed.started_at, world.clock.now())
     assert info.error == attempt.error
-    assert info.finished_at == (world.clock.now() if info.ended else None)
+    assert info.finished_at == (aware(world.clock.now()) if info.ended else None)
 
 
 async def test_a_snooze_comes_back_when_it_said(world: World) -> None:
@@ -126,7 +130,7 @@ async def test_a_snooze_comes_back_when_it_said(world: World) -> None:
     for nap in range(1, 4):
         await actor.run(NAP, job_id)
         info = await world.info(job_id)
-        assert (info.state, info.run_at) == (State.SCHEDULED, world.clock.now() + NAP.delay)
+        assert (info.state, instant(info.run_at)) == (State.SCHEDULED, world.clock.now() + NAP.delay)
         assert (info.failures, len(info.attempts)) == (0, nap), "it uses up no retries"
         world.clock.advance(30)
         assert await world.promote() == 1
@@ -222,7 +226,7 @@ async def test_a_job_that_was_asked_to_stop_is_not_tried_again(world: World, res
     world.clock.advance(1)
     assert await actor.finish(claimed, result) is Verdict.APPLIED
     info = await world.info(job_id)
-    assert (info.state, info.finished_at, info.cancelling) == (State.CANCELLED, world.clock.now(), False)
+    assert (info.state, instant(info.finished_at), info.cancelling) == (State.CANCELLED, world.clock.now(), False)
     if result is not GIVEN_UP:
         assert info.reason == "changed my mind"
     assert len(info.attempts) == 1

@@ -7,7 +7,7 @@ import pytest
 from rota.model.job import Verdict
 from rota.model.lifecycle import INITIAL, TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.times import HOUR, SECOND
+from rota.model.times import HOUR, SECOND, aware, instant
 from rota.store.values import Cancelling, Position
 from tests.contracts.shelves import stand
 from tests.contracts.world import BOOM, FATAL, World
@@ -24,7 +24,7 @@ async def test_what_waits_ends_at_once(world: World, state: State) -> None:
     world.clock.advance(5)
     assert await world.store.cancel(LOCAL, [ref.job_id], "not needed") == [Cancelling.CANCELLED]
     info = await world.info(ref.job_id)
-    assert (info.state, info.reason, info.finished_at) == (State.CANCELLED, "not needed", world.clock.now())
+    assert (info.state, info.reason, instant(info.finished_at)) == (State.CANCELLED, "not needed", world.clock.now())
     assert not info.attempts
     assert not info.cancelling
 
@@ -65,7 +65,7 @@ async def test_what_is_claimed_ahead_is_not_started_any_more(world: World) -> No
     assert (start.started_at, start.cancel) == (None, "not needed")
     assert await actor.hand_back(claimed.ref) == [Verdict.APPLIED]
     info = await world.info(job_id)
-    assert (info.state, info.reason, info.finished_at) == (State.CANCELLED, "not needed", world.clock.now())
+    assert (info.state, info.reason, instant(info.finished_at)) == (State.CANCELLED, "not needed", world.clock.now())
     assert not info.attempts
 
 
@@ -105,7 +105,7 @@ async def test_a_replay_starts_the_budget_again_and_the_fence_goes_on(world: Wor
     world.clock.advance(7200)
     assert await world.store.replay(LOCAL, [ref.job_id]) == [True]
     info = await world.info(ref.job_id)
-    assert (info.state, info.run_at, info.finished_at) == (State.SCHEDULED, world.clock.now(), None)
+    assert (info.state, info.run_at, info.finished_at) == (State.SCHEDULED, aware(world.clock.now()), None)
     assert (info.failures, info.crashes, info.interruptions, info.replays) == (0, 0, 0, 1)
     assert (info.fence, info.attempts, info.reason) == (before.fence, before.attempts, None)
     assert await world.promote() == 1
@@ -171,7 +171,7 @@ async def test_a_scheduled_job_can_be_hurried(world: World) -> None:
     world.clock.advance(5)
     assert await world.store.hurry(LOCAL, [job_id]) == [True]
     info = await world.info(job_id)
-    assert (info.state, info.run_at) == (State.SCHEDULED, world.clock.now())
+    assert (info.state, instant(info.run_at)) == (State.SCHEDULED, world.clock.now())
     assert await world.promote() == 1
     await actor.take(job_id)
 

@@ -13,7 +13,7 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.rank import AGEING_STEP, rank
 from rota.model.retry import Retry
-from rota.model.times import HOUR, SECOND
+from rota.model.times import HOUR, SECOND, aware
 from rota.store.base import Store
 from tests.contracts.shelves import stand
 from tests.contracts.world import BOOM, FATAL, NAP, STOPPED, World, offer, settled
@@ -178,7 +178,7 @@ async def test_the_best_are_started_and_the_rest_is_claimed_ahead(world: World) 
     assert [one.started_at for one in claimed] == [now, now, None, None]
     infos = [await world.info(job) for job in jobs]
     assert [info.state for info in infos] == [State.RUNNING] * 4 + [State.READY]
-    assert [info.started_at for info in infos] == [now, now, None, None, None]
+    assert [info.started_at for info in infos] == [aware(now), aware(now), None, None, None]
     assert [len(info.attempts) for info in infos] == [1, 1, 0, 0, 0], "claimed is not started"
 
 
@@ -230,7 +230,7 @@ async def test_a_claim_shows_where_the_job_runs(world: World) -> None:
     assert (info.node, info.fence, info.reason, info.cancelling) == ("box-7", claimed.fence, None, False)
     (attempt,) = info.attempts
     assert (attempt.number, attempt.fence, attempt.node, attempt.outcome) == (1, 1, "box-7", None)
-    assert (attempt.started_at, attempt.finished_at) == (world.clock.now(), None)
+    assert (attempt.started_at, attempt.finished_at) == (aware(world.clock.now()), None)
 
 
 # -- never twice ------------------------------------------------------------------------------------------------------

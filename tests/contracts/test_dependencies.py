@@ -13,7 +13,7 @@ from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.rank import AGEING_STEP
-from rota.model.times import HOUR, SECOND
+from rota.model.times import HOUR, SECOND, aware, instant
 from rota.store.values import Cancelling
 from tests.contracts.graphs import FAILURE, FINISH, NOBODY, TROUBLE, all_settled, children
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, Actor, World, settled
@@ -121,9 +121,9 @@ async def check(world: World, parent: str, ended: State, found: dict[Need, str])
         assert info.state is expected(need, ended), need
         if info.state is State.SKIPPED:
             assert info.reason == reason(need, parent, ended)
-            assert (info.finished_at, info.attempts, info.fence) == (world.clock.now(), [], 0)
+            assert (instant(info.finished_at), info.attempts, info.fence) == (world.clock.now(), [], 0)
         else:
-            assert (info.reason, info.finished_at, info.run_at) == (None, None, world.clock.now())
+            assert (info.reason, info.finished_at, info.run_at) == (None, None, aware(world.clock.now()))
 
 
 @every_ending
@@ -317,7 +317,7 @@ async def test_it_stands_in_line_from_the_moment_its_parents_are_done(world: Wor
     world.clock.advance(5)
     claimed = await actor.take(child)
     assert claimed.rank == now + priority * AGEING_STEP
-    assert (await world.info(child)).run_at == now
+    assert (await world.info(child)).run_at == aware(now)
 
 
 async def test_its_own_time_still_counts(world: World) -> None:
@@ -327,7 +327,7 @@ async def test_its_own_time_still_counts(world: World) -> None:
     (child,) = await world.submit(world.child(parent, at=at, priority=2))
     await actor.run(DONE, parent)
     info = await world.info(child)
-    assert (info.state, info.run_at) == (State.SCHEDULED, at)
+    assert (info.state, instant(info.run_at)) == (State.SCHEDULED, at)
     assert await world.promote() == 0
     world.clock.advance(3600)
     assert await world.promote() == 1
@@ -344,7 +344,7 @@ async def test_a_time_that_passes_while_it_waits_makes_no_difference(world: Worl
     world.clock.advance(10)
     await actor.run(DONE, parent)
     info = await world.info(child)
-    assert (info.state, info.run_at) == (State.READY, world.clock.now())
+    assert (info.state, instant(info.run_at)) == (State.READY, world.clock.now())
 
 
 async def test_due_at_the_very_instant(world: World) -> None:
@@ -372,7 +372,7 @@ async def test_a_skip_goes_down_the_whole_graph_and_says_why_at_each_step(world:
     await actor.run(FATAL, jobs[0].id)
     for above, job in itertools.pairwise(jobs):
         info = await world.info(job.id)
-        assert (info.state, info.finished_at) == (State.SKIPPED, world.clock.now())
+        assert (info.state, instant(info.finished_at)) == (State.SKIPPED, world.clock.now())
         how = "failed" if above is jobs[0] else "was skipped"
         assert info.reason == f"its parent {above.id} ({above.task}) {how}"
     assert await world.states(after_all.id, rescue.id) == [State.READY, State.READY]

@@ -10,6 +10,7 @@ from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Outcome, Settlement
 from rota.model.principal import SYSTEM
 from rota.model.retry import Retry
+from rota.model.times import instant
 from rota.store.values import Position, Start
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, NAP, STOPPED, Actor, World, settled
 
@@ -45,8 +46,8 @@ async def test_what_was_claimed_ahead_is_started_once(world: World) -> None:
     now = world.clock.now()
     assert await world.store.start(SYSTEM, [claimed.ref]) == [Start(APPLIED, now)]
     info = await world.info(job_id)
-    assert (info.state, info.started_at) == (State.RUNNING, now)
-    assert [(a.number, a.started_at) for a in info.attempts] == [(1, now)]
+    assert (info.state, instant(info.started_at)) == (State.RUNNING, now)
+    assert [(a.number, instant(a.started_at)) for a in info.attempts] == [(1, now)]
     world.clock.advance(3)
     async with world.unchanged():
         assert await world.store.start(SYSTEM, [claimed.ref]) == [Start(ALREADY, now)]

@@ -10,7 +10,7 @@ import pytest
 
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.times import DAY, HOUR, MINUTE, SECOND
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, aware, instant
 from rota.model.trigger.identity import fire_id
 from rota.model.trigger.plan import new_fires
 from rota.model.trigger.policies import Overlap
@@ -54,8 +54,8 @@ async def test_a_fire_is_a_job_like_any_other_with_an_id_of_its_own(world: World
     job = await world.info(fire_id("alice", NAME, info.handled + MINUTE))
     assert (job.owner, job.task, job.priority, job.state) == ("alice", "report", 2, State.READY)
     assert job.args == {"at": "2027-01-15T08:01:00+00:00"}
-    assert (job.schedule, job.fire_time) == (NAME, info.handled + MINUTE)
-    assert (job.run_at, job.created_at) == (world.clock.now(), world.clock.now())
+    assert (job.schedule, instant(job.fire_time)) == (NAME, info.handled + MINUTE)
+    assert (instant(job.run_at), instant(job.created_at)) == (world.clock.now(), world.clock.now())
 
 
 async def test_a_job_that_nobody_scheduled_says_so(world: World) -> None:
@@ -70,7 +70,7 @@ async def test_a_fire_that_is_to_run_later_waits_for_its_time(world: World) -> N
     later = [NewFire(fire, world.job(id=fire_id("local", NAME, fire), at=fire + 5 * SECOND))]
     assert await world.store.advance(SYSTEM, [step(info, fire, fires=later)]) == [[Fate.MADE]]
     job = await world.info(later[0].job.id)
-    assert (job.state, job.run_at, job.fire_time) == (State.SCHEDULED, fire + 5 * SECOND, fire)
+    assert (job.state, instant(job.run_at), instant(job.fire_time)) == (State.SCHEDULED, fire + 5 * SECOND, fire)
 
 
 async def test_a_step_moves_the_schedule_on(world: World) -> None:
@@ -90,10 +90,11 @@ async def test_the_job_runs_and_its_end_shows_in_the_history(world: World) -> No
     at = world.clock.now()
     await actor.run(job_id=job)
     fire = info.handled + MINUTE
+    when, decided = aware(fire), aware(at)
     assert await history(world) == [
-        FireInfo(fire=fire, last=fire, count=1, at=at, kind=FireKind.RULE, job_id=job, state=State.SUCCEEDED)
+        FireInfo(fire=when, last=when, count=1, at=decided, kind=FireKind.RULE, job_id=job, state=State.SUCCEEDED)
     ]
-    assert (await world.info(job)).fire_time == fire
+    assert (await world.info(job)).fire_time == aware(fire)
     assert await world.store.purge(LOCAL, [job]) == [True]
     assert [(one.job_id, one.state) for one in await history(world)] == [(job, None)]
 
@@ -242,7 +243,10 @@ async def test_what_is_skipped_is_recorded_with_its_reason(world: World) -> None
     ]
     one = step(info, first + 9 * MINUTE, skips=skips)
     assert await world.store.advance(SYSTEM, [one]) == [[Fate.MADE]]
-    found = [(one.fire, one.last, one.count, one.reason, one.at, one.kind) for one in await history(world)]
+    found = [
+        (instant(one.fire), instant(one.last), one.count, one.reason, instant(one.at), one.kind)
+        for one in await history(world)
+    ]
     now = world.clock.now()
     assert found == [
         (first + 9 * MINUTE, first + 9 * MINUTE, 1, None, now, FireKind.RULE),
@@ -285,9 +289,9 @@ async def test_the_history_comes_in_pages_latest_first(world: World) -> None:
     info = await keep(world)
     await tick(world, minutes=7)
     whole = [info.handled + n * MINUTE for n in range(7, 0, -1)]
-    assert [one.fire for one in await history(world)] == whole
-    assert [one.fire for one in await history(world, limit=3)] == whole[:3]
-    assert [one.fire for one in await history(world, before=whole[2], limit=3)] == whole[3:6]
+    assert [instant(one.fire) for one in await history(world)] == whole
+    assert [instant(one.fire) for one in await history(world, limit=3)] == whole[:3]
+    assert [instant(one.fire) for one in await history(world, before=whole[2], limit=3)] == whole[3:6]
     assert await history(world, before=whole[-1]) == []
     assert await history(world, "another") == []
 
@@ -321,7 +325,7 @@ async def test_a_fire_by_hand_is_made_whatever_the_cursor_says(world: World) -> 
     )  # fmt: skip
     assert (info.last_fire, info.last_job) == (world.clock.now(), job)
     assert (await world.info(job)).schedule == NAME
-    assert [(one.fire, one.kind, one.job_id) for one in await history(world)] == [
+    assert [(instant(one.fire), one.kind, one.job_id) for one in await history(world)] == [
         (world.clock.now(), FireKind.MANUAL, job)
     ]
 
@@ -351,7 +355,7 @@ async def test_a_backfill_makes_what_was_not_made(world: World) -> None:
     assert fates == [Fate.MADE, Fate.MADE, Fate.ALREADY, Fate.ALREADY]
     after = await standing(world)
     assert (after.fired, after.last_job, after.handled) == (2, jobs[-1], world.clock.now())
-    kinds = [(one.fire - info.handled, one.kind) for one in await history(world)]
+    kinds = [(instant(one.fire) - info.handled, one.kind) for one in await history(world)]
     assert kinds == [
         (2 * MINUTE, FireKind.RULE),
         (MINUTE, FireKind.RULE),

@@ -14,7 +14,7 @@ from rota.model.limits import Key
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.rank import rank
 from rota.model.requirements import Requirements
-from rota.model.times import HOUR, MINUTE, SECOND, Duration
+from rota.model.times import HOUR, MINUTE, SECOND, Duration, instant
 from tests.contracts.admission import (
     admitted,
     close,
@@ -177,7 +177,7 @@ async def test_a_retry_is_put_back_by_the_level_of_its_flow_and_no_further(world
     world.clock.advance(HOUR / SECOND / 2)
     await world.promote()
     again = await actor.take(claimed.job_id)
-    assert again.rank == rank((await world.info(again.job_id)).run_at, 6)
+    assert again.rank == rank(instant((await world.info(again.job_id)).run_at), 6)
 
 
 async def test_with_gates_and_keys(world: World) -> None:

@@ -16,6 +16,7 @@ from rota.model.lifecycle import STEPS, JobEvent, State
 from rota.model.outcome import CrashRule, Ending, Settlement
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.requirements import Alone, Requirements
+from rota.model.times import instant
 from rota.store.admission import NewGate
 from tests.contracts.shelves import DUE_IN, EXPIRES_IN, stand, stand_side_by_side
 from tests.contracts.world import PLENTY, Actor, World
@@ -267,7 +268,7 @@ async def test_a_gate_drops_what_waits_and_nothing_else(world: World, state: Sta
     after = await world.info(ref.job_id)
     if (state, JobEvent.DROP) in STEPS:
         assert after.state is STEPS[state, JobEvent.DROP]
-        assert (after.finished_at, after.reason) == (world.clock.now(), "why")
+        assert (instant(after.finished_at), after.reason) == (world.clock.now(), "why")
     else:
         assert after == before
 

@@ -12,7 +12,7 @@ from rota.model.outcome import CrashRule, Ending
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
-from rota.model.times import HOUR, SECOND
+from rota.model.times import HOUR, SECOND, instant
 from rota.store.base import Store
 from tests.contracts.world import BOOM, DONE, STOPPED, World
 
@@ -264,7 +264,7 @@ async def test_the_work_of_a_silent_node_is_moved_on(world: World) -> None:
     info = await world.info(started)
     assert (info.state, info.crashes, info.failures, info.node) == (State.READY, 1, 0, None)
     (attempt,) = info.attempts
-    assert (attempt.outcome, attempt.finished_at, attempt.node) == (Ending.CRASHED, world.clock.now(), "box")
+    assert (attempt.outcome, instant(attempt.finished_at), attempt.node) == (Ending.CRASHED, world.clock.now(), "box")
     assert attempt.error is not None
     assert "box" in attempt.error.message
 
@@ -334,13 +334,13 @@ async def test_the_first_crash_restarts_at_once_the_second_later_the_third_never
         if crash == 1:
             assert (info.state, info.run_at) == (State.READY, place)
         elif crash == 2:
-            assert (info.state, info.run_at) == (State.SCHEDULED, world.clock.now() + 5 * SECOND)
+            assert (info.state, instant(info.run_at)) == (State.SCHEDULED, world.clock.now() + 5 * SECOND)
             world.clock.advance(4.999_999)
             assert await world.promote() == 0
             world.clock.advance(0.000_001)
             assert await world.promote() == 1
         else:
-            assert (info.state, info.finished_at) == (State.FAILED, world.clock.now())
+            assert (info.state, instant(info.finished_at)) == (State.FAILED, world.clock.now())
     assert [attempt.outcome for attempt in info.attempts] == [Ending.CRASHED] * 3
     assert info.error is not None
     assert info.error.type == "rota.Crash"

@@ -12,7 +12,7 @@ from rota.model.limits import Key, Rate
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.rank import AGEING_STEP, STRICT, rank
 from rota.model.task import TaskInfo
-from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, instant
 from rota.store.admission import LATELY
 from tests.contracts.admission import (
     HELD,
@@ -186,7 +186,7 @@ async def starts_within_its_bound(world: World, steps: int, step: Duration = AGE
         (claimed,) = await actor.claim(1)
         if claimed.job_id == patient:
             break
-        assert (await world.info(claimed.job_id)).run_at <= bound
+        assert instant((await world.info(claimed.job_id)).run_at) <= bound
         await actor.finish(claimed)
     assert world.clock.now() > bound - 9 * step
 

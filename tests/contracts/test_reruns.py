@@ -6,7 +6,7 @@ from rota.model.job import Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import Succeeded
 from rota.model.principal import LOCAL
-from rota.model.times import HOUR
+from rota.model.times import HOUR, instant
 from rota.store.values import Position
 from tests.contracts.graphs import FAILURE, FINISH, all_settled
 from tests.contracts.world import DONE, FATAL, World
@@ -78,7 +78,7 @@ async def test_a_replayed_child_counts_its_ended_parents_at_once(world: World) -
     assert await world.store.replay(LOCAL, [child]) == [True]
     await all_settled(world)
     info = await world.info(child)
-    assert (info.state, info.run_at, info.replays) == (State.READY, world.clock.now(), 1)
+    assert (info.state, instant(info.run_at), info.replays) == (State.READY, world.clock.now(), 1)
     claimed = await actor.take(child)
     assert (claimed.fence, claimed.number, claimed.parents) == (2, 2, 2)
 

@@ -9,7 +9,7 @@ import pytest
 
 from rota.errors import NotAllowed
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.times import HOUR, MINUTE, SECOND
+from rota.model.times import HOUR, MINUTE, SECOND, instant
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import FireKind, ScheduleFilter, ScheduleInfo
 from rota.model.trigger.rules import Every
@@ -243,7 +243,7 @@ async def test_what_is_removed_leaves_its_history(world: World) -> None:
     assert await world.store.remove_schedule(LOCAL, NAME, info.revision, info.handled, [skip])
     assert await gone(world)
     found = await history(world)
-    assert [(one.fire, one.count, one.reason, one.job_id) for one in found] == [
+    assert [(instant(one.fire), one.count, one.reason, one.job_id) for one in found] == [
         (info.handled + 1, 2, SkipReason.REMOVED, None),
         (info.last_fire, 1, None, job),
     ]

@@ -11,6 +11,7 @@ from rota.model.job import Membership
 from rota.model.lifecycle import State
 from rota.model.outcome import Outcome, Succeeded
 from rota.model.principal import LOCAL
+from rota.model.times import aware
 from rota.store.graph import WorkflowFilter
 from tests.contracts.graphs import FAILURE, FINE, FINISH, SUCCESS, TROUBLE, all_settled
 from tests.contracts.world import DONE, FATAL, World
@@ -94,7 +95,7 @@ async def test_its_own_time_counts_and_its_rank_begins_with_the_last_end(world: 
     world.clock.advance(60)
     await actor.run(FATAL, parent)
     assert await world.states(at_once.id, later.id) == [State.READY, State.SCHEDULED]
-    assert (await world.info(at_once.id)).run_at == world.clock.now()
+    assert (await world.info(at_once.id)).run_at == aware(world.clock.now())
 
 
 async def test_what_is_behind_a_skip_is_known_when_that_is_long_gone(world: World) -> None:

@@ -9,7 +9,7 @@ from rota.model.graph import Edge, Need
 from rota.model.job import Membership, NewJob
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.times import DAY, HOUR
+from rota.model.times import DAY, HOUR, instant
 from rota.store.graph import WorkflowFilter
 from rota.store.values import Retention
 from tests.contracts.world import ALICE, DONE, FATAL, PLENTY, World
@@ -45,7 +45,7 @@ async def test_its_jobs_in_the_order_in_which_they_were_ordered(world: World) ->
     assert seen["right"].parents == (Edge(top.id, Need.FINISH),)
     assert seen["bottom"].parents == (Edge(left.id), Edge(right.id))
     assert (seen["top"].parents, seen["late"].id) == ((), late)
-    assert (seen["top"].state, seen["top"].started_at, seen["top"].finished_at) == (
+    assert (seen["top"].state, instant(seen["top"].started_at), instant(seen["top"].finished_at)) == (
         State.FAILED, world.clock.now(), world.clock.now(),
     )  # fmt: skip
     assert (seen["left"].state, seen["left"].reason) == (State.SKIPPED, f"its parent {top.id} (top) failed")
@@ -64,7 +64,7 @@ async def test_it_is_counted_by_states(world: World) -> None:
     await world.submit(world.job(workflow=empty, delay=HOUR))
     (info,) = await world.store.workflows(LOCAL, WorkflowFilter(name="a"))
     assert info.counts == {State.SUCCEEDED: 1, State.RUNNING: 1, State.READY: 1, State.BLOCKED: 1}
-    assert (info.id, info.owner, info.name, info.created_at) == (flow.id, "local", "a", world.clock.now())
+    assert (info.id, info.owner, info.name, instant(info.created_at)) == (flow.id, "local", "a", world.clock.now())
 
 
 async def test_the_newest_come_first_and_filters_hold_together(world: World) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM, Principal
-from rota.model.times import MINUTE, Instant
+from rota.model.times import MINUTE, Instant, instant
 from rota.model.trigger import schedule as timing
 from rota.model.trigger import template as work
 from rota.model.trigger.fires import next_fire
@@ -136,12 +136,12 @@ async def history(
 
 async def made(world: World, name: str = NAME) -> list[tuple[Instant, str | None]]:
     """Fires and their jobs, in the order of their times."""
-    return [(one.fire, one.job_id) for one in reversed(await history(world, name)) if one.kind is not None]
+    return [(instant(one.fire), one.job_id) for one in reversed(await history(world, name)) if one.kind is not None]
 
 
 async def skipped(world: World, name: str = NAME, who: Principal = LOCAL) -> list[tuple[Instant, Instant, object, str]]:
     found = [one for one in reversed(await history(world, name, who)) if one.kind is None]
-    return [(one.fire, one.last, one.count, str(one.reason)) for one in found]
+    return [(instant(one.fire), instant(one.last), one.count, str(one.reason)) for one in found]
 
 
 async def states(world: World, jobs: Sequence[str]) -> list[State]:

@@ -16,7 +16,7 @@ from rota.control import scheduler as scheduling
 from rota.errors import StoreError, StoreUnavailable
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL
-from rota.model.times import HOUR, MILLISECOND, MINUTE, SECOND, Instant
+from rota.model.times import HOUR, MILLISECOND, MINUTE, SECOND, Instant, instant
 from rota.model.trigger import catchup
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import CatchUp, Missed, Overlap
@@ -31,7 +31,7 @@ NOTHING = scheduling.LONGEST_SLEEP
 async def made_at(world: World, name: str = "s") -> list[tuple[Instant, Instant]]:
     """Instants of its fires, and when they were made."""
     found = await world.store.fires(LOCAL, "local", name, 2**62, 10_000)
-    return [(one.fire, one.at) for one in reversed(found) if one.kind is not None]
+    return [(instant(one.fire), instant(one.at)) for one in reversed(found) if one.kind is not None]
 
 
 def each(first: Instant, count: int, period: int = MINUTE) -> list[Instant]:

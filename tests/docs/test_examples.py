@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -205,7 +204,7 @@ async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypa
         await rota_test.advance("1d")
         last = (await nightly.history())[0]
         job = await space["app"].job(last.job_id)
-        at_three = nightly_time(last.fire)
+        at_three = last.fire.astimezone(ZoneInfo("Europe/Berlin"))
         assert await job.result() == f"invoices of {at_three.isoformat()}"
         assert (at_three.hour, at_three.minute) == (3, 0)
         assert {info.name async for info in (await space["app"]._core.planning()).all()} == {
@@ -289,10 +288,6 @@ async def test_the_python_of_the_page_on_execution_runs(tmp_path: Path, monkeypa
         await rota_test.drain()
         assert (await job.info()).state == "succeeded"
         assert await job.logs() == "a\nb\n"
-
-
-def nightly_time(moment: int) -> datetime:
-    return datetime.fromtimestamp(moment / 1_000_000, ZoneInfo("Europe/Berlin"))
 
 
 async def test_the_python_of_the_page_on_order_runs(

@@ -154,7 +154,7 @@ def test_a_line_has_the_time_at_which_it_was_written() -> None:
         stage.sink.write("stdout", b"line\n")
         stage.clock.advance(0.007)
     stage.carry_all()
-    shown = [chunk.at for chunk in stage.chunks for _ in chunk.body.splitlines()]
+    shown = [chunk.written_at for chunk in stage.chunks for _ in chunk.body.splitlines()]
     assert len(shown) == len(times)
     assert all(0 <= real - said <= SAME_TIME for real, said in zip(times, shown, strict=True))
 

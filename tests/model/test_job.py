@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -31,7 +32,7 @@ from rota.model.outcome import Ending, Problem
 from rota.model.rank import DEFAULT_PRIORITY
 from rota.model.requirements import Requirements
 from rota.model.retry import Retry
-from rota.model.times import LATEST, LONGEST, MINUTE, SECOND, duration, instant
+from rota.model.times import LATEST, LONGEST, MINUTE, SECOND, aware, duration
 
 WHEN = 1_798_790_400 * SECOND  # 2027-01-01T08:00:00Z
 
@@ -42,6 +43,7 @@ argvs = st.builds(lambda head, rest: [head, *rest], words.filter(bool), st.lists
 environments = st.dictionaries(names, words, max_size=4)
 folders = st.none() | words.map("/{}".format)
 instants = st.integers(0, LATEST)
+times = instants.map(aware)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
@@ -53,8 +55,8 @@ attempts = st.builds(
     number=st.integers(1, 99),
     fence=st.integers(1, 99),
     node=words,
-    started_at=instants,
-    finished_at=st.none() | instants,
+    started_at=times,
+    finished_at=st.none() | times,
     outcome=st.none() | st.sampled_from(Ending),
     exit_code=st.none() | st.integers(-64, 255),
     error=st.none() | problems,
@@ -71,11 +73,11 @@ jobs = st.builds(
     priority=st.integers(0, 9),
     state=st.sampled_from(State),
     reason=st.none() | words,
-    run_at=instants,
-    created_at=instants,
-    started_at=st.none() | instants,
-    finished_at=st.none() | instants,
-    expires_at=st.none() | instants,
+    run_at=times,
+    created_at=times,
+    started_at=st.none() | times,
+    finished_at=st.none() | times,
+    expires_at=st.none() | times,
     timeout=st.none() | st.integers(0, LONGEST),
     retry=st.sampled_from([Retry(), Retry(0), Retry(5, "30s", 0, {ValueError: "fatal"})]),
     node=st.none() | words,
@@ -98,8 +100,8 @@ def job(**changes: Any) -> JobInfo:
         "queue": "mail",
         "priority": 2,
         "state": State.READY,
-        "run_at": WHEN,
-        "created_at": WHEN - MINUTE,
+        "run_at": aware(WHEN),
+        "created_at": aware(WHEN - MINUTE),
     }
     return JobInfo(**plain | changes)
 
@@ -342,7 +344,7 @@ def test_every_job_can_be_shown_as_json_and_nothing_is_lost_on_the_way(info: Job
     assert set(shown) == {*JobInfo.__struct_fields__, *Requirements.__struct_fields__} - {"requirements"}
     for name in ("run_at", "created_at", "started_at", "finished_at", "expires_at"):
         moment = getattr(info, name)
-        assert shown[name] is None if moment is None else instant(shown[name]) == moment
+        assert shown[name] is None if moment is None else datetime.fromisoformat(shown[name]) == moment
     for name in (
         "id",
         "owner",
@@ -361,12 +363,17 @@ def test_every_job_can_be_shown_as_json_and_nothing_is_lost_on_the_way(info: Job
     assert [entry["number"] for entry in shown["attempts"]] == [entry.number for entry in info.attempts]
 
 
+@given(jobs)
+def test_a_job_is_the_same_after_a_way_through_json(info: JobInfo) -> None:
+    assert msgspec.json.decode(msgspec.json.encode(info), type=JobInfo) == info
+
+
 @given(attempts)
 def test_every_attempt_can_be_shown_as_json(attempt: AttemptInfo) -> None:
     shown = json.loads(json.dumps(attempt.as_json()))
     wanted = {"number", "node", "started_at", "finished_at", "outcome", "exit_code", "error"}
     assert wanted <= set(shown)
-    assert instant(shown["started_at"]) == attempt.started_at
+    assert datetime.fromisoformat(shown["started_at"]) == attempt.started_at
     for name in ("number", "fence", "node", "outcome", "exit_code"):
         assert shown[name] == getattr(attempt, name)
     assert (shown["finished_at"] is None) == (attempt.finished_at is None)
@@ -383,7 +390,7 @@ def test_a_finished_job_as_people_see_it() -> None:
         started_at=WHEN,
         finished_at=WHEN + SECOND // 4,
         timeout=90 * SECOND,
-        attempts=[AttemptInfo(1, 1, "node-1", WHEN, WHEN + SECOND // 4, Ending.FAILED, 1, problem)],
+        attempts=[AttemptInfo(1, 1, "node-1", aware(WHEN), aware(WHEN + SECOND // 4), Ending.FAILED, 1, problem)],
         error=problem,
     )
     shown = json.loads(json.dumps(info.as_json()))
@@ -437,7 +444,7 @@ def test_a_new_job_shows_what_is_not_there_as_null() -> None:
 
 
 def test_showing_a_job_changes_nothing_of_it() -> None:
-    info = job(attempts=[AttemptInfo(1, 1, "node-1", WHEN)], result={"a": [1]})
+    info = job(attempts=[AttemptInfo(1, 1, "node-1", aware(WHEN))], result={"a": [1]})
     before = msgspec.structs.asdict(info)
     info.as_json()["attempts"].clear()
     assert msgspec.structs.asdict(info) == before

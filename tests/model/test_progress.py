@@ -8,6 +8,7 @@ import pytest
 
 from rota.errors import InvalidInput
 from rota.model.progress import LONGEST_TEXT, Progress, read_line
+from rota.model.times import aware
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ from rota.model.progress import LONGEST_TEXT, Progress, read_line
     ],
 )
 def test_lines_of_commands(line: bytes, fraction: float | None, text: str) -> None:
-    assert read_line(line, 7) == Progress(fraction, text, 7)
+    assert read_line(line, 7) == Progress(fraction, text, aware(7))
 
 
 @pytest.mark.parametrize(
@@ -54,4 +55,8 @@ def test_texts_of_any_kind_and_length_can_be_kept() -> None:
 
 
 def test_as_json() -> None:
-    assert Progress(0.5, "x", 0).as_json() == {"fraction": 0.5, "text": "x", "at": "1970-01-01T00:00:00.000000+00:00"}
+    assert Progress(0.5, "x", aware(0)).as_json() == {
+        "fraction": 0.5,
+        "text": "x",
+        "at": "1970-01-01T00:00:00.000000+00:00",
+    }

@@ -19,6 +19,8 @@ from rota.model.times import (
     MILLISECOND,
     MINUTE,
     SECOND,
+    as_instant,
+    aware,
     duration,
     instant,
     iso,
@@ -29,7 +31,7 @@ durations = st.integers(0, LONGEST)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 instants = st.integers(0, LATEST)
 # Two years away from either end, so that no offset leads out of what `datetime` can hold.
-aware = st.datetimes(datetime(3, 1, 1), datetime(9890, 1, 1), timezones=st.timezones())
+datetimes = st.datetimes(datetime(3, 1, 1), datetime(9890, 1, 1), timezones=st.timezones())
 offsets = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 # Texts near enough to durations that many of them are ones, with the traps of Unicode among them.
 nearly = st.text(alphabet="0123456789.smhd -+eE_,\u0663\u00b2\u2003\n\0\ud800", max_size=12)
@@ -223,7 +225,7 @@ def test_instants_are_always_written_the_same_way(moment: int) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", iso(moment), re.ASCII)
 
 
-@given(aware)
+@given(datetimes)
 def test_an_aware_datetime_and_its_text_are_the_same_instant(moment: datetime) -> None:
     found = instant(moment)
     assert instant(moment.isoformat()) == found
@@ -329,6 +331,16 @@ def test_a_long_text_is_cut_in_the_message_and_kept_in_the_error(read: object) -
 def test_a_time_beyond_the_calendar_is_refused() -> None:
     with pytest.raises(InvalidInput, match="before the year 9892"):
         instant("9999-12-31T23:59:59-14:00")
+
+
+@given(instants)
+@example(0)
+@example(LATEST)
+def test_an_instant_and_its_datetime_are_the_same_moment(moment: int) -> None:
+    shown = aware(moment)
+    assert shown.tzinfo is UTC
+    assert as_instant(shown) == instant(shown) == moment
+    assert iso(shown) == iso(moment)
 
 
 @given(st.integers(-(10**30), 10**30))

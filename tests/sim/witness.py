@@ -178,7 +178,7 @@ class Witness:
         elif verb in ("promote", "coming_schedules", "release", "settle", "admit", "claim"):
             self.note(who, "look", shelf=verb)
         elif verb == "append_output":
-            self.note(who, "stamp", thing="output", ahead=(max(chunk.at for chunk in args[1]) - wall) / SECOND)
+            self.note(who, "stamp", thing="output", ahead=(max(chunk.written_at for chunk in args[1]) - wall) / SECOND)
         elif verb == "submit":
             newest = max(job.id for order in args[1] for job in order)
             stamp = int(newest.replace("-", "")[:12], 16) * 1000

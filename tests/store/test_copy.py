@@ -15,6 +15,7 @@ import pytest
 import rota
 from rota.errors import InvalidInput, StoreError, StoreUnavailable
 from rota.model.principal import SYSTEM
+from rota.model.times import instant
 from rota.model.trigger.calendars import Calendar
 from rota.store.copy import LEFT_OUT, ONE_SIDED, TABLES, Copy, Place, Report, Row, Side
 from rota.store.postgres.dump import PostgresSide
@@ -194,7 +195,7 @@ async def go_on(app: Any) -> None:
     fence = (await client.get(dead)).fence
     async with running(app):
         for info in waiting:
-            if not info.ended and info.run_at < client.store.now():
+            if not info.ended and instant(info.run_at) < client.store.now():
                 await rota.Job(app, info.id).wait("30s")
         await rota.Job(app, dead).retry()
         assert (await rota.Job(app, dead).wait("30s")).fence > fence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import rota
 from rota import testing
 from rota.errors import InvalidInput, JobFailed
 from rota.model.lifecycle import State
-from rota.model.times import HOUR
 
 app = rota.App("sqlite:///never-made.db", user="me")
 
@@ -48,7 +48,7 @@ async def test_a_faked_call_is_judged_as_a_real_one() -> None:
         await rota_test.drain()
         info = await job.info()
     assert info.result == {"status": 201, "headers": {"content-type": "application/json"}, "body": {"order": 1}}
-    assert info.attempts[1].started_at - info.attempts[0].started_at == HOUR
+    assert info.attempts[1].started_at - info.attempts[0].started_at == timedelta(hours=1)
     (request,) = busy.calls
     assert (request.method, request.url, request.json) == ("POST", url + "?a=1", {"article": "book"})
     assert (request.headers["x-from"], request.headers["rota-job"]) == ("shop", job.id)

@@ -24,7 +24,7 @@ from rota.model.job import AttemptInfo, JobInfo, Kind
 from rota.model.lifecycle import State
 from rota.model.outcome import Problem
 from rota.model.rank import priority
-from rota.model.times import SECOND, Duration, Instant, duration, short
+from rota.model.times import SECOND, Duration, Instant, as_instant, duration, short
 from rota.store.values import Cancelling, JobFilter
 
 TIMED_OUT = 124
@@ -65,8 +65,8 @@ def _took(job: JobInfo, now: Instant) -> str:
 
 
 def _span(attempt: AttemptInfo, now: Instant) -> str:
-    end = attempt.finished_at if attempt.finished_at is not None else now
-    return _rounded(max(end - attempt.started_at, 0))
+    end = as_instant(attempt.finished_at) if attempt.finished_at is not None else now
+    return _rounded(max(end - as_instant(attempt.started_at), 0))
 
 
 def _rounded(span: Duration) -> str:

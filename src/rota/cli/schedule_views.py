@@ -25,7 +25,7 @@ from rota.cli.show import Cell, age, complain, document, facts, listing, shorten
 from rota.clients.schedules import SchedulesClient
 from rota.errors import InvalidInput, NotFound
 from rota.model.job import Kind
-from rota.model.times import SECOND, Instant, short
+from rota.model.times import SECOND, Instant, as_instant, short
 from rota.model.trigger.fires import fires
 from rota.model.trigger.plan import Parsed, named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule, rule_text
@@ -282,7 +282,9 @@ def _show_history(found: Sequence[FireInfo], where: str) -> None:
 
 
 def _history_row(fire: FireInfo, where: str) -> tuple[Cell, ...]:
-    times = [_run(_second(fire.fire, name), _second(fire.last, name)) for name in (where, "UTC")]
+    times = [
+        _run(_second(as_instant(fire.fire), name), _second(as_instant(fire.last), name)) for name in (where, "UTC")
+    ]
     local, universal = times[0], times[1].replace("+00:00", "Z")
     if fire.kind is None:
         count = f" ({'many' if fire.count is None else fire.count})" if fire.fire != fire.last else ""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from datetime import datetime
 
     from rota.model.times import Duration, Instant
 
@@ -215,13 +216,16 @@ def age(span: Duration) -> str:
     return f"{seconds}s"
 
 
-def ago(moment: Instant | None, now: Instant) -> str:
-    if moment is None:
+def ago(given: Instant | datetime | None, now: Instant) -> str:
+    if given is None:
         return ""
+    from rota.model.times import as_instant
+
+    moment = given if isinstance(given, int) else as_instant(given)
     return f"in {age(moment - now)}" if moment > now else f"{age(now - moment)} ago"
 
 
-def when(moment: Instant | None, now: Instant) -> str:
+def when(moment: Instant | datetime | None, now: Instant) -> str:
     from rota.model.times import iso
 
     if moment is None:

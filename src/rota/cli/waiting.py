@@ -14,6 +14,7 @@ from rota.errors import RotaError
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.node import NodeState
+from rota.model.times import as_instant
 
 PATIENCE = 2.0
 STOPPED = ("gate", "key", "alone", "held", "queue")  # reasons other than a missing node or slot
@@ -44,8 +45,8 @@ async def _why_waiting(client: JobsClient, info: JobInfo) -> str:
         return f"waiting for {awaited}" if awaited else "waiting for other jobs"
     if info.state is State.BLOCKED:
         return f"waiting until the jobs before it have ended, as the overlap of schedule {info.schedule!r} says"
-    if info.run_at > now:
-        return f"waiting for its time, in {age(info.run_at - now)}"
+    if (due := as_instant(info.run_at)) > now:
+        return f"waiting for its time, in {age(due - now)}"
     for reason in (await client.explain(info.id)).reasons:
         if reason.kind in STOPPED:
             return f"waiting: {reason.text}"

@@ -15,7 +15,7 @@ from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, NotFound, WaitTimeout
 from rota.handles.workflow import Workflow
 from rota.model.lifecycle import LIVE, State
-from rota.model.times import Instant, duration, iso
+from rota.model.times import Instant, as_instant, duration, iso
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
 from rota.tasks.results import shown
 
@@ -31,7 +31,8 @@ async def list_(args: argparse.Namespace) -> int:
         document([as_json(info) for info in found])
         return 0
     rows = (
-        (info.id, info.name, age(now - info.created_at), state(info.state), in_words(info.counts)) for info in found
+        (info.id, info.name, age(now - as_instant(info.created_at)), state(info.state), in_words(info.counts))
+        for info in found
     )
     table(("ID", "NAME", "AGE", "STATE", "JOBS"), rows)
     if len(found) == args.limit and on_terminal():

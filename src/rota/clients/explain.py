@@ -13,7 +13,7 @@ from rota.model.job import JobInfo, Kind
 from rota.model.lifecycle import LIVE, State
 from rota.model.limits import rate_text
 from rota.model.requirements import Alone
-from rota.model.times import Duration, Instant, iso, short
+from rota.model.times import Duration, Instant, as_instant, iso, short
 from rota.store.admission import LimitInfo, Waiting
 
 MOST_NAMED = 5
@@ -100,7 +100,7 @@ def _parents(parents: Sequence[ParentInfo]) -> Iterator[WaitReason]:
 
 
 def _time(info: JobInfo, now: Instant) -> WaitReason:
-    left = info.run_at - now
+    left = as_instant(info.run_at) - now
     after = f" after {info.failures} failed attempt{'s' if info.failures > 1 else ''}" if info.failures else ""
     when = f"in {_span(left)}" if left > 0 else "now: a control node has yet to see to it"
     why = f" ({info.reason})" if info.reason else ""
@@ -110,7 +110,7 @@ def _time(info: JobInfo, now: Instant) -> WaitReason:
 def _waiting(info: JobInfo, waiting: Waiting, beside: Sequence[JobInfo]) -> Iterator[WaitReason]:
     if info.state is State.RUNNING:
         lease = "" if waiting.lease_until is None else f"; its node is trusted until {iso(waiting.lease_until)}"
-        since = "" if info.started_at is None else f" for {_span(waiting.now - info.started_at)}"
+        since = "" if info.started_at is None else f" for {_span(waiting.now - as_instant(info.started_at))}"
         stop = ", and was asked to stop" if info.cancelling else ""
         text = f"it runs on node {waiting.node or info.node}{since}{stop}{lease}"
         yield WaitReason(
@@ -144,7 +144,7 @@ def _waiting(info: JobInfo, waiting: Waiting, beside: Sequence[JobInfo]) -> Iter
 def _unserved(info: JobInfo, waiting: Waiting) -> WaitReason:
     what = f" and knows task {info.task!r}" if info.kind is Kind.FUNCTION else ""
     text = f"no live node serves queue {info.queue!r}{what}"
-    since = info.run_at if info.state is State.READY else None
+    since = as_instant(info.run_at) if info.state is State.READY else None
     if since is not None:
         text += f"; it has been ready since {iso(since)}"
     if not waiting.known:

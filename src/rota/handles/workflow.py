@@ -13,7 +13,7 @@ from rota.handles.job import Job
 from rota.handles.workflow_labels import details
 from rota.model.drawing import Vertex, graphviz, mermaid, tree
 from rota.model.lifecycle import LIVE, State
-from rota.model.times import Span, short
+from rota.model.times import Span, as_instant, short
 from rota.store.graph import WorkflowInfo, WorkflowJob
 
 if TYPE_CHECKING:
@@ -104,5 +104,6 @@ def _vertex(job: WorkflowJob, detail: str) -> Vertex:
     parents = tuple((edge.parent, edge.need) for edge in job.parents)
     note = job.reason or ""
     if job.started_at is not None and job.finished_at is not None and job.state is State.SUCCEEDED:
-        note = f"in {short(max(job.finished_at - job.started_at, 0) // 1000 * 1000)}"
+        took = max(as_instant(job.finished_at) - as_instant(job.started_at), 0)
+        note = f"in {short(took // 1000 * 1000)}"
     return Vertex(job.id, job.task, job.state, parents, note, detail)

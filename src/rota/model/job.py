@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
@@ -335,8 +336,8 @@ class AttemptInfo(msgspec.Struct, frozen=True):
     number: int
     fence: int
     node: str
-    started_at: Instant
-    finished_at: Instant | None = None
+    started_at: datetime
+    finished_at: datetime | None = None
     outcome: Ending | None = None  # None while it runs
     exit_code: int | None = None
     error: Problem | None = None
@@ -365,11 +366,11 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     state: State
     reason: str | None = None  # why it was cancelled, skipped, set aside, retried...
-    run_at: Instant
-    created_at: Instant
-    started_at: Instant | None = None  # of the latest attempt
-    finished_at: Instant | None = None
-    expires_at: Instant | None = None
+    run_at: datetime
+    created_at: datetime
+    started_at: datetime | None = None  # of the latest attempt
+    finished_at: datetime | None = None
+    expires_at: datetime | None = None
     timeout: Duration | None = None
     retry: Retry = NO_RETRY
     fence: int = 0
@@ -381,7 +382,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     cancelling: bool = False  # running, and asked to stop
     key: str | None = None
     schedule: str | None = None  # the schedule that made it,
-    fire_time: Instant | None = None  # and for which time
+    fire_time: datetime | None = None  # and for which time
     workflow: str | None = None
     name: str = ""  # in its workflow
     requirements: Requirements = NO_REQUIREMENTS
@@ -422,5 +423,5 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
         return wire
 
 
-def _iso(moment: Instant | None) -> str | None:
+def _iso(moment: datetime | None) -> str | None:
     return None if moment is None else iso(moment)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.times import Instant, iso
+from rota.model.times import Instant, aware, iso
 
 LONGEST_TEXT = 200
 
@@ -16,12 +17,12 @@ LONGEST_TEXT = 200
 class Progress(msgspec.Struct, frozen=True, gc=False):
     fraction: float | None  # from 0 to 1; None: unknown
     text: str
-    at: Instant
+    at: datetime
 
     @classmethod
     def told(cls, fraction: object, text: object, at: Instant) -> Progress:
         """Checks the report of a task. A long text is cut, not refused."""
-        return cls(_fraction(fraction), _text(text), at)
+        return cls(_fraction(fraction), _text(text), aware(at))
 
     def as_json(self) -> dict[str, Any]:
         return {"fraction": self.fraction, "text": self.text, "at": iso(self.at)}

@@ -25,6 +25,7 @@ DAY = 24 * HOUR
 # Far enough for any job, near enough that sums of instants and durations stay inside 64 bits and inside datetime.
 LONGEST: Duration = 100 * 366 * DAY
 LATEST: Instant = 250_000_000_000 * SECOND  # in the year 9892
+_LAST_SHOWN: Instant = LATEST + LONGEST
 
 _UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
@@ -34,6 +35,7 @@ _TIME = re.compile(r"[0-9W-]+[T ][0-9:.,]+(?:Z|[+-][0-9:.]+)?", re.ASCII)
 _EXPECTED_DURATION = "a duration such as 90s, 5m, 2h or 1d"
 _EXPECTED_TIME = "a time in ISO 8601 with offset such as 2027-01-01T09:00:00+01:00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def duration(given: object, what: str = "duration") -> Duration:
@@ -81,16 +83,32 @@ def instant(given: object, what: str = "time") -> Instant:
         raise InvalidInput(what, given, _EXPECTED_TIME)
     if moment.utcoffset() is None:
         raise InvalidInput(what, given, f"{_EXPECTED_TIME}; the offset is missing")
-    value = (moment - _EPOCH) // timedelta(microseconds=1)
+    value = as_instant(moment)
     if value > LATEST:
         raise InvalidInput(what, given, "a time before the year 9892")
     return max(value, 0)
 
 
-def iso(moment: Instant) -> str:
+def aware(moment: Instant) -> datetime:
+    """An instant as people get it: a datetime in UTC."""
+    if not 0 <= moment <= _LAST_SHOWN:  # a row may hold anything; showing it must not fail
+        moment = max(0, min(moment, _LAST_SHOWN))
+    return _EPOCH + timedelta(0, 0, moment)  # by place: half the time that it takes by name
+
+
+def as_instant(moment: datetime) -> Instant:
+    """The instant of an aware datetime that rota itself has made: nothing is checked."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def aware_or_none(moment: Instant | None) -> datetime | None:
+    return None if moment is None else aware(moment)
+
+
+def iso(moment: Instant | datetime) -> str:
     """`2027-01-01T08:00:00.000000+00:00`: always UTC, always with microseconds, so that texts sort like instants."""
-    inside = max(0, min(moment, LATEST + LONGEST))  # a row may hold anything; showing it must not fail
-    return (_EPOCH + timedelta(microseconds=inside)).isoformat(timespec="microseconds")
+    given = moment if isinstance(moment, datetime) else aware(moment)
+    return given.astimezone(UTC).isoformat(timespec="microseconds")
 
 
 def short(span: Duration) -> str:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
 from rota.model.graph import Edge, ParentInfo, workflow_state
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
-from rota.model.times import Instant
 from rota.store.verbs import NODE, READ, WRITE, Verbs, verb
 
 
@@ -30,7 +30,7 @@ class WorkflowInfo(msgspec.Struct, frozen=True):
     id: str
     owner: str
     name: str  # "": it has none
-    created_at: Instant
+    created_at: datetime
     counts: dict[State, int] = {}
     unneeded: int = 0  # skipped jobs that had nothing to do, such as an alarm
 
@@ -54,8 +54,8 @@ class WorkflowJob(msgspec.Struct, frozen=True):
     task: str
     state: State
     reason: str | None
-    started_at: Instant | None
-    finished_at: Instant | None
+    started_at: datetime | None
+    finished_at: datetime | None
     parents: tuple[Edge, ...] = ()
     name: str = ""  # in the workflow; "": it has none
     args: str = ""  # as JSON; "" if they are long

@@ -20,6 +20,7 @@ from rota.model.progress import Progress
 from rota.model.requirements import read_requirements
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
+from rota.model.times import aware, aware_or_none
 from rota.model.trigger.records import FireInfo, FireKind, ScheduledFire, ScheduleInfo
 from rota.model.trigger.skipped import SkipReason
 from rota.store.columns import SHOWN
@@ -55,11 +56,15 @@ class AttemptRow(NamedTuple):
 def job_info(
     row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, member: Member | None = None
 ) -> JobInfo:
-    state = State(row["state"])
-    attempts = [_attempt(one) for one in past]
-    if state is State.RUNNING and row["started_at"] is not None:
-        attempts.append(AttemptInfo(row["tries"], row["fence"], row["node"] or "", row["started_at"]))
-    read = {name: _READERS[name](row[name]) if name in _READERS else row[name] for name in _OWN}
+    read = {name: row[name] for name in _OWN}
+    for name, reader in _READERS.items():
+        read[name] = reader(row[name])
+    for name in _TIMES:
+        if (moment := row[name]) is not None:
+            read[name] = aware(moment)
+    state, attempts = read["state"], [_attempt(one) for one in past]
+    if state is State.RUNNING and (started_at := read["started_at"]) is not None:
+        attempts.append(AttemptInfo(row["tries"], row["fence"], row["node"] or "", started_at))
     read["spec"] = shown_spec(row["kind"], read_object(row["spec"]))
     return JobInfo(
         **read,
@@ -67,7 +72,7 @@ def job_info(
         result=_json(past[-1].result) if past and state is State.SUCCEEDED else None,
         error=_error(state, attempts, row["reason"]),
         schedule=fire.schedule if fire else None,
-        fire_time=fire.fire if fire else None,
+        fire_time=aware(fire.fire) if fire else None,
         workflow=member.workflow if member else None,
         name=member.name if member else "",
     )
@@ -76,8 +81,8 @@ def job_info(
 def _attempt(row: AttemptRow) -> AttemptInfo:
     problem = _problem(row.error) if row.error is not None else None
     return AttemptInfo(
-        row.number, row.fence, row.node, row.started_at, row.finished_at, Ending(row.outcome), row.exit_code, problem,
-        None if row.usage is None else _read(row.usage, Usage, Usage()),
+        row.number, row.fence, row.node, aware(row.started_at), aware_or_none(row.finished_at), Ending(row.outcome),
+        row.exit_code, problem, None if row.usage is None else _read(row.usage, Usage, Usage()),
     )  # fmt: skip
 
 
@@ -121,7 +126,7 @@ def _progress(text: str | None) -> Progress | None:
     if text is None:
         return None
     told = _read(text, tuple[float | None, str, int], None)
-    return None if told is None else Progress(*told)
+    return None if told is None else Progress(told[0], told[1], aware(told[2]))
 
 
 def _kind(text: str) -> Kind:
@@ -135,6 +140,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "state": State, "kind": _kind, "args": read_object, "retry": _retry, "cancelling": bool, "progress": _progress,
     "requirements": read_requirements, "meta": lambda text: {} if text is None else read_object(text),
 }  # fmt: skip
+_TIMES = tuple(name for name in _OWN if name.endswith("_at"))
 
 
 def task_infos(texts: Iterable[str]) -> list[TaskInfo]:
@@ -180,14 +186,15 @@ def workflow_infos(rows: Iterable[Sequence[Any]], counts: Iterable[Sequence[Any]
         if cause == SkipCause.UNNEEDED:
             unneeded[workflow] = count
     return [
-        WorkflowInfo(workflow, owner, name, created_at, states.get(workflow, {}), unneeded.get(workflow, 0))
+        WorkflowInfo(workflow, owner, name, aware(created_at), states.get(workflow, {}), unneeded.get(workflow, 0))
         for workflow, owner, name, created_at in rows
     ]
 
 
 def workflow_job(row: Sequence[Any], parents: tuple[Edge, ...]) -> WorkflowJob:
     job, task, state, reason, started_at, finished_at, name, args = row
-    return WorkflowJob(job, task, State(state), reason, started_at, finished_at, parents, name, args or "")
+    times = aware_or_none(started_at), aware_or_none(finished_at)
+    return WorkflowJob(job, task, State(state), reason, *times, parents, name, args or "")
 
 
 def schedule_info(row: Sequence[Any]) -> ScheduleInfo:
@@ -200,7 +207,7 @@ def fire_infos(rows: Iterable[Sequence[Any]], limit: int) -> list[FireInfo]:
     latest = sorted(rows, key=lambda row: (row[0], row[3]), reverse=True)[:limit]
     return [
         FireInfo(
-            fire=fire, last=last, count=count, at=at, kind=FireKind(kind) if kind else None,
+            fire=aware(fire), last=aware(last), count=count, at=aware(at), kind=FireKind(kind) if kind else None,
             reason=_reason(reason), job_id=job_id, state=State(state) if state else None,
         )
         for fire, last, count, at, kind, reason, job_id, state in latest

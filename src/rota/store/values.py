@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -11,7 +12,7 @@ from rota.errors import KeyConflict, NotFound
 from rota.model.job import JobInfo, Submitted, Verdict
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.progress import Progress
-from rota.model.times import Duration, Instant
+from rota.model.times import Duration, Instant, aware
 
 
 class Topic(StrEnum):
@@ -97,10 +98,15 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     job_id: str
     fence: int
     number: int
-    at: Instant
+    written_at: Instant
     stream: str  # stdout, stderr, log or CUT
     body: bytes
     since: int | None = None
+
+    @property
+    def at(self) -> datetime:
+        """When it was written."""
+        return aware(self.written_at)
 
 
 class Position(msgspec.Struct, frozen=True):

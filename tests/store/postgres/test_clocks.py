@@ -6,7 +6,7 @@ import pytest
 
 from rota.clock import ManualClock, SystemClock
 from rota.model.principal import SYSTEM
-from rota.model.times import SECOND
+from rota.model.times import SECOND, instant
 from rota.store.postgres.clocks import DRIFT, STALE, ServerClock
 from tests.contracts.world import World
 from tests.store.postgres.ranking import Place
@@ -121,7 +121,7 @@ async def test_a_skewed_machine_goes_by_the_servers_clock(place: Place, world: W
     assert claimed.job_id == ready.id, "due now here and there, or half a minute from now"
     info = await store.get(SYSTEM, ready.id)
     assert info is not None
-    assert off(place, info.created_at) < 5
+    assert off(place, instant(info.created_at)) < 5
     assert off(place, (await actor.seen()).seen_at) < 5
 
 

@@ -17,7 +17,7 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.progress import Progress
 from rota.model.retry import Retry
-from rota.model.times import DAY, HOUR
+from rota.model.times import DAY, HOUR, aware
 from rota.store.postgres import PostgresStore, partitions
 from rota.store.values import Note, Position, Retention
 from tests.contracts.world import BOOM, DONE, FATAL, NAP, Actor, World, settled
@@ -265,13 +265,17 @@ async def test_what_outlived_its_day_goes_with_its_job(world: World, db: Db, clo
     await prune(world)
     await world.promote()
     claims = {one.job_id: one for one in await actor.claim(queue="q")}
-    await world.store.note(SYSTEM, [Note(job, one.fence, 0, Progress(1, "", 1), "{}") for job, one in claims.items()])
+    await world.store.note(
+        SYSTEM, [Note(job, one.fence, 0, Progress(1, "", aware(1)), "{}") for job, one in claims.items()]
+    )
     await world.store.finish(SYSTEM, [settled(claims[ended], DONE), settled(claims[dead], FATAL)])
     for _ in range(5):
         clock.advance(2 * A_DAY)
         await prune(world)
     assert await world.store.get(LOCAL, ended) is None
-    assert [(one.state, one.progress) for one in [await world.info(dead)]] == [(State.FAILED, Progress(1, "", 1))]
+    assert [(one.state, one.progress) for one in [await world.info(dead)]] == [
+        (State.FAILED, Progress(1, "", aware(1)))
+    ]
     assert len(await world.store.output(LOCAL, dead, Position(), 10)) == 1
     for table in ("attempts", "output", "progress", "checkpoints"):
         assert where(db, table, ended) == [] != where(db, table, dead), table

@@ -21,7 +21,7 @@ from rota.model.lifecycle import TERMINAL, JobEvent, State
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.progress import Progress
-from rota.model.times import DAY, MINUTE
+from rota.model.times import DAY, MINUTE, aware
 from rota.store import sql_files
 from rota.store.carriers import orders as changes
 from rota.store.carriers import reads as carried
@@ -171,7 +171,7 @@ async def say(unit: Unit) -> None:
 
 async def note(unit: Unit) -> None:
     """Half of them have told something before."""
-    half = Progress(0.5, "half", NOW)
+    half = Progress(0.5, "half", aware(NOW))
     notes = [Note(job, 1, 9, half, "{}") for job in uids(RUNNING, *range(951, 951 + BATCH))]
     assert set(await work.note(unit, notes)) == {"applied"}
 

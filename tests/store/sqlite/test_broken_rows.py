@@ -16,7 +16,7 @@ from rota.model.outcome import CrashRule, Outcome
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.requirements import NO_REQUIREMENTS
 from rota.model.task import TaskInfo
-from rota.model.times import DAY
+from rota.model.times import DAY, instant
 from rota.store.sqlite import SqliteStore
 from rota.store.values import Cancelling, Chunk, JobFilter, Position, Retention, Topic
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
@@ -208,7 +208,7 @@ async def test_what_is_set_aside_says_why_and_is_told(world: World, db: apsw.Con
     await (await world.node()).claim()
     end()
     info = await world.info(broken)
-    assert (info.state, info.finished_at, info.node) == (State.FAILED, world.clock.now(), None)
+    assert (info.state, instant(info.finished_at), info.node) == (State.FAILED, world.clock.now(), None)
     assert info.reason is not None
     assert info.error is not None
     assert "broken" in info.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -110,10 +111,10 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 class FireInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A fire that was made, or a run of fires that were skipped."""
 
-    fire: Instant  # of a run: the first
-    last: Instant
+    fire: datetime  # of a run: the first
+    last: datetime
     count: int | None  # None: too many to be counted
-    at: Instant  # the time of the decision
+    at: datetime  # the time of the decision
     kind: FireKind | None = None  # None: it was skipped
     reason: SkipReason | None = None  # why it was skipped
     job_id: str | None = None

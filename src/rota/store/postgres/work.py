@@ -11,7 +11,7 @@ import msgspec
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Settlement
-from rota.model.times import SECOND
+from rota.model.times import SECOND, as_instant
 from rota.store.postgres import admission
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import clean, ids_only, is_id
@@ -314,7 +314,7 @@ async def append_output(unit: Unit, chunks: Sequence[Chunk]) -> list[Verdict]:
     ids, fences = _columns([Ref(chunk.job_id, chunk.fence) for chunk in chunks])
     rows = await unit.rows(
         "append_output", jobs=ids, fences=fences, numbers=[chunk.number for chunk in chunks],
-        times=[chunk.at for chunk in chunks], streams=[chunk.stream for chunk in chunks],
+        times=[chunk.written_at for chunk in chunks], streams=[chunk.stream for chunk in chunks],
         bodies=[chunk.body for chunk in chunks], now=unit.now,
     )  # fmt: skip
     verdicts = [Verdict.STALE] * len(chunks)
@@ -339,7 +339,7 @@ async def note(unit: Unit, notes: Sequence[Note]) -> list[Verdict]:
         rows = await unit.rows(
             "note", jobs=ids, fences=fences, numbers=[one.number for one in chosen],
             fractions=[one and one.fraction for one in told], texts=[one and one.text for one in told],
-            times=[one and one.at for one in told], states=[one.state for one in chosen],
+            times=[one and as_instant(one.at) for one in told], states=[one.state for one in chosen],
         )  # fmt: skip
         for place, applied, known in rows:
             if applied:

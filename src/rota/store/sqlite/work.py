@@ -14,7 +14,7 @@ from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
 from rota.model.requirements import subject
-from rota.model.times import Duration
+from rota.model.times import Duration, as_instant
 from rota.store.settlement import Move, move
 from rota.store.sqlite import gates, ranking
 from rota.store.sqlite.claim_scan import ClaimScan
@@ -184,7 +184,7 @@ def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:
     kept = {key for (key,) in db.rows("kept_chunks", chunks=names)}
     fresh = [index for index in live if index not in kept]
     if fresh:
-        rows = [(live[i], (c := chunks[i]).fence, c.number, c.at, c.stream, c.body) for i in fresh]
+        rows = [(live[i], (c := chunks[i]).fence, c.number, c.written_at, c.stream, c.body) for i in fresh]
         db.many("insert_output", rows)
         db.topics.add(Topic.NEWS)
     verdicts = [Verdict.ALREADY if index in kept else Verdict.STALE for index in range(len(chunks))]
@@ -211,7 +211,8 @@ def note(db: Database, notes: Sequence[Note]) -> list[Verdict]:
             continue
         if one.progress is not None and tells:
             told[attempt] = one.number
-            db.many("keep_progress", [(seq, one.fence, one.number, *msgspec.structs.astuple(one.progress))])
+            report = one.progress.fraction, one.progress.text, as_instant(one.progress.at)
+            db.many("keep_progress", [(seq, one.fence, one.number, *report)])
         if saves:
             saved[attempt] = one.number
             db.many("keep_state", [(seq, one.fence, one.number, one.state)])
