@@ -14,7 +14,6 @@ from rota.cli.submit import check_form, order_options, verdict, work_of
 from rota.cli.waiting import hinting
 from rota.clients.schedules import BackfillProgress, Saved, SchedulesClient
 from rota.errors import InvalidInput, NotFound
-from rota.handles.schedule_builder import order
 from rota.model.option_table import SCHEDULE_NAMES
 from rota.model.options import read_options
 from rota.model.times import Instant, instant
@@ -23,7 +22,7 @@ from rota.model.trigger.fires import next_fire
 from rota.model.trigger.plan import named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule
 from rota.model.trigger.records import Fate, ScheduleInfo
-from rota.model.trigger.template import Template
+from rota.model.trigger.template import Template, template_of
 
 
 # -- add -------------------------------------------------------------------------------------------------------------
@@ -57,7 +56,7 @@ async def _order(app: AppCore, args: argparse.Namespace, where: str) -> Template
     now = app.clock.now()
     # Arguments are checked with sample times filled in, and stored with the fields unfilled.
     spec, task, body, defaults = await work_of(app, args, lambda given: fill(given, where, now, now))
-    return order(spec, task, body, read_options(defaults, order_options(args, defaults.retry), SCHEDULE_NAMES))
+    return template_of(spec, task, body, read_options(defaults, order_options(args, defaults.retry), SCHEDULE_NAMES))
 
 
 # -- pause, resume, remove -------------------------------------------------------------------------------------------

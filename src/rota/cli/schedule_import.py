@@ -18,7 +18,6 @@ from rota.cli.session import make_app, read_input, utf8
 from rota.cli.show import complain, document, shortened, table
 from rota.cli.submit import order_options
 from rota.errors import InvalidInput
-from rota.handles.schedule_builder import order
 from rota.model.job import NO_RETRY
 from rota.model.option_table import SCHEDULE_NAMES
 from rota.model.options import Options, read_options
@@ -36,7 +35,7 @@ from rota.model.trigger.crontab import (
 from rota.model.trigger.fires import next_fire
 from rota.model.trigger.reading import read_schedule
 from rota.model.trigger.schedule import Timing
-from rota.model.trigger.template import Template
+from rota.model.trigger.template import Template, template_of
 from rota.model.trigger.zones import zone
 
 ETC = Path("/etc")
@@ -104,7 +103,7 @@ class Import:
         spec, task = self._app.command(
             [entry.shell, "-c", entry.command], cwd=home, env=entry.env, name=entry_task(entry)
         )
-        return order(spec, task, "{}", self._options)
+        return template_of(spec, task, "{}", self._options)
 
     def refuse(self, line: int, text: str, why: str) -> None:
         self.untaken.append(Untaken(line, shortened(text, LONGEST_SHOWN), why))

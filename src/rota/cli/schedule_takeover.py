@@ -19,7 +19,6 @@ from rota.cli.session import make_app
 from rota.cli.show import complain, document, table
 from rota.cli.submit import OfferedTasks, known_tasks
 from rota.errors import InvalidInput
-from rota.handles.schedule_builder import order
 from rota.model.job import Spec
 from rota.model.option_table import SCHEDULE_NAMES
 from rota.model.options import read_options
@@ -28,7 +27,7 @@ from rota.model.times import Instant
 from rota.model.trigger.fires import next_fire
 from rota.model.trigger.reading import read_schedule, rule_text
 from rota.model.trigger.schedule import Timing
-from rota.model.trigger.template import Template
+from rota.model.trigger.template import Template, template_of
 from rota.tasks.modules import import_named
 
 PAUSED = "was paused in APScheduler"
@@ -104,7 +103,7 @@ def _taken(app: AppCore, entry: Foreign, known: OfferedTasks, renamed: Mapping[s
     now = app.clock.now()
     schedule = read_schedule(app.who.user, entry.name, entry.times, now)
     options = read_options(defaults, entry.options, SCHEDULE_NAMES)
-    template = order(Spec.function(info.name), info.name, body, options)
+    template = template_of(Spec.function(info.name), info.name, body, options)
     return Taken(schedule, template, entry.notes, entry.paused, next_fire(schedule, now))
 
 

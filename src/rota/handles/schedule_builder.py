@@ -9,14 +9,14 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.handles.task import Task
-from rota.model.job import Spec, shared
+from rota.model.job import Spec
 from rota.model.option_table import COMMANDS, SCHEDULE_NAMES, names
-from rota.model.options import Options, read_options, requirements
+from rota.model.options import Options, read_options
 from rota.model.times import Instant
 from rota.model.trigger.arguments import fill
 from rota.model.trigger.reading import NAMES, read_schedule
 from rota.model.trigger.schedule import Timing
-from rota.model.trigger.template import Template
+from rota.model.trigger.template import Template, template_of
 from rota.orders import HttpCall
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def of_task(owner: str, words: ScheduleOrder, limit: int, now: Instant) -> tuple
     # Arguments are checked with sample times filled in, and stored with the fields unfilled.
     words.task._encode(fill(dict(words.args), schedule.zone, now, now), limit)
     spec, body, defaults = words.task._order(words.args, limit)
-    return schedule, order(spec, words.task.name, body, read_options(defaults, rest, SCHEDULE_NAMES))
+    return schedule, template_of(spec, words.task.name, body, read_options(defaults, rest, SCHEDULE_NAMES))
 
 
 def of_spec(
@@ -89,13 +89,4 @@ def of_spec(
     times, rest = split(options, also)
     timing = read_schedule(owner, name, times, now)
     about_job = {option: value for option, value in rest.items() if option not in also}
-    return timing, order(spec, task, "{}", read_options(Options(), about_job, SCHEDULE_NAMES))
-
-
-def order(spec: Spec, task: str, body: str, options: Options) -> Template:
-    if options.at is not None or options.delay or options.key is not None:
-        raise InvalidInput("at, delay and key", "given", "none of them: the schedule says when, and each fire is a job")
-    if options.after or options.job_name:
-        raise InvalidInput("after and name", "given", "none of them: they are for single jobs and for workflows")
-    needed = requirements(task, body, options)
-    return Template(task=task, spec=spec, args=body, requirements=needed, **shared(options, Template))
+    return timing, template_of(spec, task, "{}", read_options(Options(), about_job, SCHEDULE_NAMES))

@@ -35,14 +35,14 @@ def _other_names(options: Iterable[Option]) -> dict[str, str]:
 if TYPE_CHECKING:
     HttpFields = msgspec.Struct
 
-    class JobFields(msgspec.Struct):
+    class JobFields(msgspec.Struct, kw_only=True):
         """The fields that are read by name."""
 
-        key: str | None
-        after: str | list[str] | dict[str, str] | None
-        on: str | None
-        results: dict[str, Any] | None
-        cwd: str | None
+        key: str | None = None
+        after: str | list[str] | dict[str, str] | None = None
+        on: str | None = None
+        results: dict[str, Any] | None = None
+        cwd: str | None = None
 
 else:
     HttpFields = msgspec.defstruct("HttpFields", _fields(CALLS), kw_only=True)

@@ -10,6 +10,7 @@ import msgspec
 from rota import orders
 from rota.errors import InvalidInput
 from rota.model.job import NewJob, Spec
+from rota.model.option_table import ORDER_NAMES
 from rota.model.options import Options, new_job, read_options, with_results
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
@@ -38,12 +39,19 @@ class Ordered(NamedTuple):
         return new_job(job_id, *self)
 
 
-def read_order(entry: OrderEntry, limit: int, tasks: Tasks) -> Ordered:
-    """`limit`: the largest arguments, command or call, in bytes. `after` and `results` have ids of jobs."""
+def read_order(
+    entry: OrderEntry, limit: int, tasks: Tasks, allowed: Sequence[str] = (*ORDER_NAMES, "results")
+) -> Ordered:
+    """`limit`: the largest arguments, command or call, in bytes. `after` and `results` have ids of jobs. `allowed`: the
+    options that may stand here."""
     if entry.name is not None and entry.task is not None:
         raise InvalidInput("name", entry.name, "it at a command or an HTTP call; a task has a name")
     work = work_of(entry, entry.name, limit, tasks)
-    options = _read(job_options(entry), work.options)
+    given = job_options(entry)
+    for name in given:
+        if name not in allowed and name not in _RETRY:
+            raise InvalidInput(name, given[name], f"no such option here; one of {', '.join(allowed)}")
+    options = _read(given, work.options)
     if entry.results:
         options = with_results(options, {job.lower(): paths for job, paths in entry.fills().items()})
     return work._replace(options=options)
@@ -56,10 +64,14 @@ def read_orders(entries: Sequence[OrderEntry], limit: int, tasks: Tasks) -> list
         try:
             found.append(read_order(entry, limit, tasks))
         except InvalidInput as error:
-            error.what = f"jobs[{place}].{error.what}"
-            error.args = (f"jobs[{place}]: {error}",)
-            raise
+            raise within(f"jobs[{place}]", error) from None
     return found
+
+
+def within(place: str, error: InvalidInput) -> InvalidInput:
+    """The complaint, with the place of the wrong value before its name."""
+    error.what, error.args = f"{place}.{error.what}", (f"{place}: {error}",)
+    return error
 
 
 def work_of(entry: Entry, name: str | None, limit: int, tasks: Tasks) -> Ordered:

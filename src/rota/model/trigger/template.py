@@ -9,7 +9,7 @@ import msgspec
 from rota.errors import InvalidInput
 from rota.model import http
 from rota.model.job import CommandSpec, Kind, NewJob, Spec, Terms, shared
-from rota.model.options import task_name
+from rota.model.options import Options, requirements, task_name
 from rota.model.rank import priority
 from rota.model.requirements import NO_REQUIREMENTS, Requirements
 from rota.model.times import LONGEST, Duration, Instant
@@ -36,6 +36,16 @@ class Template(Terms, frozen=True, kw_only=True, omit_defaults=True):
 
         changed = {"spec": _with_times(self.spec, filled), "args": _arguments(self.args, filled)}
         return NewJob(id=job_id, at=at, **shared(self, NewJob) | changed)
+
+
+def template_of(spec: Spec, task: str, body: str, options: Options) -> Template:
+    """`body`: the arguments as JSON. Refuses options that only single jobs have."""
+    if options.at is not None or options.delay or options.key is not None:
+        raise InvalidInput("at, delay and key", "given", "none of them: the schedule says when, and each fire is a job")
+    if options.after or options.job_name:
+        raise InvalidInput("after and name", "given", "none of them: they are for single jobs and for workflows")
+    needed = requirements(task, body, options)
+    return Template(task=task, spec=spec, args=body, requirements=needed, **shared(options, Template))
 
 
 def _arguments(text: str, filled: Any) -> str:
