@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 # not wait for what they don't need. A test holds the imports below, for type checkers and editors, against this table.
 _NAMES = {
     "rota.app": ["App"],
-    "rota.clients.explain": ["Explanation", "WaitReason"],
+    "rota.views.jobs": ["Explanation", "WaitReason"],
     "rota.clients.schedules": ["BackfillProgress"],
     "rota.clients.job_queries": ["Changes"],
     "rota.errors": [
@@ -50,8 +50,6 @@ __all__ = sorted(_HOMES)
 
 if typing.TYPE_CHECKING:
     from rota.app import App as App
-    from rota.clients.explain import Explanation as Explanation
-    from rota.clients.explain import WaitReason as WaitReason
     from rota.clients.job_queries import Changes as Changes
     from rota.clients.schedules import BackfillProgress as BackfillProgress
     from rota.errors import Cancel as Cancel
@@ -120,6 +118,8 @@ if typing.TYPE_CHECKING:
     from rota.tasks.hooks import ProcessInfo as ProcessInfo
     from rota.tasks.hooks import Submission as Submission
     from rota.tasks.modules import ImportFailed as ImportFailed
+    from rota.views.jobs import Explanation as Explanation
+    from rota.views.jobs import WaitReason as WaitReason
 
 
 def __getattr__(name: str) -> typing.Any:

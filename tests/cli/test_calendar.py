@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from rota.cli.calendar import _years_after
+from rota.model.trigger.ics import years_after
 from tests.cli.program import Rota, refused
 
 ICS = """BEGIN:VCALENDAR
@@ -58,7 +58,7 @@ def test_a_file_is_read_for_ten_years_from_today(rota: Rota) -> None:
     (rota.folder / "days.ics").write_text(ICS)
     found = rota.json("calendar", "add", "days", "--ics", "days.ics")["dates"]
     assert len([day for day in found if day.endswith("-12-25")]) == 10
-    assert [_years_after(day) for day in (date(2028, 2, 29), date(2027, 1, 1), date(8999, 1, 1))] == [
+    assert [years_after(day) for day in (date(2028, 2, 29), date(2027, 1, 1), date(8999, 1, 1))] == [
         date(2038, 2, 28), date(2037, 1, 1), date(9000, 1, 1),
     ]  # fmt: skip
 

@@ -47,7 +47,7 @@ def told(info: JobInfo, waiting: Waiting | None = None, *parents: ParentInfo) ->
     found = explain(info, parents, waiting, NOW)
     assert (found.job, found.state) == (info.id, info.state)
     assert str(found) == "\n".join(reason.text for reason in found.reasons)
-    msgspec.json.encode(found.as_json())
+    msgspec.json.encode(found)
     return [(reason.kind, reason.text) for reason in found.reasons]
 
 
@@ -201,7 +201,7 @@ def test_there_is_always_a_reason(info: JobInfo, of: list[ParentInfo], waiting: 
     found = explain(info, of, waiting, now)
     assert found.reasons
     assert all(reason.kind and reason.text for reason in found.reasons)
-    msgspec.json.encode(found.as_json())
+    msgspec.json.encode(found)
     assert (found.reasons[0].kind == "ended") is (info.state in TERMINAL)
 
 
@@ -225,7 +225,7 @@ async def flaky() -> None:
 
 @app.task
 async def curious(ctx: rota.Context) -> Any:
-    return (await rota.Job(app, ctx.job.id).explain()).as_json()["reasons"]
+    return (await rota.Job(app, ctx.job.id).explain()).reasons
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -19,6 +19,7 @@ from rota.model.principal import SYSTEM, Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.times import HOUR, SECOND, instant, iso
 from rota.testing import Harness, harness
+from rota.views.jobs import AloneView, JobView
 from tests.store.postgres.backends import migrated_database
 
 app = rota.App("sqlite:///never-made.db")
@@ -185,7 +186,7 @@ async def test_the_gate_of_a_job_that_is_alone_opens_by_its_end_only(stage: Stag
     said = "it wants to run with nothing else of queue mail; tries again later if that takes more than 5m"
     assert reason.text == f"{said}; still running: {first.id} (send)"
     assert reason.data == {"scope": "queue:mail", "drain": "5m", "drained": "yield", "running": [first.id]}
-    assert (await lone.info()).as_json()["alone"] == {"scope": "queue:mail", "drain": "5m", "drained": "yield"}
+    assert JobView.of(await lone.info()).alone == AloneView("queue:mail", "5m", "yield")
     await lone.cancel()
     assert await stage.admissions.gates() == []
 

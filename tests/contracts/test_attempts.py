@@ -16,6 +16,7 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.requirements import Requirements
 from rota.model.retry import Retry
 from rota.model.times import HOUR, MINUTE, SECOND, aware, instant
+from rota.views.jobs import JobView, UsageView
 from tests.contracts.world import BOOM, BROKEN, DONE, FATAL, GIVEN_UP, NAP, STOPPED, World, settled
 
 
@@ -313,4 +314,4 @@ async def test_what_a_failure_for_good_used_up_is_kept(world: World) -> None:
     await world.store.finish(SYSTEM, [msgspec.structs.replace(settled(claimed, FATAL), usage=usage)])
     info = await world.info(job_id)
     assert [one.usage for one in info.attempts] == [usage]
-    assert info.as_json()["attempts"][0]["usage"] == {"wall": 0, "cpu": 7e-6, "memory": 0, "isolation": ["none"]}
+    assert JobView.of(info).attempts[0].usage == UsageView(0, 7e-6, 0, ["none"])

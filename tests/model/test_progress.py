@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
 from rota.errors import InvalidInput
 from rota.model.progress import LONGEST_TEXT, Progress, read_line
 from rota.model.times import aware
+from rota.views.jobs import ProgressView
 
 
 @pytest.mark.parametrize(
@@ -54,8 +56,8 @@ def test_texts_of_any_kind_and_length_can_be_kept() -> None:
     assert Progress.told(None, "a\0b\ud800", 0).text == "a\ufffdb\\ud800"
 
 
-def test_as_json() -> None:
-    assert Progress(0.5, "x", aware(0)).as_json() == {
+def test_a_report_is_shown_with_its_time() -> None:
+    assert msgspec.to_builtins(ProgressView.of(Progress(0.5, "x", aware(0)))) == {
         "fraction": 0.5,
         "text": "x",
         "at": "1970-01-01T00:00:00.000000+00:00",

@@ -5,17 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 from datetime import date
-from typing import Any
 
 from rota.app_core import AppCore
 from rota.cli.session import existing, make_app, planning_of, read_input, utf8
 from rota.cli.show import answer, complain, document, listing, safe
 from rota.errors import InvalidInput
-from rota.model.trigger.calendars import LAST_YEAR, Calendar
-from rota.model.trigger.ics import LONGEST_TEXT, dates_from_ics
+from rota.model.trigger.calendars import Calendar
+from rota.model.trigger.ics import LONGEST_TEXT, dates_from_ics, years_after
 from rota.model.trigger.zones import zone
+from rota.views.schedules import CalendarView
 
-YEARS = 10
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
@@ -31,7 +30,7 @@ async def add_(args: argparse.Namespace) -> int:
         await (await app.planning()).save_calendar(calendar)
     if not dates:
         complain(f"calendar {name!r} has no dates: no event touches a day from --from to --to")
-    return answer(args, _as_json(calendar), f"{name} has {_count(calendar)}{_span(calendar)}")
+    return answer(args, CalendarView.of(calendar), f"{name} has {_count(calendar)}{_span(calendar)}")
 
 
 def _listed(given: str) -> tuple[date, ...]:
@@ -51,15 +50,10 @@ def _of_events(app: AppCore, args: argparse.Namespace) -> tuple[date, ...]:
     zone_name = "UTC" if args.tz is None else args.tz
     today = zone(zone_name).local(app.clock.now()).date()
     first = today if args.from_ is None else _date(args.from_, "--from")
-    last = _years_after(first) if args.to is None else _date(args.to, "--to")
+    last = years_after(first) if args.to is None else _date(args.to, "--to")
     if last < first:
         raise InvalidInput("--to", str(last), f"a day not before {first}")
     return dates_from_ics(_text(args.ics), first, last, zone_name)
-
-
-def _years_after(day: date) -> date:
-    year = min(day.year + YEARS, LAST_YEAR)
-    return day.replace(year=year, day=28) if (day.month, day.day) == (2, 29) else day.replace(year=year)
 
 
 def _text(path: str) -> str:
@@ -76,14 +70,14 @@ async def list_(args: argparse.Namespace) -> int:
         found = await planning_of(client).calendars()
     rows = ((one.name, str(len(one.dates)), *(str(day) for day in (one.dates[:1] + one.dates[-1:]))) for one in found)
     padded = ([*row, "", ""][:4] for row in rows)
-    return listing(args, map(_as_json, found), ("NAME", "DATES", "FIRST", "UNTIL"), padded)
+    return listing(args, map(CalendarView.of, found), ("NAME", "DATES", "FIRST", "UNTIL"), padded)
 
 
 async def show_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         calendar = await planning_of(client).calendar(utf8(args.calendar, "NAME"))
     if args.json:
-        document(_as_json(calendar))
+        document(CalendarView.of(calendar))
         return 0
     print(f"{safe(calendar.name)} has {_count(calendar)}")
     for day in calendar.dates:
@@ -100,10 +94,6 @@ async def remove_(args: argparse.Namespace) -> int:
             complain(str(needed))
             return 1
     return answer(args, {"name": name, "removed": True}, f"{name} removed")
-
-
-def _as_json(calendar: Calendar) -> dict[str, Any]:
-    return {"name": calendar.name, "dates": [str(day) for day in calendar.dates]}
 
 
 def _count(calendar: Calendar) -> str:

@@ -9,6 +9,7 @@ from rota.cli.session import admissions_of, existing, utf8
 from rota.cli.show import Cell, age, ago, answer, listing
 from rota.model.gates import Gate, Match, match
 from rota.model.times import Duration, Instant, instant, iso, some_time
+from rota.views.admission import GateView
 
 SHORT = 8  # characters of an id; its end differs most
 
@@ -18,7 +19,7 @@ async def list_(args: argparse.Namespace) -> int:
         gates = await admissions_of(client).gates()
         now = client.store.now()
     headers = ("ID", "EFFECT", "MATCHES", "BY", "SINCE", "UNTIL", "HELD", "DROPPED", "REASON")
-    return listing(args, map(_wire, gates), headers, (_row(gate, now) for gate in gates))
+    return listing(args, map(GateView.of, gates), headers, (_row(gate, now) for gate in gates))
 
 
 def _row(gate: Gate, now: Instant) -> tuple[Cell, ...]:
@@ -26,10 +27,6 @@ def _row(gate: Gate, now: Instant) -> tuple[Cell, ...]:
     since, until = ago(gate.created_at, now), "" if gate.until is None else f"in {age(gate.until - now)}"
     held, dropped = str(gate.held), str(gate.dropped)
     return gate.id[-SHORT:], effect, gate.match.text(), gate.author, since, until, held, dropped, gate.reason
-
-
-def _wire(gate: Gate) -> dict[str, Any]:
-    return gate.as_json() | {"matches": gate.match.text()}
 
 
 async def pause_(args: argparse.Namespace) -> int:
@@ -49,7 +46,7 @@ async def _close(args: argparse.Namespace, does: str) -> int:
         close = admissions.pause if does == "holds" else admissions.drop
         gate = await close(reason=args.reason, until=until, **which)
     end = "" if gate.until is None else f" until {iso(gate.until)}"
-    return answer(args, _wire(gate), f"{gate.id} {does} {gate.match.text()}{end}")
+    return answer(args, GateView.of(gate), f"{gate.id} {does} {gate.match.text()}{end}")
 
 
 def _which(args: argparse.Namespace) -> dict[str, Any]:
@@ -74,4 +71,4 @@ async def open_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         gate = await admissions_of(client).open(utf8(args.gate, "ID").lower())
     goes = f"; {gate.held:,} that it held go on" if gate.held else ""
-    return answer(args, _wire(gate), f"{gate.id} opened{goes}")
+    return answer(args, GateView.of(gate), f"{gate.id} opened{goes}")

@@ -17,7 +17,6 @@ from rota.cli.session import existing, resolve, utf8
 from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, safe, shortened, state, table, when
 from rota.cli.waiting import hinting
 from rota.clients import job_queries
-from rota.clients.explain import WaitReason
 from rota.clients.jobs import JobsClient
 from rota.errors import WaitTimeout
 from rota.model.job import AttemptInfo, JobInfo, Kind
@@ -26,6 +25,7 @@ from rota.model.outcome import Problem
 from rota.model.rank import priority
 from rota.model.times import SECOND, Duration, Instant, as_instant, duration, short
 from rota.store.values import Cancelling, JobFilter
+from rota.views.jobs import JobDetailView, JobView, WaitReason, done_views, job_fields
 
 TIMED_OUT = 124
 LONGEST_VALUE = 2_000
@@ -42,7 +42,7 @@ async def list_(args: argparse.Namespace) -> int:
 
 def show_jobs(args: argparse.Namespace, jobs: Sequence[JobInfo], now: Instant) -> None:
     if args.json:
-        document([job.as_json() for job in jobs])
+        document([JobView.of(job) for job in jobs])
         return
     headers = ("ID", "TASK", "STATE", "QUEUE", "PRI", "TRIES", "WHEN", "TOOK", "REASON")
     table(headers, (_row(job, now) for job in jobs))
@@ -93,7 +93,7 @@ def show_job(
     args: argparse.Namespace, job: JobInfo, related: Relations, now: Instant, holding: Sequence[WaitReason] = ()
 ) -> None:
     if args.json:
-        document(job.as_json() | related.as_json() | {"held_by": msgspec.to_builtins(holding)})
+        document(JobDetailView(**job_fields(job) | related.fields(), held_by=list(holding)))
         return
     held: list[tuple[str, Cell]] = [("" if place else "held by", one.text) for place, one in enumerate(holding)]
     facts([*_identity(job), *held, *related.facts(), *_order(job), *_course(job, now)])
@@ -244,7 +244,7 @@ async def explain_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         found = await client.explain(await client.resolve(args.id))
     if args.json:
-        document(found.as_json())
+        document(found)
     else:
         for reason in found.reasons:
             print(safe(reason.text))
@@ -256,7 +256,7 @@ def report(
 ) -> int:
     """One line per job. Failures go to stderr and make the exit code 1."""
     if args.json:
-        document([{"id": job, "done": ok, "answer": word} for job, ok, word in zip(ids, done, words, strict=True)])
+        document(done_views(ids, done, words))
         return 0 if all(done) else 1
     for job, ok, text in zip(ids, done, texts, strict=True):
         if ok:
@@ -274,7 +274,7 @@ async def wait_(args: argparse.Namespace) -> int:
         with line.of(client, ids[0]) if len(ids) == 1 else nullcontext():
             ends = await asyncio.gather(*(_end(args, client, job, limit) for job in ids))
         if args.json:
-            document([(await client.get(job)).as_json() for job in ids])
+            document([JobView.of(await client.get(job)) for job in ids])
     if None in ends:
         return TIMED_OUT
     return 0 if all(end is State.SUCCEEDED for end in ends) else 1

@@ -10,6 +10,7 @@ from rota.errors import NotFound
 from rota.model.limits import bounds_text, concurrency, key_name, rate, rate_text
 from rota.model.times import Instant
 from rota.store.admission import LimitInfo
+from rota.views.admission import BoundsView, LimitView
 
 MOST_SHOWN = 5  # holders of a key, in a table
 SHORT = 8
@@ -25,7 +26,7 @@ async def list_(args: argparse.Namespace) -> int:
         if key not in known:
             raise NotFound("limit, holder or waiting job of key", key)
     headers = ("KEY", "AT ONCE", "RATE", "WAITING", "NEXT START", "HOLDERS")
-    return listing(args, (info.as_json() for info in found), headers, (_row(info, now) for info in found))
+    return listing(args, map(LimitView.of, found), headers, (_row(info, now) for info in found))
 
 
 def _row(info: LimitInfo, now: Instant) -> tuple[Cell, ...]:
@@ -51,9 +52,7 @@ async def set_(args: argparse.Namespace) -> int:
     starts = None if args.rate is None else rate(args.rate)
     async with existing(args) as client:
         limit = await admissions_of(client).set_limit(args.key, at_once=at_once, starts=starts)
-    rate_as_text = None if limit.rate is None else rate_text(limit.rate)
-    wire = {"key": limit.key, "concurrency": limit.concurrency, "rate": rate_as_text}
-    return answer(args, wire, f"{limit.key}: {bounds_text(limit.concurrency, limit.rate)}")
+    return answer(args, BoundsView.of(limit), f"{limit.key}: {bounds_text(limit.concurrency, limit.rate)}")
 
 
 async def remove_(args: argparse.Namespace) -> int:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
-
-import msgspec
 
 from rota import config
 from rota.cli.session import existing
 from rota.cli.show import Cell, ago, answer, listing, state
 from rota.errors import InvalidInput
 from rota.model.node import NodeInfo, NodeState
-from rota.model.times import Instant, iso, short
+from rota.model.times import Instant
+from rota.views.nodes import NodeView, shown_state
 
 
 async def list_(args: argparse.Namespace) -> int:
@@ -20,7 +18,7 @@ async def list_(args: argparse.Namespace) -> int:
         nodes = await client.store.nodes(client.who, args.past)
         now = client.store.now()
     headers = ("ID", "STATE", "ROLES", "QUEUES", "SLOTS", "RUNNING", "LEADER", "LAST SEEN", "STARTED", "VERSION")
-    return listing(args, (_wire(node, now) for node in nodes), headers, (_row(node, now) for node in nodes))
+    return listing(args, (NodeView.of(node, now) for node in nodes), headers, (_row(node, now) for node in nodes))
 
 
 async def check_(args: argparse.Namespace) -> int:
@@ -36,15 +34,6 @@ async def check_(args: argparse.Namespace) -> int:
     return 0 if state_now in (NodeState.LIVE, NodeState.STOPPING) else 1
 
 
-def shown_state(node: NodeInfo, now: Instant) -> str:
-    """The state to show: the row says "live" until another node has taken over."""
-    if node.state not in (NodeState.LIVE, NodeState.STOPPING):
-        return node.state
-    if node.gone:
-        return "gone"
-    return "silent" if now - node.seen_at > node.lease else node.state
-
-
 def _row(node: NodeInfo, now: Instant) -> tuple[Cell, ...]:
     queues = ", ".join(f"{queue}:{slots}" for queue, slots in node.queues.items())
     shown = state(shown_state(node, now))
@@ -52,9 +41,3 @@ def _row(node: NodeInfo, now: Instant) -> tuple[Cell, ...]:
     slots, leads = str(sum(node.queues.values())), "yes" if node.leader else ""
     roles = ", ".join(node.roles)
     return node.id, shown, roles, queues, slots, str(node.running), leads, seen, started, node.version
-
-
-def _wire(node: NodeInfo, now: Instant) -> dict[str, Any]:
-    times = {"started_at": iso(node.started_at), "seen_at": iso(node.seen_at), "lease": short(node.lease)}
-    slots = sum(node.queues.values())
-    return {**msgspec.to_builtins(node), **times, "slots": slots, "state": shown_state(node, now)}

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
-
-import msgspec
 
 from rota.cli.session import admissions_of, existing, utf8
 from rota.cli.show import Cell, age, ago, answer, complain, document, listing
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
-from rota.model.feedback import Feedback, read_feedback
+from rota.model.feedback import read_feedback
 from rota.model.job import queue_name
 from rota.model.rank import STRICT, ageing_step
-from rota.model.times import SECOND, Instant, iso, short
+from rota.model.times import SECOND, Instant, short
 from rota.store.admission import LATELY, QueueInfo
+from rota.views.admission import FeedbackView, QueueView
 
 
 async def list_(args: argparse.Namespace) -> int:
@@ -26,7 +24,7 @@ async def list_(args: argparse.Namespace) -> int:
         "NAME", "READY", "RUNNING", "HELD", "SCHEDULED", "BLOCKED", "OLDEST", "ENDED/S", "NODES", "SLOTS", "FEEDBACK",
         "PAUSED",
     )  # fmt: skip
-    listing(args, map(_wire, found), headers, (_row(info, now) for info in found))
+    listing(args, map(QueueView.of, found), headers, (_row(info, now) for info in found))
     for info in found:
         if info.unoffered and not args.json:
             names = ", ".join(info.unoffered)
@@ -53,23 +51,6 @@ def _paused(info: QueueInfo, now: Instant) -> Cell:
     return f"by {info.paused_by} {ago(info.paused_at, now)}{note}", "yellow"
 
 
-def _wire(info: QueueInfo) -> dict[str, Any]:
-    times = {
-        name: None if getattr(info, name) is None else iso(getattr(info, name)) for name in ("oldest", "paused_at")
-    }
-    step = None if info.step is None else "strict" if info.step == STRICT else short(info.step)
-    return {
-        **msgspec.to_builtins(info), **times, "step": step, "feedback": _feedback(info.feedback),
-        "ended_per_second": _pace(info),
-    }  # fmt: skip
-
-
-def _feedback(rule: Feedback | None) -> dict[str, Any] | None:
-    if rule is None:
-        return None
-    return {"quantum": short(rule.quantum), "levels": rule.levels, "boost": short(rule.boost)}
-
-
 async def pause_(args: argparse.Namespace) -> int:
     queue_name(args.queue)
     note = utf8(args.note or "", "--note")
@@ -83,7 +64,7 @@ async def pause_(args: argparse.Namespace) -> int:
     live = info.ready + info.held + info.scheduled + info.blocked
     unknown = "; so far it has no jobs, and no node serves it" if not (live or info.running or info.nodes) else ""
     goes_on = f"; {info.running:,} that run go on" if info.running else ""
-    return answer(args, _wire(info), f"{args.queue} paused{goes_on}{unknown}")
+    return answer(args, QueueView.of(info), f"{args.queue} paused{goes_on}{unknown}")
 
 
 async def _find(client: JobsClient, name: str) -> QueueInfo:
@@ -121,6 +102,6 @@ async def set_(args: argparse.Namespace) -> int:
             await admissions.set_feedback(args.queue, args.feedback == "on", **rule)
         info = await _find(client, args.queue)
     step = "as everywhere" if info.step is None else "strict" if info.step == STRICT else short(info.step)
-    shown = _feedback(info.feedback)
-    levels = "off" if shown is None else f"{shown['levels']} levels, quantum {shown['quantum']}, boost {shown['boost']}"
-    return answer(args, _wire(info), f"{args.queue}: step {step}; feedback {levels}")
+    shown = FeedbackView.of(info.feedback)
+    levels = "off" if shown is None else f"{shown.levels} levels, quantum {shown.quantum}, boost {shown.boost}"
+    return answer(args, QueueView.of(info), f"{args.queue}: step {step}; feedback {levels}")

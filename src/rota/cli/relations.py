@@ -14,6 +14,7 @@ from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.store.graph import WorkflowFilter
 from rota.tasks.results import shown
+from rota.views.jobs import ParentView
 
 MOST_SHOWN = 20  # parents, a line each
 MOST_NAMED = 3  # of those that a blocked job waits for
@@ -25,13 +26,9 @@ class Relations(msgspec.Struct, frozen=True):
     parents: list[ParentInfo]
     blocked: bool
 
-    def as_json(self) -> dict[str, Any]:
-        """Without the results of parents, which may be large."""
-        fields = ("id", "name", "task", "state", "need", "edge")
-        parents = [
-            {name: getattr(parent, name) for name in fields} | {"result": [*map(shown, parent.fills)]}
-            for parent in self.parents
-        ]
+    def fields(self) -> dict[str, Any]:
+        """Those of JobDetailView."""
+        parents = [ParentView.of(parent) for parent in self.parents]
         return {"workflow": self.workflow, "workflow_name": self.name or None, "parents": parents}
 
     def facts(self) -> Iterator[tuple[str, Cell]]:

@@ -20,6 +20,7 @@ from rota.model.lifecycle import State
 from rota.model.options import Options
 from rota.model.outcome import Ending
 from rota.store.values import Chunk
+from rota.views.jobs import JobView
 
 TIMED_OUT = 124
 CANCELLED = 130
@@ -37,7 +38,7 @@ async def run_(args: argparse.Namespace) -> int:
                 await _follow(client, job.id, args.json, line)
             info = await client.wait(job.id)
         if args.json:
-            document(info.as_json())
+            document(JobView.of(info))
         return _verdict(info)
 
 

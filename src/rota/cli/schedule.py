@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rota.app_core import AppCore
 from rota.cli.live import Bar
-from rota.cli.schedule_texts import as_json, in_zone, look, next_text, utc
+from rota.cli.schedule_texts import in_zone, next_text
 from rota.cli.session import check_exists, existing, make_app, planning_of, utf8
 from rota.cli.show import answer, complain, document, safe
 from rota.cli.submit import check_form, order_options, verdict, work_of
@@ -23,6 +23,8 @@ from rota.model.trigger.plan import named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule
 from rota.model.trigger.records import Fate, ScheduleInfo
 from rota.model.trigger.template import Template, template_of
+from rota.views.jobs import JobView
+from rota.views.schedules import SavedScheduleView, look, schedule_fields
 
 
 # -- add -------------------------------------------------------------------------------------------------------------
@@ -45,7 +47,7 @@ async def add_(args: argparse.Namespace) -> int:
         if args.paused and not saved.created and not (info.paused and args.note is None):
             info = await planning.pause(schedule.name, note)
         text = f"{info.name} {how(saved)}; {next_text(info, app.clock.now())}"
-        return answer(args, as_json(info) | {"saved": how(saved)}, text)
+        return answer(args, SavedScheduleView(**schedule_fields(info), saved=how(saved)), text)
 
 
 def how(saved: Saved) -> str:
@@ -155,7 +157,7 @@ async def fire_(args: argparse.Namespace) -> int:
         else:
             info = await client.get(job_id)
         if args.json:
-            document(info.as_json())
+            document(JobView.of(info))
         return verdict(info) if args.wait else 0
 
 
@@ -180,10 +182,7 @@ def _result(args: argparse.Namespace, info: ScheduleInfo, progress: BackfillProg
     parsed, _ = look(info)
     where = parsed.schedule.zone if parsed else "UTC"
     if args.json:
-        moments = {name: getattr(progress, name) for name in ("first", "last")}
-        shown = {name: None if moment is None else utc(moment).replace(" ", "T") for name, moment in moments.items()}
-        counts = {name: getattr(progress, name) for name in ("total", "made", "queued", "already")}
-        document({"name": info.name, **counts, **shown, "dry_run": args.dry_run})
+        document(progress.view(info.name, args.dry_run))
         return
     if progress.first is None or progress.last is None:
         print("it has no fires in that time")

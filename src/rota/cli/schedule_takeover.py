@@ -17,7 +17,7 @@ from rota.cli.schedule import how
 from rota.cli.schedule_texts import in_zone
 from rota.cli.session import make_app
 from rota.cli.show import complain, document, table
-from rota.cli.submit import OfferedTasks, known_tasks
+from rota.cli.submit import known_tasks
 from rota.errors import InvalidInput
 from rota.model.job import Spec
 from rota.model.option_table import SCHEDULE_NAMES
@@ -29,6 +29,7 @@ from rota.model.trigger.reading import read_schedule, rule_text
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template, template_of
 from rota.tasks.modules import import_named
+from rota.wire_orders.offered import OfferedTasks
 
 PAUSED = "was paused in APScheduler"
 _WHAT = {"celery-beat": ("Celery", "a Celery app"), "apscheduler": ("BaseScheduler", "a scheduler of APScheduler 3")}

@@ -9,17 +9,7 @@ from collections.abc import Iterator, Sequence
 from rota.app_core import AppCore
 from rota.cli import calls, commands
 from rota.cli.job import brief
-from rota.cli.schedule_texts import (
-    as_json,
-    fire_as_json,
-    in_zone,
-    instant_as_json,
-    look,
-    next_of,
-    standing,
-    stored,
-    utc,
-)
+from rota.cli.schedule_texts import in_zone, utc
 from rota.cli.session import check_exists, existing, planning_of, utf8
 from rota.cli.show import Cell, age, complain, document, facts, listing, shortened, state, table, when
 from rota.clients.schedules import SchedulesClient
@@ -31,6 +21,16 @@ from rota.model.trigger.plan import Parsed, named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule, rule_text
 from rota.model.trigger.records import FireInfo, FireKind, ScheduleInfo
 from rota.model.trigger.schedule import Timing
+from rota.views.schedules import (
+    FireView,
+    InstantView,
+    ScheduleDetailView,
+    ScheduleView,
+    look,
+    next_of,
+    standing,
+    stored,
+)
 
 LONGEST_RULE = 60
 A_FEW = 5
@@ -42,7 +42,9 @@ async def list_(args: argparse.Namespace) -> int:
     app_name = None if args.app_name is None else utf8(args.app_name, "--app-name")
     async with existing(args) as client:
         found = [info async for info in planning_of(client).all(app_name)]
-    listing(args, map(as_json, found), ("NAME", "RULE", "ZONE", "NEXT", "LAST", "STATE", "TASK"), map(_row, found))
+    listing(
+        args, map(ScheduleView.of, found), ("NAME", "RULE", "ZONE", "NEXT", "LAST", "STATE", "TASK"), map(_row, found)
+    )
     if not args.json:
         _note_undeclared(found)
     return 0
@@ -100,10 +102,7 @@ async def show_(args: argparse.Namespace) -> int:
         coming = await _coming(planning, info, parsed)
         past = await planning.history(info.name, A_FEW)
     if args.json:
-        wire = as_json(info)
-        where = wire["zone"] or "UTC"
-        wire["next"] = [instant_as_json(fire, where) for fire in coming]
-        document(wire | {"history": [fire_as_json(fire) for fire in past]})
+        document(ScheduleDetailView.whole(info, coming, past))
         return 0
     facts([*_identity(info, parsed, problem, now), *_timing(info, parsed), *_work(info, parsed), *_course(info, now)])
     where = parsed.schedule.zone if parsed else "UTC"
@@ -201,7 +200,7 @@ async def next_(args: argparse.Namespace) -> int:
     _check_form(args)
     found, where, now = await (_of_rule(args) if args.rule is not None else _of_schedule(args))
     if args.json:
-        document([instant_as_json(fire, where) for fire in found])
+        document([InstantView.of(fire, where) for fire in found])
     elif found:
         _show_instants(found, where, now)
     if len(found) < args.n:
@@ -261,7 +260,7 @@ async def history_(args: argparse.Namespace) -> int:
         found = await planning.history(utf8(args.schedule, "NAME"), args.limit)
         where = await _zone_of(planning, args.schedule)
     if args.json:
-        document([fire_as_json(fire) for fire in found])
+        document([FireView.of(fire) for fire in found])
     else:
         _show_history(found, where)
     return 0

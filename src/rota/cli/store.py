@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from rota.app_core import AppCore
-from rota.cli.node import shown_state
 from rota.cli.session import check_exists, raw_store
 from rota.cli.show import answer, complain, listing
 from rota.config import CONFIG, FILE, PREFIX, Settings, variables
@@ -16,6 +15,7 @@ from rota.errors import StoreError
 from rota.model.lifecycle import State
 from rota.store.base import Store
 from rota.store.values import Finding
+from rota.views.nodes import shown_state
 
 
 async def migrate_(args: argparse.Namespace) -> int:

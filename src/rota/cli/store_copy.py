@@ -11,7 +11,6 @@ from typing import Any
 from rota import opening
 from rota.app_core import AppCore
 from rota.cli.live import Bar
-from rota.cli.node import shown_state
 from rota.cli.session import check_exists, raw_store, store_exists
 from rota.cli.show import complain, document, table
 from rota.errors import InvalidInput, StoreError
@@ -21,6 +20,7 @@ from rota.model.principal import SYSTEM
 from rota.store.base import Store
 from rota.store.copy import Copy, Report, Side
 from rota.store.sqlite.dump import SqliteSide
+from rota.views.nodes import shown_state
 
 _FILE = "sqlite:///"
 

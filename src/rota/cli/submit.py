@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ from rota.cli.calls import call_of, content_of
 from rota.cli.session import check_exists, make_app, store_exists, utf8
 from rota.cli.show import complain, document, plain
 from rota.cli.waiting import hinting
-from rota.errors import InvalidInput, UnknownTask
+from rota.errors import InvalidInput
 from rota.handles.job import Job
 from rota.model.graph import Need, Path, need
 from rota.model.job import JobInfo, Spec, variable
@@ -28,6 +27,8 @@ from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.tasks.encoding import JobReference
 from rota.tasks.results import Fills, argument_names, split
+from rota.views.jobs import JobView
+from rota.wire_orders.offered import NONE_YET, OfferedTasks
 
 FOR_COMMANDS, FOR_CALLS = flags((NAME, *COMMANDS)), flags(CALLS)
 LONGEST_NUMBER = 20
@@ -46,7 +47,7 @@ async def submit_(args: argparse.Namespace) -> int:
         else:
             info = await job.info()
         if args.json:
-            document(info.as_json())
+            document(JobView.of(info))
         elif args.wait and info.result is not None:
             plain(info.result)
         return verdict(info) if args.wait else 0
@@ -239,24 +240,12 @@ def _limit(text: str, option: str) -> Key:
         raise InvalidInput(option, text, "KEY=5 (at once), KEY=60/1m (starts), or KEY alone") from None
 
 
-class OfferedTasks(msgspec.Struct, frozen=True):
-    """The tasks that can be ordered, and where they are known from."""
-
-    infos: dict[str, TaskInfo]
-    place: str
-
-    def get(self, name: str) -> TaskInfo:
-        if name in self.infos:
-            return self.infos[name]
-        raise UnknownTask(name, hint(name, self.infos, self.place))
-
-
 async def known_tasks(app: AppCore, args: argparse.Namespace) -> OfferedTasks:
     if args.app:
         found, place = app.catalogue.infos(), f"{args.app} has"
     else:
         found, place = await _registered(app), "nodes have registered"
-    return OfferedTasks({info.name: info for info in found}, place)
+    return OfferedTasks({info.name: info for info in found}, place, f"{NONE_YET}, or give --app here")
 
 
 async def _registered(app: AppCore) -> list[TaskInfo]:
@@ -264,16 +253,6 @@ async def _registered(app: AppCore) -> list[TaskInfo]:
     if not store_exists(app):
         return []
     return await (await app.client()).store.tasks(app.who)
-
-
-def hint(name: str, known: Mapping[str, TaskInfo], place: str) -> str:
-    if not known:
-        return "no node has registered any: start one with `rota up --app MODULE:APP`, or give --app here"
-    close = difflib.get_close_matches(name, known, n=3)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    listed = ", ".join(sorted(known)[:10]) + (", ..." if len(known) > 10 else "")
-    return f"{place} {listed}; start a node that has it with `rota up --app MODULE:APP`"
 
 
 def read_arguments(given: str | None) -> dict[str, Any]:

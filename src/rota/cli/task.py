@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
-from typing import Any
-
-import msgspec
 
 from rota.cli.session import existing
 from rota.cli.show import Cell, document, facts, listing
-from rota.cli.submit import hint
 from rota.errors import UnknownTask
 from rota.model.lifecycle import LIVE, State
 from rota.model.limits import key_text, rate_text
-from rota.model.options import TaskOptions
 from rota.model.task import TaskInfo
 from rota.model.times import short
 from rota.store.values import JobFilter
+from rota.views.nodes import TaskDetailView, TaskJobsView, TaskView, task_fields
+from rota.wire_orders.offered import hint
 
 LIVING, DEAD = tuple(LIVE), (State.FAILED,)
 
@@ -29,7 +26,7 @@ async def list_(args: argparse.Namespace) -> int:
         nodes = await client.store.offering(client.who)
     headers = ("NAME", "QUEUE", "PRI", "RETRIES", "TIMEOUT", "NODES", "PARAMETERS")
     rows = (_row(task, nodes.get(task.name, [])) for task in tasks)
-    return listing(args, (_wire(task) | {"nodes": nodes.get(task.name, [])} for task in tasks), headers, rows)
+    return listing(args, (TaskView.of(task, nodes.get(task.name, [])) for task in tasks), headers, rows)
 
 
 def _row(task: TaskInfo, nodes: list[str]) -> tuple[Cell, ...]:
@@ -46,7 +43,7 @@ async def show_(args: argparse.Namespace) -> int:
         exactly = re.sub(r"([*?\[])", r"[\1]", task.name)  # the filter is a glob
         live, dead = [await client.count(JobFilter(task=exactly, states=states)) for states in (LIVING, DEAD)]
     if args.json:
-        document(_wire(task) | {"nodes": nodes, "jobs": {"live": live, "dead": dead}})
+        document(TaskDetailView(**task_fields(task, nodes), jobs=TaskJobsView(live, dead)))
     else:
         offered = ", ".join(nodes) or "none offers it now"
         facts([*_facts(task), ("nodes", offered), ("jobs", f"{live} live, {dead} dead")])
@@ -79,17 +76,3 @@ def _parameters(task: TaskInfo) -> Iterator[str]:
 
 def _timeout(task: TaskInfo) -> str:
     return "" if task.timeout is None else short(task.timeout)
-
-
-def _wire(task: TaskInfo) -> dict[str, Any]:
-    options = {name: msgspec.to_builtins(getattr(task, name)) for name in TaskOptions.__struct_fields__}
-    parameters = [
-        {"name": name, "types": list(task.types.get(name, ())), "required": name in task.required}
-        for name in task.parameters
-    ]
-    texts = {
-        "timeout": _timeout(task) or None, "retry": task.retry.parts(), "drain": short(task.drain),
-        "rate": None if task.rate is None else rate_text(task.rate),
-        "limits": [key_text(key) for key in task.limits],
-    }  # fmt: skip
-    return {"name": task.name, "parameters": parameters, "open": task.open, **options, **texts}

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 from rota.app_core import AppCore
 from rota.cli.session import Present, existing, utf8
@@ -15,9 +14,9 @@ from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, NotFound, WaitTimeout
 from rota.handles.workflow import Workflow
 from rota.model.lifecycle import LIVE, State
-from rota.model.times import Instant, as_instant, duration, iso
+from rota.model.times import Instant, as_instant, duration
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
-from rota.tasks.results import shown
+from rota.views.workflows import WorkflowChangeView, WorkflowDetailView, WorkflowView
 
 TIMED_OUT = 124
 
@@ -28,7 +27,7 @@ async def list_(args: argparse.Namespace) -> int:
         found = await client.store.workflows(client.who, WorkflowFilter(name=name, limit=args.limit))
         now = client.store.now()
     if args.json:
-        document([as_json(info) for info in found])
+        document([WorkflowView.of(info) for info in found])
         return 0
     rows = (
         (info.id, info.name, age(now - as_instant(info.created_at)), state(info.state), in_words(info.counts))
@@ -45,19 +44,6 @@ def in_words(counts: Mapping[State, int]) -> str:
     return ", ".join(f"{counts[one]:,} {one}" for one in State if counts.get(one)) or "none left"
 
 
-def as_json(info: WorkflowInfo) -> dict[str, Any]:
-    return {
-        "id": info.id,
-        "name": info.name,
-        "owner": info.owner,
-        "created_at": iso(info.created_at),
-        "state": info.state,
-        "succeeded": info.succeeded,
-        "counts": {one: info.counts[one] for one in State if info.counts.get(one)},
-        "unneeded": info.unneeded,
-    }
-
-
 async def show_(args: argparse.Namespace) -> int:
     form = "graphviz" if args.graphviz else "mermaid" if args.mermaid else "tree"
     if args.json and form != "tree":
@@ -65,7 +51,7 @@ async def show_(args: argparse.Namespace) -> int:
     async with Present(args.store) as app:
         workflow = await _find(app, args)
         if args.json:
-            document(as_json(await workflow.info()) | {"jobs": [_job_as_json(job) for job in await workflow.jobs()]})
+            document(WorkflowDetailView.with_jobs(await workflow.info(), await workflow.jobs()))
             return 0
         drawing = await workflow.draw(form)
         if form == "tree":
@@ -90,15 +76,6 @@ def _head(info: WorkflowInfo, now: Instant) -> None:
         ]
     )
     print()
-
-
-def _job_as_json(job: WorkflowJob) -> dict[str, Any]:
-    moments = {name: getattr(job, name) for name in ("started_at", "finished_at")}
-    return {
-        **{name: getattr(job, name) for name in ("id", "name", "task", "state", "reason")},
-        **{name: None if moment is None else iso(moment) for name, moment in moments.items()},
-        "after": [{"id": edge.parent, "need": edge.need, "result": [*map(shown, edge.fills)]} for edge in job.parents],
-    }
 
 
 async def cancel_(args: argparse.Namespace) -> int:
@@ -166,7 +143,7 @@ def _confirmed(args: argparse.Namespace, info: WorkflowInfo) -> bool:
 
 def _report(args: argparse.Namespace, workflow: Workflow, count: int, done: str, otherwise: str) -> int:
     if args.json:
-        document({"id": workflow.id, "done": count > 0, "jobs": count})
+        document(WorkflowChangeView(workflow.id, count > 0, count))
     elif count:
         print(f"{workflow.id} {done}")
     else:
@@ -193,7 +170,7 @@ async def wait_(args: argparse.Namespace) -> int:
         except WaitTimeout:
             info = await workflow.info()
     if args.json:
-        document(as_json(info))
+        document(WorkflowView.of(info))
     over = not LIVE & info.counts.keys()
     text = f"{info.id} {info.state}: {in_words(info.counts)}"
     if not over:

@@ -11,11 +11,13 @@ import msgspec
 from rota.app_core import AppCore
 from rota.cli.session import make_app, read_input
 from rota.cli.show import answer
-from rota.cli.submit import OfferedTasks, folder, known_tasks
+from rota.cli.submit import folder, known_tasks
 from rota.handles.job import Job
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import place_workflow
+from rota.views.workflows import OrderedWorkflowView
 from rota.wire_orders.entries import Description, JobEntry
+from rota.wire_orders.offered import OfferedTasks
 from rota.wire_orders.workflows import WrongWorkflow, read_graph, read_workflow, told
 
 LARGEST_FILE = 256 << 20  # bytes
@@ -44,7 +46,7 @@ async def submit_(args: argparse.Namespace) -> int:
 
         jobs = await app.catalogue.hooks.submit_async(whole.tasks, ordered)
     names = {name: job.id for name, job in zip(whole.orders, jobs, strict=True)}
-    return answer(args, {"id": workflow.id, "name": found.name, "jobs": names}, workflow.id)
+    return answer(args, OrderedWorkflowView(workflow.id, found.name, names), workflow.id)
 
 
 def _read(path: str, source: str) -> Description:
@@ -70,7 +72,7 @@ def _fill_folders(jobs: Sequence[JobEntry], source: str) -> None:
 async def _tasks(app: AppCore, args: argparse.Namespace, jobs: Sequence[JobEntry]) -> OfferedTasks:
     """The tasks that can be ordered; none are looked for if none is wanted."""
     wanted = any(job.task is not None for job in jobs)
-    return await known_tasks(app, args) if wanted else OfferedTasks({}, "")
+    return await known_tasks(app, args) if wanted else OfferedTasks({})
 
 
 def _check_types(app: AppCore, jobs: Sequence[JobEntry], source: str) -> None:

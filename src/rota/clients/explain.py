@@ -15,6 +15,8 @@ from rota.model.limits import rate_text
 from rota.model.requirements import Alone
 from rota.model.times import Duration, Instant, as_instant, iso, short
 from rota.store.admission import LimitInfo, Waiting
+from rota.views.admission import LimitView
+from rota.views.jobs import AloneView, Explanation, WaitReason
 
 MOST_NAMED = 5
 UNKNOWN_GRACE = Settings().unknown_grace  # the default: clients don't know the settings of control nodes
@@ -32,25 +34,6 @@ _ENDED = {
     State.SKIPPED: "it was skipped",
     State.DROPPED: "it was dropped by a gate",
 }
-
-
-class WaitReason(msgspec.Struct, frozen=True):
-    kind: str  # ended, parent, time, gate, key, alone, held, queue, worker, rank, running, schedule
-    text: str
-    data: dict[str, Any] = {}
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    job: str
-    state: State
-    reasons: list[WaitReason]
-
-    def __str__(self) -> str:
-        return "\n".join(reason.text for reason in self.reasons)
-
-    def as_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
 
 
 def explain(
@@ -159,13 +142,13 @@ def _alone(wish: Alone, beside: Sequence[JobInfo]) -> WaitReason:
     names = ", ".join(f"{one.id} ({one.task})" for one in beside[:MOST_NAMED])
     more = f" and {len(beside) - MOST_NAMED} more" if len(beside) > MOST_NAMED else ""
     text = f"it wants to run {wish.text()}; still running: {names}{more}"
-    return WaitReason("alone", text, {**wish.as_json(), "running": [one.id for one in beside]})
+    return WaitReason("alone", text, {**_data(AloneView.of(wish)), "running": [one.id for one in beside]})
 
 
 def _key(key: LimitInfo, now: Instant) -> Iterator[WaitReason]:
     full = key.concurrency is not None and len(key.holders) >= key.concurrency
     spent = key.next_start is not None
-    data = {**key.as_json(), "full": full or spent}
+    data = {**_data(LimitView.of(key)), "full": full or spent}
     if full:
         names = ", ".join(f"{one.job} on {one.node} for {_span(now - one.since)}" for one in key.holders[:MOST_NAMED])
         more = f" and {len(key.holders) - MOST_NAMED} more" if len(key.holders) > MOST_NAMED else ""
@@ -197,3 +180,8 @@ def _span(span: Duration) -> str:
 
 def _iso(moment: Instant | None) -> str | None:
     return None if moment is None else iso(moment)
+
+
+def _data(view: msgspec.Struct) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(view)
+    return found

@@ -6,7 +6,7 @@ begun are newer than its cursor, so every walk ends, and a job that is replayed 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -84,7 +84,7 @@ async def pages(client: JobsClient, query: JobFilter, size: int = PAGE) -> Async
         query = msgspec.structs.replace(query, after=page.last)
 
 
-async def changes(client: JobsClient, query: JobFilter, change: Change) -> AsyncIterator[Changes]:
+async def changes(client: JobsClient, query: JobFilter, change: Change) -> AsyncGenerator[Changes, None]:
     """Changes all jobs that fit and can be changed; yields the numbers so far after each page."""
     matched = changed = 0
     async for page in pages(client, change.filter(query)):

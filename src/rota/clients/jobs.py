@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from rota.batching import Batcher
-from rota.clients.explain import Explanation, explain
+from rota.clients.explain import explain
 from rota.clock import Chance
 from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, StoreUnavailable, WaitTimeout
 from rota.model.job import JobInfo, NewJob, Submitted
@@ -22,6 +22,7 @@ from rota.model.times import SECOND, Span, duration
 from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
 from rota.store.values import Answer, Cancelling, Chunk, JobFilter, JobPage, Position, Topic
+from rota.views.jobs import Explanation
 
 T = TypeVar("T")
 # One order is one write. These bounds, in jobs and in bytes of arguments, keep the write short.

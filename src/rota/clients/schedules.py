@@ -18,6 +18,7 @@ from rota.model.principal import Principal
 from rota.model.times import LATEST, Instant, iso
 from rota.model.trigger import schedule as timing
 from rota.model.trigger import template as work
+from rota.model.trigger.arguments import local_iso
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.plan import Parsed, advance, left_behind, named_calendars, new_fires, parse
@@ -36,6 +37,7 @@ from rota.model.trigger.schedule import Timing
 from rota.model.trigger.skipped import Skipped
 from rota.model.trigger.template import Template
 from rota.store.base import Store
+from rota.views.schedules import BackfillView
 
 PAGE = 500
 # Another writer releases a schedule within milliseconds.
@@ -46,6 +48,11 @@ MANY = 10_000
 MOST = 1_000_000
 A_FEW = 20  # fires computed without a break for other tasks of the loop
 NEVER: Instant = LATEST + 1
+Check = Callable[[ScheduleInfo | None], None]
+
+
+def anything(info: ScheduleInfo | None) -> None:
+    """The default for `check`: every schedule may be changed."""
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -68,6 +75,14 @@ class BackfillProgress(msgspec.Struct, frozen=True):
     @property
     def done(self) -> int:
         return self.made + self.queued + self.already
+
+    def view(self, name: str, dry_run: bool) -> BackfillView:
+        counts = self.total, self.made, self.queued, self.already
+        return BackfillView(name, *counts, _second(self.first), _second(self.last), dry_run)
+
+
+def _second(moment: Instant | None) -> str | None:
+    return None if moment is None else local_iso(moment, "UTC").replace("+00:00", "Z")
 
 
 class SchedulesClient:
@@ -134,14 +149,18 @@ class SchedulesClient:
         module: str | None = None,
         replace: bool = True,
         note: str | None = None,
+        check: Check = anything,
     ) -> Saved:
         """Creates a schedule, or replaces the one with that name. The same schedule again changes nothing. With a
-        `note` a new one begins as paused. `module`: the module of the app that declares it."""
+        `note` a new one begins as paused. `module`: the module of the app that declares it. `check` may refuse what
+        would be replaced (None: nothing): no other edit comes between."""
         parsed = await self._with_calendars(Parsed(schedule, template))
         next_fire(schedule, self._store.now(), parsed.calendars)  # raises if the schedule is wrong
         created: bool | None = None  # not None: it was saved already
         before: ScheduleInfo | None = None
         async for info in self._standing(schedule.name):
+            if created is None:
+                check(info)
             if info is not None:
                 parsed = _counting_on(info, parsed)
                 if created is None and _same(info, parsed, app, module):
@@ -180,11 +199,12 @@ class SchedulesClient:
                 await self._store.resume_schedule(self._who, name, info.revision, since)
         raise _busy(name)
 
-    async def remove(self, name: str) -> ScheduleInfo:
-        """Its jobs stay as they are."""
+    async def remove(self, name: str, check: Check = anything) -> ScheduleInfo:
+        """Its jobs stay as they are. `check` as for `save`."""
         async for info in self._standing(name):
             if info is None:
                 raise NotFound("schedule", name)
+            check(info)
             if await self._remove(info, None):
                 return info
         raise _busy(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from rota.clients.explain import Explanation
 from rota.errors import JobFailed
 from rota.handles.handle import Handle, core_of, id_of
 from rota.model.job import JobInfo
@@ -13,6 +12,7 @@ from rota.model.lifecycle import State
 from rota.model.times import Span
 from rota.store.values import Cancelling, Chunk
 from rota.tasks.encoding import JobReference
+from rota.views.jobs import Explanation
 
 if TYPE_CHECKING:
     from rota.app import App

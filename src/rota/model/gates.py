@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from rota.errors import InvalidInput
 from rota.model.globs import glob_fits
 from rota.model.limits import plain_name, word
-from rota.model.times import Instant, iso
+from rota.model.times import Instant
 
 EVERYTHING = "all"
 LONGEST_LABEL = 100
@@ -128,11 +128,6 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None  # the job that runs alone and closed it for itself
     held: int = 0
     dropped: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        """As the command line's `--json` and the HTTP interface show it: instants as ISO 8601."""
-        wire: dict[str, Any] = msgspec.to_builtins(self)
-        return {**wire, "created_at": iso(self.created_at), "until": None if self.until is None else iso(self.until)}
 
 
 class Subject(NamedTuple):

@@ -25,7 +25,7 @@ from rota.model.requirements import NO_REQUIREMENTS, Alone, Requirements
 from rota.model.resources import NO_BOUNDS, Resources
 from rota.model.resources import resources as read_resources
 from rota.model.retry import Retry
-from rota.model.times import Duration, Instant, iso, short
+from rota.model.times import Duration, Instant
 
 DEFAULT_QUEUE = "default"
 NO_RETRY = Retry(0)
@@ -343,15 +343,6 @@ class AttemptInfo(msgspec.Struct, frozen=True):
     error: Problem | None = None
     usage: Usage | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **msgspec.to_builtins(self),
-            "started_at": iso(self.started_at),
-            "finished_at": _iso(self.finished_at),
-            "error": msgspec.to_builtins(self.error) if self.error else None,
-            "usage": self.usage.as_json() if self.usage else None,
-        }
-
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A job with all its details at one moment."""
@@ -409,19 +400,3 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     def alone(self) -> Alone | None:
         """The jobs that must not run beside it."""
         return self.requirements.alone
-
-    def as_json(self) -> dict[str, Any]:
-        """The job as the command line's `--json` and the HTTP interface show it: instants as ISO 8601."""
-        wire: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
-        wire |= {name: _iso(wire[name]) for name in wire if name.endswith(("_at", "_time"))}
-        wire["timeout"] = None if self.timeout is None else short(self.timeout)
-        wire["retry"] = self.retry.parts()
-        wire |= wire.pop("requirements").as_json()
-        wire["progress"] = self.progress.as_json() if self.progress else None
-        wire["error"] = msgspec.to_builtins(self.error) if self.error else None
-        wire["attempts"] = [attempt.as_json() for attempt in self.attempts]
-        return wire
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else iso(moment)

@@ -7,13 +7,13 @@ here reads a clock: waits are durations, and the store counts them from its own 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import assert_never
 
 import msgspec
 
 from rota.model.lifecycle import JobEvent
 from rota.model.retry import Retry
-from rota.model.times import SECOND, Duration
+from rota.model.times import Duration
 
 # The names of a timeout in retry rules: rota's own, and Python's.
 TIMEOUT = ("rota.Timeout", "Timeout", "builtins.TimeoutError", "TimeoutError")
@@ -87,13 +87,6 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu: Duration = 0
     memory: int = 0  # bytes, at its peak
     isolation: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Seconds and bytes."""
-        return {
-            "wall": self.wall / SECOND, "cpu": self.cpu / SECOND,
-            "memory": self.memory, "isolation": list(self.isolation),
-        }  # fmt: skip
 
 
 class Crashed(msgspec.Struct, frozen=True, tag=True):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.times import Instant, aware, iso
+from rota.model.times import Instant, aware
 
 LONGEST_TEXT = 200
 
@@ -23,9 +22,6 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     def told(cls, fraction: object, text: object, at: Instant) -> Progress:
         """Checks the report of a task. A long text is cut, not refused."""
         return cls(_fraction(fraction), _text(text), aware(at))
-
-    def as_json(self) -> dict[str, Any]:
-        return {"fraction": self.fraction, "text": self.text, "at": iso(self.at)}
 
 
 def _fraction(given: object) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 
@@ -23,10 +22,6 @@ class Alone(msgspec.Struct, frozen=True):
     drain: Duration
     cancel: bool = False
 
-    def as_json(self) -> dict[str, str]:
-        drained = "cancel" if self.cancel else "yield"
-        return {"scope": self.match.scope(), "drain": short(self.drain), "drained": drained}
-
     def text(self) -> str:
         then = "has them cancelled" if self.cancel else "tries again later"
         return f"with nothing else of {self.match.text()}; {then} if that takes more than {short(self.drain)}"
@@ -44,10 +39,6 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
         keys(self.keys)
         if self.flow is not None:
             flow(self.flow)
-
-    def as_json(self) -> dict[str, Any]:
-        alone = self.alone.as_json() if self.alone else None
-        return {"labels": list(self.labels), "keys": [key.name for key in self.keys], "alone": alone, "flow": self.flow}
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """Pairs of a name and a text for people; the text may be empty."""

@@ -17,15 +17,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import Any
 
 import msgspec
 
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, Gate, Match
-from rota.model.limits import Limit, Rate, rate_text
+from rota.model.limits import Limit, Rate
 from rota.model.principal import Principal
-from rota.model.times import Duration, Instant, iso
+from rota.model.times import Duration, Instant
 from rota.store.verbs import NODE, OPERATOR, READ, WRITE, Verbs, verb
 
 
@@ -54,14 +53,6 @@ class LimitInfo(msgspec.Struct, frozen=True):
     holders: tuple[Holder, ...] = ()
     waiting: int = 0
     next_start: Instant | None = None  # of a rate whose tokens are all used up
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            **msgspec.to_builtins(self),
-            "rate": None if self.rate is None else rate_text(self.rate),
-            "holders": [{**msgspec.to_builtins(one), "since": iso(one.since)} for one in self.holders],
-            "next_start": None if self.next_start is None else iso(self.next_start),
-        }
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from rota.model.task import TaskInfo
 from rota.model.times import DAY
 from rota.store.postgres import PostgresStore
 from rota.store.values import Cancelling, JobFilter, Position, Retention
+from rota.views.jobs import JobView
 from tests.contracts.admission import mutex
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
 from tests.store.postgres.backends import Postgres
@@ -134,7 +135,7 @@ async def test_broken_rows_do_not_stop_the_others(world: World, db: Db, how: str
         info = await world.store.get(SYSTEM, job)
         assert isinstance(info, JobInfo)
         assert info == infos[job]
-        info.as_json()
+        JobView.of(info)
     claimed = {one.job_id: one for one in await actor.claim()}
     assert set(claimed) == set(jobs), "a worker can take it in hand and settle it itself"
     assert await actor.claim() == []
@@ -221,7 +222,7 @@ async def test_history_that_makes_no_sense_is_shown_all_the_same(world: World, d
     db.execute(f"UPDATE history SET {change} WHERE id = %s".encode(), (strange,))
     infos = {info.id: info for info in await world.store.find(LOCAL, JobFilter())}
     assert set(infos) == {strange, fine}
-    infos[strange].as_json()
+    JobView.of(infos[strange])
     assert await world.store.get(LOCAL, strange) == infos[strange]
 
 

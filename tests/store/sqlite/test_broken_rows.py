@@ -19,6 +19,7 @@ from rota.model.task import TaskInfo
 from rota.model.times import DAY, instant
 from rota.store.sqlite import SqliteStore
 from rota.store.values import Cancelling, Chunk, JobFilter, Position, Retention, Topic
+from rota.views.jobs import JobView
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
 from tests.store.sqlite.backends import SqliteMemory
 
@@ -142,7 +143,7 @@ async def test_reads_still_work(world: World, db: apsw.Connection, how: str) -> 
             assert isinstance(info, JobInfo)
             assert info == infos[job]
             assert info.state == state(db, job)
-            info.as_json()
+            JobView.of(info)
         assert sum((await world.store.counts(SYSTEM)).values()) == 3
         assert await world.store.resolve(SYSTEM, jobs[1]) == [jobs[1]]
         await world.store.examine()
@@ -277,7 +278,7 @@ async def test_history_that_makes_no_sense_is_shown_all_the_same(
     assert set(infos) == {strange, fine}
     assert len(infos[strange].attempts) == 1
     assert await world.store.get(LOCAL, strange) == infos[strange]
-    infos[strange].as_json()
+    JobView.of(infos[strange])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 from rota.errors import InvalidInput
+from rota.model.trigger.calendars import LAST_YEAR
 from rota.model.trigger.effort import Effort, Exhausted
 from rota.model.trigger.policies import Fold, Gap
 from rota.model.trigger.recurrence import recurrence_end, recurrence_plan
@@ -18,6 +19,7 @@ from rota.model.trigger.recurrence_text import read_parts
 from rota.model.trigger.zones import DAY_SECONDS, Zone, zone
 
 LONGEST_TEXT = 5_000_000
+YEARS = 10
 MOST_EVENTS = 20_000
 LONGEST_SPAN = timedelta(days=40_000)
 _Event = Mapping[str, Any]
@@ -161,3 +163,9 @@ def _local(given: Any, where: Zone) -> datetime:
     if not isinstance(given, datetime):
         return datetime(given.year, given.month, given.day)
     return given if given.tzinfo is None else given.astimezone(where.info).replace(tzinfo=None)
+
+
+def years_after(day: date) -> date:
+    """The last day that events are looked for, unless another is given."""
+    year = min(day.year + YEARS, LAST_YEAR)
+    return day.replace(year=year, day=28) if (day.month, day.day) == (2, 29) else day.replace(year=year)
