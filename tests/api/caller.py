@@ -79,10 +79,22 @@ class Caller:
         return await self.call("GET", path, **more)
 
     async def post(self, path: str, json: Any = None, **more: Any) -> Reply:
+        return await self.with_json("POST", path, json, **more)
+
+    async def put(self, path: str, json: Any, **more: Any) -> Reply:
+        return await self.with_json("PUT", path, json, **more)
+
+    async def patch(self, path: str, json: Any, **more: Any) -> Reply:
+        return await self.with_json("PATCH", path, json, **more)
+
+    async def delete(self, path: str, **more: Any) -> Reply:
+        return await self.call("DELETE", path, **more)
+
+    async def with_json(self, method: str, path: str, json: Any, **more: Any) -> Reply:
         if json is not None:
             more["body"] = msgspec.json.encode(json)
             more["headers"] = {"content-type": "application/json"} | more.get("headers", {})
-        return await self.call("POST", path, **more)
+        return await self.call(method, path, **more)
 
     async def call(
         self,

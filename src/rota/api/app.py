@@ -20,7 +20,7 @@ from rota.api.desk import Desk
 from rota.api.origins import OriginCheck, headers_of
 from rota.api.problems import MEDIA, Refusal, refusal_of, trace_of, unexpected
 from rota.api.requests import Receive, Request
-from rota.api.resources import jobs
+from rota.api.resources import ROUTES
 from rota.api.routes import PUBLIC, Route, Table
 from rota.errors import RotaError
 from rota.telemetry import events
@@ -35,7 +35,7 @@ _PROBLEM = (b"content-type", MEDIA.encode())
 
 def table() -> Table:
     """All routes of rota."""
-    return Table([health.ROUTES, jobs.ROUTES])
+    return Table([health.ROUTES, *ROUTES])
 
 
 class Api:
@@ -102,7 +102,7 @@ class Api:
         status, value, more = given.status or route.status, given.value, _encoded(given.headers)
         if isinstance(value, Stream):
             await self._stream(route, value, status, receive, send)
-        elif value is None:
+        elif value is None or status == 304:
             await _respond(send, status, [*_ALWAYS, *more], b"")
         else:
             await _respond(send, status, [*_ALWAYS, _JSON, *more], self._encode(value))
@@ -147,7 +147,7 @@ def _not_there(scope: Scope, methods: Mapping[str, Route] | None) -> Refusal:
 
 
 async def _respond(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    if status != 204:
+    if status not in (204, 304):
         headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

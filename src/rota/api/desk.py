@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rota.api.known_tasks import KnownTasks
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
 from rota.clients.schedules import SchedulesClient
@@ -39,6 +40,7 @@ class Desk:
     ) -> None:
         self.store, self.clock, self.chance, self.settings, self.bus = store, clock, chance, settings, bus
         self.ready = ready
+        self.tasks = KnownTasks(store, clock)
         self._clients: OrderedDict[Principal, Clients] = OrderedDict()
 
     def clients(self, who: Principal) -> Clients:

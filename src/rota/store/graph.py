@@ -17,6 +17,7 @@ import msgspec
 from rota.model.graph import Edge, ParentInfo, workflow_state
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
+from rota.model.times import Instant
 from rota.store.verbs import NODE, READ, WRITE, Verbs, verb
 
 
@@ -66,6 +67,7 @@ class WorkflowFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     ids: tuple[str, ...] | None = None
     name: str | None = None
+    after: tuple[Instant, str] | None = None  # creation and id of the last one of the page before
     limit: int = 50
 
 

@@ -1,1 +1,22 @@
 """Routes for people and other languages, a module for each noun."""
+
+from __future__ import annotations
+
+from rota.api.resources import (
+    calendars,
+    dead,
+    gates,
+    job_changes,
+    jobs,
+    limits,
+    nodes,
+    orders,
+    queues,
+    schedules,
+    workflows,
+)
+
+ROUTES = (
+    orders.ROUTES, jobs.ROUTES, job_changes.ROUTES, dead.ROUTES, workflows.ROUTES, schedules.ROUTES, calendars.ROUTES,
+    gates.ROUTES, limits.ROUTES, queues.ROUTES, nodes.ROUTES, nodes.TASKS,
+)  # fmt: skip

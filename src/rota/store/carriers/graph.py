@@ -20,7 +20,9 @@ async def parents(unit: Unit, who: Principal, job_id: str) -> list[ParentInfo]:
 
 async def workflows(unit: Unit, who: Principal, query: WorkflowFilter) -> list[WorkflowInfo]:
     wanted = None if query.ids is None else unit.ids(query.ids)
-    rows = await unit.rows("workflow_rows", sees=who.sees, name=query.name, ids=wanted, limit=query.limit)
+    at, after = query.after or (None, None)
+    values = {"name": query.name, "after_at": at, "after_id": after, "limit": query.limit}
+    rows = await unit.rows("workflow_rows", sees=who.sees, ids=wanted, **values)
     return workflow_infos(rows, await unit.rows("workflow_counts", ids=[row[0] for row in rows]))
 
 

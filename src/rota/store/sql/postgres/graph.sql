@@ -66,6 +66,7 @@ WHERE e.child = :id ORDER BY e.parent
 SELECT f.id::text, f.owner, f.name, f.created_at FROM rota.workflows f
 WHERE (:sees::text IS NULL OR f.owner = :sees) AND (:name::text IS NULL OR f.name = :name)
   AND (:ids::uuid[] IS NULL OR f.id = ANY (:ids))
+  AND (:after_id::uuid IS NULL OR (f.created_at, f.id) < (:after_at::bigint, :after_id::uuid))
 ORDER BY f.created_at DESC, f.id DESC LIMIT :limit::integer
 
 -- name: workflow_counts

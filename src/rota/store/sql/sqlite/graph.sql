@@ -112,6 +112,7 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE id = :id AND (:sees IS NULL OR owner = :
 SELECT id, owner, name, created_at FROM workflows
 WHERE (:sees IS NULL OR owner = :sees) AND (:name IS NULL OR name = :name)
   AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+  AND (:after_id IS NULL OR (created_at, id) < (:after_at, :after_id))
 ORDER BY created_at DESC, id DESC LIMIT :limit
 
 -- name: workflow_counts

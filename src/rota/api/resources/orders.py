@@ -1,0 +1,101 @@
+"""Orders: from the body of a request to jobs that are written."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from rota.api.answers import Answer
+from rota.api.problems import Refusal
+from rota.api.requests import Request
+from rota.api.routes import Routes
+from rota.errors import InvalidInput, KeyConflict
+from rota.model.access import Permission
+from rota.model.job import NewJob
+from rota.model.options import LONGEST_KEY
+from rota.model.readers import printable
+from rota.wire_orders.entries import OrderEntry
+from rota.wire_orders.jobs import read_order, read_orders
+
+ROUTES = Routes("jobs")
+MOST_JOBS = 20_000
+IDEMPOTENCY_KEY = "idempotency-key"
+
+
+class OrderBody(OrderEntry, kw_only=True, forbid_unknown_fields=True):
+    """One order, or a list of them under `jobs`: all are accepted, or none."""
+
+    jobs: list[OrderEntry] | None = None
+
+
+class SubmittedJob(msgspec.Struct):
+    """`created`: False if the key was known, and this is the job that it made before."""
+
+    id: str
+    created: bool
+
+
+class SubmittedJobs(msgspec.Struct):
+    """The job of one order, or `jobs` for a list."""
+
+    id: str | UnsetType = UNSET
+    created: bool | UnsetType = UNSET
+    jobs: list[SubmittedJob] | UnsetType = UNSET
+
+
+@ROUTES.post("/api/v1/jobs", Permission.ORDER, "Orders a job, or a list of jobs", status=201, problems=(404, 409, 422))
+async def submit_jobs(request: Request[OrderBody, None]) -> Answer[SubmittedJobs]:
+    many = request.body.jobs is not None
+    jobs = keyed(request, await _read(request))
+    request.grant.check_orders(jobs)
+    try:
+        answers = await (request.jobs.submit_whole(jobs) if many else request.jobs.submit(jobs))
+    except KeyConflict as conflict:
+        raise other_body(request, conflict) from None
+    found = [SubmittedJob(answer.id, answer.created) for answer in answers]
+    status = 201 if any(one.created for one in found) else 200
+    return Answer(SubmittedJobs(jobs=found) if many else SubmittedJobs(found[0].id, found[0].created), status)
+
+
+async def _read(request: Request[OrderBody, None]) -> list[NewJob]:
+    body, limit = request.body, request.desk.settings.max_args
+    if body.jobs is None:
+        tasks = await request.desk.tasks.with_([body.task] if body.task is not None else ())
+        return [read_order(body, limit, tasks).job(request.jobs.job_ids(1)[0])]
+    for name, value in msgspec.structs.asdict(body).items():
+        if name != "jobs" and value is not None:
+            raise InvalidInput(name, value, "nothing beside `jobs`: each order of the list has its own fields")
+    if not 1 <= len(body.jobs) <= MOST_JOBS:
+        raise InvalidInput("jobs", f"{len(body.jobs):,} orders", f"1 to {MOST_JOBS:,} orders")
+    tasks = await request.desk.tasks.with_({one.task for one in body.jobs if one.task is not None})
+    orders = read_orders(body.jobs, limit, tasks)
+    ids = request.jobs.job_ids(len(orders))
+    return [order.job(job_id) for order, job_id in zip(orders, ids, strict=True)]
+
+
+def keyed(request: Request[Any, Any], jobs: Sequence[NewJob]) -> list[NewJob]:
+    """The jobs with keys made of the `Idempotency-Key` of the request. The key of a job is written in the transaction
+    of the order, so a repeat finds it whichever node it reaches and whenever the first one died. Jobs that have a key
+    of their own keep it."""
+    given = request.header(IDEMPOTENCY_KEY)
+    if given is None:
+        return list(jobs)
+    expected = f"a text of 1 to {LONGEST_KEY} printable characters"
+    printable(given, "Idempotency-Key", 1, LONGEST_KEY, expected)
+    name = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
+    return [
+        job if job.key is not None else msgspec.structs.replace(job, key=f"request:{name}:{place}")
+        for place, job in enumerate(jobs)
+    ]
+
+
+def other_body(request: Request[Any, Any], conflict: KeyConflict) -> Exception:
+    """The answer to a repeat with another body."""
+    if request.header(IDEMPOTENCY_KEY) is None or not conflict.key.startswith("request:"):
+        return conflict
+    detail = "the Idempotency-Key was used before for another body: use a new key"
+    return Refusal(422, "idempotency_key_reused", detail, job_id=conflict.job_id)
