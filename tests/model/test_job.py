@@ -429,17 +429,8 @@ def test_a_finished_job_as_people_see_it() -> None:
 
 def test_a_new_job_shows_what_is_not_there_as_null() -> None:
     shown = msgspec.to_builtins(JobView.of(job()))
-    for name in (
-        "started_at",
-        "finished_at",
-        "expires_at",
-        "timeout",
-        "node",
-        "key",
-        "result",
-        "error",
-        "reason",
-    ):
+    absent = ("started_at", "finished_at", "expires_at", "timeout", "node", "key", "result", "error", "reason")
+    for name in absent:
         assert shown[name] is None
     assert shown["attempts"] == []
 
