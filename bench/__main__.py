@@ -14,12 +14,13 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from bench import claims, commands, functions, output, quiet, schedules, throughput
+from bench import claims, commands, functions, output, quiet, schedules, statistics, throughput
 from bench.figure import QUICK, Figure, Measure, Size
 from bench.postgres import against_peers, foreign, horizon, order, sharing, timing, tuning
 from bench.postgres import functions as pg_functions
 from bench.postgres import quiet as pg_quiet
 from bench.postgres import schedules as pg_schedules
+from bench.postgres import statistics as pg_statistics
 from bench.postgres import throughput as pg_throughput
 
 ON_SQLITE: dict[str, Measure] = {
@@ -36,6 +37,7 @@ ON_SQLITE: dict[str, Measure] = {
     "output": output.flood,
     "commands": commands.commands,
     "starts": commands.starts,
+    "stats": statistics.reading,
 }
 ON_ORDER: dict[str, Measure] = {
     "pg-behind": order.behind,
@@ -58,6 +60,7 @@ ON_POSTGRES: dict[str, Measure] = {
     "pg-idle": pg_quiet.idle,
     "pg-horizon": horizon.horizon,
     "pg-schedules": pg_schedules.schedules,
+    "pg-stats": pg_statistics.reading,
     **ON_ORDER,
 }
 MEASURES = ON_SQLITE | ON_POSTGRES

@@ -21,6 +21,7 @@ from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
 from rota.control.resolver import Resolver
 from rota.control.scheduler import Scheduler
+from rota.control.tallier import Tallier
 from rota.control.unoffered import UnofferedSweep
 from rota.errors import RotaError, StoreError
 from rota.lease import WARNING, Lease
@@ -202,6 +203,7 @@ class NodeSession:
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
             retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
+            self._serve(Tallier(node.store, self._leads))
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._runtime:
             self._serve(self.worker)

@@ -21,8 +21,9 @@ from rota.model.node import NewNode
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.requirements import Requirements
+from rota.model.statistics import Window
 from rota.model.task import TaskInfo
-from rota.model.times import DAY, SECOND
+from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.store.admission import NewGate
 from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
@@ -261,6 +262,7 @@ async def test_a_name_is_matched_whole(house: House) -> None:
 
 Deed = Callable[[House, Store], Awaitable[object]]
 DEEDS: dict[str, Deed] = {
+    "tally": lambda h, s: s.tally(BOB, PLENTY),
     "claim": lambda h, s: s.claim(BOB, h.actor.incarnation, {"default": 99}, list(Kind), {"default": 99}),
     "start": lambda h, s: s.start(BOB, [h.ahead.ref]),
     "hand_back": lambda h, s: s.hand_back(BOB, [h.ahead.ref]),
@@ -307,6 +309,8 @@ PEOPLE: dict[str, Deed] = {
     "resolve": lambda h, s: s.resolve(BOB, h.jobs[State.READY]),
     "output": lambda h, s: s.output(BOB, h.jobs[State.RUNNING], Position(), PLENTY),
     "counts": lambda h, s: s.counts(BOB),
+    "statistics": lambda h, s: s.statistics(BOB, Window(HOUR)),
+    "history": lambda h, s: s.history(BOB, Window(HOUR, MINUTE)),
     "events": lambda h, s: s.events(BOB, 0, PLENTY),
     "parents": lambda h, s: s.parents(BOB, h.jobs[State.BLOCKED]),
     "workflows": lambda h, s: s.workflows(BOB, WorkflowFilter()),

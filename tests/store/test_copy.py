@@ -172,7 +172,9 @@ async def test_all_there_is(places: Places, source: str, target: str) -> None:
     assert report.tables["live"].rows == 4
     assert report.tables["ended"].rows == 8
     empty = {name for name, total in report.tables.items() if not total.rows}
-    assert empty <= {"flows", "skips", "wanted", "starts", "settling", "freed"}, "each is named in the next test"
+    assert empty <= {"flows", "skips", "wanted", "starts", "settling", "freed", "tallies", "tallied"}, (
+        "each is named in the next test"
+    )
     async with make_app(there, default=8, nobody=8) as app:
         after = await everything(app)
         for name, value in before.items():

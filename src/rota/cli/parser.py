@@ -46,6 +46,8 @@ def build(words: Collection[str] | None = None) -> Parser:
         ("run", verb(verbs, "run", "run", run, "[options] -- CMD..."), _run),
         ("submit", verb(verbs, "submit", "submit", submit, usage), _submit),
     ]
+    counted = "counts, rates and latencies of jobs by queue, and their course"
+    parts.append(("stats", verb(verbs, "stats", "stats", counted), _stats))
     for name, text, fill in NOUNS:
         parts.append((name, noun(verbs, name, text), fill))
     verb(verbs, "migrate", "store", "create the store, or bring its schema up to date")
@@ -90,6 +92,14 @@ def _submit(submit: Parser) -> None:
     order(submit, retries="3, or what TASK says")
     command(submit)
     http(submit)
+
+
+def _stats(stats: Parser) -> None:
+    stats.add_argument("--since", metavar="DURATION", default="1h", help="how far to look back (1h)")
+    stats.add_argument("--step", metavar="DURATION", help="the length of a bucket, whole minutes; fits by itself")
+    stats.add_argument("--queue", metavar="QUEUE", help="only jobs of this queue")
+    stats.add_argument("--task", metavar="TASK", help="only jobs of this task")
+    stats.add_argument("--mine", action="store_true", help="only your own jobs, if you may see everyone's")
 
 
 def _job(verbs: Verbs) -> None:

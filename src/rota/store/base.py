@@ -30,6 +30,7 @@ from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
 from rota.store.graph import Graph
 from rota.store.offers import Offers
+from rota.store.statistics import Counted
 from rota.store.timetable import Timetable
 from rota.store.values import (
     Answer,
@@ -52,7 +53,7 @@ def tell_nobody(line: str) -> None:
     """The default for `tell`: lines are dropped."""
 
 
-class Store(Timetable, Graph, Admission, Offers):
+class Store(Timetable, Graph, Admission, Offers, Counted):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:

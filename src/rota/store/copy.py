@@ -37,7 +37,7 @@ _NAMING = ("id", "job", "child", "key", "name", "owner")
 TABLES = (
     "tasks", "queues", "flows", "limits", "calendars", "schedules", "fires", "skips", "workflows", "members", "edges",
     "gates", "keys", "live", "ended", "attempts", "output", "progress", "checkpoints", "wanted", "starts", "settling",
-    "freed", "outbox",
+    "freed", "outbox", "tallies", "tallied",
 )  # fmt: skip
 # Not copied: the nodes of the source, which have ended, and what belongs to their running attempts or to the server.
 LEFT_OUT = frozenset({"nodes", "leader", "slots", "boot", "schema_versions", "sqlite_sequence", MARKER})

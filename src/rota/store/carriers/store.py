@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.model.principal import Principal
 from rota.store.base import Store
 
 # A trailing underscore distinguishes a module from the verb of the same name.
@@ -12,6 +13,7 @@ from rota.store.carriers import limits as limits_
 from rota.store.carriers import queues as queues_
 from rota.store.carriers import reads as reads_
 from rota.store.carriers import schedules as schedules_
+from rota.store.carriers import statistics as statistics_
 from rota.store.verbs import reads, writes
 
 
@@ -67,3 +69,14 @@ class CarriedStore(Store):
     output = reads(reads_.output)
     counts = reads(reads_.counts)
     events = reads(reads_.events)
+
+    # -- statistics --------------------------------------------------------------------------------------------------
+    statistics = reads(statistics_.read)
+    history = reads(statistics_.history)
+
+    # Counting is a read: only the write of what was counted needs the write lock of SQLite.
+    _next_step, _keep_step = reads(statistics_.next_step), writes(statistics_.keep_step)
+
+    async def tally(self, who: Principal, /, limit: int) -> bool:
+        step = await self._next_step(who, limit)
+        return step is not None and await self._keep_step(who, step) and step.more
