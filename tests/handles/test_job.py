@@ -107,3 +107,26 @@ async def test_the_sync_face_says_the_same(tmp_path_factory: pytest.TempPathFact
                 job.result_sync()
 
     await asyncio.to_thread(ordinary_code)
+
+
+def test_output_for_ordinary_code_comes_page_by_page_and_is_followed_to_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rota.clients.jobs.PAGE", 1)
+    ordinary = rota.App()
+
+    @ordinary.task
+    def talk(ctx: rota.Context) -> None:
+        for number in range(3):
+            ctx.log(f"{number} " + "x" * 70_000)
+
+    with testing.harness(ordinary) as stage:
+        job = talk.submit_sync()
+        assert list(job.output_sync()) == []
+        stage.drain()
+        chunks = list(job.output_sync())
+        assert len(chunks) > 1
+        assert b"".join(chunk.body for chunk in chunks).decode() == job.logs_sync()
+        assert [line[0] for line in job.logs_sync().splitlines()] == ["0", "1", "2"]
+        assert list(job.output_sync(follow=True)) == chunks
+        assert next(job.output_sync(follow=True)) == chunks[0]

@@ -225,21 +225,29 @@ class JobsClient:
     async def output(self, job_id: str, follow: bool = False) -> AsyncIterator[Chunk]:
         """The output of all attempts in order; with `follow` until the job has ended."""
         position = Position()
-        news = NewsListener(self.store) if follow else None
+        while chunks := await self.output_page(job_id, position, follow):
+            for chunk in chunks:
+                yield chunk
+            position = after(chunks)
+
+    async def output_page(self, job_id: str, position: Position, follow: bool) -> Sequence[Chunk]:
+        """The chunks after a position; none if there are no more. With `follow` it waits for them."""
+        if not follow:
+            return await self.store.output(self.who, job_id, position, PAGE)
+        news = NewsListener(self.store)
         try:
             while True:
-                ended = not follow or (await self.get(job_id)).ended
-                while chunks := await self.store.output(self.who, job_id, position, PAGE):
-                    for chunk in chunks:
-                        yield chunk
-                    position = Position(chunks[-1].fence, chunks[-1].number)
-                if ended:
-                    return
-                if news:
-                    await news.wait(POLL)
+                ended = (await self.get(job_id)).ended
+                chunks = await self.store.output(self.who, job_id, position, PAGE)
+                if chunks or ended:
+                    return chunks
+                await news.wait(POLL)
         finally:
-            if news:
-                news.close()
+            news.close()
+
+
+def after(chunks: Sequence[Chunk]) -> Position:
+    return Position(chunks[-1].fence, chunks[-1].number)
 
 
 def _accepted(answer: Answer) -> list[Submitted]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from rota.clients.jobs import after
 from rota.errors import JobFailed
 from rota.handles.handle import Handle, core_of, id_of
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import Span
-from rota.store.values import Cancelling, Chunk
+from rota.store.values import Cancelling, Chunk, Position
 from rota.tasks.encoding import JobReference
 from rota.views.jobs import Explanation
 
@@ -106,6 +107,15 @@ class Job(Handle, JobReference, Generic[R_co]):
 
     def reprioritise_sync(self, priority: int) -> bool:
         return self._app.sync(self.reprioritise(priority))
+
+    def output_sync(self, follow: bool = False) -> Iterator[Chunk]:
+        position = Position()
+        while chunks := self._app.sync(self._output_page(position, follow)):
+            yield from chunks
+            position = after(chunks)
+
+    async def _output_page(self, position: Position, follow: bool) -> Sequence[Chunk]:
+        return await (await self._app.client()).output_page(self.id, position, follow)
 
     def logs_sync(self) -> str:
         return self._app.sync(self.logs())

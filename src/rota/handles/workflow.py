@@ -85,6 +85,9 @@ class Workflow(Handle):
     def info_sync(self) -> WorkflowInfo:
         return self._app.sync(self.info())
 
+    def jobs_sync(self) -> list[WorkflowJob]:
+        return self._app.sync(self.jobs())
+
     def wait_sync(self, timeout: Span | None = None) -> WorkflowInfo:
         return self._app.sync(self.wait(timeout))
 
@@ -93,6 +96,12 @@ class Workflow(Handle):
 
     def retry_sync(self, start: Job[Any] | str | None = None) -> int:
         return self._app.sync(self.retry(start))
+
+    def replay_sync(self, start: Job[Any] | str | None = None) -> int:
+        return self._app.sync(self.replay(start))
+
+    def draw_sync(self, form: str = "tree") -> str:
+        return self._app.sync(self.draw(form))
 
 
 def _job_id(given: Any) -> Any:
