@@ -120,6 +120,19 @@ def test_what_does_not_wait_keeps_its_priority(place: Placed, capsys: pytest.Cap
     assert refused(place, capsys, "job", "priority", job, "zzz", "0", code=1) == "rota: no job 'zzz'\n"
 
 
+def test_many_get_another_priority_by_filters(place: Placed, capsys: pytest.CaptureFixture[str]) -> None:
+    here, other = place.ok("submit", "--queue", "q", "--", "true"), place.ok("submit", "--", "true")
+    assert (
+        place.ok("job", "priority", "--all", "--queue", "q", "--dry-run", "2")
+        == f"{here} true ready\n1 job would be reprioritised"
+    )
+    assert place.ok("job", "priority", here, "--dry-run", "2") == f"{here} would be reprioritised"
+    refused(place, capsys, "job", "priority", "--all", "2", code=2)
+    assert place.ok("job", "priority", "2", "--all", "--queue", "q", "--yes") == "1 job reprioritised"
+    assert [place.job(job)["priority"] for job in (here, other)] == [2, 5]
+    assert place.ok("job", "priority", here, "--store", place.store, "7") == f"{here} has priority 7"
+
+
 # -- explain ---------------------------------------------------------------------------------------------------------
 def test_reasons_come_one_a_line_and_as_data(place: Placed) -> None:
     job = place.ok("submit", "--priority", "3", "--queue", "q\u00e4", "--", "true")

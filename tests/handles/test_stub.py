@@ -69,6 +69,9 @@ async def test_a_signature_makes_it_typed(shop: rota.App) -> None:
     job = await welcome.submit(7, text="hi")
     assert await job.result(LONG) == Receipt(7, "hi")
     assert welcome.arguments(7) == {"user_id": 7}
+    open_ = await shop.stub("mail.welcome").load()
+    with pytest.raises(InvalidInput, match=r"arguments of task 'mail.welcome': 'user_id' must be integer, not 'x'"):
+        open_.arguments(user_id="x")
     handle = await shop.job(job.id, task=welcome)
     assert await handle.result() == Receipt(7, "hi")
     assert len(shop._core.catalogue) == 0, "no node offers it"

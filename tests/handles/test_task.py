@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -108,3 +109,15 @@ async def test_orders_within_a_transaction_need_postgresql() -> None:
         await greet.within(object()).submit("a")
     with pytest.raises(InvalidInput, match="PostgreSQL"):
         greet.within(object()).submit_sync("a")
+
+
+def test_arguments_may_have_fields_for_the_times_of_a_fire() -> None:
+    app = rota.App()
+
+    @app.task
+    def report(day: datetime, title: str = "") -> None: ...
+
+    given: Any = {"day": "{fire_time}", "title": "{fire_time} and {more}"}
+    assert report.arguments(**given) == given
+    with pytest.raises(InvalidInput, match="arguments of task 'report': 'day'"):
+        report.arguments(**given | {"day": "{more}"})

@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import msgspec
 
 from rota.cli import calls, commands
+from rota.cli.grammar import Parser, whole
 from rota.cli.live import Bar, bar, used
 from rota.cli.many import Wording, change_all, check_choice, check_filters, filter_of
 from rota.cli.relations import Relations, relations
@@ -228,9 +229,16 @@ async def retry_(args: argparse.Namespace) -> int:
 
 
 async def priority_(args: argparse.Namespace) -> int:
-    to = priority(args.priority)
+    to = _priority(args)
+    check_choice(args)
     async with existing(args) as client:
+        change = job_queries.reprioritising(client, to)
+        if args.all:
+            query = await filter_of(args, client, ALL)
+            return await change_all(args, client, query, change, Wording("job", "reprioritised"))
         ids = await resolve(client, args.ids)
+        if args.dry_run:
+            return await _would(args, client, ids, change.states, "reprioritised")
         done = await client.reprioritise(ids, to)
         now = {job.id: job.state for job in await client.find(JobFilter(ids=tuple(ids), limit=len(ids)))}
     answers = [
@@ -238,6 +246,19 @@ async def priority_(args: argparse.Namespace) -> int:
         for job, ok in zip(ids, done, strict=True)
     ]
     return report(args, ids, done, answers, ["changed" if ok else "refused" for ok in done])
+
+
+def _priority(args: argparse.Namespace) -> int:
+    """The last word, which argparse takes for one more id unless an option stands before it."""
+    parser: Parser = args.parser
+    if args.priority is None and len(args.ids) > (0 if args.all else 1):
+        args.priority = args.ids.pop()
+    if args.priority is None:
+        parser.error("the following arguments are required: PRIORITY")
+    try:
+        return priority(whole(args.priority))
+    except argparse.ArgumentTypeError as error:
+        parser.error(f"PRIORITY: {error}")
 
 
 async def explain_(args: argparse.Namespace) -> int:

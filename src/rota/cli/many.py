@@ -108,7 +108,9 @@ async def _confirmed(args: argparse.Namespace, client: JobsClient, query: JobFil
     if args.yes:
         return True
     if not sys.stdin.isatty() or not sys.stderr.isatty():
-        raise InvalidInput(f"{verb} --all", "no terminal to ask on", "--yes, if you mean it; --dry-run shows which")
+        raise InvalidInput(
+            f"{args.parser.prog} --all", "no terminal to ask on", "--yes, if you mean it; --dry-run shows which"
+        )
     count = await client.count(query)
     if not count:
         return True

@@ -21,7 +21,6 @@ from rota.cli.grammar import (
     noun,
     order,
     verb,
-    whole,
 )
 from rota.cli.parser_admissions import flow, gate, limit, queue
 from rota.cli.parser_schedules import calendar, schedule
@@ -30,6 +29,7 @@ ABOUT = "A distributed job scheduler: `rota up` starts a node, `rota run -- CMD`
 
 
 MANY = "(ID... | --all [filters]) [options]"
+MANY_PRIORITY = "(ID... | --all [filters]) PRIORITY [options]"
 
 
 def build(words: Collection[str] | None = None) -> Parser:
@@ -121,9 +121,11 @@ def _job(verbs: Verbs) -> None:
     retry = verb(verbs, "retry", "job", text, MANY)
     _many(retry, "jobs that can be retried")
     _job_filters(retry)
-    urgency = verb(verbs, "priority", "job", "give waiting jobs another priority")
-    _ids(urgency)
-    urgency.add_argument("priority", metavar="PRIORITY", type=whole, help="0 (most urgent) to 9")
+    urgency = verb(verbs, "priority", "job", "give waiting jobs another priority", MANY_PRIORITY)
+    _many(urgency, "waiting jobs")
+    _job_filters(urgency)
+    urgency.add_argument("priority", metavar="PRIORITY", nargs="?", help="0 (most urgent) to 9")
+    urgency.set_defaults(late=("priority",))
     _id(verb(verbs, "explain", "job", "say why a job is where it is: a sentence for each reason"))
     wait = verb(
         verbs, "wait", "job", "wait until jobs have ended; exit 0 if all succeeded, 124 after --timeout, else 1"

@@ -8,6 +8,7 @@ arguments are checked against it when they are given, and results are read by it
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, overload
@@ -51,6 +52,13 @@ class StubDef(TaskDef):
         body = super().encode(positional, named, limit)
         check_arguments(self.described, msgspec.json.decode(body))
         return body
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Before the task is known, the signature of the stub is what arguments are checked against."""
+        if self.known is None:
+            super().encode((), arguments, sys.maxsize)
+        else:
+            super().check(arguments)
 
     def encode_order(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> tuple[str, Fills]:
         body, fills = super().encode_order(positional, named, limit)

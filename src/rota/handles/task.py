@@ -14,6 +14,7 @@ from rota.errors import InvalidInput
 from rota.handles.job import Job
 from rota.model.job import Spec
 from rota.model.options import NAMED_ORDER, Options, read_options, with_results
+from rota.model.trigger.arguments import fill
 from rota.tasks.catalogue import TaskDef
 from rota.tasks.context import Context
 from rota.tasks.direct import direct_context
@@ -78,8 +79,11 @@ class Task(Generic[P, R_co]):
         return type(self)(self._app, self._definition, self._options, check_given(connection))
 
     def arguments(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """The arguments of one order by their names, for `submit_many` and `app.schedule(args=...)`."""
-        return self._definition.bind(args, kwargs)
+        """The arguments of one order by their names, for `submit_many` and `app.schedule(args=...)`. Raises
+        InvalidInput if the function would not take them. Fields for the times of a fire count as such times."""
+        given = self._definition.bind(args, kwargs)
+        self._definition.check(fill(given, "UTC", 0, 0))
+        return given
 
     def _check_connection(self, connection: Any) -> None:
         """Refuses a task that was bound to another connection than that of its workflow or schedule."""

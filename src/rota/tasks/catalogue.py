@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import sys
 import typing
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -97,6 +98,10 @@ class TaskDef:
         body = arguments_json(given, limit, self.name)
         self._read(body)
         return body
+
+    def check(self, arguments: Mapping[str, Any]) -> None:
+        """Raises InvalidInput if the function would not take these arguments."""
+        self.encode((), arguments, sys.maxsize)
 
     def encode_order(self, positional: Sequence[Any], named: Mapping[str, Any], limit: int) -> tuple[str, Fills]:
         """Like `encode`, and a job stands for its result: also returns the places of results. Arguments with such
