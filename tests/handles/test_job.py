@@ -130,3 +130,18 @@ def test_output_for_ordinary_code_comes_page_by_page_and_is_followed_to_the_end(
         assert [line[0] for line in job.logs_sync().splitlines()] == ["0", "1", "2"]
         assert list(job.output_sync(follow=True)) == chunks
         assert next(job.output_sync(follow=True)) == chunks[0]
+
+
+def test_workflows_for_ordinary_code() -> None:
+    ordinary = rota.App()
+
+    @ordinary.task
+    def part() -> None: ...
+
+    with testing.harness(ordinary):
+        with ordinary.workflow() as flow:
+            flow.add(part, after=flow.add(part))
+        assert flow.cancel_sync() == 2
+        assert [job.state for job in flow.jobs_sync()] == [State.CANCELLED] * 2
+        assert flow.draw_sync("mermaid").startswith("flowchart")
+        assert flow.replay_sync() == 2
