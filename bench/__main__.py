@@ -16,6 +16,7 @@ import msgspec
 
 from bench import claims, commands, functions, output, quiet, schedules, statistics, throughput
 from bench.figure import QUICK, Figure, Measure, Size
+from bench.http import measures as over_http
 from bench.postgres import against_peers, foreign, horizon, order, sharing, timing, tuning
 from bench.postgres import functions as pg_functions
 from bench.postgres import quiet as pg_quiet
@@ -63,9 +64,22 @@ ON_POSTGRES: dict[str, Measure] = {
     "pg-stats": pg_statistics.reading,
     **ON_ORDER,
 }
-MEASURES = ON_SQLITE | ON_POSTGRES
-GROUPS = {"sqlite": list(ON_SQLITE), "pg": list(ON_POSTGRES), "pg-order": list(ON_ORDER)}
-EVERYTHING = ("sqlite", "pg")
+OVER_HTTP: dict[str, Measure] = {
+    "http-submit": over_http.submit,
+    "http-batch": over_http.batch,
+    "http-get": over_http.get,
+    "http-busy": over_http.busy,
+    "http-idle": over_http.idle,
+    "http-worker": over_http.worker,
+}
+MEASURES = ON_SQLITE | ON_POSTGRES | OVER_HTTP
+GROUPS = {
+    "sqlite": list(ON_SQLITE),
+    "pg": list(ON_POSTGRES),
+    "pg-order": list(ON_ORDER),
+    "http": list(OVER_HTTP),
+}
+EVERYTHING = ("sqlite", "pg", "http")
 # How long a transaction stays open with --long.
 LONG = 300.0
 

@@ -45,13 +45,14 @@ class Size(msgspec.Struct, frozen=True):
     flood: int = 10_000  # jobs of one user,
     guests: int = 20  # and of the other, who comes so many seconds later
     flooded: float = 5.0
+    http: float = 4.0  # seconds of calls
 
 
 QUICK = Size(
     runs=1, jobs=2_000, waiting=20_000, claims=20, idle=3.0, paced=0.2, schedules=5_000, punctual=50, ticking=4,
     commands=200, rq=100,
     drained=2_000, settling=1.0, watched=3.0, peers=300, timers=200, spread=2.0, pinned=5_000,
-    crowd=5_000, fan=1_000, chain=100, keyed=2_000, keys=100, rated=20.0, flows=900, flood=1_000, flooded=3.0,
+    crowd=5_000, fan=1_000, chain=100, keyed=2_000, keys=100, rated=20.0, flows=900, flood=1_000, flooded=3.0, http=1.0,
 )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def _drain(store: Path, jobs: int, command: list[str]) -> float:
     subprocess.run([*submit, *command], env=processes.environment(store), check=True, stdout=subprocess.PIPE)
     waiting = f"SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('ready', 'running') AND queue != '{QUEUE}')"
     log = store.with_suffix(".log")
-    up = [*processes.UP, processes.APP, "--queues", f"default:{2 * LARGEST_CLAIM},{QUEUE}:1"]
+    up = [*processes.UP, "--app", processes.APP, "--queues", f"default:{2 * LARGEST_CLAIM},{QUEUE}:1"]
     with processes.killed_at_last(up, f"sqlite:///{store}", log):
         processes.until(lambda: not processes.ask(store, waiting))
     return jobs * SECOND / processes.ask(store, "SELECT max(finished_at) - min(started_at) FROM attempts")

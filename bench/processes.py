@@ -16,7 +16,7 @@ import apsw
 
 ROOT = Path(__file__).resolve().parent.parent
 PATIENCE = 300.0
-UP = [sys.executable, "-m", "rota.cli.main", "up", "--app"]
+UP = [sys.executable, "-m", "rota.cli.main", "up"]
 APP = "bench.load:app"
 POLL = 0.1  # rarely: what is looked at is being measured
 
@@ -44,7 +44,7 @@ def up(
     store: Path | str, log: Path, joined: Callable[[], bool], slots: int | None, app: str = APP, **settings: object
 ) -> Iterator[int]:
     queues = [] if slots is None else ["--queues", f"default:{slots}"]
-    command = [*UP, app, *queues]
+    command = [*UP, *(["--app", app] if app else []), *queues]
     given = {f"ROTA_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("wb") as stderr:
         process = subprocess.Popen(command, env=environment(store) | given, cwd=ROOT, stderr=stderr)

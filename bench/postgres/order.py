@@ -53,7 +53,7 @@ def behind(folder: Path, size: Size) -> Iterator[Figure]:
 def _door_held(place: Store) -> Iterator[None]:
     """By a node of its own, which does nothing else and is killed in the end: the key must never become free."""
     place.seconds_of(ORDERING, "holder")
-    command = [*processes.UP, processes.APP, "--queues", f"{SIDE}:1", "--roles", "worker"]
+    command = [*processes.UP, "--app", processes.APP, "--queues", f"{SIDE}:1", "--roles", "worker"]
     with processes.killed_at_last(command, place.url, place.folder / f"holder-{place.name}.log"):
         processes.until(lambda: place.value("SELECT EXISTS (SELECT FROM rota.jobs WHERE task = 'hold' AND node <> '')"))
         yield
