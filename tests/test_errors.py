@@ -34,6 +34,7 @@ MADE: list[BaseException] = [
     errors.StoreFull("full"),
     errors.StoreReadOnly("read-only"),
     errors.StoreDenied("denied"),
+    errors.WrongVersion("0.1.0", "0.9.0", "http://localhost:8787"),
     errors.SchemaTooNew(2, 1),
     errors.SchemaMissing(0, 1),
     errors.Fatal("no use", 3),

@@ -76,6 +76,12 @@ TESTED_BY = {
     "wire_orders/workflows.py": "cli/test_workflow.py cli/test_workflow_file.py",
     "model/option_table.py": "model/test_options.py",
     "errors.py": "docs/test_pages.py",
+    # Calls of a server: parts that show in the calls.
+    "api/call_checks.py": "api/test_received.py",
+    "api/received_schedules.py": "api/test_received.py",
+    "api/repeated_orders.py": "api/test_repeats.py",
+    "remote/connection.py": "remote/test_pool.py",
+    "remote/replies.py": "remote/test_store.py",
     # The harness of users' tests: parts that show in what a test sees.
     "testing/callers.py": "testing/test_within.py",
     "testing/connections.py": "testing/test_harnesses.py testing/test_eager.py",

@@ -20,6 +20,7 @@ RotaError
     ├── StoreFull           no space left for the write; nothing was written
     ├── StoreReadOnly       the file or its folder can't be written
     ├── StoreDenied         the server denies access: password, rights, no such database
+    ├── WrongVersion        client and server are of versions that don't understand each other
     ├── SchemaTooNew        the store was migrated by a newer rota
     └── SchemaMissing       the store was never migrated, or not far enough
 
@@ -199,6 +200,17 @@ class StoreReadOnly(StoreError):
 
 class StoreDenied(StoreError):
     whole = True
+
+
+class WrongVersion(StoreError):
+    whole = True
+
+    def __init__(self, client: str, server: str, place: str) -> None:
+        self.client, self.server = client, server
+        super().__init__(
+            f"this is rota {client}, the server at {place} is rota {server}; they understand each other "
+            "if their minor versions are the same or neighbours: upgrade the older one"
+        )
 
 
 class SchemaTooNew(StoreError):

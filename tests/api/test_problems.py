@@ -7,8 +7,9 @@ import math
 import msgspec
 
 from rota import errors
-from rota.api.problems import code_of, refusal_of
+from rota.api.problems import refusal_of
 from rota.errors import RotaError
+from rota.remote.problems import code_of
 
 
 def kinds(base: type[RotaError] = RotaError) -> list[type[RotaError]]:

@@ -13,6 +13,8 @@ import msgspec
 
 from rota.errors import KeyConflict, NotFound
 from rota.model.retry import Retry
+from rota.model.statistics import Window
+from rota.model.times import HOUR, MINUTE
 from rota.model.trigger.calendars import Calendar
 
 TEXTS = ["", "a", "report.monthly", "é ü \N{SNOWMAN}", 'quote " and \\', "line\nline\t", "\x00\x1f", "x" * 300]
@@ -20,6 +22,7 @@ TEXTS = ["", "a", "report.monthly", "é ü \N{SNOWMAN}", 'quote " and \\', "line
 CHECKED: dict[Any, Callable[[random.Random], Any]] = {
     Retry: lambda chance: Retry(chance.randrange(9), "2s..10m", 0.5, {"ValueError": "fatal", "KeyError": "30s"}),
     Calendar: lambda chance: Calendar("closed", (date(2027, 1, 1), date(2027, chance.randrange(1, 13), 2))),
+    Window: lambda chance: Window(HOUR, chance.choice([0, MINUTE]), chance.choice([None, "mails"]), own=True),
     KeyConflict: lambda chance: KeyConflict(chance.choice(TEXTS), "0198"),
     NotFound: lambda chance: NotFound("job", chance.choice(TEXTS)),
 }

@@ -72,7 +72,8 @@ def named_backend(target: str) -> type[Backend]:
 
 
 def backends() -> dict[str, type[Backend]]:
+    from tests.remote.backends import Server
     from tests.store.postgres.backends import Postgres
     from tests.store.sqlite.backends import SqliteFile, SqliteMemory
 
-    return {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory, "postgres": Postgres}
+    return {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory, "postgres": Postgres, "server": Server}

@@ -1,4 +1,4 @@
-"""ProblemBody bodies (RFC 9457), made from errors in one place.
+"""Problem bodies (RFC 9457), made from errors in one place.
 
 The code of a rota error is the name of its class in small letters. Beside `title`, `status` and `detail` a body has the
 fields of the error that are plain values, such as `what`, `given` and `expected`. So a client can make the same error
@@ -9,7 +9,6 @@ An error that nobody expected becomes a 500 with an incident: the number under w
 
 from __future__ import annotations
 
-import re
 import traceback
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -20,6 +19,7 @@ import msgspec
 
 from rota import errors
 from rota.errors import RotaError, StoreError
+from rota.remote.problems import code_of
 
 MEDIA = "application/problem+json"
 RETRY_AFTER = 1  # seconds, while the store is away
@@ -40,7 +40,7 @@ _STATUS: Mapping[type[RotaError], int] = {
 }
 
 
-class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of an answer that is not a success. `what`, `given` and `expected` are there for wrong values; other
     errors have fields of their own."""
 
@@ -73,10 +73,6 @@ class Refusal(Exception):
     def body(self) -> dict[str, Any]:
         head = {"code": self.code, "title": HTTPStatus(self.status).phrase, "status": self.status}
         return head | {"detail": self.detail} | self.fields
-
-
-def code_of(error: type[BaseException]) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", error.__name__).lower()
 
 
 def refusal_of(error: RotaError) -> Refusal | None:

@@ -36,10 +36,11 @@ _BROKEN = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 class Public(Enum):
-    PUBLIC = "public"
+    PUBLIC = "public"  # needs no key
+    ANY_KEY = "any key"  # needs a valid key, of whatever role
 
 
-PUBLIC = Public.PUBLIC
+PUBLIC, ANY_KEY = Public
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Route:
 
     method: str
     path: str
-    permission: Permission | Public  # PUBLIC: needs no key
+    permission: Permission | Public
     handler: Callable[[Request[Any, Any]], Awaitable[Any]]
     summary: str
     tag: str

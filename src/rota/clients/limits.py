@@ -23,6 +23,17 @@ _EXPECTED_REASON = f"a text of up to {LONGEST_REASON} printable characters"
 MOST_SHOWN = 1_000_000
 
 
+def gate_reason(given: object) -> str:
+    text = given.strip() if isinstance(given, str) and given.isprintable() else None
+    if text is None or not 0 < len(text) <= LONGEST_REASON:
+        raise InvalidInput("reason", given, _EXPECTED_REASON)
+    return text
+
+
+def queue_note(given: object) -> str:
+    return printable(given, "note", 0, LONGEST_REASON, _EXPECTED_REASON)
+
+
 class LimitsClient:
     def __init__(self, store: Store, who: Principal, chance: Chance) -> None:
         self._store, self._who, self._chance = store, who, chance
@@ -37,9 +48,7 @@ class LimitsClient:
         return await self._close(Effect.DROP, match(**which), reason, until)
 
     async def _close(self, effect: Effect, which: Match, reason: object, until: object) -> Gate:
-        text = reason.strip() if isinstance(reason, str) and reason.isprintable() else None
-        if text is None or not 0 < len(text) <= LONGEST_REASON:
-            raise InvalidInput("reason", reason, _EXPECTED_REASON)
+        text = gate_reason(reason)
         now = self._store.now()
         end: Instant | None = None if until is None else instant(until, "until")
         if end is not None and end <= now:
@@ -96,8 +105,7 @@ class LimitsClient:
 
     async def pause_queue(self, name: str, note: object = "") -> None:
         """No job of the queue starts until it is resumed. Running jobs go on."""
-        text = printable(note, "note", 0, LONGEST_REASON, _EXPECTED_REASON)
-        await self._store.pause_queue(self._who, queue_name(name), text)
+        await self._store.pause_queue(self._who, queue_name(name), queue_note(note))
 
     async def resume_queue(self, name: str) -> bool:
         return await self._store.resume_queue(self._who, queue_name(name))

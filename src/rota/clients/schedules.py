@@ -19,10 +19,10 @@ from rota.model.times import LATEST, Instant, iso
 from rota.model.trigger import schedule as timing
 from rota.model.trigger import template as work
 from rota.model.trigger.arguments import local_iso
-from rota.model.trigger.calendars import Calendar
+from rota.model.trigger.calendars import Calendar, calendar_name
 from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.plan import Parsed, advance, left_behind, named_calendars, new_fires, parse
-from rota.model.trigger.reading import LONGEST_NAME, rule_text
+from rota.model.trigger.reading import rule_text
 from rota.model.trigger.records import (
     Fate,
     FireInfo,
@@ -326,10 +326,7 @@ class SchedulesClient:
         return found[0]
 
     async def save_calendar(self, calendar: Calendar) -> None:
-        name = calendar.name
-        if not name.isprintable() or "," in name or name != name.strip() or len(name) > LONGEST_NAME:
-            expected = f"a name of up to {LONGEST_NAME} printable characters without commas"
-            raise InvalidInput("calendar", name, expected)
+        calendar_name(calendar.name)
         await self._store.put_calendar(self._who, calendar)
 
     async def remove_calendar(self, name: str) -> None:

@@ -54,7 +54,10 @@ class Call:
         for name in self._converted:
             if name in given:
                 given[name] = cast("Convert", self.forms[name].encode)(given[name])
-        return _encoder.encode(given)
+        try:
+            return _encoder.encode(given)
+        except UnicodeEncodeError as error:  # a lone surrogate
+            raise InvalidInput("text", str(error), "text that UTF-8 can carry") from None
 
     def decode_arguments(self, body: bytes) -> dict[str, Any]:
         """By name. Raises InvalidInput for arguments that the verb does not take."""
@@ -64,13 +67,21 @@ class Call:
             if isinstance(problem.__cause__, InvalidInput):  # the check of a value that was built
                 raise problem.__cause__ from None
             raise InvalidInput(f"arguments of {self.name}", _shown(body), f"what the verb takes: {problem}") from None
+        return self.unpacked(given)
+
+    def unpacked(self, given: msgspec.Struct) -> dict[str, Any]:
+        """The arguments of a decoded message by name."""
         found = {name: getattr(given, name) for name in self.names}
         for name in self._converted:
             found[name] = cast("Convert", self.forms[name].decode)(found[name])
         return found
 
+    def packed(self, answer: Any) -> Any:
+        """An answer as it is encoded."""
+        return answer if self.answer.encode is None else self.answer.encode(answer)
+
     def encode_answer(self, answer: Any) -> bytes:
-        return _encoder.encode(answer if self.answer.encode is None else self.answer.encode(answer))
+        return _encoder.encode(self.packed(answer))
 
     def decode_answer(self, body: bytes) -> Any:
         found = self._answer_decoder.decode(body)

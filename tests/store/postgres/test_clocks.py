@@ -7,7 +7,7 @@ import pytest
 from rota.clock import ManualClock, SystemClock
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, instant
-from rota.store.postgres.clocks import DRIFT, STALE, ServerClock
+from rota.store.server_clock import DRIFT, STALE, ServerClock
 from tests.contracts.world import World
 from tests.store.postgres.ranking import Place
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from rota import config
 from rota.clock import SystemClock
+from rota.dialing import Address
 from rota.logs.shipper import Sink
 from rota.model.job import Claimed, Ref, Spec
 from rota.model.outcome import Failed, Outcome, Succeeded
 from rota.work.attempt import Attempt
 from rota.work.executors.http import HttpExecutor
-from rota.work.executors.http_connection import Address
 from tests.work.books import shut_book
 
 LONG = 20.0

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from rota.dialing import Address
 from rota.model.http import target
 from rota.model.job import Spec
 from rota.model.outcome import Cancelled, Failed, Snoozed, Succeeded, TimedOut
 from rota.model.times import SECOND
 from rota.work.attempt import Stop
 from rota.work.executors import http_connection
-from rota.work.executors.http_connection import Address
 from tests.servers.ports import bound_socket, free_port
 from tests.servers.web import Asked, Web, in_turn, raw, reply
 from tests.work.executors.calling import attempt_at, call, executor, failure, output, perform, resolving, result

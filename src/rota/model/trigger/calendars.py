@@ -12,6 +12,7 @@ from rota.errors import InvalidInput
 from rota.model.trigger.effort import Effort
 
 LAST_YEAR = 9000
+LONGEST_NAME = 200
 MOST_DATES = 40_000  # a hundred years of days
 _EPOCH = date(1970, 1, 1).toordinal()
 _ONE_DAY = timedelta(days=1)
@@ -33,6 +34,13 @@ class Calendar(msgspec.Struct, frozen=True):
         if wrong is not None:
             raise InvalidInput(f"calendar {self.name}", str(wrong), f"dates from 1970 to {LAST_YEAR}")
         msgspec.structs.force_setattr(self, "dates", tuple(sorted(set(self.dates))))
+
+
+def calendar_name(given: str) -> str:
+    """Lists of calendars join their names by commas."""
+    if not given.isprintable() or "," in given or given != given.strip() or not 0 < len(given) <= LONGEST_NAME:
+        raise InvalidInput("calendar", given, f"a name of up to {LONGEST_NAME} printable characters without commas")
+    return given
 
 
 Calendars = Mapping[str, Calendar]

@@ -21,12 +21,13 @@ from rota.errors import StoreUnavailable
 from rota.model.times import Duration, Instant
 from rota.store import sql_files
 from rota.store.carriers.unit import Columns
+from rota.store.loops import Loops
 from rota.store.postgres.address import SCHEMA, STEADY_PLANS, Address
-from rota.store.postgres.clocks import ServerClock
 from rota.store.postgres.encoding import clean, ids_only
 from rota.store.postgres.errors import broken, elsewhere, refused, shut_out, translated
-from rota.store.postgres.loops import Loops
+from rota.store.postgres.loops import LoopPools
 from rota.store.postgres.pool import ConnectionPool
+from rota.store.server_clock import ServerClock
 from rota.store.values import Topic
 
 T = TypeVar("T")
@@ -75,7 +76,7 @@ def in_schema(text: str, schema: str) -> str:
     return text.replace(f"{SCHEMA}.", f"{schema}.").replace(f"'{SCHEMA}'", f"'{schema}'")
 
 
-class Pools:
+class Pools(LoopPools):
     """The connections of one event loop, by purpose: a renewal must not wait for other calls."""
 
     def __init__(self, database: Database) -> None:

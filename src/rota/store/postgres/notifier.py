@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from rota.store.postgres.loops import may_be_abandoned
+from rota.store.loops import may_be_abandoned
 from rota.store.values import Topic
 
 # More would gain nothing: a worker that finds work at this rate looks again by itself (`work/worker.py`).

@@ -29,9 +29,10 @@ import asyncpg
 
 from rota import forking
 from rota.model.times import SECOND, Duration
+from rota.store.loops import may_be_abandoned
 from rota.store.postgres.database import CONNECT_LIMIT, Database
 from rota.store.postgres.errors import refused
-from rota.store.postgres.loops import descriptors, drop, may_be_abandoned
+from rota.store.postgres.loops import descriptors, drop
 from rota.store.values import Topic
 
 # A node whose lock is free counts as gone when it has not renewed for this long. Longer than a beat, so that a live

@@ -19,7 +19,7 @@ from typing import Any
 import h11
 import msgspec
 
-from rota.daemon_thread import in_daemon_thread
+from rota.dialing import Address, look_up, why
 from rota.model.addresses import AddressRules
 from rota.model.http import Target
 
@@ -31,7 +31,6 @@ AT_ONCE = 32
 MOST_WORDS_BEFORE = 20  # "100 Continue" and the like, before the answer
 SCARCITY = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-Address = tuple[int, Any]  # a family, and an address as sockets know it
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 
@@ -125,7 +124,7 @@ class Dialer:
         try:
             yield Exchange(reader, writer, self._turn)
         except OSError as error:
-            raise BadResponse(f"the connection broke ({_why(error)})") from None
+            raise BadResponse(f"the connection broke ({why(error)})") from None
         finally:
             writer.transport.abort()
 
@@ -140,7 +139,7 @@ class Dialer:
                 async with asyncio.timeout(share):
                     return await self._open(target, family, address)
             except (OSError, ssl.SSLError) as error:  # TimeoutError too
-                problem = f"{address[0]}: {_why(error)}"
+                problem = f"{address[0]}: {why(error)}"
         raise Unreachable(f"{target.authority}: {problem}")
 
     async def _addresses(self, target: Target) -> list[Address]:
@@ -150,7 +149,7 @@ class Dialer:
         try:
             found = await self._resolve(target.host, target.port)
         except (OSError, UnicodeError) as error:
-            raise Unreachable(f"{target.host}: its address can't be found ({_why(error)})") from None
+            raise Unreachable(f"{target.host}: its address can't be found ({why(error)})") from None
         objections = {address[0]: self._rules.objection(target.host, _number(address[0])) for _, address in found}
         if all(objections.values()):
             address, objection = next(iter(objections.items()), ("", None))
@@ -167,7 +166,7 @@ class Dialer:
             sock = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
             if error.errno in SCARCITY:
-                raise Scarce(_why(error)) from None
+                raise Scarce(why(error)) from None
             raise
         try:
             sock.setblocking(False)
@@ -188,24 +187,5 @@ class Dialer:
         return self._context
 
 
-async def look_up(host: str, port: int) -> list[Address]:
-    """Resolves a name in a thread of its own: a lookup can't be stopped, and must delay neither other lookups nor the
-    end of this process."""
-
-    def ask() -> list[Address]:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return [(family, address) for family, _, _, _, address in found]
-
-    return await in_daemon_thread(ask, "rota-lookup")
-
-
 def _number(address: str) -> str:
     return address.partition("%")[0]  # without the interface of a link-local address
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, TimeoutError) and not error.args:
-        return "no answer"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not to be trusted: {error.verify_message}"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,96 @@
+"""Calls of rota's own clients: one route for each verb of the store that people may call (`remote.wire`).
+
+Who may call is the declaration of the verb. What a verb gets from a client is checked as if a person had written it
+(`api.call_checks`), and the user is that of the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rota.api import repeated_orders
+from rota.api.answers import Answer
+from rota.api.call_checks import Sender, check
+from rota.api.problems import Refusal
+from rota.api.requests import Request
+from rota.api.routes import Route
+from rota.errors import InvalidInput, StoreError, WrongVersion
+from rota.model.access import Permission
+from rota.remote.hello import CALLS, REPEAT, TIME
+from rota.remote.versions import HEADER, OURS, understand
+from rota.remote.wire import Call, calls
+from rota.store.verbs import NODE, READ, WRITE, Verb
+
+Check = Callable[[str, dict[str, Any], Sender], None]
+LONGEST_KEY = 255  # characters of an idempotency key
+# Verbs that need another permission than their declaration says.
+PERMISSIONS = {"output": Permission.OUTPUT}
+_BY_CALLER = {"OPERATOR": Permission.OPERATE, "ADMIN": Permission.ADMINISTER, "AUDITOR": Permission.AUDIT}
+
+
+def permission_of(verb: Verb) -> Permission:
+    plain = Permission.READ if verb.access is READ else Permission.ORDER
+    return PERMISSIONS.get(verb.name) or _BY_CALLER.get(verb.by.name, plain)
+
+
+def check_version(request: Request[Any, Any]) -> None:
+    theirs = request.header(HEADER)
+    if theirs is not None and not understand(OURS, theirs):
+        error = WrongVersion(theirs[:50], OURS, "this address")
+        raise Refusal(426, "wrong_version", str(error), stamped(request), client=error.client, server=error.server)
+
+
+def stamped(request: Request[Any, Any]) -> dict[str, str]:
+    """The headers by which a client knows our version, and the time of the store."""
+    return {HEADER: OURS, TIME: str(request.desk.store.now())}
+
+
+def call_route(call: Call, carry: Callable[[Request[Any, Any], dict[str, Any]], Awaitable[Any]]) -> Route:
+    """The route of a verb. `carry` gets the request and the arguments by name."""
+
+    async def handle(request: Request[Any, Any]) -> Answer[Any]:
+        check_version(request)
+        answer = await carry(request, call.unpacked(request.body))
+        return Answer(call.packed(answer), headers=stamped(request))
+
+    handle.__name__ = f"call_{call.name}"
+    return Route(
+        method="POST", path=f"{CALLS}/{call.name}", permission=permission_of(call.verb), handler=handle,
+        summary=f"The verb {call.name.replace('_', ' ')}, for rota's own clients", tag="calls",
+        body=call.arguments, answer=call.answer.type, problems=(409, 426),
+    )  # fmt: skip
+
+
+def _carry(call: Call, check: Check) -> Callable[[Request[Any, Any], dict[str, Any]], Awaitable[Any]]:
+    async def carry(request: Request[Any, Any], given: dict[str, Any]) -> Any:
+        desk, who = request.desk, request.principal
+        check(call.name, given, Sender(request.grant, desk.settings))
+        if call.name == "submit":
+            repeat = request.header(REPEAT) is not None
+            return await repeated_orders.submit(desk.store, who, given["orders"], repeat)
+        method = getattr(desk.store, call.name)
+        if call.verb.access is not WRITE or (key := request.header("idempotency-key")) is None:
+            return await _tried(call, method(who, **given))
+        if not 0 < len(key) <= LONGEST_KEY:
+            raise InvalidInput("idempotency-key", key, f"a text of 1 to {LONGEST_KEY} characters")
+        content = hashlib.sha256(call.name.encode() + b"\0" + call.encode_arguments((), given)).digest()
+        return await desk.repeats.once((request.grant.key, key, content), lambda: _tried(call, method(who, **given)))
+
+    return carry
+
+
+async def _tried(call: Call, trying: Awaitable[Any]) -> Any:
+    try:
+        return await trying
+    except StoreError as error:
+        if error.whole or error.passing:
+            raise
+        # The store takes everything that its own clients send, so the arguments are at fault.
+        raise InvalidInput(f"arguments of {call.name}", "values", "some that the store takes") from error
+
+
+def routes(check: Check = check) -> list[Route]:
+    """`check`: for tests of the transport alone."""
+    return [call_route(call, _carry(call, check)) for call in calls().values() if call.verb.by is not NODE]

@@ -1,0 +1,69 @@
+"""Orders that were accepted before: a client sends them again when the answer was lost.
+
+A client makes the ids of its jobs. So a second try of the same orders collides with the jobs of the first, and is
+answered as the first was. That works on every server of a store, however long after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from rota.errors import InvalidInput, KeyConflict, StoreError
+from rota.model.job import JobInfo, NewJob, Submitted
+from rota.model.principal import Principal
+from rota.store.base import Store
+from rota.store.values import Answer, JobFilter
+
+PAGE = 500
+
+
+async def submit(store: Store, who: Principal, orders: Sequence[Sequence[NewJob]], repeat: bool) -> list[Answer]:
+    """Like the verb. `repeat`: the same orders may have been accepted before, and are answered with the jobs that they
+    made."""
+    try:
+        return await store.submit(who, orders)
+    except StoreError as error:
+        if error.whole or error.passing:
+            raise
+        jobs = {job.id: job for order in orders for job in order}
+        known = await _known(store, who, jobs) if repeat else set()
+        if not known:
+            raise InvalidInput("orders", "ids that are in use", "new ids, and values that the store can hold") from None
+        return [await _answer(store, who, order, known) for order in orders]
+
+
+async def _answer(store: Store, who: Principal, order: Sequence[NewJob], known: set[str]) -> Answer:
+    if not any(job.id in known for job in order):  # it was refused, and will be again
+        (answer,) = await store.submit(who, [order])
+        return answer
+    return [Submitted(job.id, True) if job.id in known else await _by_key(store, who, job) for job in order]
+
+
+async def _by_key(store: Store, who: Principal, job: NewJob) -> Submitted:
+    """A job of an accepted order that is not there: its key belongs to an older job, or it was purged meanwhile."""
+    if job.key is None:
+        return Submitted(job.id, True)
+    (answer,) = await store.submit(who, [[job]])
+    if isinstance(answer, KeyConflict):  # alone, its content is another one
+        return Submitted(answer.job_id, False)
+    if isinstance(answer, list):
+        return answer[0]
+    raise answer
+
+
+async def _known(store: Store, who: Principal, jobs: Mapping[str, NewJob]) -> set[str]:
+    """The ids of these jobs that are there, with the same work."""
+    ids, found = list(jobs), set[str]()
+    for start in range(0, len(ids), PAGE):
+        part = tuple(ids[start : start + PAGE])
+        there = (await store.page(who, JobFilter(ids=part, limit=PAGE))).jobs
+        found |= {info.id for info in there if _same(info, jobs[info.id])}
+    return found
+
+
+def _same(info: JobInfo, job: NewJob) -> bool:
+    return (info.task, info.kind, info.queue) == (job.task, job.spec.kind, job.queue) and (
+        info.args == msgspec.json.decode(job.args)
+    )
