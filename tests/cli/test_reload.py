@@ -77,6 +77,32 @@ def test_new_code_runs_and_bad_code_is_waited_out(node: Node) -> None:
         os.killpg(node.process.pid, 0)
 
 
+SLOW = """
+import pathlib, time
+pathlib.Path("begun").touch()
+while not pathlib.Path("go").exists():
+    time.sleep(0.02)
+"""
+
+
+def test_a_change_that_is_saved_during_the_import_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SLOW + CODE.format(1))
+    node = Node(tmp_path)
+    try:
+        end = time.monotonic() + LONG
+        while not (tmp_path / "begun").exists():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        node.write(CODE.format(22))
+        (tmp_path / "go").touch()
+        node.wait_for("rota: shop.py changed; starting again")
+        node.wait_for(" is up", times=2)
+        assert result(tmp_path) == "22"
+    finally:
+        os.killpg(node.process.pid, signal.SIGKILL)
+        node.process.wait()
+
+
 def test_files_of_the_app_are_watched_and_no_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop").mkdir()

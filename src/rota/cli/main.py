@@ -128,6 +128,8 @@ def _put_secrets_aside() -> None:
 def _call(args: argparse.Namespace) -> int:
     import asyncio
 
+    if getattr(args, "reload", False):
+        args.imported = import_module("rota.cli.reload").look(args.app)
     if getattr(args, "app", None) is not None:
         # Before the loop runs: modules of users may call ..._sync methods.
         args.loaded = _load_app(args)
@@ -148,7 +150,7 @@ def _load_app(args: argparse.Namespace) -> object:
             raise
         complain(str(error))
     reload = import_module("rota.cli.reload")
-    reload.wait(args.app)
+    reload.wait(args.app, args.imported)
     return reload.again()
 
 

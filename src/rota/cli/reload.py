@@ -42,9 +42,9 @@ def _paths(app: str | None) -> Iterator[Path]:
     for folder in {Path(file).resolve().parent for file in files if file and file.endswith(".py")}:
         if not any(folder.is_relative_to(place) for place in (_OWN, *_LIBRARIES)):
             yield from folder.glob("*.py")
-    if app is not None:  # also if its import has failed
+    if app is not None:  # also before its import, or if that has failed
+        yield from Path.cwd().glob("*.py")
         package = Path.cwd() / app.partition(":")[0].partition(".")[0]
-        yield package.with_suffix(".py")
         yield from package.rglob("*.py")
 
 
@@ -52,19 +52,20 @@ def changed(before: Files, now: Files) -> list[Path]:
     return sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path))
 
 
-async def watch(app: str | None, stop: Callable[[], object]) -> None:
-    """Returns after the first change, which it names; `stop` ends the node."""
+async def watch(app: str | None, stop: Callable[[], object], imported: Files) -> None:
+    """Returns after the first change, which it names; `stop` ends the node. `imported`: the files before the app was
+    imported, as far as they were known, since a change during the import may have come too late for it."""
     # In a thread: a large folder must not hold up the heartbeats of the node.
-    before = await asyncio.to_thread(look, app)
+    before = await asyncio.to_thread(look, app) | imported
     while not (paths := changed(before, await asyncio.to_thread(look, app))):  # noqa: ASYNC110 - files send no events
         await asyncio.sleep(POLL)
     _tell(paths)
     stop()
 
 
-def wait(app: str | None) -> None:
-    """Waits for a change, outside a loop."""
-    before = look(app)
+def wait(app: str | None, imported: Files) -> None:
+    """Waits for a change, outside a loop. `imported` as for `watch`."""
+    before = look(app) | imported
     print("rota: waiting for a change", file=sys.stderr, flush=True)
     while not (paths := changed(before, look(app))):
         time.sleep(POLL)

@@ -85,7 +85,7 @@ async def _serve(args: argparse.Namespace, app: AppCore, ends: Sequence[Backgrou
 
 async def _reload(args: argparse.Namespace, node: Node) -> None:
     """Stops the node after a change; `cli.main` then starts it again."""
-    await reload.watch(args.app, node.stop)
+    await reload.watch(args.app, node.stop, args.imported)
     args.changed = True
 
 

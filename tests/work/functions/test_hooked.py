@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rota.errors import JobFailed, RotaError
+from rota.model.retry import Retry
 from rota.tasks.hooks import Hooks, ProcessInfo
 from rota.telemetry.events import PoolFailed
 from rota.work.functions import client, hooked
@@ -40,6 +41,8 @@ async def begin(process):
         raise ConnectionError("no database")
     if (FOLDER / f"leaving {{process.kind}}").exists():
         raise SystemExit("no database")
+    if (FOLDER / f"exiting {{process.kind}}").exists():
+        os._exit(3)
     if (FOLDER / f"hanging {{process.kind}}").exists():
         time.sleep(60)
     ENGINE = f"engine of {{process.kind}} {{process.pid == os.getpid()}}"
@@ -162,6 +165,29 @@ async def test_a_start_that_hangs_is_killed_and_told_and_no_job_is_blamed(
             place.unlink()
         assert await job.result(LONG) == f"engine of {kind} True"
         assert [one.outcome for one in (await job.info()).attempts] == ["succeeded"]
+
+
+@pytest.mark.slow
+async def test_a_start_that_ends_its_process_is_told_once_and_fails_attempts(hooked_app: Any, tmp_path: Path) -> None:
+    exiting = [tmp_path / "exiting pool", tmp_path / "exiting host"]
+    for place in exiting:
+        place.touch()
+    async with running(hooked_app.app) as (_, probe):
+        for _ in range(2):
+            jobs = [await one.submit() for one in (hooked_app.sync, hooked_app.shared)]
+            for job in jobs:
+                with pytest.raises(JobFailed, match=r"process\.start \(begin\) .* exited with code 3") as failed:
+                    await job.result(LONG)
+                assert failed.value.type == "rota.StartFailed"
+        said = [event.error for event in probe.seen if isinstance(event, PoolFailed)]
+        assert len(said) == 2, "one line for each kind of process"
+        assert all("did not start; the hooks process.start (begin) have ended" in one for one in said)
+        for place in exiting:
+            place.unlink()
+        # With retries: a process that was forked before may still end.
+        again = {"retry": Retry(5, backoff="50ms")}
+        jobs = [await one.options(**again).submit() for one in (hooked_app.sync, hooked_app.shared)]
+        assert [await job.result(LONG) for job in jobs] == ["engine of pool True", "engine of host True"]
 
 
 def told(probe: Probe) -> int:

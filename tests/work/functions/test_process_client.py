@@ -56,6 +56,8 @@ class FarSide:
     def kill(self, name: str) -> None:
         self.killed += 1
 
+    def start_succeeded(self, kind: str) -> None: ...
+
     def employ(self, process: PoolProcess) -> None: ...
 
     def done(self, process: PoolProcess, wall: int) -> None:

@@ -34,6 +34,7 @@ HUNG_UP = 1.0
 
 class FunctionProcess(ABC):
     born: bool  # it takes orders: its start hooks have run
+    kind: str  # as start hooks are told
 
     def __init__(
         self, pool: Pool, fork_server: ForkServerClient, more: Sequence[int] = (), tally: Tally | None = None
@@ -101,6 +102,11 @@ class FunctionProcess(ABC):
                 self.kill(why)
 
         self._loop.call_later(START_LIMIT, check)
+
+    def _tell_failed_start(self, gone: Gone) -> None:
+        """If it has ended itself in its start hooks."""
+        if self._pool.says_started and not self.born and self._why is None and gone.status is not None:
+            self._pool.start_failed(self.kind, gone.epitaph(None))
 
     # -- from it -----------------------------------------------------------------------------------------------------
     def _listen(self) -> None:

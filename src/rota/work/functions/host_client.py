@@ -29,6 +29,8 @@ HUNG = 30.0  # seconds without an answer until it is killed
 
 
 class HostProcess(FunctionProcess):
+    kind = "host"
+
     def __init__(self, pool: Pool, fork_server: ForkServerClient) -> None:
         """Raises OSError."""
         self.born = not pool.says_started
@@ -108,6 +110,7 @@ class HostProcess(FunctionProcess):
 
     def _started(self) -> None:
         self.born = True
+        self._pool.start_succeeded(self.kind)
         self._loop.call_soon(self._pool.fill_host)  # not at once: its death may be the reason that this is read
 
     def _when_gone(self, gone: Gone) -> None:
@@ -115,6 +118,7 @@ class HostProcess(FunctionProcess):
         self._listen()
         self._shut()
         self._pipes.close()
+        self._tell_failed_start(gone)
         self._pool.host_lost(self)
         left, self.assignments = list(self.assignments.values()), {}
         for assignment in left:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from rota.model.outcome import Interrupted
+from rota.model.outcome import Failed, Interrupted, Problem
 from rota.model.times import SECOND
 from rota.telemetry.events import Bus, PoolFailed, PoolSaid
 from rota.work.attempt import TOO_LATE
@@ -58,9 +59,10 @@ class Pool:
         alone: bool = True,
         shared: bool = False,
         has_stop_hooks: bool = False,
+        start_hooks: Sequence[str] = (),
     ) -> None:
         """`tell` is called with tasks that can't run here, and why. `alone`: some tasks want a process of their own;
-        `shared`: some tasks share one."""
+        `shared`: some tasks share one; `start_hooks`: the names of the hooks process.start."""
         self.says_started, self._has_stop_hooks = briefing.says_started, has_stop_hooks
         self._keeper, self._briefing, self.drain, self._bus, self._tell = keeper, briefing, drain, bus, tell
         settings = briefing.settings
@@ -86,6 +88,8 @@ class Pool:
         self.unable: Mapping[str, str] = {}  # tasks that can't be run here, and why
         self.when_able: Callable[[], None] = lambda: None
         self._deaths, self._started = 0, 0.0
+        self._start_hooks = ", ".join(start_hooks)
+        self._failed_starts: Counter[str] = Counter()  # processes of each kind in a row that ended in their start hooks
         self._starting: asyncio.Task[None] | None = None
         self._trimming = self._loop.call_later(TIDY, self._trim)
 
@@ -176,6 +180,25 @@ class Pool:
             pause = min(LIVED, 0.05 * 2 ** min(self._barren_hosts, 10))
             self._host_not_before = self._loop.time() + pause
             self._loop.call_at(self._host_not_before, self.fill_host)
+
+    def start_succeeded(self, kind: str) -> None:
+        self._failed_starts[kind] = 0
+
+    def start_failed(self, kind: str, how: str) -> None:
+        """Called when a process of this kind ended in its start hooks. That may happen once by chance. If the next one
+        does so too, attempts that no other process could take fail, as they do after an exception in such a hook."""
+        if self._closed:
+            return
+        self._failed_starts[kind] += 1
+        why = f"the hooks process.start ({self._start_hooks}) have ended their process: {how}"
+        if self._failed_starts[kind] == 1:
+            self.complain(f"a process for functions did not start; {why}")
+        elif kind == "host":
+            waiting, self._waiting_shared = self._waiting_shared, []
+            _fail(waiting, why)
+        elif not any(one.usable for one in self._processes):
+            waiting, self._waiting = [one for _, one in self._waiting], []
+            _fail(waiting, why)
 
     def complain(self, error: str) -> None:
         self._bus.emit(PoolFailed(error, 0.0))
@@ -349,3 +372,8 @@ class Pool:
         if self._host is not None and not self._host.assignments:
             self._host.retire()
         await fork_server.until_gone(STOP_LIMIT)
+
+
+def _fail(waiting: Iterable[Assignment], why: str) -> None:
+    for assignment in waiting:
+        assignment.end(Failed(Problem("rota.StartFailed", why)))

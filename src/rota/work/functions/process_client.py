@@ -27,6 +27,8 @@ LEAVING = 5.0  # seconds that a process has to end itself
 class PoolProcess(FunctionProcess):
     """The first of its assignments runs, the others wait in its socket."""
 
+    kind = "pool"
+
     def __init__(self, pool: Pool, fork_server: ForkServerClient) -> None:
         """Raises OSError if no socket or pipe can be made, or no message sent."""
         self.since = 0.0  # when the first began, or the last has ended
@@ -185,6 +187,7 @@ class PoolProcess(FunctionProcess):
 
     def _started(self) -> None:
         self.born = True
+        self._pool.start_succeeded(self.kind)
         self.since = self._loop.time()
         self._pool.employ(self)
 
@@ -201,6 +204,7 @@ class PoolProcess(FunctionProcess):
         self._shut()
         self._pipes.close()
         self._tally.close()
+        self._tell_failed_start(gone)
         self._pool.lost(self)
 
     def _give_back(self) -> None:

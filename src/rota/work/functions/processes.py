@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from rota.config import Settings
 from rota.errors import InvalidInput
@@ -43,6 +44,7 @@ class Processes:
                 bool(self._alone),
                 shared,
                 catalogue.hooks.has("process.stop"),
+                [_name(hook) for hook in catalogue.hooks.of("process.start")],
             )
 
     async def start(self) -> None:
@@ -89,6 +91,10 @@ class Processes:
     async def close(self) -> None:
         if self._pool is not None:
             await self._pool.close()
+
+
+def _name(hook: Callable[..., Any]) -> str:
+    return getattr(hook, "__qualname__", None) or repr(hook)
 
 
 def _alone(task: TaskDef) -> bool:
