@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from rota.clock import Chance, ManualClock
 from tests.contracts.world import World
 from tests.store.backends import Backend
 from tests.store.sqlite.backends import SqliteMemory
+
+# Nodes of tests open no port, unless a test is about that.
+os.environ.setdefault("ROTA_ROLES", "control,worker")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -46,6 +46,21 @@ def test_sizes_come_as_numbers_and_with_units(empty_folder: Path) -> None:
     assert (settings.max_args, settings.max_result) == (4096, 2 << 20)
 
 
+def test_a_service_of_kubernetes_is_no_port() -> None:
+    """Pods have ROTA_API_PORT for a Service `rota-api`, and ROTA_API_HOST is theirs to choose."""
+    settings = config.load(environment={"ROTA_API_PORT": "tcp://10.0.0.1:8787", "ROTA_API_HOST": "0.0.0.0"})
+    assert (settings.api_port, settings.api_host) == (None, "0.0.0.0")
+    assert config.load(environment={"ROTA_API_PORT": "0"}).api_port == 0
+
+
+def test_proxies_are_networks() -> None:
+    assert config.load({"api_proxies": "10.0.0.5, loopback"}, {}).api_proxies == (
+        "10.0.0.5/32",
+        "127.0.0.0/8",
+        "::1/128",
+    )
+
+
 def test_another_file_can_be_named(empty_folder: Path) -> None:
     (empty_folder / "other.toml").write_text('user = "other"')
     assert config.load(environment={"ROTA_CONFIG": "other.toml"}).user == "other"
@@ -83,6 +98,16 @@ def test_another_file_can_be_named(empty_folder: Path) -> None:
         ("pool_memory", "1KB"),
         ("http_max_body", "2GiB"),
         ("crash_limit", 0),
+        ("api_host", "a b"),
+        ("api_port", 65_536),
+        ("api_port", "tcp"),
+        ("api_hosts", 5),
+        ("api_hosts", "a b"),
+        ("api_tls_cert", 5),
+        ("api_proxies", "*.example.com"),
+        ("api_proxies", "10.0.0.0/99"),
+        ("api_max_body", 5),
+        ("api_connections", 1),
         ("no_such_setting", 1),
     ],
 )

@@ -255,9 +255,10 @@ class App:
         """The client for gates, limits and queues (docs/order.md), with its store open."""
         return await self._core.admissions()
 
-    async def node(self, make_runtime: MakeRuntime | None = None) -> Node:
-        """This app as a node, ready to `run()`."""
-        return await self._core.node(make_runtime)
+    async def node(self, make_runtime: MakeRuntime | None = None, *, api: bool = False) -> Node:
+        """This app as a node, ready to `run()`. `api`: with the HTTP API if it has that role; a program that did not
+        ask for it opens no port."""
+        return await self._core.node(make_runtime, api)
 
     async def close(self) -> None:
         """Closes the store and its connections. An app that is used again opens them again."""

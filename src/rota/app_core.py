@@ -230,7 +230,7 @@ class AppCore(AppCode):
         finally:
             await store.close()
 
-    async def node(self, make_runtime: MakeRuntime | None = None) -> Node:
+    async def node(self, make_runtime: MakeRuntime | None = None, api: bool = False) -> Node:
         from rota.node import Node  # a third of all imports, and most clients run no node
         from rota.work.runtime import ProcessRuntime
 
@@ -247,6 +247,7 @@ class AppCore(AppCode):
             self.catalogue.infos(),
             runtime,
             self.catalogue.hooks,
+            opening.api_socket(self.settings, self.bus, asked=api),
         )
 
     # -- the end -----------------------------------------------------------------------------------------------------

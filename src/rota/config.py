@@ -26,12 +26,14 @@ from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, duration, dura
 FILE = "rota.toml"
 PREFIX = "ROTA_"
 MIB = 1 << 20
-ROLES = ("control", "worker")
+ROLES = ("control", "worker", "api")
+API_PORT = 8787
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 JOB_VARIABLES = ("ROTA_JOB", "ROTA_ATTEMPT", "ROTA_FENCE", "ROTA_PROGRESS_FD")  # set for commands, which may run rota
 # Variables that are not for settings: of rota's own tests, and those that Kubernetes sets in every pod for a Service
 # whose name begins with `rota`.
 _FOREIGN = re.compile(r"^ROTA_TEST_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$")
+_SERVICE = re.compile(r"(tcp|udp|sctp)://")  # the value of such a variable: ROTA_API_PORT, for a Service `rota-api`
 _put_aside: dict[str, str] = {}  # variables that `put_secrets_aside` took out of the environment
 
 
@@ -70,6 +72,14 @@ class Settings(msgspec.Struct, frozen=True):
     command_cgroup: Annotated[str, _cgroup] = ""
     notify: Annotated[bool, _switch] = True
     notify_within: Annotated[bool, _switch] = True  # also in transactions of callers
+    api_host: Annotated[str, _host] = "127.0.0.1"
+    api_port: Annotated[int | None, _port] = None  # None: API_PORT, or no API if that is taken
+    api_hosts: Annotated[tuple[str, ...], _hosts] = ()
+    api_tls_cert: Annotated[str, _path_if_any] = ""
+    api_tls_key: Annotated[str, _path_if_any] = ""
+    api_proxies: Annotated[tuple[str, ...], _networks] = ()
+    api_max_body: Annotated[int, _size(1024, 1024 * MIB)] = 16 * MIB
+    api_connections: Annotated[int, _number(10, 1_000_000)] = 10_000
     http_allow: Annotated[tuple[str, ...], _addresses] = ()
     http_deny: Annotated[tuple[str, ...], _addresses] = ()
     http_timeout: Annotated[Duration, some_time] = 5 * MINUTE
@@ -132,7 +142,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     for name, value in environment.items():
         if not name.startswith(PREFIX) or not value:
             continue
-        if name in settings:
+        if name in settings and not _SERVICE.match(value):
             found[settings[name]] = value
         elif name != CONFIG and name not in JOB_VARIABLES and not _FOREIGN.search(name):
             raise _misspelt(name)
@@ -224,6 +234,38 @@ def _size(least: int, most: int) -> Callable[[Any, str], int]:
 def _addresses(value: Any, name: str) -> tuple[str, ...]:
     """`10.0.0.0/8,*.example.com`, or a list of such."""
     return tuple(rule.text for rule in rules(name, value))
+
+
+def _host(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_.:%-]{1,253}", value):
+        raise InvalidInput(name, value, "a host name or an address such as 127.0.0.1")
+    return value
+
+
+def _hosts(value: Any, name: str) -> tuple[str, ...]:
+    given = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple):
+        raise InvalidInput(name, value, "host names such as rota.example.com,jobs")
+    return tuple(_host(part, name) for part in given if part != "")
+
+
+def _port(value: Any, name: str) -> int | None:
+    return None if value == "none" else _number(0, 65_535)(value, name)
+
+
+def _path_if_any(value: Any, name: str) -> str:
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str) or "\0" in text:
+        raise InvalidInput(name, value, "the path of a file")
+    return text
+
+
+def _networks(value: Any, name: str) -> tuple[str, ...]:
+    found = rules(name, value)
+    for rule in found:
+        if rule.name is not None:
+            raise InvalidInput(name, rule.text, "addresses or networks such as 10.0.0.5,10.1.0.0/16, or private")
+    return tuple(str(network) for rule in found for network in rule.networks)
 
 
 def _switch(value: Any, name: str) -> bool:

@@ -7,8 +7,10 @@ is stopped and the node joins again as a new incarnation, so the two can't be co
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from rota import __version__
 from rota.batching import Batcher
@@ -45,11 +47,16 @@ from rota.work.reconciler import Reconciler
 from rota.work.runtime import MakeRuntime, Runtime
 from rota.work.worker import Worker
 
+if TYPE_CHECKING:
+    from rota.api.server import ApiServer
+
 REJOIN_PAUSE = 1.0
 # A store that is away raises an error sooner, and is tried again.
 JOIN_LIMIT = 180.0
 # The time for the last writes, after the graces.
 LAST_WRITES = 5.0
+# The time for the last answers of the API, after the graces.
+API_END = 5.0
 
 
 class StuckNode(RotaError):
@@ -70,7 +77,9 @@ class Node:
         tasks: Sequence[TaskInfo],
         make_runtime: MakeRuntime,
         hooks: Hooks | None = None,
+        api: socket.socket | None = None,
     ) -> None:
+        """`api`: an open socket for the HTTP API. Without one the node does not have that role."""
         self._hooks = NodeHooks(hooks or Hooks(), lambda said: bus.emit(events.HookFailed(said)))
         self.store, self.clock, self.chance, self.bus = store, clock, chance, bus
         self.settings, self.tasks, self.make_runtime = settings, tasks, make_runtime
@@ -83,14 +92,42 @@ class Node:
         self._joined: str | None = None  # the last incarnation of this node, which may have failed to leave
         self._candidate = chance.token()  # the next; kept until it has joined: a try without an answer may have
         self._session: NodeSession | None = None
+        self._listening = api
+        self.roles = settings.roles if api else tuple(role for role in settings.roles if role != "api")
+        self.api: ApiServer | None = None
 
     async def run(self) -> None:
         await self._hooks.start()
         try:
+            await self._serve_api()
             await self._run()
         finally:
+            await self._end_api()
             await self._hooks.stop()
         self.bus.emit(events.NodeStopped(self.id))
+
+    async def _serve_api(self) -> None:
+        """The API lives beside the sessions: it answers also while the node joins again, and until its jobs have
+        ended."""
+        if self._listening is None:
+            return
+        from rota.api.desk import Desk  # with a web server behind it, which other nodes need not load
+        from rota.api.server import ApiServer
+
+        desk = Desk(self.store, self.clock, self.chance, self.settings, self.bus, lambda: self.ready)
+        self.api = ApiServer(desk, self._listening)
+        await self.api.start()
+
+    async def _end_api(self) -> None:
+        if self.api:
+            await self.api.stop(API_END if self._stops < 2 else 0)
+        if self._listening:
+            self._listening.close()
+
+    @property
+    def ready(self) -> bool:
+        """It has joined, its services run, and it was not told to stop."""
+        return self._session is not None and not self._stops
 
     async def _run(self) -> None:
         while not self._stops:
@@ -117,7 +154,7 @@ class Node:
         self._session = session
         if not self.started.is_set():
             shown = self.settings.queues if session.worker else {}
-            self.bus.emit(events.NodeStarted(self.id, self.settings.roles, shown, self.settings.place, len(self.tasks)))
+            self.bus.emit(events.NodeStarted(self.id, self.roles, shown, self.settings.place, len(self.tasks)))
             self.started.set()
         if self._stops:
             session.stop(self._stops)
@@ -156,7 +193,7 @@ class NodeSession:
         node, settings = self._node, self._node.settings
         is_worker = "worker" in settings.roles
         queues = settings.queues if is_worker else {}
-        value = NodeValue(node.id, self.incarnation, settings.roles, queues, __version__, settings.lease)
+        value = NodeValue(node.id, self.incarnation, node.roles, queues, __version__, settings.lease)
         await node.store.register(SYSTEM, value, node.tasks, replaces)
         try:
             if is_worker:

@@ -1,15 +1,17 @@
-"""Makes and opens the store that the settings name."""
+"""Opens what the settings name: the store, and the socket of the HTTP API."""
 
 from __future__ import annotations
 
 import importlib
+import socket
 from types import ModuleType
 
 from rota.clock import Chance, Clock
-from rota.config import Settings
-from rota.errors import SchemaMissing, StoreError
+from rota.config import API_PORT, Settings
+from rota.errors import InvalidInput, SchemaMissing, StoreError
 from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
+from rota.telemetry.events import ApiNotServed, Bus
 
 SETTINGS = ("store", "user", "key_retention", "notify")  # in use from when the store is opened
 
@@ -46,3 +48,19 @@ async def open_or_create(store: Store) -> None:
             raise
         await store.migrate()
         await store.open()
+
+
+def api_socket(settings: Settings, bus: Bus, asked: bool) -> socket.socket | None:
+    """The socket of a node with the role `api`, if it was asked for. None: the node goes on without that role."""
+    if asked and "api" in settings.roles:
+        from rota.api.listening import PortTaken, listen
+
+        try:
+            return listen(settings)
+        except PortTaken:
+            if settings.roles == ("api",):
+                raise InvalidInput("api_port", API_PORT, "a port that no other program listens on") from None
+            bus.emit(ApiNotServed(API_PORT))
+    elif settings.roles == ("api",):
+        raise InvalidInput("roles", "api", "another role too: only `rota up` and `app.node(api=True)` serve the API")
+    return None

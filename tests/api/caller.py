@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
@@ -25,7 +26,9 @@ HOST = "localhost:8787"
 
 
 def secret(role: str, user: str = "ann") -> str:
-    return f"rota_{user}_{role}_0123456789abcdef"
+    """The text of a key. `role` may be any text: a key that the ring does not have."""
+    digest = hashlib.sha256(f"{user} {role}".encode())
+    return f"rota_{digest.hexdigest()[:12]}_{digest.hexdigest()[:49]}"
 
 
 class Keys:

@@ -151,7 +151,7 @@ def check(words: list[str], said: str, code: int, capsys: pytest.CaptureFixture[
         (["up", "--store", "sqlite:///no/such/folder/x.db"], "does not exist"),
         (["run", "--store", "sqlite:///.", "--", "ls"], "can't open /"),
         (["up", "--queues", "a"], "queues: 'a' is not valid; expected queues with their slots such as"),
-        (["up", "--roles", "boss"], "roles: 'boss' is not valid; expected a list of control, worker"),
+        (["up", "--roles", "boss"], "roles: 'boss' is not valid; expected a list of control, worker, api"),
         (["up", "--node", "a b"], "node: 'a b' is not valid"),
         (["up", "--grace", "long"], "grace: 'long' is not valid; expected a duration"),
     ],

@@ -42,12 +42,12 @@ def make_app(folder: Path, **settings: Any) -> rota.App:
 
 
 @asynccontextmanager
-async def running(app: rota.App) -> AsyncIterator[tuple[Node, Probe]]:
+async def running(app: rota.App, api: bool = False) -> AsyncIterator[tuple[Node, Probe]]:
     """The app as a node until the block ends; then it is stopped, in haste if it does not stop by itself."""
     probe = Probe()
     app._core.bus.subscribe(probe)
     with captured():
-        node = await app.node()
+        node = await app.node(api=api)
         task = asyncio.create_task(node.run())
         try:
             async with asyncio.timeout(LONG):

@@ -38,6 +38,9 @@ SAMPLES: list[events.Event] = [
     events.ServiceStuck("promoter", 60.0),
     events.LoopBlocked(5.0),
     events.LinesDropped(7),
+    events.ApiServing("http://127.0.0.1:8787"),
+    events.ApiNotServed(8787),
+    events.CertificateChanged("half a key"),
     events.RequestFailed("8a7b", "GET", "/api/v1/jobs", "KeyError: 5\n"),
     events.NodeGaveUp("n1", "its promoter has hung 3 times in a row, for 60 s each"),
 ]
@@ -51,7 +54,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 27), ("info", 25), ("warning", 20), ("error", 12)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 30), ("info", 28), ("warning", 21), ("error", 13)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)

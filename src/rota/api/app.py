@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api import calls, health, wakes
+from rota.api import calls, health, openapi, wakes
 from rota.api.answers import Answer, Stream
 from rota.api.authentication import Authenticator
 from rota.api.decoding import BodyReader, Nothing, QueryReader, read_body
@@ -36,14 +36,14 @@ _PROBLEM = (b"content-type", MEDIA.encode())
 
 def table() -> Table:
     """All routes of rota."""
-    return Table([health.ROUTES, wakes.ROUTES, calls.routes(), *ROUTES])
+    return Table([health.ROUTES, openapi.ROUTES, wakes.ROUTES, calls.routes(), *ROUTES])
 
 
 class Api:
     def __init__(
         self, routes: Iterable[Route], desk: Desk, keys: Authenticator, origins: OriginCheck, max_body: int
     ) -> None:
-        self.table = Table([routes])
+        self.table = desk.table = Table([routes])
         self._desk, self._keys, self._origins, self._max_body = desk, keys, origins, max_body
         self._encode = msgspec.json.Encoder().encode
         self._bodies = {route.name: BodyReader(route.body) for route in self.table if route.body is not None}
@@ -95,7 +95,7 @@ class Api:
         if reader is not None:
             return reader.read(await read_body(receive, headers, self._max_body), headers.get(b"content-type"))
         if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
-            raise Refusal(400, "invalid_input", "this route takes no body", {"connection": "close"}, what="body")
+            raise Refusal(400, "invalid_input", "this route takes no body", what="body")
         return None
 
     # -- answers -----------------------------------------------------------------------------------------------------

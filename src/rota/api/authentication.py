@@ -23,8 +23,8 @@ BELIEVED = 1.0  # seconds
 MOST_BELIEVED = 10_000  # grants in memory
 LOOKUPS = 16  # at the same time
 LAST_USE_EVERY = 60.0  # seconds between two notes of the use of a key
-PREFIX = 12  # characters of a wrong key that it is counted under
-_KEY = re.compile(r"rota_[A-Za-z0-9_-]{16,200}")
+_KEY = re.compile(r"rota_[0-9a-f]{12}_[0-9A-Za-z]{49}")
+PREFIX = 17  # characters of a wrong key that it is counted under: `rota_` and the id
 _CHALLENGE = {"www-authenticate": 'Bearer realm="rota"'}
 
 
@@ -39,6 +39,19 @@ class KeyRing(Protocol):
 
     def now(self) -> int:
         """The time that keys expire by."""
+
+
+class NoKeys:
+    """A ring without keys: all are refused."""
+
+    async def grant(self, secret: str) -> Grant | None:
+        return None
+
+    async def used(self, key: str) -> None:
+        return
+
+    def now(self) -> int:
+        return 0
 
 
 class Believed(NamedTuple):
@@ -60,19 +73,23 @@ class Authenticator:
         """Raises a Refusal unless the header has a valid key."""
         if header is None:
             raise Refusal(401, "unauthenticated", "a key is needed: Authorization: Bearer rota_...", _CHALLENGE)
-        scheme, _, secret = header.decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer" or not _KEY.fullmatch(secret):
-            raise self._wrong(secret, address)
-        digest = hashlib.sha256(secret.encode()).digest()
+        digest = hashlib.sha256(header).digest()
         believed = self._believed.get(digest)
+        scheme, _, secret = header.decode("latin-1").partition(" ")
+        grant: Grant | None = None
         if believed is not None and believed.until > self._clock.monotonic():
-            grant: Grant | None = believed.grant
-        else:
+            grant = believed.grant
+        elif scheme.lower() == "bearer" and _can_be_key(secret):
             grant = await self._look_up(digest, secret)
         if grant is None or (grant.expires_at is not None and grant.expires_at <= self._keys.now()):
             raise self._wrong(secret, address)
         self._note(grant.key)
         return grant
+
+    async def close(self) -> None:
+        """Waits for the notes that are being written."""
+        if self._notes:
+            await asyncio.wait(self._notes, timeout=1.0)
 
     def forget(self) -> None:
         """The next call with each key looks it up again."""
@@ -126,3 +143,7 @@ class Authenticator:
             await self._keys.used(key)
         except RotaError:
             self._noted.pop(key, None)  # the next use tries again
+
+
+def _can_be_key(text: str) -> bool:
+    return _KEY.fullmatch(text) is not None

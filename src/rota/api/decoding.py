@@ -52,7 +52,7 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limit: int
 def _too_large(size: int, limit: int) -> Refusal:
     error = TooLarge("body", size, limit)
     return Refusal(
-        413, "too_large", str(error), {"connection": "close"},
+        413, "too_large", str(error),
         what="body", given=f"{size} bytes", expected=f"at most {limit} bytes", size=size, limit=limit,
     )  # fmt: skip
 

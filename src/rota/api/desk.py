@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rota.api.known_tasks import KnownTasks
 from rota.api.repeats import Repeats
@@ -16,6 +16,9 @@ from rota.config import Settings
 from rota.model.principal import Principal
 from rota.store.base import Store
 from rota.telemetry.events import Bus
+
+if TYPE_CHECKING:
+    from rota.api.routes import Table
 
 # Clients that are kept. One that is not has the cost of being made, and its orders share no commits with others.
 MOST_CLIENTS = 1_000
@@ -42,6 +45,7 @@ class Desk:
         self.store, self.clock, self.chance, self.settings, self.bus = store, clock, chance, settings, bus
         self.ready = ready
         self.tasks = KnownTasks(store, clock)
+        self.table: Table  # of the routes; the application sets it
         self.repeats = Repeats(clock)
         self._clients: OrderedDict[Principal, Clients] = OrderedDict()
 

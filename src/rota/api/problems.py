@@ -1,4 +1,4 @@
-"""Problem bodies (RFC 9457), made from errors in one place.
+"""ProblemBody bodies (RFC 9457), made from errors in one place.
 
 The code of a rota error is the name of its class in small letters. Beside `title`, `status` and `detail` a body has the
 fields of the error that are plain values, such as `what`, `given` and `expected`. So a client can make the same error
@@ -40,7 +40,7 @@ _STATUS: Mapping[type[RotaError], int] = {
 }
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The body of an answer that is not a success. `what`, `given` and `expected` are there for wrong values; other
     errors have fields of their own."""
 

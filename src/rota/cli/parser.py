@@ -40,7 +40,7 @@ def build(words: Collection[str] | None = None) -> Parser:
     verbs = add_verbs(parser)
     run, submit = "submit a command, follow its output, and exit with its exit code", "order a job and print its id"
     usage = "[options] (TASK [JSON] | --http METHOD URL | -- CMD...)"
-    up = "start a node: control and worker in one process, until SIGTERM or Ctrl-C"
+    up = "start a node: control, worker and HTTP API in one process, until SIGTERM or Ctrl-C"
     parts: list[tuple[str, Any, Callable[[Any], None]]] = [
         ("up", verb(verbs, "up", "up", up), _up),
         ("run", verb(verbs, "run", "run", run, "[options] -- CMD..."), _run),
@@ -66,7 +66,7 @@ def _up(up: Parser) -> None:
         metavar="MODULE[:APP]",
         help="the rota.App with the functions to run; none: commands and HTTP calls only",
     )
-    up.add_argument("--roles", metavar="ROLES", help="what the node does (control,worker)")
+    up.add_argument("--roles", metavar="ROLES", help="what the node does (control,worker,api)")
     slots = up.add_mutually_exclusive_group()
     slots.add_argument("--queues", metavar="QUEUE:N,...", help="queues to serve, with slots, such as default:8,mail:2")
     slots.add_argument("--slots", metavar="N", type=count, help="short for --queues default:N")
@@ -75,9 +75,21 @@ def _up(up: Parser) -> None:
     text = "for development: start again when a file of the app changes; running jobs get 2 s unless --grace says"
     up.add_argument("--reload", action="store_true", help=text)
     up.add_argument("--echo", action="store_true", help="also write the output of jobs to stdout, line by line")
+    _api(up)
     noise = up.add_mutually_exclusive_group()
     noise.add_argument("--verbose", action="store_true", help="a line for every attempt, and traces of errors")
     noise.add_argument("--quiet", action="store_true", help="warnings and errors only")
+
+
+def _api(up: Parser) -> None:
+    up.add_argument("--host", metavar="ADDRESS", help="where the HTTP API listens (127.0.0.1)")
+    text = "the port of the HTTP API (8787; if that is taken, the node goes on without); 0 picks a free one"
+    up.add_argument("--port", metavar="PORT", help=text)
+    up.add_argument("--hosts", metavar="NAME,...", help="host names that the HTTP API is called by, besides localhost")
+    up.add_argument("--tls-cert", metavar="FILE", help="the certificate of the HTTP API; read again when it changes")
+    up.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
+    text = "the addresses of a proxy that does TLS for the HTTP API, such as 10.0.0.5 or private"
+    up.add_argument("--behind-proxy", metavar="ADDRESS,...", help=text)
 
 
 def _run(run: Parser) -> None:

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from rota.app_core import AppCore
 from rota.cli import last_writes, reload
@@ -37,7 +38,7 @@ STUCK = 1  # the exit code
 async def up_(args: argparse.Namespace) -> int:
     queues = args.queues if args.slots is None else {"default": args.slots}
     grace = reload.GRACE if args.reload and args.grace is None else args.grace
-    app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=grace)
+    app = make_app(args, roles=args.roles, queues=queues, node=args.node, grace=grace, **_api(args))
     stdout = _stdout(args) if args.json or args.echo else None
     told = Background(_teller(args, app.clock, stdout))
     echo = Echo(stdout.write, app.clock, as_json if args.json else as_text) if stdout and args.echo else None
@@ -54,10 +55,18 @@ async def up_(args: argparse.Namespace) -> int:
     return 0
 
 
+def _api(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings of the HTTP API that options give."""
+    return {
+        "api_host": args.host, "api_port": args.port, "api_hosts": args.hosts, "api_proxies": args.behind_proxy,
+        "api_tls_cert": args.tls_cert, "api_tls_key": args.tls_key,
+    }  # fmt: skip
+
+
 async def _serve(args: argparse.Namespace, app: AppCore, ends: Sequence[Background | Echo]) -> None:
     await app.migrate()
     async with app:
-        node = await app.node()
+        node = await app.node(api=True)
 
         def told_to_stop() -> None:
             args.reload = False  # also if it was about to start again

@@ -172,6 +172,22 @@ class LinesDropped(Event, frozen=True):
     events: int
 
 
+class ApiServing(Event, frozen=True):
+    url: str
+
+
+class ApiNotServed(Event, frozen=True):
+    """The default port is taken: the node goes on without the HTTP API."""
+
+    port: int
+
+
+class CertificateChanged(Event, frozen=True):
+    """The files of the certificate have changed. `trouble`: why they can't be used, so the former one is served on."""
+
+    trouble: str | None
+
+
 class RequestFailed(Event, frozen=True):
     """The HTTP API met an error that nobody expected. The caller was told the incident alone."""
 

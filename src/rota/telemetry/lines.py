@@ -88,6 +88,14 @@ def sentence(event: Event) -> tuple[str, str] | None:
                 "warning",
                 f"lines are missing here: {missing} events were dropped, because this log was not written in time",
             )
+        case events.ApiServing(url):
+            return "info", f"the HTTP API listens at {url}"
+        case events.ApiNotServed(port):
+            return "info", f"no HTTP API: port {port} is taken (--port 0 picks another)"
+        case events.CertificateChanged(trouble):
+            if trouble is None:
+                return "info", "the new certificate of the HTTP API is in use"
+            return "error", f"the changed certificate of the HTTP API can't be used, the former one stays: {trouble}"
         case events.RequestFailed(incident, method, path, trace):
             return "error", f"{method} {path} failed, incident {incident}: {trace.strip().splitlines()[-1]}"
         case events.NodeGaveUp(id, why):

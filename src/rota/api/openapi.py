@@ -1,0 +1,149 @@
+"""The OpenAPI document, made from the table of routes and the types of its handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any, get_args
+
+import msgspec
+
+from rota import __version__
+from rota.api.problems import MEDIA, ProblemBody
+from rota.api.requests import Request
+from rota.api.routes import PUBLIC, Route, Routes, Table
+
+ROUTES = Routes("document")
+REFERENCE = "#/components/schemas/{name}"
+_EVERY_ROUTE = {400, 421, 431, 500, 503}  # also a public one without parameters: its Host may be wrong, for example
+_KEYED = {401, 403, 429}
+_WITH_BODY = {408, 413, 415}
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The whole document of these routes."""
+    routes = list(routes)
+    schemas = _Schemas(routes)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "rota", "version": __version__, "license": {"name": "MIT", "identifier": "MIT"}},
+        "paths": paths,
+        "tags": [{"name": name} for name in sorted({route.tag for route in routes})],
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key: rota_..."}},
+            "responses": {str(status): _problem(status, schemas) for status in _statuses(routes)},
+        },
+        "security": [{"key": []}],
+    }
+
+
+class _Schemas:
+    """The schemas of all types that the routes name. Types are found by identity: not all can be keys of a dict."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        queries = [route.query for route in routes if route.query is not None]
+        kinds = [ProblemBody, *(kind for route in routes for kind in (route.body, route.answer) if kind is not None)]
+        found, components = msgspec.json.schema_components([*kinds, *queries], ref_template=REFERENCE)
+        self._schemas = list(zip([*kinds, *queries], found, strict=True))
+        self._queries = {
+            schema["$ref"]: components.pop(schema["$ref"].rpartition("/")[2]) for schema in map(self.of, queries)
+        }
+        self.components = dict(sorted(components.items()))
+
+    def of(self, kind: Any) -> Any:
+        return next(schema for one, schema in self._schemas if one is kind)
+
+    def parameters(self, query: Any) -> list[dict[str, Any]]:
+        """The parameters of a query, from the schema of its struct."""
+        struct = self._queries[self.of(query)["$ref"]] if query is not None else {}
+        needed = struct.get("required", [])
+        return [
+            {"name": name, "in": "query", "required": name in needed, "schema": _without_null(schema)}
+            for name, schema in struct.get("properties", {}).items()
+        ]
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that has no value is left out, and never null."""
+    made = {name: value for name, value in schema.items() if (name, value) != ("default", None)}
+    kinds = [one for one in made.get("anyOf", []) if one != {"type": "null"}]
+    if kinds:
+        del made["anyOf"]
+        made |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    return made
+
+
+def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.summary,
+        "tags": [route.tag],
+        "parameters": [*map(_part, route.parts), *schemas.parameters(route.query)],
+        "responses": {
+            str(route.status): _success(route, schemas),
+            **{str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(_problems(route))},
+        },
+    }
+    if route.permission is PUBLIC:
+        made["security"] = []
+    else:
+        made["description"] = f"Needs the permission `{route.permission}`."
+    if route.body is not None:
+        optional = type(None) in get_args(route.body)
+        content = {"application/json": {"schema": schemas.of(route.body)}}
+        made["requestBody"] = {"required": not optional, "content": content}
+    return made
+
+
+def _part(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _success(route: Route, schemas: _Schemas) -> dict[str, Any]:
+    made: dict[str, Any] = {"description": HTTPStatus(route.status).phrase}
+    if route.media is not None:
+        made["content"] = {route.media: {"schema": {"type": "string"}}}
+    elif route.answer is not None:
+        made["content"] = {"application/json": {"schema": schemas.of(route.answer)}}
+    return made
+
+
+def _problems(route: Route) -> set[int]:
+    found = _EVERY_ROUTE | set(route.problems)
+    if route.permission is not PUBLIC:
+        found |= _KEYED
+    if route.parts:
+        found.add(404)
+    if route.body is not None:
+        found |= _WITH_BODY
+    return found
+
+
+def _statuses(routes: list[Route]) -> list[int]:
+    return sorted(set().union(*map(_problems, routes)))
+
+
+def _problem(status: int, schemas: _Schemas) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "description": HTTPStatus(status).phrase,
+        "content": {MEDIA: {"schema": schemas.of(ProblemBody)}},
+    }
+    if status in (429, 503):
+        wait = {"description": "Seconds to wait before the next try", "schema": {"type": "string"}}
+        made["headers"] = {"Retry-After": wait}
+    return made
+
+
+@ROUTES.get("/api/v1/openapi.json", PUBLIC, "This document")
+async def get_openapi(request: Request[None, None]) -> dict[str, Any]:
+    return _encoded(request.desk.table)  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=4)
+def _encoded(table: Table) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(document(table)))
