@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import threading
 import time
 import weakref
@@ -65,6 +66,7 @@ class Chance:
 
     def __init__(self, seed: int | None = None) -> None:
         self._bits = random.Random(seed if seed is not None else random.SystemRandom().getrandbits(128))
+        self._seeded = seed is not None
         # A forked child would go on with its parent's numbers, and two processes would share an incarnation.
         if seed is None:
             _unforked.add(self)
@@ -90,6 +92,14 @@ class Chance:
             self._last = first + count - 1
             bits = self._bits.getrandbits
             return [_uuid7(stamp, bits(62)) for stamp in range(first, first + count)]
+
+    def secret(self) -> bytes:
+        """256 bits that nobody can guess, also from other numbers of this process. From a seed they are the same each
+        time, as tests want it."""
+        if not self._seeded:
+            return secrets.token_bytes(32)
+        with self._lock:
+            return self._bits.randbytes(32)
 
     def token(self) -> str:
         """A short random name, for node incarnations."""

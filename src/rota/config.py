@@ -57,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True):
     retention: Annotated[Duration, duration] = 7 * DAY
     dead_retention: Annotated[Duration, duration] = 90 * DAY
     key_retention: Annotated[Duration, duration] = 7 * DAY
+    audit_retention: Annotated[Duration, duration] = 400 * DAY
     crash_limit: Annotated[int, _number(1, 1000)] = 3
     unknown_grace: Annotated[Duration, duration] = HOUR
     warm_processes: Annotated[int, _number(0, 1000)] = 0  # 0: as many as there are cores, and at least two

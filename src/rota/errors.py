@@ -9,6 +9,7 @@ RotaError
 ├── KeyConflict             an idempotency key was used before for another order
 ├── NotFound                no such job (or none that this user may see)
 ├── NotAllowed              this user may not do that
+├── QuotaExceeded           this user has used up a quota
 ├── IllegalEvent            the lifecycle table has no such step
 ├── JobFailed               the result of a job that did not succeed was asked for
 ├── ResultMismatch          the result of a job does not fit the return annotation of its task
@@ -179,6 +180,14 @@ class NotAllowed(RotaError):
     def __init__(self, user: str, what: str) -> None:
         self.user = user
         super().__init__(f"user {user!r} may not {what}")
+
+
+class QuotaExceeded(RotaError):
+    """`used` counts what is there before the refused order, which brings `more`."""
+
+    def __init__(self, user: str, quota: str, used: int, allowed: str, more: int = 1) -> None:
+        self.user, self.quota, self.used, self.allowed, self.more = user, quota, used, allowed, more
+        super().__init__(f"user {user!r} may have {quota}={allowed}; {used:,} used, {more:,} more asked for")
 
 
 class StoreError(RotaError):

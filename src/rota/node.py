@@ -238,7 +238,8 @@ class NodeSession:
             self._serve(Promoter(node.store, self._leads), Topic.DUE)
             self._serve_schedules()
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
-            retention = Retention(settings.retention, settings.dead_retention, settings.retention, DAY)
+            kept = settings.retention
+            retention = Retention(kept, settings.dead_retention, kept, DAY, settings.audit_retention)
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
             self._serve(Tallier(node.store, self._leads))
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))

@@ -11,6 +11,8 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from rota.errors import NotAllowed, NotFound
+from rota.model.access import Role
+from rota.model.access_keys import NewKey
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, match
 from rota.model.graph import Edge
@@ -20,6 +22,7 @@ from rota.model.limits import Key, Limit
 from rota.model.node import NewNode
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.quotas import NO_QUOTAS
 from rota.model.requirements import Requirements
 from rota.model.statistics import Window
 from rota.model.task import TaskInfo
@@ -28,11 +31,13 @@ from rota.store.admission import NewGate
 from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
 from rota.store.offers import Unoffered
+from rota.store.people import AuditFilter
 from rota.store.values import Cancelling, JobFilter, Note, Position, Retention
 from rota.store.verbs import Caller, verbs
 from tests.contracts.shelves import STATES
 from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, OLGA, PLENTY, Actor, World, settled
 
+HIS_KEY = NewKey(id="mine", hash="hash", user="bob", role=Role.ADMIN)
 WORKFLOW = "01900000-0000-7000-8000-000000000001"
 PAUSING, DROPPING, HIS = (f"01900000-0000-7000-8000-00000000000{n}" for n in (2, 3, 4))
 
@@ -285,6 +290,9 @@ DEEDS: dict[str, Deed] = {
     "set_aside_unoffered": lambda h, s: s.set_aside_unoffered(BOB, 0, PLENTY),
     "set_aside_task": lambda h, s: s.set_aside_task(BOB, Unoffered("default", "true", 0), 0, PLENTY),
     "prune": lambda h, s: s.prune(BOB, Retention(0, 0, 0, 0), PLENTY),
+    "grant_of": lambda h, s: s.grant_of(BOB, "her hash"),
+    "touch_keys": lambda h, s: s.touch_keys(BOB, {"hers": 1}),
+    "add_first_key": lambda h, s: s.add_first_key(BOB, HIS_KEY),
 }
 
 
@@ -294,6 +302,15 @@ OPERATORS: dict[str, Deed] = {
     "resume_queue": lambda h, s: s.resume_queue(BOB, "default"),
     "set_step": lambda h, s: s.set_step(BOB, "default", 0),
     "set_feedback": lambda h, s: s.set_feedback(BOB, "default", None),
+}
+# They concern other users, and so are for admins.
+ADMINS: dict[str, Deed] = {
+    "put_user": lambda h, s: s.put_user(BOB, "bob", NO_QUOTAS, new=True),
+    "remove_user": lambda h, s: s.remove_user(BOB, "alice"),
+    "add_key": lambda h, s: s.add_key(BOB, HIS_KEY),
+    "revoke_key": lambda h, s: s.revoke_key(BOB, "hers"),
+    "rotate_key": lambda h, s: s.rotate_key(BOB, "hers", "mine", "hash", 0, None),
+    "keys": lambda h, s: s.keys(BOB),
 }
 # What anyone may do with what is his own, aimed at what is not; and what anyone may know of the cluster.
 PEOPLE: dict[str, Deed] = {
@@ -329,6 +346,9 @@ PEOPLE: dict[str, Deed] = {
     "tasks": lambda h, s: s.tasks(BOB),
     "offering": lambda h, s: s.offering(BOB),
     "nodes": lambda h, s: s.nodes(BOB),
+    "users": lambda h, s: s.users(BOB, ["alice"]),
+    "quota_use": lambda h, s: s.quota_use(BOB),
+    "audit": lambda h, s: s.audit(BOB, AuditFilter()),
 }
 
 
@@ -356,6 +376,13 @@ async def test_what_concerns_everyone_is_for_operators(house: House, verb: str) 
             await OPERATORS[verb](house, house.world.store)
 
 
+@pytest.mark.parametrize("verb", ADMINS)
+async def test_what_concerns_other_users_is_for_admins(house: House, verb: str) -> None:
+    async with house.world.unchanged():
+        with pytest.raises(NotAllowed, match=r"user 'bob' may not .* it is for admins"):
+            await ADMINS[verb](house, house.world.store)
+
+
 async def test_operators_are_those_who_are_told_so() -> None:
     assert not Principal("bob").operates
     assert [who.operates for who in (LOCAL, SYSTEM, OLGA)] == [True] * 3
@@ -380,4 +407,4 @@ async def test_no_verb_of_a_service_helps_a_user_to_the_jobs_of_another(house: H
 
 
 def test_every_verb_takes_a_principal_and_is_looked_at_here() -> None:
-    assert set(verbs(Store)) == set(PEOPLE) | set(OPERATORS) | set(DEEDS) | SCHEDULES
+    assert set(verbs(Store)) == set(PEOPLE) | set(OPERATORS) | set(ADMINS) | set(DEEDS) | SCHEDULES

@@ -11,13 +11,18 @@ from typing import Any
 import apsw
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import rota
 from rota.errors import InvalidInput, StoreError, StoreUnavailable
-from rota.model.principal import SYSTEM
+from rota.model.access import Role
+from rota.model.access_keys import NewKey
+from rota.model.principal import LOCAL, SYSTEM
+from rota.model.quotas import quotas
 from rota.model.times import instant
 from rota.model.trigger.calendars import Calendar
 from rota.store.copy import LEFT_OUT, ONE_SIDED, TABLES, Copy, Place, Report, Row, Side
+from rota.store.people import AuditFilter
 from rota.store.postgres.dump import PostgresSide
 from rota.store.sqlite.dump import SqliteSide
 from rota.store.values import JobFilter
@@ -109,6 +114,9 @@ async def fill(app: Any) -> None:
     await admissions.pause_queue("nobody", "a note")
     await admissions.set_limit("room", at_once=3)
     await admissions.pause(task="none_of_*[ab]", reason=NAMED)
+    store = (await app.client()).store
+    await store.put_user(LOCAL, "ann", quotas("waiting=7"), new=True)
+    await store.add_key(LOCAL, NewKey(id="k", hash="h", user="ann", role=Role.VIEWER, queues=("a*",), name=HOSTILE))
 
 
 async def migrate(store: str) -> None:
@@ -150,6 +158,9 @@ async def everything(app: rota.App) -> dict[str, Any]:
         "queues": [(one.name, one.paused_at, one.note) for one in await admissions.queues()],
         "tasks": await store.tasks(SYSTEM),
         "events": await store.events(SYSTEM, 0, 10_000),
+        "users": await store.users(SYSTEM),
+        "keys": await store.keys(SYSTEM),
+        "audit": [replace(row, seq=0) for row in await store.audit(SYSTEM, AuditFilter(limit=1_000))],
     }
     return {name: msgspec.to_builtins(value) for name, value in seen.items()}
 

@@ -13,7 +13,7 @@ from rota.errors import NotAllowed
 from rota.model.job import Claimed, JobInfo, Kind, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import Settlement
-from rota.model.principal import SYSTEM, Principal
+from rota.model.principal import SYSTEM, Principal, with_address
 from rota.store.base import Store
 from rota.store.postgres import PostgresStore
 from rota.store.postgres import reads as postgres_reads
@@ -21,12 +21,13 @@ from rota.store.sqlite import SqliteStore
 from rota.store.sqlite import work as sqlite_work
 from rota.store.verbs import Caller, reads, verbs, writes
 
-BOB, OLGA = Principal("bob"), Principal("olga", operator=True)
+BOB, OLGA, ADA = Principal("bob"), Principal("olga", operator=True), with_address("ada")
 VERBS = verbs(Store)
 STORES: list[type[Store]] = [SqliteStore, PostgresStore]
 REFUSED: dict[Principal, set[Caller]] = {
-    BOB: {Caller.OPERATOR, Caller.NODE},
-    OLGA: {Caller.NODE},
+    BOB: {Caller.OPERATOR, Caller.ADMIN, Caller.NODE},
+    OLGA: {Caller.ADMIN, Caller.NODE},
+    ADA: {Caller.NODE},
     SYSTEM: set(),
 }
 

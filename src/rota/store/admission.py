@@ -25,6 +25,7 @@ from rota.model.gates import Effect, Gate, Match
 from rota.model.limits import Limit, Rate
 from rota.model.principal import Principal
 from rota.model.times import Duration, Instant
+from rota.store.deeds import about, always, each
 from rota.store.verbs import NODE, OPERATOR, READ, WRITE, Verbs, verb
 
 
@@ -111,12 +112,12 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 class Admission(Verbs):
     # -- what people do ----------------------------------------------------------------------------------------------
-    @verb(WRITE)
+    @verb(WRITE, audit=about("new.id", "new.effect", "new.match", "new.reason"))
     @abstractmethod
     async def close_gate(self, who: Principal, /, new: NewGate) -> Gate:
         """Holds or drops jobs that fit, from now on. Only the principal's own jobs, unless it sees everyone's."""
 
-    @verb(WRITE)
+    @verb(WRITE, audit=about("gate_id"))
     @abstractmethod
     async def open_gate(self, who: Principal, /, gate_id: str) -> bool:
         """Releases the jobs that the gate held, lowest rank first. False if there is no such gate."""
@@ -126,13 +127,13 @@ class Admission(Verbs):
     async def gates(self, who: Principal, /) -> list[Gate]:
         """The closed gates, oldest first, with how many jobs they hold and have dropped."""
 
-    @verb(WRITE)
+    @verb(WRITE, audit=about("limit.key", "limit.concurrency", "limit.rate", done=always))
     @abstractmethod
     async def set_limit(self, who: Principal, /, limit: Limit) -> None:
         """Sets the bounds of a key, also while it is held. Lower ones are reached as attempts end; with higher ones
         more jobs are let in at once."""
 
-    @verb(WRITE)
+    @verb(WRITE, audit=about("key"))
     @abstractmethod
     async def remove_limit(self, who: Principal, /, key: str) -> bool:
         """Removes the bounds that a person has set: the bounds that jobs bring along count again."""
@@ -142,22 +143,22 @@ class Admission(Verbs):
     async def limits(self, who: Principal, /, keys: Sequence[str] | None = None) -> list[LimitInfo]:
         """Keys that have bounds set, are held or are waited for; with their holders."""
 
-    @verb(WRITE, OPERATOR, "pause a queue")
+    @verb(WRITE, OPERATOR, "pause a queue", audit=about("name", "note", done=always))
     @abstractmethod
     async def pause_queue(self, who: Principal, /, name: str, note: str) -> None:
         """Stops claims of all users' jobs in the queue until it is resumed."""
 
-    @verb(WRITE, OPERATOR, "resume a queue")
+    @verb(WRITE, OPERATOR, "resume a queue", audit=about("name"))
     @abstractmethod
     async def resume_queue(self, who: Principal, /, name: str) -> bool:
         """Ends the pause. False if the queue was not paused."""
 
-    @verb(WRITE, OPERATOR, "change the ageing of a queue")
+    @verb(WRITE, OPERATOR, "change the ageing of a queue", audit=about("name", "step", done=always))
     @abstractmethod
     async def set_step(self, who: Principal, /, name: str, step: Duration | None) -> None:
         """Gives a queue an ageing step of its own; jobs that wait are ranked anew."""
 
-    @verb(WRITE, OPERATOR, "change the feedback of a queue")
+    @verb(WRITE, OPERATOR, "change the feedback of a queue", audit=about("name", "rule", done=always))
     @abstractmethod
     async def set_feedback(self, who: Principal, /, name: str, rule: Feedback | None) -> None:
         """Switches the feedback levels of a queue on or off."""
@@ -172,7 +173,7 @@ class Admission(Verbs):
     async def queues(self, who: Principal, /) -> list[QueueInfo]:
         """The queues that have live jobs, are served, or were paused."""
 
-    @verb(WRITE, batch="ids")
+    @verb(WRITE, batch="ids", audit=each("ids", "priority"))
     @abstractmethod
     async def reprioritise(self, who: Principal, /, ids: Sequence[str], priority: int) -> list[bool]:
         """Gives waiting jobs another priority, and the rank that goes with it. False where a job is not waiting."""

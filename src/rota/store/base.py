@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Verdict
 from rota.model.lifecycle import State
@@ -28,8 +29,10 @@ from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
+from rota.store.deeds import Deed, each
 from rota.store.graph import Graph
 from rota.store.offers import Offers
+from rota.store.people import People
 from rota.store.statistics import Counted
 from rota.store.timetable import Timetable
 from rota.store.values import (
@@ -45,6 +48,7 @@ from rota.store.values import (
     Retention,
     Start,
     Topic,
+    created,
 )
 from rota.store.verbs import NODE, READ, WRITE, verb
 
@@ -53,7 +57,7 @@ def tell_nobody(line: str) -> None:
     """The default for `tell`: lines are dropped."""
 
 
-class Store(Timetable, Graph, Admission, Offers, Counted):
+class Store(Timetable, Graph, Admission, Offers, People, Counted):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:
@@ -98,7 +102,7 @@ class Store(Timetable, Graph, Admission, Offers, Counted):
         """Wakes the nodes that look for work, in all processes, after an order that did not come through this store."""
 
     # -- orders ------------------------------------------------------------------------------------------------------
-    @verb(WRITE, batch="orders")
+    @verb(WRITE, batch="orders", audit=Deed(created, by_key=True))
     @abstractmethod
     async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
         """Accepts orders. Each order (a list of jobs) is accepted whole or refused whole, on its own; all share one
@@ -107,12 +111,12 @@ class Store(Timetable, Graph, Admission, Offers, Counted):
         or a workflow that its owner does not have is refused with NotFound. A job with parents waits until they have
         ended as needed; parents that have ended count at once. A due time in the past means now."""
 
-    @verb(WRITE, batch="ids")
+    @verb(WRITE, batch="ids", audit=each("ids", "reason", done=attrgetter("changes")))
     @abstractmethod
     async def cancel(self, who: Principal, /, ids: Sequence[str], reason: str) -> list[Cancelling]:
         """Ends waiting jobs and asks the nodes of running ones to stop them."""
 
-    @verb(WRITE, batch="ids")
+    @verb(WRITE, batch="ids", audit=each("ids", "again"))
     @abstractmethod
     async def replay(self, who: Principal, /, ids: Sequence[str], again: bool = False) -> list[bool]:
         """Runs failed or cancelled jobs again under their old ids: the fence goes on rising, the budget of attempts
@@ -120,12 +124,12 @@ class Store(Timetable, Graph, Admission, Offers, Counted):
         children that were skipped because of it reopen. `again`: jobs that ended in any other way, too. False where a
         job is not in a state to be replayed."""
 
-    @verb(WRITE, batch="ids")
+    @verb(WRITE, batch="ids", audit=each("ids"))
     @abstractmethod
     async def hurry(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
         """Makes scheduled jobs due now. False where a job is not scheduled."""
 
-    @verb(WRITE, batch="ids")
+    @verb(WRITE, batch="ids", audit=each("ids"))
     @abstractmethod
     async def purge(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
         """Deletes ended jobs with all their history. Their idempotency keys live on until they expire."""

@@ -35,9 +35,9 @@ _NAMING = ("id", "job", "child", "key", "name", "owner")
 
 # Edges come before jobs: on SQLite a job counts its parents.
 TABLES = (
-    "tasks", "queues", "flows", "limits", "calendars", "schedules", "fires", "skips", "workflows", "members", "edges",
-    "gates", "keys", "live", "ended", "attempts", "output", "progress", "checkpoints", "wanted", "starts", "settling",
-    "freed", "outbox", "tallies", "tallied",
+    "tasks", "users", "access_keys", "queues", "flows", "limits", "calendars", "schedules", "fires", "skips",
+    "workflows", "members", "edges", "gates", "keys", "live", "ended", "attempts", "output", "progress",
+    "checkpoints", "wanted", "starts", "settling", "freed", "outbox", "audit", "tallies", "tallied",
 )  # fmt: skip
 # Not copied: the nodes of the source, which have ended, and what belongs to their running attempts or to the server.
 LEFT_OUT = frozenset({"nodes", "leader", "slots", "boot", "schema_versions", "sqlite_sequence", MARKER})
@@ -52,6 +52,7 @@ ONE_SIDED = {
     "settling": {"number"},
     "freed": {"number"},
     "outbox": {"id"},
+    "audit": {"seq"},
 }
 # Lists: arrays on PostgreSQL, JSON on SQLite.
 LISTS = {("schedules", "calendars")}

@@ -33,7 +33,7 @@ def why_set_aside(task: str, grace: Duration) -> str:
 
 
 class Offers(Verbs):
-    @verb(WRITE, batch="tasks", nothing=NoneType)
+    @verb(WRITE, batch="tasks", nothing=NoneType, audit=None)
     @abstractmethod
     async def make_known(self, who: Principal, /, tasks: Sequence[TaskInfo]) -> None:
         """Describes tasks that no node has offered yet, so that others can order them; known ones stay as they are."""

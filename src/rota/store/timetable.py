@@ -28,12 +28,17 @@ from rota.model.trigger.records import (
     ScheduleInfo,
 )
 from rota.model.trigger.skipped import Skipped
+from rota.store.deeds import Deed, about, always
 from rota.store.verbs import NODE, READ, WRITE, Verbs, verb
+
+
+def _made_some(fates: Sequence[Fate] | None) -> bool:
+    return any(fate is not Fate.ALREADY for fate in fates or ())
 
 
 class Timetable(Verbs):
     # -- what people do ----------------------------------------------------------------------------------------------
-    @verb(WRITE)
+    @verb(WRITE, audit=about("new.name", "revision"))
     @abstractmethod
     async def put_schedule(self, who: Principal, /, new: NewSchedule, revision: int | None) -> bool:
         """Adds a schedule (`revision` None), or replaces the schedule if its revision still matches; that clears the
@@ -41,19 +46,19 @@ class Timetable(Verbs):
         differs, or if a fire has been due since before `new.since` and was not handled. A calendar that the principal
         does not have raises InvalidInput."""
 
-    @verb(WRITE)
+    @verb(WRITE, audit=about("name", "note"))
     @abstractmethod
     async def pause_schedule(self, who: Principal, /, name: str, note: str) -> bool:
         """Skips the schedule's fires from now on, and fires that were due and not made yet. A paused schedule gets the
         new note."""
 
-    @verb(WRITE)
+    @verb(WRITE, audit=about("name"))
     @abstractmethod
     async def resume_schedule(self, who: Principal, /, name: str, revision: int, since: Instant) -> bool:
         """Ends the pause; or puts a schedule that was set aside back to work, and keeps its pause. False, and nothing
         is changed, if the revision differs, or if a fire has been due since before `since` and was not handled."""
 
-    @verb(WRITE)
+    @verb(WRITE, audit=about("name", "app"))
     @abstractmethod
     async def remove_schedule(
         self,
@@ -68,14 +73,14 @@ class Timetable(Verbs):
         """Removes the schedule; its jobs and the history of its fires stay. False, and nothing is changed, if revision
         or cursor (`before`) differ. `app`: the code of this app asked for it, not a person; recorded in the outbox."""
 
-    @verb(WRITE, batch="read")
+    @verb(WRITE, batch="read", audit=Deed(lambda _, names: list(names), ("app",)))
     @abstractmethod
     async def undeclare_schedules(self, who: Principal, /, app: str, read: Sequence[tuple[str, int]]) -> list[str]:
         """Marks schedules (name, revision) that a node of the app does not declare, though they may not be gone: they
         go on, and `undeclared_at` says since when. The next `put_schedule` clears the mark. Returns the names that were
         not marked before; a schedule of another app, or of another revision, stays as it is."""
 
-    @verb(WRITE)
+    @verb(WRITE, audit=about("name", "kind", done=_made_some))
     @abstractmethod
     async def make_fires(
         self, who: Principal, /, name: str, kind: FireKind, fires: Sequence[NewFire]
@@ -91,14 +96,14 @@ class Timetable(Verbs):
     ) -> tuple[list[ScheduleInfo], Instant | None]:
         """The schedules due up to `until`, earliest first, and the due time of the first one after these."""
 
-    @verb(WRITE, batch="steps")
+    @verb(WRITE, batch="steps", audit=None)
     @abstractmethod
     async def advance(self, who: Principal, /, steps: Sequence[Advance]) -> list[list[Fate] | None]:
         """Carries out steps of schedules, each on its own, in one commit: makes the jobs, records the skipped fires and
         moves the cursor. None where revision or cursor differ from the step's, where its time has not come by the
         store's clock, or where another scheduler holds the schedule."""
 
-    @verb(WRITE, owner="owner", nothing=bool)
+    @verb(WRITE, owner="owner", nothing=bool, audit=about("name", "why"))
     @abstractmethod
     async def set_aside_schedule(self, who: Principal, /, owner: str, name: str, revision: int, why: str) -> bool:
         """Ignores a broken schedule until it is changed or resumed; recorded in the outbox. For nodes and its owner."""
@@ -110,12 +115,12 @@ class Timetable(Verbs):
         released, and how many schedules have fires that go on waiting."""
 
     # -- calendars ---------------------------------------------------------------------------------------------------
-    @verb(WRITE)
+    @verb(WRITE, audit=about("calendar.name", done=always))
     @abstractmethod
     async def put_calendar(self, who: Principal, /, calendar: Calendar) -> None:
         """Adds a calendar or replaces the one of that name. All schedules that name it are looked at anew."""
 
-    @verb(WRITE)
+    @verb(WRITE, audit=about("name", done=lambda needing: needing == []))
     @abstractmethod
     async def remove_calendar(self, who: Principal, /, name: str) -> list[str] | None:
         """Removes a calendar unless schedules need it, and returns the names of some of these schedules. None: no such

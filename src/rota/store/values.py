@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from rota.errors import KeyConflict, NotFound
+from rota.errors import KeyConflict, NotFound, QuotaExceeded
 from rota.model.job import JobInfo, Submitted, Verdict
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.progress import Progress
-from rota.model.times import Duration, Instant, aware
+from rota.model.times import DAY, Duration, Instant, aware
 
 
 class Topic(StrEnum):
@@ -85,6 +86,11 @@ class Cancelling(StrEnum):
             return cls.ENDED
         return cls.REQUESTED if state is State.RUNNING else cls.CANCELLED
 
+    @property
+    def changes(self) -> bool:
+        """The call did something about this job."""
+        return self in (Cancelling.CANCELLED, Cancelling.REQUESTED)
+
 
 # The stream of marks that stand for deleted output.
 CUT = "cut"
@@ -147,6 +153,7 @@ class Retention(msgspec.Struct, frozen=True):
     dead: Duration
     events: Duration
     nodes: Duration
+    audit: Duration = 400 * DAY
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -157,4 +164,9 @@ class Finding(msgspec.Struct, frozen=True):
     text: str
 
 
-Answer = list[Submitted] | KeyConflict | NotFound
+Answer = list[Submitted] | KeyConflict | NotFound | QuotaExceeded
+
+
+def created(_: Mapping[str, Any], answers: Sequence[Answer]) -> list[str]:
+    """The ids of the jobs that orders made."""
+    return [one.id for answer in answers if isinstance(answer, list) for one in answer if one.created]

@@ -4,6 +4,10 @@ The contract (`store.base` and its parts) declares each verb once, by `@verb` on
 verb out by a method of its own, or by a function that its class body names: `claim = writes(work.claim)`. `Verbs` puts
 the declared checks in front of either when the class is made. So the rule of who may call is the same in every store,
 and no store can forget it.
+
+A write that people may ask for declares its audit row too (`store.deeds`). The row is written by the function that
+carries the verb out, in its transaction: `writes` sees to it, and `audited` where a method of a store calls such a
+function itself.
 """
 
 from __future__ import annotations
@@ -13,16 +17,18 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import wraps
-from inspect import getmembers, signature
+from inspect import getmembers, iscoroutinefunction, signature
 from operator import attrgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from rota.errors import NotAllowed
 from rota.model.principal import Principal
+from rota.store.deeds import AuditRow, Deed
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 T = TypeVar("T")
 P = ParamSpec("P")
+APPEND_AUDIT = "append_audit"  # the query
 Carried = Callable[Concatenate["Verbs", Principal, P], Coroutine[Any, Any, T]]
 
 
@@ -36,11 +42,19 @@ class Caller(StrEnum):
 
     ANYONE = ""  # sees and changes only the rows that the principal may see
     OPERATOR = "{}, which concerns everyone's jobs: it is for operators"
+    ADMIN = "{}: it is for admins"
     NODE = "{} jobs or nodes"  # rota's own services
 
 
+class Undeclared(Enum):
+    """The default of `verb(audit=...)`: None is a value of its own there."""
+
+    UNDECLARED = 0
+
+
 READ, WRITE = Access
-ANYONE, OPERATOR, NODE = Caller
+UNDECLARED = Undeclared.UNDECLARED
+ANYONE, OPERATOR, ADMIN, NODE = Caller
 
 
 class Parameter(NamedTuple):
@@ -61,6 +75,13 @@ class Verb:
     batch: Parameter | None
     owner: Parameter | None
     nothing: Callable[[], object]
+    deed: Deed | None = None  # how it is audited; None: it is not
+
+    def audit(self, who: Principal, args: Sequence[Any], named: Mapping[str, Any], answer: Any) -> AuditRow | None:
+        """The row about this call, if it changed anything."""
+        assert self.deed is not None
+        given = dict(zip(self.deed.parameters, args, strict=False)) | dict(named)
+        return self.deed.row(who, self.name, given, answer)
 
 
 def verb(
@@ -72,10 +93,14 @@ def verb(
     batch: str = "",
     owner: str = "",
     nothing: Callable[[], object] = list,
+    audit: Deed | Undeclared | None = UNDECLARED,
 ) -> Callable[[Method], Method]:
     """Declares a verb. `deed` is its name in the refusal of a caller; the default is the name of the method.
     `stale_ok`: the answer may come from a replica or cache that lags a little. `batch` and `owner` name parameters: a
-    call with an empty batch, or about an owner whose rows the principal may not see, is answered with `nothing()`."""
+    call with an empty batch, or about an owner whose rows the principal may not see, is answered with `nothing()`.
+    `audit`: every write that is not for nodes alone must say how it is audited; None: it is no deed of a person."""
+    if audit is UNDECLARED and access is WRITE and by is not NODE:
+        raise TypeError("a write that people may ask for must declare `audit`")
 
     def declare(method: Method) -> Method:
         parameters = list(signature(method).parameters)[2:]  # without store and principal
@@ -85,7 +110,8 @@ def verb(
 
         name = method.__name__
         refusal = by.format(deed or name.replace("_", " "))
-        declared = Verb(name, access, by, refusal, stale_ok, parameter(batch), parameter(owner), nothing)
+        kept = None if audit is UNDECLARED or audit is None else audit.of(parameters)
+        declared = Verb(name, access, by, refusal, stale_ok, parameter(batch), parameter(owner), nothing, kept)
         method.verb = declared  # type: ignore[attr-defined]
         return method
 
@@ -103,10 +129,20 @@ class Verbs(ABC):  # noqa: B024
                 setattr(cls, name, _checked(contract, method))
 
 
+_ALLOWED = {
+    ANYONE: None,
+    OPERATOR: attrgetter("operates"),
+    ADMIN: attrgetter("administers"),
+    NODE: attrgetter("system"),
+}
+
+
 def _checked(contract: Any, method: Callable[..., Any]) -> Callable[..., Any]:
     declared: Verb = contract.verb
-    allowed = {ANYONE: None, OPERATOR: attrgetter("operates"), NODE: attrgetter("system")}[declared.by]
+    allowed = _ALLOWED[declared.by]
     batch, owner = declared.batch, declared.owner
+    if declared.deed is not None and hasattr(method, "carrier"):
+        method = writes(audited(declared, method.carrier))
 
     @wraps(contract)
     async def call(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
@@ -141,7 +177,7 @@ def _carried_out(access: Access) -> Carry:
     run = attrgetter(f"_{access.value}")  # `_read` or `_write` of the store
 
     def carry(carrier: Callable[..., Any]) -> Callable[..., Any]:
-        takes_principal = list(signature(carrier).parameters)[1:2] == ["who"]
+        takes_principal = _takes_principal(carrier)
 
         def method(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
             return run(store)(carrier, who, *args, **named) if takes_principal else run(store)(carrier, *args, **named)
@@ -150,6 +186,43 @@ def _carried_out(access: Access) -> Carry:
         return method
 
     return carry
+
+
+def _takes_principal(carrier: Callable[..., Any]) -> bool:
+    return list(signature(carrier, follow_wrapped=False).parameters)[1:2] == ["who"]
+
+
+def audited(declared: Verb, carrier: Callable[..., Any]) -> Callable[..., Any]:
+    """The carrier of a verb, which also writes the audit row of each call, in the same transaction."""
+    deed = declared.deed
+    assert deed is not None
+    takes_principal = _takes_principal(carrier)
+
+    def given(who: Principal, args: Sequence[Any]) -> Sequence[Any]:
+        return (who, *args) if takes_principal else args
+
+    if not iscoroutinefunction(carrier):
+
+        @wraps(carrier)
+        def carry_out_at_once(unit: Any, who: Principal, /, *args: Any, **named: Any) -> Any:
+            answer = carrier(unit, *given(who, args), **named)
+            if deed.concerns(who) and (row := declared.audit(who, args, named, answer)):
+                unit.run(APPEND_AUDIT, now=unit.now(), **row._asdict())
+            return answer
+
+        return carry_out_at_once
+
+    @wraps(carrier)
+    async def carry_out(unit: Any, who: Principal, /, *args: Any, **named: Any) -> Any:
+        if not deed.concerns(who):
+            return await carrier(unit, *given(who, args), **named)
+        await unit.begin()
+        answer = await carrier(unit, *given(who, args), **named)
+        if row := declared.audit(who, args, named, answer):
+            await unit.run(APPEND_AUDIT, now=unit.now, **row._asdict())
+        return answer
+
+    return carry_out
 
 
 reads, writes = _carried_out(READ), _carried_out(WRITE)

@@ -12,6 +12,7 @@ from rota.model.trigger.records import FireInfo, FireKind, NewSchedule, Schedule
 from rota.model.trigger.skipped import Skipped
 from rota.store.carriers.calendars import check_calendars
 from rota.store.carriers.fires import record_skips
+from rota.store.carriers.quotas import check_schedules
 from rota.store.carriers.unit import Columns, Unit
 from rota.store.firing import NOTHING, saved
 from rota.store.rows import fire_infos, schedule_info
@@ -29,6 +30,7 @@ async def put(unit: Unit, who: Principal, new: NewSchedule, revision: int | None
     }  # fmt: skip
     before = await unit.value("hold_schedule", owner=who.user, name=new.name)
     if revision is None:
+        await check_schedules(unit, who)
         done = await unit.run("insert_schedule", **values, note=unit.text(new.note))
     else:
         done = await unit.run("replace_schedule", **values, revision=revision)

@@ -8,9 +8,10 @@ from rota.store.base import Store
 # A trailing underscore distinguishes a module from the verb of the same name.
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import gates as gates_
-from rota.store.carriers import graph, offers, orders
+from rota.store.carriers import graph, offers, orders, people
 from rota.store.carriers import limits as limits_
 from rota.store.carriers import queues as queues_
+from rota.store.carriers import quotas as quotas_
 from rota.store.carriers import reads as reads_
 from rota.store.carriers import schedules as schedules_
 from rota.store.carriers import statistics as statistics_
@@ -64,6 +65,20 @@ class CarriedStore(Store):
     workflows = reads(graph.workflows)
     workflow = reads(graph.workflow)
     resolve_workflow = reads(graph.resolve_workflow)
+
+    # -- users, keys, audit ------------------------------------------------------------------------------------------
+    put_user = writes(people.put_user)
+    remove_user = writes(people.remove_user)
+    users = reads(people.users)
+    quota_use = reads(quotas_.quota_use)
+    add_key = writes(people.add_key)
+    revoke_key = writes(people.revoke_key)
+    rotate_key = writes(people.rotate_key)
+    keys = reads(people.keys)
+    grant_of = reads(people.grant_of)
+    touch_keys = writes(people.touch_keys)
+    add_first_key = writes(people.add_first_key)
+    audit = reads(people.audit)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     output = reads(reads_.output)

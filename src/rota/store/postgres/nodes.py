@@ -159,6 +159,8 @@ PRUNINGS: tuple[Pruning, ...] = (
     _old("delete_old_fires", lambda keep: keep.ended),
     _old("delete_old_skips", lambda keep: keep.ended),
     _old("delete_old_starts", lambda _: 0),
+    _old("delete_old_audit", lambda keep: keep.audit),
+    _old("delete_old_access_keys", lambda keep: keep.audit),
 )
 # The walks: the query of each, and the key where it begins.
 WALKS: dict[str, Place] = {

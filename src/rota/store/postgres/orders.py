@@ -11,6 +11,7 @@ from rota.model.principal import Principal
 from rota.model.rank import rank
 from rota.model.times import LATEST, Duration, Instant
 from rota.store import columns
+from rota.store.carriers import quotas
 from rota.store.postgres import graph
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import ids_only
@@ -26,6 +27,10 @@ _INSERTED = tuple(column.name for column in columns.LISTS["postgres"]["jobs.inse
 
 
 async def submit(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
+    return await quotas.submit(unit, who, orders, lambda some: _submit(unit, who, some, key_life))
+
+
+async def _submit(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
     plain = [job for order in orders if not _special(order) for job in order]
     special = [order for order in orders if _special(order)]
     if plain and special:

@@ -21,7 +21,7 @@ from rota.model.principal import Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND, Duration, Instant
-from rota.store.base import tell_nobody
+from rota.store.base import Store, tell_nobody
 from rota.store.carriers import fires as fires_
 from rota.store.carriers import offers
 
@@ -37,12 +37,16 @@ from rota.store.postgres.errors import translated
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.postgres.schedules import PostgresFires
 from rota.store.values import Answer, Finding, Retention, Topic
-from rota.store.verbs import reads, writes
+from rota.store.verbs import audited, reads, verbs, writes
 from rota.store.walks import Walk
 
 PAUSE = 0.005  # between the pieces of a purge
 # A renewal that takes longer is tried again on another connection: there is time for several before a lease is over.
 RENEWAL_LIMIT = 3.0
+
+
+_VERBS = verbs(Store)
+_submit, _purge = audited(_VERBS["submit"], orders_.submit), audited(_VERBS["purge"], orders_.purge)
 
 
 class Whereabouts(NamedTuple):
@@ -96,14 +100,14 @@ class PostgresStore(Calls):
     replay = writes(orders_.replay)
 
     async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
-        return await self._write(orders_.submit, who, orders, self._key_life)
+        return await self._write(_submit, who, orders, self._key_life)
 
     async def purge(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
         more = True
         while more:  # in pieces, so that no write is long
             more = await self._write(graph.settle_piece, ids)
             await asyncio.sleep(PAUSE if more else 0)  # other transactions may hold the rest
-        return await self._write(orders_.purge, who, ids)
+        return await self._write(_purge, who, ids)
 
     # -- running -----------------------------------------------------------------------------------------------------
     start = writes(work.start)

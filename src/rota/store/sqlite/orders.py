@@ -14,8 +14,11 @@ from rota.model.rank import rank
 from rota.model.requirements import NO_REQUIREMENTS
 from rota.model.times import LATEST, Duration, Instant
 from rota.store import columns
+from rota.store.carriers import quotas
+from rota.store.carriers.at_once import run_at_once
 from rota.store.sqlite import graph
 from rota.store.sqlite.database import Database, encode
+from rota.store.sqlite.unit import SqliteUnit
 from rota.store.values import Answer, Topic
 
 _READY, _SCHEDULED, _BLOCKED = State.READY.value, State.SCHEDULED.value, State.BLOCKED.value
@@ -26,6 +29,15 @@ _TOPICS = {_READY: Topic.READY, _SCHEDULED: Topic.DUE, _HELD: Topic.GATE}
 
 
 def submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
+    async def accept(some: Sequence[Sequence[NewJob]]) -> list[Answer]:
+        return _submit(db, who, some, key_life)
+
+    if not who.key:
+        return _submit(db, who, orders, key_life)
+    return run_at_once(quotas.submit(SqliteUnit(db), who, orders, accept))
+
+
+def _submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], key_life: Duration) -> list[Answer]:
     now = db.now()
     keys = _Keys(db, who, orders)
     answers: list[Answer] = []

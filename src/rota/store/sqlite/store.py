@@ -14,7 +14,7 @@ from rota.model.node import NewNode, NodeInfo
 from rota.model.outcome import CrashRule
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
-from rota.store.base import tell_nobody
+from rota.store.base import Store, tell_nobody
 from rota.store.carriers import fires as fires_
 from rota.store.graph import Settled
 
@@ -27,7 +27,10 @@ from rota.store.sqlite.calls import Calls, looks_first
 from rota.store.sqlite.schedules import SqliteFires
 from rota.store.sqlite.unit import at_once
 from rota.store.values import Answer, Finding, Retention
-from rota.store.verbs import reads, writes
+from rota.store.verbs import audited, reads, verbs, writes
+
+_VERBS = verbs(Store)
+_submit, _purge = audited(_VERBS["submit"], orders_.submit), audited(_VERBS["purge"], orders_.purge)
 
 
 class SqliteStore(Calls):
@@ -46,12 +49,12 @@ class SqliteStore(Calls):
     replay = writes(orders_.replay)
 
     async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
-        return await self._write(orders_.submit, who, orders, self._key_life)
+        return await self._write(_submit, who, orders, self._key_life)
 
     async def purge(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
         while await self._read(graph.unsettled, ids):
             await self._write(graph.settle_piece)  # in pieces: no write is long, however many children there are
-        return await self._write(orders_.purge, who, ids)
+        return await self._write(_purge, who, ids)
 
     # -- running -----------------------------------------------------------------------------------------------------
     claim = writes(work.claim)

@@ -1,0 +1,108 @@
+"""Quotas of users: what is ordered by an access key is counted, and refused if it is too much.
+
+A user with quotas has its row held by each of its orders, so orders of several nodes count one after the other. Waiting
+jobs are not counted with every order: that would read all jobs that wait. The row keeps a number instead: as counted up
+to a minute ago, plus all that was ordered by keys since. When it reaches the quota, the jobs are counted again, at most
+once a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from rota.errors import QuotaExceeded
+from rota.model.job import NewJob
+from rota.model.principal import Principal
+from rota.model.quotas import NO_QUOTAS, Quotas, submit_more, submitted
+from rota.model.times import MINUTE, SECOND, Duration, Instant
+from rota.store.carriers.unit import Unit
+from rota.store.people import QuotaUse
+from rota.store.values import Answer
+
+COUNT_AGAIN: Duration = SECOND  # if the quota seems to be used up
+COUNT_ANYWAY: Duration = MINUTE
+Orders = Sequence[Sequence[NewJob]]
+
+
+def read_quotas(text: str) -> Quotas:
+    """Quotas that don't decode count as none: they may have been written by hand."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(text, type=Quotas)
+    return NO_QUOTAS
+
+
+class _Use(msgspec.Struct):
+    """The row of a user, held until the unit is committed."""
+
+    quotas: Quotas
+    full_until: Instant
+    waiting: int
+    counted_at: Instant
+    now: Instant
+
+
+async def submit(
+    unit: Unit, who: Principal, orders: Orders, accept: Callable[[Orders], Awaitable[list[Answer]]]
+) -> list[Answer]:
+    """Passes on to `accept` what the quotas of the user allow, and refuses the other orders."""
+    if not who.key:
+        return await accept(orders)
+    await unit.begin()
+    rows = await unit.rows("hold_quotas", name=who.user, now=unit.now)
+    if not rows:
+        return await accept(orders)
+    quotas, *rest = rows[0]
+    use = _Use(read_quotas(quotas), *rest)
+    refused: dict[int, QuotaExceeded] = {}
+    for place, order in enumerate(orders):
+        try:
+            await _take(unit, who.user, use, len(order))
+        except QuotaExceeded as problem:
+            if not await _known(unit, who.user, order):
+                refused[place] = problem
+    answers = iter(await accept([order for place, order in enumerate(orders) if place not in refused]))
+    await unit.run("save_use", name=who.user, full_until=use.full_until, waiting=use.waiting, counted_at=use.counted_at)
+    return [refused[place] if place in refused else next(answers) for place in range(len(orders))]
+
+
+async def _take(unit: Unit, user: str, use: _Use, more: int) -> None:
+    quotas, full_until = use.quotas, use.full_until
+    if quotas.submissions is not None:
+        full_until = submit_more(user, quotas.submissions, use.full_until, use.now, more)
+    if quotas.waiting is not None:
+        used_up = use.waiting + more > quotas.waiting
+        if use.now >= use.counted_at + (COUNT_AGAIN if used_up else COUNT_ANYWAY):
+            use.waiting, use.counted_at = await unit.value("waiting_jobs_of", owner=user), use.now
+        if use.waiting + more > quotas.waiting:
+            raise QuotaExceeded(user, "waiting", use.waiting, str(quotas.waiting), more)
+    use.full_until, use.waiting = full_until, use.waiting + more
+
+
+async def _known(unit: Unit, user: str, order: Sequence[NewJob]) -> bool:
+    """A repeat of an order that was accepted before makes nothing."""
+    keys = {job.key for job in order}
+    return None not in keys and await unit.value("keys_known_of", owner=user, keys=list(keys)) == len(keys)
+
+
+async def check_schedules(unit: Unit, who: Principal) -> None:
+    """Before a schedule is added; raises QuotaExceeded."""
+    if not who.key:
+        return
+    for quotas, *_ in await unit.rows("hold_quotas", name=who.user, now=unit.now):
+        bound = read_quotas(quotas).schedules
+        used: int = await unit.value("count_schedules_of", owner=who.user) if bound is not None else 0
+        if bound is not None and used >= bound:
+            raise QuotaExceeded(who.user, "schedules", used, str(bound))
+
+
+async def quota_use(unit: Unit, who: Principal) -> QuotaUse:
+    rows = await unit.rows("quotas_of", name=who.user, now=unit.now)
+    rate, full_until, now = (read_quotas(rows[0][0]).submissions, *rows[0][1:]) if rows else (None, 0, 0)
+    return QuotaUse(
+        0 if rate is None else submitted(rate, full_until, now),
+        await unit.value("waiting_jobs_of", owner=who.user),
+        await unit.value("count_schedules_of", owner=who.user),
+    )

@@ -1,0 +1,3 @@
+-- name: hold_admins
+-- There is one writer.
+SELECT 1
