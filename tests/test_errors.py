@@ -23,6 +23,7 @@ MADE: list[BaseException] = [
     errors.KeyConflict("k", "7"),
     errors.NotFound("job", "7"),
     errors.NotAllowed("ada", "pause queues"),
+    errors.QuotaExceeded("ada", "waiting", 9, "10", 2),
     errors.IllegalEvent("failed", "start"),
     errors.JobFailed("7", "failed", "boom", "builtins.ValueError", 'File "a.py", line 3, in f\n'),
     errors.ResultMismatch("mail", "7", "no int"),

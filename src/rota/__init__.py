@@ -15,7 +15,7 @@ _NAMES = {
     "rota.clients.job_queries": ["Changes"],
     "rota.errors": [
         "Cancel", "Fatal", "IllegalEvent", "InvalidArguments", "InvalidInput", "JobFailed", "KeyConflict", "NotAllowed",
-        "NotFaked", "NotFound", "NotSerialisable", "ResultMismatch", "RetryAfter", "RotaError",
+        "NotFaked", "NotFound", "NotSerialisable", "QuotaExceeded", "ResultMismatch", "RetryAfter", "RotaError",
         "SchemaMissing", "SchemaTooNew", "Snooze", "Stale", "StoreDenied", "StoreError", "StoreFull",
         "StoreReadOnly", "StoreUnavailable", "TaskSignal", "TooLarge", "UnknownTask", "WaitTimeout",
     ],
@@ -63,6 +63,7 @@ if typing.TYPE_CHECKING:
     from rota.errors import NotFaked as NotFaked
     from rota.errors import NotFound as NotFound
     from rota.errors import NotSerialisable as NotSerialisable
+    from rota.errors import QuotaExceeded as QuotaExceeded
     from rota.errors import ResultMismatch as ResultMismatch
     from rota.errors import RetryAfter as RetryAfter
     from rota.errors import RotaError as RotaError

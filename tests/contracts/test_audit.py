@@ -148,7 +148,7 @@ CALLS: dict[str, Call] = {
     "replay": (of_job(dead, True), None, {"again": True}),
     "hurry": (of_job(waiting), None, {}),
     "purge": (of_job(dead), None, {}),
-    "reprioritise": (of_job(waiting, 2), None, {"priority": 2}),
+    "reprioritise": (of_job(waiting, 0), None, {"priority": 0}),
     "close_gate": (
         given(GATE), [GATE.id],
         {"effect": "pause", "match": {"task": None, "queue": "q", "user": None, "label": None}, "reason": "why"},

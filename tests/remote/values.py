@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from rota.errors import KeyConflict, NotFound
+from rota.errors import KeyConflict, NotFound, QuotaExceeded
 from rota.model.retry import Retry
 from rota.model.statistics import Window
 from rota.model.times import HOUR, MINUTE
@@ -24,6 +24,7 @@ CHECKED: dict[Any, Callable[[random.Random], Any]] = {
     Calendar: lambda chance: Calendar("closed", (date(2027, 1, 1), date(2027, chance.randrange(1, 13), 2))),
     Window: lambda chance: Window(HOUR, chance.choice([0, MINUTE]), chance.choice([None, "mails"]), own=True),
     KeyConflict: lambda chance: KeyConflict(chance.choice(TEXTS), "0198"),
+    QuotaExceeded: lambda chance: QuotaExceeded("ann", "waiting", chance.randrange(9), "10", 2),
     NotFound: lambda chance: NotFound("job", chance.choice(TEXTS)),
 }
 PLAIN: dict[Any, Callable[[random.Random], Any]] = {

@@ -114,7 +114,7 @@ async def fill(app: Any) -> None:
     await admissions.pause_queue("nobody", "a note")
     await admissions.set_limit("room", at_once=3)
     await admissions.pause(task="none_of_*[ab]", reason=NAMED)
-    store = (await app.client()).store
+    store = (await app._core.client()).store
     await store.put_user(LOCAL, "ann", quotas("waiting=7"), new=True)
     await store.add_key(LOCAL, NewKey(id="k", hash="h", user="ann", role=Role.VIEWER, queues=("a*",), name=HOSTILE))
 

@@ -32,6 +32,7 @@ _STATUS: Mapping[type[RotaError], int] = {
     errors.KeyConflict: 409,
     errors.NotFound: 404,
     errors.NotAllowed: 403,
+    errors.QuotaExceeded: 429,
     errors.IllegalEvent: 409,
     errors.JobFailed: 409,
     errors.ResultMismatch: 409,

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from rota.batching import Batcher
 from rota.clients.explain import explain
 from rota.clock import Chance
-from rota.errors import InvalidInput, KeyConflict, NotFound, StoreError, StoreUnavailable, WaitTimeout
+from rota.errors import InvalidInput, KeyConflict, NotFound, QuotaExceeded, StoreError, StoreUnavailable, WaitTimeout
 from rota.model.job import JobInfo, NewJob, Submitted
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.options import check_reason
@@ -72,7 +72,7 @@ class JobsClient:
     async def _submit_in_steps(self, parts: Sequence[Sequence[NewJob]], total: int) -> list[Submitted]:
         """Two steps at a time: while the store writes one, the next is prepared. After an error no more are begun."""
         answers: list[list[Submitted]] = [[] for _ in parts]
-        failures: list[StoreError | KeyConflict | NotFound] = []
+        failures: list[StoreError | KeyConflict | NotFound | QuotaExceeded] = []
         waiting = iter(enumerate(parts))
 
         async def carry() -> None:
@@ -80,7 +80,7 @@ class JobsClient:
                 try:
                     (answer,) = await self.store.submit(self.who, [part])
                     answers[place] = _accepted(answer)
-                except (StoreError, KeyConflict, NotFound) as error:
+                except (StoreError, KeyConflict, NotFound, QuotaExceeded) as error:
                     failures.append(error)
                 if failures:
                     return

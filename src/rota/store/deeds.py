@@ -56,7 +56,7 @@ class Deed:
             return None
         named = [subject[:LONGEST_TEXT] for subject in subjects[:MOST_SUBJECTS]]
         kept = {path.rpartition(".")[2]: _shown(_at(given, path)) for path in self.data}
-        data = {name: value for name, value in kept.items() if value not in (None, "", False)}
+        data = {name: value for name, value in kept.items() if not _says_nothing(value)}
         return AuditRow(who.user, who.key, verb, _json(named), len(subjects), _json(data))
 
 
@@ -90,6 +90,11 @@ def _shown(value: Any) -> Any:
     if isinstance(plain, str):
         return plain[:LONGEST_TEXT]
     return plain if len(_json(plain)) <= LONGEST_TEXT else _json(plain)[:LONGEST_TEXT]
+
+
+def _says_nothing(value: Any) -> bool:
+    """Not so of 0: a priority, for one."""
+    return value is None or value is False or (not isinstance(value, int) and not value)
 
 
 def _json(value: Any) -> str:
