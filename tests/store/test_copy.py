@@ -11,23 +11,19 @@ from typing import Any
 import apsw
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 import rota
 from rota.errors import InvalidInput, StoreError, StoreUnavailable
-from rota.model.access import Role
-from rota.model.access_keys import NewKey
-from rota.model.principal import LOCAL, SYSTEM
-from rota.model.quotas import quotas
+from rota.model.principal import SYSTEM
 from rota.model.times import instant
 from rota.model.trigger.calendars import Calendar
 from rota.store.copy import LEFT_OUT, ONE_SIDED, TABLES, Copy, Place, Report, Row, Side
-from rota.store.people import AuditFilter
 from rota.store.postgres.dump import PostgresSide
 from rota.store.sqlite.dump import SqliteSide
 from rota.store.values import JobFilter
 from tests.node.running import running
 from tests.servers.postgres import fresh_schema_name, shared_server
+from tests.store.people import add_people, people_of
 
 HOSTILE = "'; DROP TABLE jobs; -- \x1b[31m \u202e é 💥 %s {args} \\ \""
 NAMED = "'; DROP TABLE jobs; -- é 💥 %s \\ \""  # as far as names may be hostile
@@ -114,9 +110,7 @@ async def fill(app: Any) -> None:
     await admissions.pause_queue("nobody", "a note")
     await admissions.set_limit("room", at_once=3)
     await admissions.pause(task="none_of_*[ab]", reason=NAMED)
-    store = (await app._core.client()).store
-    await store.put_user(LOCAL, "ann", quotas("waiting=7"), new=True)
-    await store.add_key(LOCAL, NewKey(id="k", hash="h", user="ann", role=Role.VIEWER, queues=("a*",), name=HOSTILE))
+    await add_people((await app._core.client()).store, HOSTILE)
 
 
 async def migrate(store: str) -> None:
@@ -158,9 +152,7 @@ async def everything(app: rota.App) -> dict[str, Any]:
         "queues": [(one.name, one.paused_at, one.note) for one in await admissions.queues()],
         "tasks": await store.tasks(SYSTEM),
         "events": await store.events(SYSTEM, 0, 10_000),
-        "users": await store.users(SYSTEM),
-        "keys": await store.keys(SYSTEM),
-        "audit": [replace(row, seq=0) for row in await store.audit(SYSTEM, AuditFilter(limit=1_000))],
+        "people": await people_of(store),
     }
     return {name: msgspec.to_builtins(value) for name, value in seen.items()}
 
