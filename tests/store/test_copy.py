@@ -122,8 +122,7 @@ async def migrate(store: str) -> None:
 @asynccontextmanager
 async def side(store: str) -> AsyncIterator[Side]:
     await migrate(store)
-    path = store.removeprefix("sqlite:///")
-    made = SqliteSide(path, store) if path != store else PostgresSide(store, store)
+    made = (PostgresSide if "postgres" in store else SqliteSide)(store.removeprefix("sqlite:///"), store)
     try:
         yield made
     finally:
@@ -172,8 +171,7 @@ async def test_all_there_is(places: Places, source: str, target: str) -> None:
         await fill(app)
         before = await everything(app)
     report = await copied(here, there)
-    assert report.tables["live"].rows == 4
-    assert report.tables["ended"].rows == 8
+    assert (report.tables["live"].rows, report.tables["ended"].rows) == (4, 8)
     empty = {name for name, total in report.tables.items() if not total.rows}
     assert empty <= {"flows", "skips", "wanted", "starts", "settling", "freed", "tallies", "tallied"}, (
         "each is named in the next test"
