@@ -31,6 +31,10 @@ TESTED_BY = {
     "work/output.py": "node/test_output.py",
     "work/progress*.py": "node/test_telling.py contracts/test_progress.py",
     "work/runtime.py": "node/test_functions.py node/test_commands.py",
+    # Far-away workers: what they may do is shown by their verbs.
+    "api/tickets.py": "api/test_far_workers.py",
+    "api/work_checks.py": "api/test_far_workers.py",
+    "remote/work_calls.py": "api/test_far_workers.py api/test_workers.py",
     # The command line: each verb is run as people do, with all that it goes through.
     "cli/calls.py": "cli/test_http.py",
     "cli/commands.py": "cli/test_submit.py cli/test_run.py",

@@ -289,6 +289,7 @@ DEEDS: dict[str, Deed] = {
     "unoffered": lambda h, s: s.unoffered(BOB),
     "set_aside_unoffered": lambda h, s: s.set_aside_unoffered(BOB, 0, PLENTY),
     "set_aside_task": lambda h, s: s.set_aside_task(BOB, Unoffered("default", "true", 0), 0, PLENTY),
+    "secret": lambda h, s: s.secret(BOB, "tickets"),
     "prune": lambda h, s: s.prune(BOB, Retention(0, 0, 0, 0), PLENTY),
     "grant_of": lambda h, s: s.grant_of(BOB, "her hash"),
     "touch_keys": lambda h, s: s.touch_keys(BOB, {"hers": 1}),

@@ -180,9 +180,9 @@ async def test_the_keeper_holds_the_socket_of_the_session_that_took_the_place_of
         keepers.append(self)
         await start(self)
 
-    async def renewing(self: PostgresStore, me: str, stopping: bool, server: str | None) -> object:
+    async def renewing(self: PostgresStore, me: str, stopping: bool, server: str | None, line: str | None) -> object:
         seen.append((server, inodes(keepers[-1]._guards)))
-        return await renew(self, me, stopping, server)
+        return await renew(self, me, stopping, server, line)
 
     def inodes(descriptors: Sequence[int]) -> list[int]:
         return [os.fstat(one).st_ino for one in descriptors]

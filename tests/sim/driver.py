@@ -253,8 +253,8 @@ class SimStore(PostgresStore):
         finally:
             SENT.reset(mark)
 
-    async def renew(self, who: Any, incarnation: str, stopping: bool = False) -> Any:
+    async def renew(self, who: Any, incarnation: str, stopping: bool = False, line: str | None = None) -> Any:
         asked = self._world.loop.time()
-        news = await super().renew(who, incarnation, stopping)
+        news = await super().renew(who, incarnation, stopping, line)
         self._world.witness.note(self.port.name, "renewed", asked=asked, incarnation=incarnation)
         return news

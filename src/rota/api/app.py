@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api import calls, health, openapi, wakes
+from rota.api import calls, health, openapi, wakes, workers
 from rota.api.answers import Answer, Stream
 from rota.api.authentication import Authenticator
 from rota.api.decoding import BodyReader, Nothing, QueryReader, read_body
@@ -36,7 +36,7 @@ _PROBLEM = (b"content-type", MEDIA.encode())
 
 def table() -> Table:
     """All routes of rota."""
-    return Table([health.ROUTES, openapi.ROUTES, wakes.ROUTES, calls.routes(), *ROUTES])
+    return Table([health.ROUTES, openapi.ROUTES, wakes.ROUTES, calls.routes(), workers.ROUTES, *ROUTES])
 
 
 class Api:

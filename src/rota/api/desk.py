@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from rota.api.far_workers import FarWorkers
 from rota.api.known_tasks import KnownTasks
 from rota.api.repeats import Repeats
 from rota.clients.jobs import JobsClient
@@ -45,6 +46,7 @@ class Desk:
         self.store, self.clock, self.chance, self.settings, self.bus = store, clock, chance, settings, bus
         self.ready = ready
         self.tasks = KnownTasks(store, clock)
+        self.workers = FarWorkers(store, clock, settings, bus)
         self.table: Table  # of the routes; the application sets it
         self.repeats = Repeats(clock)
         self._clients: OrderedDict[Principal, Clients] = OrderedDict()

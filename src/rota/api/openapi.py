@@ -48,7 +48,9 @@ class _Schemas:
     def __init__(self, routes: list[Route]) -> None:
         queries = [route.query for route in routes if route.query is not None]
         kinds = [ProblemBody, *(kind for route in routes for kind in (route.body, route.answer) if kind is not None)]
-        found, components = msgspec.json.schema_components([*kinds, *queries], ref_template=REFERENCE)
+        found, components = msgspec.json.schema_components(
+            [*kinds, *queries], ref_template=REFERENCE, schema_hook=_anything
+        )
         self._schemas = list(zip([*kinds, *queries], found, strict=True))
         self._queries = {
             schema["$ref"]: components.pop(schema["$ref"].rpartition("/")[2]) for schema in map(self.of, queries)
@@ -147,3 +149,10 @@ async def get_openapi(request: Request[None, None]) -> dict[str, Any]:
 @lru_cache(maxsize=4)
 def _encoded(table: Table) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(document(table)))
+
+
+def _anything(kind: type) -> dict[str, Any]:
+    """The schema of a value that may be any JSON."""
+    if kind is object:
+        return {"description": "any JSON value"}
+    raise NotImplementedError

@@ -24,7 +24,7 @@ class ApiServer:
         """`keys`: others than those in the store."""
         settings = desk.settings
         self.url = url_of(opened, settings)
-        self._socket, self._bus = opened, desk.bus
+        self._socket, self._bus, self._lines = opened, desk.bus, desk.workers.lines
         proxies = [ip_network(text, strict=False) for text in settings.api_proxies]
         names = [*settings.api_hosts, settings.api_host]
         self.keys = Authenticator(keys or NoKeys(), desk.clock)
@@ -50,6 +50,7 @@ class ApiServer:
         """Takes no more connections, ends streams, gives requests some time, and closes."""
         if self._looks is not None:
             self._looks.cancel()
+        await self._lines.close()
         if self._server is not None:
             self._server.close()
         self._socket.close()

@@ -18,8 +18,16 @@ class NodeState(StrEnum):
     DEAD = "dead"
 
 
+class FarAccess(msgspec.Struct, frozen=True):
+    """The access key with which a far-away worker has joined."""
+
+    key: str
+    user: str
+
+
 class NewNode(msgspec.Struct, frozen=True):
-    """One start of one rota process. The id may be given and come back; the incarnation is new at every start."""
+    """One start of one rota process. The id may be given and come back; the incarnation is new at every start. A node
+    with `access` joins through a server: the store holds no lock for it."""
 
     id: str
     incarnation: str
@@ -27,6 +35,7 @@ class NewNode(msgspec.Struct, frozen=True):
     queues: dict[str, int]  # name -> slots
     version: str
     lease: Duration
+    access: FarAccess | None = None
 
 
 class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +53,8 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     leader: bool = False
     gone: bool = False  # its process has certainly ended
     fading: Duration | None = None  # its sign of life is lost: it counts as gone in this long, unless it renews
+    access: FarAccess | None = None  # of a far-away worker
+    line: str | None = None  # of a far-away worker: the line that it had open when it last renewed
 
 
 class News(msgspec.Struct, frozen=True):

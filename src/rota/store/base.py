@@ -186,13 +186,15 @@ class Store(Timetable, Graph, Admission, Offers, People, Counted):
     ) -> None:
         """Adds an incarnation, and the tasks it offers. Refuses an id that a living node uses, unless that is one of
         the incarnations it `replaces`. Replaced incarnations are of the same process, have stopped all work, and leave
-        by this call (they may have been unable to leave by themselves)."""
+        by this call (they may have been unable to leave by themselves). A node with `access` gets no lock, and never
+        takes the place of an incarnation that joined with another access key, or with none."""
 
     @verb(WRITE, NODE)
     @abstractmethod
-    async def renew(self, who: Principal, /, incarnation: str, stopping: bool = False) -> News:
+    async def renew(self, who: Principal, /, incarnation: str, stopping: bool = False, line: str | None = None) -> News:
         """Proves that the node lives, and asks for news. Wakes local listeners if there is work or a due time. A node
-        with the role `control` leads from its first renewal on that finds no live leader."""
+        with the role `control` leads from its first renewal on that finds no live leader. `line`: the line that a
+        far-away worker has open; None: none, so only its silence counts."""
 
     @verb(WRITE, NODE)
     @abstractmethod
@@ -211,6 +213,11 @@ class Store(Timetable, Graph, Admission, Offers, People, Counted):
     @abstractmethod
     async def rescue(self, who: Principal, /, rule: CrashRule) -> list[str]:
         """Moves on running jobs that no living incarnation holds; there are none unless tables were edited by hand."""
+
+    @verb(WRITE, NODE, "share secrets of")
+    @abstractmethod
+    async def secret(self, who: Principal, /, name: str) -> str:
+        """A random text that all nodes of this store share; the first call makes it."""
 
     @abstractmethod
     def guards(self, incarnation: str) -> Sequence[int]:

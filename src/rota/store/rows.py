@@ -14,7 +14,7 @@ import msgspec
 from rota.model.graph import Edge, EdgeState, Need, ParentEnd, ParentInfo, Path, SkipCause
 from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind, shown_spec
 from rota.model.lifecycle import State
-from rota.model.node import NodeInfo, NodeState
+from rota.model.node import FarAccess, NodeInfo, NodeState
 from rota.model.outcome import Ending, Problem, Usage
 from rota.model.progress import Progress
 from rota.model.requirements import read_requirements
@@ -231,6 +231,9 @@ class NodeRow(NamedTuple):
     beats: int
     running: int
     leads: bool
+    access_key: str | None
+    access_user: str | None
+    line: str | None
 
 
 def node_info(row: NodeRow, gone: bool = False, fading: int | None = None) -> NodeInfo:
@@ -238,7 +241,8 @@ def node_info(row: NodeRow, gone: bool = False, fading: int | None = None) -> No
         id=row.id, incarnation=row.incarnation, roles=_read(row.roles, tuple[str, ...], ()),
         queues=_read(row.queues, dict[str, int], {}), version=row.version, state=NodeState(row.state),
         started_at=row.started_at, seen_at=row.seen_at, lease=row.lease, beats=row.beats, running=row.running,
-        leader=bool(row.leads), gone=gone, fading=fading,
+        leader=bool(row.leads), gone=gone, fading=fading, line=row.line,
+        access=FarAccess(row.access_key, row.access_user or "") if row.access_key else None,
     )  # fmt: skip
 
 

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from secrets import token_urlsafe
 from typing import Generic, TypeVar
 
+from rota.errors import InvalidInput
 from rota.model.job import Ref
 from rota.model.lifecycle import JobEvent
-from rota.model.node import NodeState
+from rota.model.node import NewNode, NodeState
 from rota.model.outcome import CrashRule, Settlement
 from rota.store.carriers.unit import Unit
 from rota.store.settlement import crash
 
 U = TypeVar("U", bound=Unit)
+
+
+def access_columns(node: NewNode) -> dict[str, str | None]:
+    access = node.access
+    return {"access_key": access.key if access else None, "access_user": access.user if access else None}
+
+
+def taken(node: NewNode) -> InvalidInput:
+    return InvalidInput("incarnation", node.incarnation, "one that no other node has used")
+
+
+async def secret(unit: Unit, name: str) -> str:
+    await unit.run("make_secret", name=name, value=token_urlsafe(32))
+    found: str = await unit.value("secret", name=name)
+    return found
 
 
 class Departures(ABC, Generic[U]):

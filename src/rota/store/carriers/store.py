@@ -10,6 +10,7 @@ from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import gates as gates_
 from rota.store.carriers import graph, offers, orders, people
 from rota.store.carriers import limits as limits_
+from rota.store.carriers import nodes as nodes_
 from rota.store.carriers import queues as queues_
 from rota.store.carriers import quotas as quotas_
 from rota.store.carriers import reads as reads_
@@ -29,6 +30,9 @@ class CarriedStore(Store):
     unoffered = reads(offers.unoffered)
     set_aside_task = writes(offers.set_aside)
     tasks = reads(reads_.tasks)
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+    secret = writes(nodes_.secret)
 
     # -- gates, limits, queues ---------------------------------------------------------------------------------------
     close_gate = writes(gates_.close)

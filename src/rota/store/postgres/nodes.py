@@ -12,7 +12,7 @@ from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Duration, Instant
-from rota.store.carriers.nodes import Departures
+from rota.store.carriers.nodes import Departures, access_columns, taken
 from rota.store.postgres import graph, orders, partitions, work
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.scan_floor import BEGINNING, ScanFloor
@@ -41,11 +41,13 @@ async def register(
             "really_gone", incarnation=row[0], now=unit.now, grace=GRACE
         ):
             raise InvalidInput("node id", node.id, "an id that no living node uses")
-    await unit.run(
+    joined = await unit.run(
         "insert_node", incarnation=node.incarnation, id=node.id, roles=encode(node.roles).decode(),
         queues=encode(node.queues).decode(), tasks=[task.name for task in tasks], version=node.version, now=unit.now,
-        lease=node.lease, lock=lock, server=server,
+        lease=node.lease, lock=lock, server=server, **access_columns(node),
     )  # fmt: skip
+    if not joined:
+        raise taken(node)
     if tasks:
         infos = [encode(task).decode() for task in tasks]
         await unit.run("upsert_tasks", names=[task.name for task in tasks], infos=infos, now=unit.now)
@@ -53,11 +55,17 @@ async def register(
 
 
 async def renew(
-    unit: Unit, incarnation: str, stopping: bool, server: str | None, claims: ScanFloor, due: ScanFloor
+    unit: Unit,
+    incarnation: str,
+    stopping: bool,
+    server: str | None,
+    claims: ScanFloor,
+    due: ScanFloor,
+    line: str | None = None,
 ) -> News:
     asked = unit.database.clock.monotonic()
     row = await unit.row(
-        "renew", incarnation=incarnation, stopping=stopping, server=server, now=unit.now, kinds=_KINDS,
+        "renew", incarnation=incarnation, stopping=stopping, server=server, line=line, now=unit.now, kinds=_KINDS,
         floor=claims.lowest[0], floor_id=claims.lowest[1], due_floor=due.lowest[0],
     )  # fmt: skip
     assert row is not None

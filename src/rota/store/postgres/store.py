@@ -133,8 +133,9 @@ class PostgresStore(Calls):
     async def register(
         self, who: Principal, /, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
-        with translated(self._database.place):
-            await self._session.hold(node.incarnation)
+        if node.access is None:
+            with translated(self._database.place):
+                await self._session.hold(node.incarnation)
         server = self._session.server_of(node.incarnation)
         try:
             await self._join(node, tasks, replaces, server)
@@ -161,21 +162,24 @@ class PostgresStore(Calls):
                     raise
                 await asyncio.sleep(max(fading) / SECOND + 0.01)
 
-    async def renew(self, who: Principal, /, incarnation: str, stopping: bool = False) -> News:
+    async def renew(self, who: Principal, /, incarnation: str, stopping: bool = False, line: str | None = None) -> News:
         server = self._session.server_of(incarnation)
         if server is not None:
             self._session.told(incarnation, server)  # the answer may get lost: assume the worse case
         try:
-            news, topics = await self._renew(incarnation, stopping, server)
+            news, topics = await self._renew(incarnation, stopping, server, line)
         except LockedUp:  # a migration holds the lock; that is soon over
-            news, topics = await self._renew(incarnation, stopping, server)
+            news, topics = await self._renew(incarnation, stopping, server, line)
         self._session.told(incarnation, server)
         self._wake(topics)
         return news
 
-    async def _renew(self, incarnation: str, stopping: bool, server: str | None) -> tuple[News, set[Topic]]:
+    async def _renew(
+        self, incarnation: str, stopping: bool, server: str | None, line: str | None
+    ) -> tuple[News, set[Topic]]:
         async with self._database.unit(self._database.pools().vital, RENEWAL_LIMIT) as unit:
-            return await nodes_.renew(unit, incarnation, stopping, server, self._claims, self._due), unit.topics
+            news = await nodes_.renew(unit, incarnation, stopping, server, self._claims, self._due, line)
+            return news, unit.topics
 
     async def leave(self, who: Principal, /, incarnation: str) -> None:
         await self._write(nodes_.departures.leave, incarnation)

@@ -11,7 +11,7 @@ from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import Settlement
 from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
-from rota.store.carriers.nodes import Departures
+from rota.store.carriers.nodes import Departures, access_columns, taken
 from rota.store.rows import NodeRow, node_info
 from rota.store.sqlite import gates, graph, orders, ranking, work
 from rota.store.sqlite.database import Database, encode
@@ -31,18 +31,20 @@ def register(db: Database, node: NewNode, tasks: Sequence[TaskInfo], replaces: S
         if row.id == node.id and row.incarnation != node.incarnation and not gone(row.incarnation):
             raise InvalidInput("node id", node.id, "an id that no living node uses")
     now = db.now()
-    db.run(
+    joined = db.run(
         "insert_node", incarnation=node.incarnation, id=node.id, roles=encode(node.roles).decode(),
         queues=encode(node.queues).decode(), tasks=encode([task.name for task in tasks]).decode(),
-        version=node.version, now=now, lease=node.lease,
+        version=node.version, now=now, lease=node.lease, **access_columns(node),
     )  # fmt: skip
+    if not joined:
+        raise taken(node)
     for task in tasks:
         db.run("upsert_task", name=task.name, info=encode(task).decode(), now=now)
     db.emit("node.joined", "rota", node.id, {"incarnation": node.incarnation})
 
 
-def renew(db: Database, incarnation: str, stopping: bool = False) -> News:
-    if not db.run("renew_node", incarnation=incarnation, now=db.now(), stopping=stopping):
+def renew(db: Database, incarnation: str, stopping: bool = False, line: str | None = None) -> News:
+    if not db.run("renew_node", incarnation=incarnation, now=db.now(), stopping=stopping, line=line):
         return News(known=False)
     rows = db.rows("holds_of", incarnation=incarnation)
     if db.value("any_ready"):

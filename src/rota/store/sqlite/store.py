@@ -71,7 +71,7 @@ class SqliteStore(Calls):
     async def register(
         self, who: Principal, /, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
-        if self.locks:
+        if self.locks and node.access is None:
             self.locks.hold(node.incarnation)
         try:
             await self._write(nodes_.register, node, tasks, replaces, self._gone)

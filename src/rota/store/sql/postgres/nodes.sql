@@ -6,11 +6,13 @@ SELECT current_database()::text, pg_postmaster_start_time()::text
 
 -- name: insert_node
 -- ON CONFLICT: the first answer got lost and the node repeats the call. It holds no job yet.
-INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock, server)
+INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock, server,
+                        access_key, access_user)
 VALUES (:incarnation, :id, :roles, :queues, :tasks::text[], :version, 'live', rota.clock(:now), rota.clock(:now), :lease,
-        :lock, :server)
+        :lock, :server, :access_key, :access_user)
 ON CONFLICT (incarnation) DO UPDATE SET state = 'live', started_at = rota.clock(:now), seen_at = rota.clock(:now),
-                                        server = excluded.server
+                                        server = excluded.server, line = NULL
+WHERE nodes.access_key IS NOT DISTINCT FROM excluded.access_key
 
 -- name: lock_number
 -- Serialises transactions with the same lock number.
@@ -34,7 +36,7 @@ WITH moment AS MATERIALIZED (
     -- `busy_since` bounds the read of the index of running jobs, whose low end may be full of dead entries. No claim
     -- takes longer than 30 s from its look at the clock to its commit.
     UPDATE rota.nodes n
-    SET beats = beats + 1, seen_at = moment.now, server = :server, state = CASE WHEN :stopping THEN 'stopping' ELSE state END,
+    SET beats = beats + 1, seen_at = moment.now, server = :server, line = :line, state = CASE WHEN :stopping THEN 'stopping' ELSE state END,
         busy_since = least(moment.now - 30000000, (SELECT min(j.claimed_at) FROM rota.jobs j
                                                    WHERE j.node = :incarnation AND j.claimed_at >= n.busy_since))
     FROM moment WHERE n.incarnation = :incarnation AND n.state IN ('live', 'stopping')
@@ -90,6 +92,7 @@ WHERE j.node IS NOT NULL AND (n.state IS NULL OR n.state NOT IN ('live', 'stoppi
 SELECT n.incarnation, n.id, n.roles, n.queues, n.version, n.state, n.started_at, n.seen_at, n.lease, n.beats,
        (SELECT count(*) FROM rota.jobs j WHERE j.node = n.incarnation AND j.claimed_at >= n.busy_since) AS running,
        n.state = 'live' AND EXISTS (SELECT FROM rota.leader l WHERE l.incarnation = n.incarnation) AS leads,
+       n.access_key, n.access_user, n.line,
        CASE WHEN n.state IN ('live', 'stopping') AND n.server = rota.server() AND n.incarnation <> ALL (:own::text[])
             THEN pg_try_advisory_xact_lock_shared(n.lock) ELSE false END AS free,
        rota.clock(:now) AS now

@@ -14,3 +14,9 @@ SELECT DISTINCT kind FROM rota.jobs WHERE state = 'ready'
 DELETE FROM rota.nodes WHERE incarnation IN (
     SELECT incarnation FROM rota.nodes
     WHERE state IN ('left', 'dead') AND seen_at < rota.clock(:now) - :age::bigint LIMIT :limit)
+
+-- name: make_secret
+INSERT INTO rota.secrets (name, value) VALUES (:name, :value) ON CONFLICT (name) DO NOTHING
+
+-- name: secret
+SELECT value FROM rota.secrets WHERE name = :name
