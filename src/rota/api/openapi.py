@@ -16,6 +16,13 @@ from rota.api.routes import PUBLIC, Route, Routes, Table
 
 ROUTES = Routes("document")
 REFERENCE = "#/components/schemas/{name}"
+ETAG, IF_MATCH, IF_NONE_MATCH, IDEMPOTENCY_KEY = "ETag", "If-Match", "If-None-Match", "Idempotency-Key"
+HEADERS = {
+    ETAG: "The version of what can be edited. Only edits change it.",
+    IF_MATCH: "Do it only if the version is still this one; otherwise 412.",
+    IF_NONE_MATCH: "Answer 304 if the version is this one; of an edit: `*` adds only what is not there.",
+    IDEMPOTENCY_KEY: "The same key and body again give the same answer; another body gives 422.",
+}
 _EVERY_ROUTE = {400, 421, 431, 500, 503}  # also a public one without parameters: its Host may be wrong, for example
 _KEYED = {401, 403, 429}
 _WITH_BODY = {408, 413, 415}
@@ -85,9 +92,9 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         "operationId": route.name,
         "summary": route.summary,
         "tags": [route.tag],
-        "parameters": [*map(_part, route.parts), *schemas.parameters(route.query)],
+        "parameters": [*map(_part, route.parts), *schemas.parameters(route.query), *map(_header, route.takes)],
         "responses": {
-            str(route.status): _success(route, schemas),
+            **{str(status): _success(route, schemas, status) for status in (route.status, *route.also)},
             **{str(status): {"$ref": f"#/components/responses/{status}"} for status in sorted(_problems(route))},
         },
     }
@@ -106,8 +113,19 @@ def _part(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
-def _success(route: Route, schemas: _Schemas) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": HTTPStatus(route.status).phrase}
+def _header(name: str) -> dict[str, Any]:
+    return {
+        "name": name, "in": "header", "required": False, "description": HEADERS[name],
+        "schema": {"type": "string", "pattern": "^[!-~]([ -~]*[!-~])?$", "maxLength": 255},
+    }  # fmt: skip
+
+
+def _success(route: Route, schemas: _Schemas, status: int) -> dict[str, Any]:
+    made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    if {IF_MATCH, IF_NONE_MATCH} & {*route.takes} and status != 204:
+        made["headers"] = {ETAG: {"description": HEADERS[ETAG], "schema": {"type": "string"}}}
+    if status == 304:
+        return made
     if route.media is not None:
         made["content"] = {route.media: {"schema": {"type": "string"}}}
     elif route.answer is not None:

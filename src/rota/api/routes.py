@@ -45,7 +45,8 @@ PUBLIC, ANY_KEY = Public
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One operation. `body`, `query` and `answer` are types; None: there is none. `media` is the type of a stream."""
+    """One operation. `body`, `query` and `answer` are types; None: there is none. `media` is the type of a stream.
+    `also`: other statuses of success. `takes`: the headers that the handler reads."""
 
     method: str
     path: str
@@ -59,6 +60,8 @@ class Route:
     status: int = 200
     media: str | None = None
     problems: tuple[int, ...] = ()  # statuses beside those that every route of its shape may answer with
+    also: tuple[int, ...] = ()
+    takes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -88,6 +91,8 @@ class Routes(list[Route]):
         status: int | None = None,
         media: str | None = None,
         problems: tuple[int, ...] = (),
+        also: tuple[int, ...] = (),
+        takes: tuple[str, ...] = (),
     ) -> Callable[[H], H]:
         """Declares a route. `status`: 200, or 204 for a handler that returns None. `media`: the type of a stream."""
 
@@ -107,6 +112,8 @@ class Routes(list[Route]):
                 status=status or (204 if answer is None else 200),
                 media=media or (EVENTS if streams else None),
                 problems=problems,
+                also=also,
+                takes=takes,
             )
             self.append(route)
             return handler

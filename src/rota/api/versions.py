@@ -16,6 +16,10 @@ from rota.api.problems import Refusal
 from rota.api.requests import Request
 
 T = TypeVar("T")
+# The declarations of routes that read, add or replace, and change what has a version.
+READS: dict[str, Any] = {"also": (304,), "takes": ("If-None-Match",)}
+PUTS: dict[str, Any] = {"problems": (412,), "also": (201,), "takes": ("If-Match", "If-None-Match")}
+EDITS: dict[str, Any] = {"problems": (412,), "takes": ("If-Match",)}
 ABSENT = "absent"  # the version of what is not there
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from rota.model.principal import Principal
 from tests.api.caller import Caller
+from tests.api.described import DescribedCaller
 from tests.contracts.world import World
 from tests.store.postgres.backends import Postgres
 from tests.store.sqlite.backends import SqliteMemory
@@ -24,4 +25,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def caller(world: World) -> Caller:
-    return Caller(world)
+    return DescribedCaller(world)

@@ -11,7 +11,7 @@ from rota.api.answers import Answer
 from rota.api.pages import Page
 from rota.api.requests import Request
 from rota.api.routes import Routes
-from rota.api.versions import ABSENT, check_match, tagged, unless_known, version_of
+from rota.api.versions import ABSENT, EDITS, PUTS, READS, check_match, tagged, unless_known, version_of
 from rota.errors import InvalidInput
 from rota.model.access import Permission
 from rota.model.trigger.calendars import Calendar
@@ -41,13 +41,13 @@ async def list_calendars(request: Request[None, None]) -> Page[CalendarView]:
     return Page([CalendarView.of(one) for one in await request.schedules.calendars()])
 
 
-@ROUTES.get("/api/v1/calendars/{name}", Permission.READ, "A calendar", problems=(304,))
+@ROUTES.get("/api/v1/calendars/{name}", Permission.READ, "A calendar", **READS)
 async def get_calendar(request: Request[None, None]) -> Answer[CalendarView]:
     found = await request.schedules.calendar(request.path["name"])
     return unless_known(request, CalendarView.of(found), version(found))
 
 
-@ROUTES.put("/api/v1/calendars/{name}", Permission.ORDER, "Adds or replaces a calendar", problems=(412,))
+@ROUTES.put("/api/v1/calendars/{name}", Permission.ORDER, "Adds or replaces a calendar", **PUTS)
 async def put_calendar(request: Request[CalendarBody, None]) -> Answer[CalendarView]:
     name = request.path["name"]
     calendar = Calendar(name, _dates(request))
@@ -57,7 +57,7 @@ async def put_calendar(request: Request[CalendarBody, None]) -> Answer[CalendarV
     return tagged(CalendarView.of(calendar), version(calendar), 201 if before is None else 200)
 
 
-@ROUTES.delete("/api/v1/calendars/{name}", Permission.ORDER, "Removes a calendar", problems=(412,))
+@ROUTES.delete("/api/v1/calendars/{name}", Permission.ORDER, "Removes a calendar", **EDITS)
 async def remove_calendar(request: Request[None, None]) -> None:
     name = request.path["name"]
     check_match(request, version(await _find(request, name)))

@@ -8,7 +8,7 @@ from rota.api.answers import Answer
 from rota.api.pages import Page
 from rota.api.requests import Request
 from rota.api.routes import Routes
-from rota.api.versions import ABSENT, check_match, tagged, unless_known, version_of
+from rota.api.versions import ABSENT, EDITS, PUTS, READS, check_match, tagged, unless_known, version_of
 from rota.errors import InvalidInput, NotFound
 from rota.model.access import Permission
 from rota.model.limits import Rate, key_name
@@ -38,7 +38,7 @@ async def list_limits(request: Request[None, LimitsQuery]) -> Page[LimitView]:
     return Page([LimitView.of(info) for info in await request.limits.limits(request.query.key)])
 
 
-@ROUTES.get("/api/v1/limits/{key}", Permission.READ, "A key with its holders", problems=(304,))
+@ROUTES.get("/api/v1/limits/{key}", Permission.READ, "A key with its holders", **READS)
 async def get_limit(request: Request[None, None]) -> Answer[LimitView]:
     info = await _find(request)
     if info is None:
@@ -48,7 +48,7 @@ async def get_limit(request: Request[None, None]) -> Answer[LimitView]:
     return unless_known(request, LimitView.of(info), version(info.concurrency, info.rate))
 
 
-@ROUTES.put("/api/v1/limits/{key}", Permission.ORDER, "Sets the bounds of a key", problems=(412,))
+@ROUTES.put("/api/v1/limits/{key}", Permission.ORDER, "Sets the bounds of a key", **PUTS)
 async def set_limit(request: Request[BoundsBody, None]) -> Answer[BoundsView]:
     key, body = key_name(request.path["key"]), request.body
     if body.concurrency is None and body.rate is None:
@@ -58,7 +58,7 @@ async def set_limit(request: Request[BoundsBody, None]) -> Answer[BoundsView]:
     return tagged(BoundsView.of(limit), version(limit.concurrency, limit.rate))
 
 
-@ROUTES.delete("/api/v1/limits/{key}", Permission.ORDER, "Removes the bounds of a key", problems=(412,))
+@ROUTES.delete("/api/v1/limits/{key}", Permission.ORDER, "Removes the bounds of a key", **EDITS)
 async def remove_limit(request: Request[None, None]) -> None:
     check_match(request, await _version(request))
     await request.limits.remove_limit(request.path["key"])

@@ -24,6 +24,7 @@ from rota.wire_orders.jobs import read_order, read_orders
 ROUTES = Routes("jobs")
 MOST_JOBS = 20_000
 IDEMPOTENCY_KEY = "idempotency-key"
+CREATES: dict[str, Any] = {"status": 201, "also": (200,), "takes": ("Idempotency-Key",)}
 
 
 class OrderBody(OrderEntry, kw_only=True, forbid_unknown_fields=True):
@@ -47,7 +48,7 @@ class SubmittedJobs(msgspec.Struct):
     jobs: list[SubmittedJob] | UnsetType = UNSET
 
 
-@ROUTES.post("/api/v1/jobs", Permission.ORDER, "Orders a job, or a list of jobs", status=201, problems=(404, 409, 422))
+@ROUTES.post("/api/v1/jobs", Permission.ORDER, "Orders a job, or a list of jobs", **CREATES, problems=(404, 409, 422))
 async def submit_jobs(request: Request[OrderBody, None]) -> Answer[SubmittedJobs]:
     many = request.body.jobs is not None
     jobs = keyed(request, await _read(request))

@@ -11,7 +11,7 @@ from rota.api.answers import Answer
 from rota.api.pages import Limit, Page
 from rota.api.requests import Request
 from rota.api.routes import Routes
-from rota.api.versions import check_match, tagged, unless_known, version_of
+from rota.api.versions import EDITS, READS, check_match, tagged, unless_known, version_of
 from rota.errors import InvalidInput
 from rota.model.access import Permission
 from rota.model.feedback import read_feedback
@@ -55,7 +55,7 @@ async def list_queues(request: Request[None, None]) -> Page[QueueView]:
     return Page([QueueView.of(info) for info in await request.limits.queues()])
 
 
-@ROUTES.get("/api/v1/queues/{name}", Permission.READ, "A queue; any name is one", problems=(304,))
+@ROUTES.get("/api/v1/queues/{name}", Permission.READ, "A queue; any name is one", **READS)
 async def get_queue(request: Request[None, None]) -> Answer[QueueView]:
     info = await _find(request)
     return unless_known(request, QueueView.of(info), version(info))
@@ -77,7 +77,7 @@ async def resume_queue(request: Request[None, None]) -> Answer[QueueView]:
     return await _answer(request)
 
 
-@ROUTES.patch("/api/v1/queues/{name}", Permission.OPERATE, "Sets the ageing step or the feedback", problems=(412,))
+@ROUTES.patch("/api/v1/queues/{name}", Permission.OPERATE, "Sets the ageing step or the feedback", **EDITS)
 async def set_queue(request: Request[QueueBody, None]) -> Answer[QueueView]:
     body, name = request.body, queue_name(request.path["name"])
     if body.step is UNSET and body.feedback is UNSET:

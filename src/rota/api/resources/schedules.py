@@ -12,7 +12,7 @@ from rota.api.pages import Cursor, Limit, Page, cursor_of, read_cursor
 from rota.api.requests import Request
 from rota.api.resources.searches import LONGEST, Number
 from rota.api.routes import Routes
-from rota.api.versions import ABSENT, check_match, tagged, unless_known
+from rota.api.versions import ABSENT, EDITS, PUTS, READS, check_match, tagged, unless_known
 from rota.clients.schedules import NEVER, Saved
 from rota.errors import InvalidInput
 from rota.model.access import Permission
@@ -99,7 +99,7 @@ async def list_schedules(request: Request[None, ScheduleListQuery]) -> Page[Sche
     return Page([ScheduleView.of(info) for info in found], following)
 
 
-@ROUTES.get("/api/v1/schedules/{name}", Permission.READ, "A schedule with its next fires", problems=(304,))
+@ROUTES.get("/api/v1/schedules/{name}", Permission.READ, "A schedule with its next fires", **READS)
 async def get_schedule(request: Request[None, None]) -> Answer[ScheduleDetailView]:
     planning = request.schedules
     info = await planning.get(request.path["name"])
@@ -114,7 +114,7 @@ async def get_schedule(request: Request[None, None]) -> Answer[ScheduleDetailVie
     return unless_known(request, ScheduleDetailView.whole(info, coming, past), version(info))
 
 
-@ROUTES.put("/api/v1/schedules/{name}", Permission.ORDER, "Adds or replaces a schedule", problems=(409, 412))
+@ROUTES.put("/api/v1/schedules/{name}", Permission.ORDER, "Adds or replaces a schedule", **PUTS)
 async def put_schedule(request: Request[ScheduleEntry, None]) -> Answer[SavedScheduleView]:
     desk, body, name = request.desk, request.body, schedule_name(request.path["name"])
     if body.note is not None and not body.paused:
@@ -133,7 +133,7 @@ async def put_schedule(request: Request[ScheduleEntry, None]) -> Answer[SavedSch
     return tagged(view, version(info), 201 if saved.created else 200)
 
 
-@ROUTES.delete("/api/v1/schedules/{name}", Permission.ORDER, "Removes a schedule; its jobs stay", problems=(412,))
+@ROUTES.delete("/api/v1/schedules/{name}", Permission.ORDER, "Removes a schedule; its jobs stay", **EDITS)
 async def remove_schedule(request: Request[None, None]) -> None:
     await request.schedules.remove(request.path["name"], check=_check(request))
 

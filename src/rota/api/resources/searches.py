@@ -8,7 +8,7 @@ import msgspec
 
 from rota.api.pages import Cursor, Limit, cursor_of, read_cursor
 from rota.clients.jobs import JobsClient
-from rota.errors import InvalidInput
+from rota.errors import InvalidInput, NotFound
 from rota.model.lifecycle import State
 from rota.model.readers import printable
 from rota.model.times import duration, instant
@@ -67,7 +67,10 @@ async def filter_of(search: DeadSearch, client: JobsClient) -> JobFilter:
         fields["ended_before"] = client.store.now() - duration(search.older_than, "older_than")
     if search.workflow is not None:
         part = printable(search.workflow, "workflow", 1, LONGEST, "the id or the name of a workflow")
-        fields["workflow"] = await client.workflow(part)
+        try:
+            fields["workflow"] = await client.workflow(part)
+        except NotFound:
+            raise InvalidInput("workflow", part, "the id or the name of a workflow that is there") from None
     if isinstance(search, JobSearch) and search.state is not None:
         fields["states"] = tuple(search.state)
     return JobFilter(**fields)

@@ -9,7 +9,7 @@ import msgspec
 from rota.api.answers import Answer
 from rota.api.pages import Cursor, Limit, Page, cursor_of, read_cursor
 from rota.api.requests import Request
-from rota.api.resources.orders import keyed, other_body
+from rota.api.resources.orders import CREATES, keyed, other_body
 from rota.api.resources.searches import LONGEST, Id, Number
 from rota.api.routes import Routes
 from rota.clients import workflows
@@ -42,7 +42,7 @@ class CancelWorkflowBody(msgspec.Struct, forbid_unknown_fields=True):
     reason: str = workflows.CANCELLED
 
 
-@ROUTES.post("/api/v1/workflows", Permission.ORDER, "Orders a workflow as a whole", status=201, problems=(409, 422))
+@ROUTES.post("/api/v1/workflows", Permission.ORDER, "Orders a workflow as a whole", **CREATES, problems=(409, 422))
 async def submit_workflow(request: Request[Description, None]) -> Answer[OrderedWorkflowView]:
     found, client = request.body, request.jobs
     parents = read_graph(found, SOURCE)
