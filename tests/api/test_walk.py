@@ -14,7 +14,7 @@ import pytest
 
 from rota.api import app
 from rota.api.routes import PUBLIC, Route
-from rota.model.access import ROLES, Grant, Role
+from rota.model.access import ROLES, Grant, Permission, Role
 from rota.model.principal import Principal
 from rota.model.times import SECOND
 from tests.api.caller import HOST, Caller, Reply, secret
@@ -24,6 +24,8 @@ ROUTES = list(app.table())
 KEYED = [route for route in ROUTES if route.permission is not PUBLIC]
 # All there is for whoever has no key. A route is added here by a person who means it.
 PUBLIC_ROUTES = {"GET /health/live", "GET /health/ready", "GET /api/v1/openapi.json"}
+# What every key may know, whatever its role: itself, and that something has changed.
+FOR_EVERY_KEY = {"GET /api/v1/server", "GET /api/v1/wakes"}
 ABSENT = "00000000-0000-7000-8000-000000000000"
 # What the variable part of a path names, by the beginning of the path. "": something that all users share.
 OWNED = {
@@ -92,7 +94,11 @@ def caller(world: World) -> Caller:
 
 
 def test_public_routes_are_those_that_are_meant() -> None:
-    assert {named(route) for route in ROUTES if route.permission is PUBLIC} == PUBLIC_ROUTES & set(map(named, ROUTES))
+    assert {named(route) for route in ROUTES if route.permission is PUBLIC} == PUBLIC_ROUTES
+
+
+def test_routes_without_a_permission_are_those_that_are_meant() -> None:
+    assert {named(route) for route in KEYED if not isinstance(route.permission, Permission)} == FOR_EVERY_KEY
 
 
 def test_every_route_that_names_something_is_classified() -> None:
@@ -116,7 +122,7 @@ async def test_without_a_valid_key_every_route_answers_the_same(world: World, ca
 async def test_each_role_reaches_what_its_permissions_say(caller: Caller, role: Role) -> None:
     for route in KEYED:
         reply = await call(caller, route, anything(route), secret(role))
-        allowed = route.permission in ROLES[role]
+        allowed = route.permission in ROLES[role] or named(route) in FOR_EVERY_KEY
         assert (reply.status == 403) == (not allowed), (named(route), reply)
         assert reply.status < 500, (named(route), reply)
         if not allowed:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -68,7 +68,7 @@ class ParentInfo(msgspec.Struct, frozen=True):
     state: State | None  # None: it was purged
     need: Need = Need.SUCCESS
     edge: EdgeState = EdgeState.OPEN
-    result: object = None
+    result: Any = None
     name: str = ""  # in its workflow; "": it has none
     fills: tuple[Path, ...] = ()
 
