@@ -9,6 +9,11 @@ import time
 
 import pytest
 
+from rota.app_core import AppCore
+from rota.model.node import NewNode
+from rota.model.principal import SYSTEM
+from rota.model.times import SECOND
+from rota.store.copy import Copy
 from tests.cli.program import LONG, Rota
 from tests.servers.postgres import fresh_schema_name, shared_server
 
@@ -132,3 +137,26 @@ def test_the_password_is_never_shown(rota: Rota) -> None:
     there = shared_server().url().replace("postgres@", "postgres:secret@") + f"?schema={schema}"
     assert "secret" not in rota.ok("store", "copy", store(rota, "rota.db"), there)
     shared_server().execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+def test_a_node_that_came_and_went_during_the_copy_is_found(
+    rota: Rota, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rota.ok("submit", "--in", "1h", "--", "true")
+    here, there = store(rota, "rota.db"), store(rota, "other.db")
+    check = Copy._check_source
+
+    async def check_beside_a_node(copy: Copy) -> None:
+        await check(copy)
+        beside = AppCore(here).make_store()
+        await beside.open()
+        await beside.register(SYSTEM, NewNode("late", "late1", ("worker",), {}, "", 10 * SECOND), [])
+        await beside.leave(SYSTEM, "late1")
+        await beside.close()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Copy, "_check_source", check_beside_a_node)
+        assert "was used by nodes while it was copied (late); stop them" in refused(
+            "store", "copy", here, there, code=1
+        )
+    assert rota.json("store", "copy", here, there)["resumed"]

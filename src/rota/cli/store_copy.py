@@ -13,12 +13,12 @@ from rota.app_core import AppCore
 from rota.cli.live import Bar
 from rota.cli.session import check_exists, raw_store, store_exists
 from rota.cli.show import complain, document, table
-from rota.errors import InvalidInput, StoreError
+from rota.errors import InvalidInput, StoreError, StoreUnavailable
 from rota.model.node import NodeState
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM
 from rota.store.base import Store
-from rota.store.copy import Copy, Report, Side
+from rota.store.copy import Copy, Report, Side, preview
 from rota.store.sqlite.dump import SqliteSide
 from rota.views.nodes import shown_state
 
@@ -29,13 +29,19 @@ async def copy_(args: argparse.Namespace) -> int:
     source, target = AppCore(args.source), AppCore(args.target)
     _check(source, target)
     async with _side(source) as reading:
-        await _rest(source, take_over=not args.dry_run)
+        before = await _rest(source, take_over=not args.dry_run)
         if args.dry_run:
             return await _preview(args, reading, target)
         await _prepare(target)
         async with _side(target) as writing:
             bar = Bar(not args.json)
-            report = await Copy(reading, writing, lambda what, rows: bar.show(f"{what}: {rows:,} rows")).run()
+            copy = Copy(
+                reading,
+                writing,
+                lambda what, rows: bar.show(f"{what}: {rows:,} rows"),
+                lambda: _refuse_since(source, before),
+            )
+            report = await copy.run()
             bar.show("")
     _show(args, report)
     return 0
@@ -52,9 +58,9 @@ def _check(source: AppCore, target: AppCore) -> None:
     check_exists(source)
 
 
-async def _rest(app: AppCore, take_over: bool) -> None:
-    """Refuses a store with living nodes. Jobs that dead nodes have left running are taken over, as any node would
-    do."""
+async def _rest(app: AppCore, take_over: bool) -> set[str]:
+    """Refuses a store with living nodes; returns the incarnations of all nodes that it has had. Jobs that dead nodes
+    have left running are taken over, as any node would do."""
     async with raw_store(app) as store:
         await store.open()
         await _refuse_living(app, store)
@@ -63,6 +69,17 @@ async def _rest(app: AppCore, take_over: bool) -> None:
             await store.take_over(SYSTEM, node.incarnation, None if node.gone else node.beats, rule)
         if take_over:
             await store.rescue(SYSTEM, rule)
+        return {node.incarnation for node in await store.nodes(SYSTEM, True)}
+
+
+async def _refuse_since(app: AppCore, before: set[str]) -> None:
+    """Refuses nodes that have come since the copy began, also those that have gone again."""
+    async with raw_store(app) as store:
+        await store.open()
+        since = sorted(node.id for node in await store.nodes(SYSTEM, True) if node.incarnation not in before)
+    if since:
+        what = f"{_name(app)} was used by nodes while it was copied ({', '.join(since[:5])})"
+        raise StoreUnavailable(f"{what}; stop them, and run the copy again")
 
 
 async def _refuse_living(app: AppCore, store: Store) -> None:
@@ -102,11 +119,9 @@ def _name(app: AppCore) -> str:
 
 async def _preview(args: argparse.Namespace, reading: Side, target: AppCore) -> int:
     async with _side(target) if store_exists(target) and await _is_migrated(target) else nullcontext() as there:
-        copy = Copy(reading, there or reading, lambda *_: None)
-        report = await copy.preview()
+        report = await preview(reading, _name(target))
         if there is not None:
             await there.check_target(reading.name)
-    report.target = _name(target)
     _show(args, report, dry_run=True)
     return 0
 
