@@ -120,6 +120,19 @@ def test_wrong_ones_are_refused_by_name_with_what_is_expected(name: str, value: 
     assert "\n" not in message
 
 
+def test_a_wrong_one_says_where_it_was_given(empty_folder: Path) -> None:
+    (empty_folder / "rota.toml").write_text("lease = '1s'\ngrace = '1s'\n")
+    with pytest.raises(InvalidInput, match=r"^lease in rota\.toml: '1s' is not valid; expected a duration from 5s"):
+        config.load(environment={})
+    (empty_folder / "other.toml").write_text("queues = 'mail'\n")
+    with pytest.raises(InvalidInput, match=r"^queues in other\.toml: 'mail' is not valid"):
+        config.load(environment={"ROTA_CONFIG": "other.toml"})
+    with pytest.raises(InvalidInput, match=r"^ROTA_LEASE: '2s' is not valid"):
+        config.load(environment={"ROTA_LEASE": "2s"})
+    with pytest.raises(InvalidInput, match=r"^lease: '3s' is not valid"):
+        config.load({"lease": "3s"}, environment={"ROTA_LEASE": "2s"})
+
+
 def test_a_file_that_makes_no_sense_is_refused(empty_folder: Path) -> None:
     (empty_folder / "rota.toml").write_text("grace = ")
     with pytest.raises(InvalidInput, match=r"rota\.toml"):

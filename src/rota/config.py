@@ -114,11 +114,11 @@ def put_secrets_aside() -> None:
 def load(arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> Settings:
     """An argument that is None counts as not given, and so does an empty variable."""
     environment = variables() if environment is None else environment
-    given: dict[str, Any] = {}
-    given |= _from_file(environment.get(CONFIG))
-    given |= _from_environment(environment)
-    given |= {name: value for name, value in (arguments or {}).items() if value is not None}
-    return Settings(**{name: _read(name, value) for name, value in given.items()})
+    file = environment.get(CONFIG) or FILE
+    given = {name: (value, f"{name} in {file}") for name, value in _from_file(environment.get(CONFIG)).items()}
+    given |= {name: (value, _variable(name)) for name, value in _from_environment(environment).items()}
+    given |= {name: (value, name) for name, value in (arguments or {}).items() if value is not None}
+    return Settings(**{name: _read(name, value, place) for name, (value, place) in given.items()})
 
 
 def _from_file(named: str | None) -> dict[str, Any]:
@@ -151,7 +151,11 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _variable_names() -> dict[str, str]:
-    return {f"{PREFIX}{name.upper()}": name for name in _READERS}
+    return {_variable(name): name for name in _READERS}
+
+
+def _variable(name: str) -> str:
+    return f"{PREFIX}{name.upper()}"
 
 
 def _misspelt(name: str) -> InvalidInput:
@@ -163,10 +167,11 @@ def _misspelt(name: str) -> InvalidInput:
     return InvalidInput("environment variable", name, expected)
 
 
-def _read(name: str, value: Any) -> Any:
+def _read(name: str, value: Any, place: str) -> Any:
+    """`place`: where the value was given, for messages: `lease in rota.toml`, `ROTA_LEASE`, or the argument `lease`."""
     if name not in _READERS:
         raise InvalidInput("setting", name, f"one of {', '.join(sorted(_READERS))}")
-    return _READERS[name](value, name)
+    return _READERS[name](value, place)
 
 
 def _store(value: Any, name: str) -> str:

@@ -245,7 +245,7 @@ def test_an_old_schema_is_not_migrated_by_looking(capsys: pytest.CaptureFixture[
 
 def test_settings_that_are_wrong_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("ROTA_LEASE", "1s")
-    check(["job", "list"], "lease: '1s' is not valid; expected a duration from 5s to 5m", 2, capsys)
+    check(["job", "list"], "ROTA_LEASE: '1s' is not valid; expected a duration from 5s to 5m", 2, capsys)
     monkeypatch.delenv("ROTA_LEASE")
     monkeypatch.setenv("ROTA_LAESE", "1s")
     check(["job", "list"], "environment variable: 'ROTA_LAESE' is not valid; expected the name of a setting", 2, capsys)

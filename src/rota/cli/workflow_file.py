@@ -15,6 +15,7 @@ from rota.cli.submit import folder, known_tasks
 from rota.handles.job import Job
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import place_workflow
+from rota.tasks.checks import malformed, misfit
 from rota.views.workflows import OrderedWorkflowView
 from rota.wire_orders.entries import Description, JobEntry
 from rota.wire_orders.offered import OfferedTasks
@@ -56,9 +57,9 @@ def _read(path: str, source: str) -> Description:
     try:
         return msgspec.json.decode(text, type=Description)
     except msgspec.ValidationError as error:
-        raise WrongWorkflow(source, f"{error}; expected a workflow such as {_EXPECTED}") from None
+        raise WrongWorkflow(source, f"{misfit(str(error))}; expected a workflow such as {_EXPECTED}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise WrongWorkflow(source, f"is not JSON ({error})") from None
+        raise WrongWorkflow(source, f"is not JSON ({malformed(error)})") from None
 
 
 def _fill_folders(jobs: Sequence[JobEntry], source: str) -> None:

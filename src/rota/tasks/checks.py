@@ -13,9 +13,13 @@ from rota.errors import NotSerialisable
 from rota.tasks.encoding import to_json
 
 # As msgspec says it. A place in a mapping has no name there: `$.prices[...]`.
-_WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `[^`]+`")
+_WRONG_TYPE = re.compile(r"Expected `([^`]+)`, got `([^`]+)`")
 _FIELD = re.compile(r"Object (missing required|contains unknown) field `([^`]+)`")
 _PLACE = re.compile(r"(.+) - at `\$\.?(.*)`", re.DOTALL)
+_KINDS = {
+    "str": "a text", "array": "a list", "object": "an object", "int": "a whole number", "float": "a number",
+    "bool": "true or false",
+}  # fmt: skip
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
@@ -32,18 +36,55 @@ def arguments_json(arguments: Mapping[str, Any], limit: int, task: str) -> str:
 def problem(text: str, body: str | bytes, start: str = "") -> str:
     """What msgspec has found wrong in the arguments, with the names and values of the user. `start`: the place of
     `body` in them."""
-    found = _PLACE.fullmatch(text)
-    text, below = found.groups() if found else (text, "")
+    text, below = _placed(text)
     place = _joined(start, below)
-    if field := _FIELD.fullmatch(text):
-        how = "is missing" if field[1].startswith("missing") else "is unknown"
-        return f"{_joined(place, field[2])!r} {how}"
+    if field := _field(text, place):
+        return field
     if not place:
         return text
     value = _value_at(below, body)
     if wrong := _WRONG_TYPE.fullmatch(text):
         return f"{place!r} must be {wrong[1].replace(' | ', ' or ')}, not {value}"
     return f"{place!r}: {text}, not {value}"
+
+
+def misfit(text: str) -> str:
+    """What msgspec has found wrong in JSON of a user, without the value, which may be a secret."""
+    text, place = _placed(text)
+    if field := _field(text, place):
+        return field
+    if wrong := _WRONG_TYPE.fullmatch(text):
+        must = f"must be {_kinds(wrong[1])}, not {_kinds(wrong[2])}"
+        return f"{place!r} {must}" if place else must
+    return f"{place!r}: {text}" if place else text
+
+
+def malformed(error: Exception) -> str:
+    """What is wrong in text that is no JSON."""
+    if isinstance(error, RecursionError):
+        return "too many levels of lists and objects"
+    if isinstance(error, UnicodeDecodeError):
+        return f"no UTF-8 at byte {error.start}"
+    text = str(error).removeprefix("JSON is malformed: ")
+    return "it ends too early" if text == "Input data was truncated" else text
+
+
+def _placed(text: str) -> tuple[str, str]:
+    """A message of msgspec, and the place that it names."""
+    found = _PLACE.fullmatch(text)
+    return (found[1], found[2]) if found else (text, "")
+
+
+def _field(text: str, place: str) -> str | None:
+    if found := _FIELD.fullmatch(text):
+        how = "is missing" if found[1].startswith("missing") else "is unknown"
+        return f"{_joined(place, found[2])!r} {how}"
+    return None
+
+
+def _kinds(names: str) -> str:
+    """JSON types as people call them."""
+    return " or ".join(_KINDS.get(name, name) for name in names.split(" | "))
 
 
 def _joined(place: str, field: str) -> str:
