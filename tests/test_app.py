@@ -27,7 +27,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def app(path: Path, clock: ManualClock, chance: Chance) -> AsyncIterator[rota.App]:
-    app = rota.App(f"sqlite:///{path}", user="me", clock=clock, chance=chance, max_args=1_000)
+    app = rota.App(f"sqlite:///{path}", user="me", max_args=1_000)
+    app._core.clock, app._core.chance = clock, chance
     yield app
     await app.close()
 

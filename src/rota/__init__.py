@@ -18,12 +18,13 @@ _NAMES = {
         "NotFaked", "NotFound", "NotSerialisable", "QuotaExceeded", "ResultMismatch", "RetryAfter", "RotaError",
         "SchemaMissing", "SchemaTooNew", "Snooze", "Stale", "StoreDenied", "StoreError", "StoreFull",
         "StoreReadOnly", "StoreUnavailable", "TaskSignal", "TooLarge", "UnknownTask", "WaitTimeout",
+        "WrongVersion",
     ],
     "rota.handles.job": ["Job"],
     "rota.handles.jobs": ["JobQuery"],
     "rota.handles.keywords": [
         "CallKeywords", "CallOrderKeywords", "CommandOrderKeywords", "DeclaredKeywords", "OrderKeywords",
-        "ScheduleKeywords", "TaskKeywords",
+        "ScheduleKeywords", "SettingKeywords", "TaskKeywords",
     ],
     "rota.handles.schedule": ["Schedule"],
     "rota.handles.shared_task": ["shared_task"],
@@ -80,6 +81,7 @@ if typing.TYPE_CHECKING:
     from rota.errors import TooLarge as TooLarge
     from rota.errors import UnknownTask as UnknownTask
     from rota.errors import WaitTimeout as WaitTimeout
+    from rota.errors import WrongVersion as WrongVersion
     from rota.handles.job import Job as Job
     from rota.handles.jobs import JobQuery as JobQuery
     from rota.handles.keywords import CallKeywords as CallKeywords
@@ -88,6 +90,7 @@ if typing.TYPE_CHECKING:
     from rota.handles.keywords import DeclaredKeywords as DeclaredKeywords
     from rota.handles.keywords import OrderKeywords as OrderKeywords
     from rota.handles.keywords import ScheduleKeywords as ScheduleKeywords
+    from rota.handles.keywords import SettingKeywords as SettingKeywords
     from rota.handles.keywords import TaskKeywords as TaskKeywords
     from rota.handles.schedule import Schedule as Schedule
     from rota.handles.shared_task import shared_task as shared_task

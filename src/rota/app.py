@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from rota.app_core import AppCore
 from rota.clients.limits import LimitsClient
-from rota.clock import Chance, Clock
 from rota.config import Settings
 from rota.errors import InvalidInput
 from rota.handles.decorator import AnyTask, TaskDecorator
@@ -29,11 +28,13 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from rota.handles.keywords import (
+        AllSettingKeywords,
         CallKeywords,
         CallOrderKeywords,
         CommandOrderKeywords,
         DeclaredKeywords,
         ScheduleKeywords,
+        SettingKeywords,
     )
     from rota.handles.workflow_builder import LastWork
     from rota.node import Node
@@ -53,13 +54,10 @@ class App:
         store: str | None = None,
         *,
         include: Sequence[str] = (),
-        clock: Clock | None = None,
-        chance: Chance | None = None,
-        inline: bool = False,
-        **settings: Any,
+        **settings: Unpack[SettingKeywords],
     ) -> None:
         """`include`: names of modules with tasks, schedules and hooks, imported when they are needed (`load`)."""
-        self._core = AppCore(store, include=include, clock=clock, chance=chance, inline=inline, **settings)
+        self._core = AppCore(store, include=include, **settings)
 
     def __repr__(self) -> str:
         return repr(self._core)
@@ -80,7 +78,7 @@ class App:
         """The names of the modules that the app includes."""
         return self._core.include
 
-    def configure(self, **settings: Any) -> None:
+    def configure(self, **settings: Unpack[AllSettingKeywords]) -> None:
         """Changes settings of the app (None: not given); those of the store only before it is opened."""
         self._core.configure(**settings)
 

@@ -22,7 +22,8 @@ class Skewed(SystemClock):
         return super().now() + round(SKEW * 1_000_000)
 
 
-app = rota.App(clock=Skewed())
+app = rota.App()
+app._core.clock = Skewed()
 
 
 def pen(ctx: rota.Context, number: int) -> Pen:

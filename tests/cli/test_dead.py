@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.app import App
+from rota.app_core import AppCore
 from rota.clients.job_queries import pages
 from rota.clients.jobs import PAGE, JobsClient
 from rota.clock import Chance, ManualClock
@@ -107,13 +107,13 @@ async def bury(store: Store, clock: ManualClock, count: int) -> None:
 
 
 async def test_pages_find_each_letter_once_though_many_died_at_one_instant(tmp_path: Path, clock: ManualClock) -> None:
-    app = App(f"sqlite:///{tmp_path}/rota.db", clock=clock, inline=True)
-    store: Store = (await app._core.client()).store
+    app = AppCore(f"sqlite:///{tmp_path}/rota.db", clock=clock, inline=True)
+    store: Store = (await app.client()).store
     await store.register(SYSTEM, NewNode("n", "i", ("worker",), {"default": 1}, "0", 10_000_000), [])
     counts = [3, PAGE * 5 // 2, PAGE - 1, PAGE, 1, PAGE + 1]
     for count in counts:
         await bury(store, clock, count)
-    client = JobsClient(store, LOCAL, app._core.chance)
+    client = JobsClient(store, LOCAL, app.chance)
     query = JobFilter(states=("failed",), ended_before=clock.now() + 1, limit=PAGE)  # type: ignore[arg-type]
     found = [job.id async for page in pages(client, query) for job in page]
     assert len(found) == len(set(found)) == sum(counts)

@@ -15,6 +15,7 @@ import pytest
 from rota.cli.parser import build
 from rota.cli.reference import options, verbs
 from rota.cli.submit import about_command, order_options
+from rota.config import Settings
 from rota.errors import InvalidInput
 from rota.handles import keywords
 from rota.model import resources
@@ -99,6 +100,7 @@ def test_the_default_that_is_told_is_the_one_that_counts(option: Option) -> None
 
 def test_signatures_take_the_options() -> None:
     assert set(keywords.JobKeywords.__annotations__) == set(TASK_NAMES)
+    assert set(keywords.AllSettingKeywords.__annotations__) == set(Settings.__struct_fields__)
     assert set(keywords.TaskKeywords.__annotations__) == {*TASK_NAMES, "name", "aliases", "isolation"}
     assert set(keywords.FireKeywords.__annotations__) == set(SCHEDULE_NAMES)
     assert set(keywords.OrderKeywords.__annotations__) == set(NAMED_ORDER)

@@ -10,6 +10,8 @@ from typing import Any, assert_type
 import rota
 
 app = rota.App(name="typing")
+other = rota.App("sqlite:///a.db", lease=timedelta(seconds=10), queues={"mail": 8}, max_args="2MiB", roles=["control"])
+other.configure(store="sqlite:///b.db", grace="5s")
 
 
 @dataclass

@@ -40,6 +40,9 @@ async def orders(number: rota.Job[int]) -> None:
 
 
 def options() -> None:
+    rota.App(leese="10s")  # type: ignore[call-arg]
+    rota.App(lease=[])  # type: ignore[arg-type]
+    app.configure(stor="sqlite:///a.db")  # type: ignore[call-arg]
     hello.options(dely="90s")  # type: ignore[call-arg]
     hello.options(delay=[])  # type: ignore[arg-type]
     hello.options(priority="high")  # type: ignore[arg-type]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rota.model.trigger.policies import CatchUp
 
 Span = str | float | timedelta  # `90s`, seconds, or a timedelta
+Size = int | str  # bytes, or `16MiB`
+Names = str | Sequence[str]  # a list, or a text with commas
 Moment = str | datetime  # ISO 8601 with an offset, or an aware datetime
 Need = Literal["success", "finish", "failure", "fine", "trouble"]
 Parent: TypeAlias = "Job[Any] | str"
@@ -127,3 +129,58 @@ class ScheduleKeywords(DeclaredKeywords, AboutCommand, total=False):
     every: Span | None
     rrule: str | None
     at: Moment | Collection[Moment] | None
+
+
+class SettingKeywords(TypedDict, total=False):
+    """Settings of `App(...)` beside its store (docs/settings.md)."""
+
+    name: str | None
+    node: str | None
+    user: str | None
+    roles: Names | None
+    queues: str | dict[str, int] | None
+    grace: Span | None
+    kill_grace: Span | None
+    lease: Span | None
+    prefetch: int | None
+    lend: bool | None
+    max_args: Size | None
+    max_result: Size | None
+    max_output: Size | None
+    retention: Span | None
+    dead_retention: Span | None
+    key_retention: Span | None
+    audit_retention: Span | None
+    crash_limit: int | None
+    unknown_grace: Span | None
+    warm_processes: int | None
+    pool_jobs: int | None
+    pool_memory: Size | None
+    command_cpu: Span | None
+    command_memory: Size | None
+    command_files: int | Literal["none"] | None
+    command_processes: int | Literal["none"] | None
+    command_file_size: Size | None
+    command_user: str | None
+    command_env: Names | None
+    command_cgroup: str | None
+    notify: bool | None
+    notify_within: bool | None
+    api_host: str | None
+    api_port: int | None
+    api_hosts: Names | None
+    api_tls_cert: str | None
+    api_tls_key: str | None
+    api_proxies: Names | None
+    api_max_body: Size | None
+    api_connections: int | None
+    http_allow: Names | None
+    http_deny: Names | None
+    http_timeout: Span | None
+    http_max_body: Size | None
+
+
+class AllSettingKeywords(SettingKeywords, total=False):
+    """Settings of `app.configure(...)`."""
+
+    store: str | None
