@@ -24,6 +24,7 @@ MADE: list[BaseException] = [
     errors.NotFound("job", "7"),
     errors.NotAllowed("ada", "pause queues"),
     errors.QuotaExceeded("ada", "waiting", 9, "10", 2),
+    errors.ChangedMeanwhile("calendar", "holidays"),
     errors.IllegalEvent("failed", "start"),
     errors.JobFailed("7", "failed", "boom", "builtins.ValueError", 'File "a.py", line 3, in f\n'),
     errors.ResultMismatch("mail", "7", "no int"),

@@ -10,6 +10,7 @@ RotaError
 ├── NotFound                no such job (or none that this user may see)
 ├── NotAllowed              this user may not do that
 ├── QuotaExceeded           this user has used up a quota
+├── ChangedMeanwhile        an edit names a version that another edit has replaced
 ├── IllegalEvent            the lifecycle table has no such step
 ├── JobFailed               the result of a job that did not succeed was asked for
 ├── ResultMismatch          the result of a job does not fit the return annotation of its task
@@ -188,6 +189,12 @@ class QuotaExceeded(RotaError):
     def __init__(self, user: str, quota: str, used: int, allowed: str, more: int = 1) -> None:
         self.user, self.quota, self.used, self.allowed, self.more = user, quota, used, allowed, more
         super().__init__(f"user {user!r} may have {quota}={allowed}; {used:,} used, {more:,} more asked for")
+
+
+class ChangedMeanwhile(RotaError):
+    def __init__(self, what: str, name: str) -> None:
+        self.what, self.name = what, name
+        super().__init__(f"{what} {name!r} is another version than the one that was read: read it again, decide anew")
 
 
 class StoreError(RotaError):

@@ -34,6 +34,7 @@ _STATUS: Mapping[type[RotaError], int] = {
     errors.NotAllowed: 403,
     errors.QuotaExceeded: 429,
     errors.IllegalEvent: 409,
+    errors.ChangedMeanwhile: 412,
     errors.JobFailed: 409,
     errors.ResultMismatch: 409,
     errors.WaitTimeout: 408,

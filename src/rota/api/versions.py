@@ -1,30 +1,20 @@
-"""Versions of what can be edited: `ETag`, `If-Match` and `If-None-Match`.
-
-The version of a schedule is its revision. The others have no revision: their version is made of the values that people
-set, so that nothing else changes it, and edits that cancel each other out are no edit.
-"""
+"""Versions of what can be edited: `ETag`, `If-Match` and `If-None-Match`. The version of a schedule is its revision;
+`model.versions` has the others."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, TypeVar
-
-import msgspec
 
 from rota.api.answers import Answer
 from rota.api.problems import Refusal
 from rota.api.requests import Request
+from rota.model.versions import ABSENT
 
 T = TypeVar("T")
 # The declarations of routes that read, add or replace, and change what has a version.
 READS: dict[str, Any] = {"also": (304,), "takes": ("If-None-Match",)}
 PUTS: dict[str, Any] = {"problems": (412,), "also": (201,), "takes": ("If-Match", "If-None-Match")}
 EDITS: dict[str, Any] = {"problems": (412,), "takes": ("If-Match",)}
-ABSENT = "absent"  # the version of what is not there
-
-
-def version_of(*settings: Any) -> str:
-    return hashlib.sha256(msgspec.json.encode(settings, order="deterministic")).hexdigest()[:16]
 
 
 def tagged(value: T, version: str, status: int | None = None) -> Answer[T]:
@@ -38,12 +28,15 @@ def unless_known(request: Request[Any, Any], value: T, version: str) -> Answer[T
     return tagged(value, version)
 
 
-def check_match(request: Request[Any, Any], version: str) -> None:
-    """Refuses an edit of another version than the one that the caller has read (412)."""
+def check_match(request: Request[Any, Any], version: str) -> str | None:
+    """Refuses an edit of another version than the one that the caller has read (412). Returns the version that the edit
+    may replace; None: any."""
     if request.header("if-match") is not None and not _names(request, "if-match", version):
         raise changed_meanwhile()
     if request.header("if-none-match") is not None and _names(request, "if-none-match", version):
         raise Refusal(412, "exists_already", "it is there already, and If-None-Match wants a new one")
+    conditional = request.header("if-match") is not None or request.header("if-none-match") is not None
+    return version if conditional else None
 
 
 def changed_meanwhile() -> Refusal:

@@ -80,7 +80,9 @@ class LimitsClient:
     async def gates(self) -> list[Gate]:
         return await self._store.gates(self._who)
 
-    async def set_limit(self, key: str, *, at_once: object = None, starts: object = None) -> Limit:
+    async def set_limit(
+        self, key: str, *, at_once: object = None, starts: object = None, version: str | None = None
+    ) -> Limit:
         """Bounds holders (`at_once=5`), starts per window (`starts="60/1m"`), or both. It replaces the bounds that jobs
         bring, at once."""
         if at_once is None and starts is None:
@@ -90,11 +92,11 @@ class LimitsClient:
             None if at_once is None else concurrency(at_once, "at_once"),
             None if starts is None else rate(starts),
         )
-        await self._store.set_limit(self._who, limit)
+        await self._store.set_limit(self._who, limit, version)
         return limit
 
-    async def remove_limit(self, key: str) -> None:
-        if not await self._store.remove_limit(self._who, key_name(key)):
+    async def remove_limit(self, key: str, version: str | None = None) -> None:
+        if not await self._store.remove_limit(self._who, key_name(key), version):
             raise NotFound("limit", key)
 
     async def limits(self, keys: Sequence[str] | None = None) -> list[LimitInfo]:
@@ -110,19 +112,26 @@ class LimitsClient:
     async def resume_queue(self, name: str) -> bool:
         return await self._store.resume_queue(self._who, queue_name(name))
 
-    async def set_step(self, name: str, step: object) -> None:
+    async def set_step(self, name: str, step: object, version: str | None = None) -> None:
         """The ageing step of the queue: a duration (`0s`: first come, first served), `strict`, or `default`."""
-        await self._store.set_step(self._who, queue_name(name), ageing_step(step))
+        await self._store.set_step(self._who, queue_name(name), ageing_step(step), version)
 
     async def set_feedback(
-        self, name: str, on: bool = True, *, quantum: object = None, levels: object = None, boost: object = None
+        self,
+        name: str,
+        on: bool = True,
+        *,
+        quantum: object = None,
+        levels: object = None,
+        boost: object = None,
+        version: str | None = None,
     ) -> None:
         """Feedback levels: flows (mostly a user's jobs of a task) that use many slots fall behind the others."""
         if on not in (True, False):
             raise InvalidInput("on", on, "True or False")
         given = {"quantum": quantum, "levels": levels, "boost": boost}
         rule = read_feedback(**{what: value for what, value in given.items() if value is not None})
-        await self._store.set_feedback(self._who, queue_name(name), rule if on else None)
+        await self._store.set_feedback(self._who, queue_name(name), rule if on else None, version)
 
     async def flows(self, limit: int = 100) -> list[FlowInfo]:
         return await self._store.flows(self._who, whole(limit, "limit", 1, MOST_SHOWN))

@@ -325,12 +325,12 @@ class SchedulesClient:
             raise NotFound("calendar", name)
         return found[0]
 
-    async def save_calendar(self, calendar: Calendar) -> None:
+    async def save_calendar(self, calendar: Calendar, version: str | None = None) -> None:
         calendar_name(calendar.name)
-        await self._store.put_calendar(self._who, calendar)
+        await self._store.put_calendar(self._who, calendar, version)
 
-    async def remove_calendar(self, name: str) -> None:
-        needing = await self._store.remove_calendar(self._who, name)
+    async def remove_calendar(self, name: str, version: str | None = None) -> None:
+        needing = await self._store.remove_calendar(self._who, name, version)
         if needing is None:
             raise NotFound("calendar", name)
         if needing:

@@ -129,14 +129,16 @@ class Admission(Verbs):
 
     @verb(WRITE, audit=about("limit.key", "limit.concurrency", "limit.rate", done=always))
     @abstractmethod
-    async def set_limit(self, who: Principal, /, limit: Limit) -> None:
+    async def set_limit(self, who: Principal, /, limit: Limit, version: str | None = None) -> None:
         """Sets the bounds of a key, also while it is held. Lower ones are reached as attempts end; with higher ones
-        more jobs are let in at once."""
+        more jobs are let in at once. `version`: of what it may replace (`model.versions`); if another is there, raises
+        ChangedMeanwhile."""
 
     @verb(WRITE, audit=about("key"))
     @abstractmethod
-    async def remove_limit(self, who: Principal, /, key: str) -> bool:
-        """Removes the bounds that a person has set: the bounds that jobs bring along count again."""
+    async def remove_limit(self, who: Principal, /, key: str, version: str | None = None) -> bool:
+        """Removes the bounds that a person has set: the bounds that jobs bring along count again. `version` as for
+        `set_limit`."""
 
     @verb(READ)
     @abstractmethod
@@ -155,13 +157,15 @@ class Admission(Verbs):
 
     @verb(WRITE, OPERATOR, "change the ageing of a queue", audit=about("name", "step", done=always))
     @abstractmethod
-    async def set_step(self, who: Principal, /, name: str, step: Duration | None) -> None:
-        """Gives a queue an ageing step of its own; jobs that wait are ranked anew."""
+    async def set_step(self, who: Principal, /, name: str, step: Duration | None, version: str | None = None) -> None:
+        """Gives a queue an ageing step of its own; jobs that wait are ranked anew. `version` as for `set_limit`."""
 
     @verb(WRITE, OPERATOR, "change the feedback of a queue", audit=about("name", "rule", done=always))
     @abstractmethod
-    async def set_feedback(self, who: Principal, /, name: str, rule: Feedback | None) -> None:
-        """Switches the feedback levels of a queue on or off."""
+    async def set_feedback(
+        self, who: Principal, /, name: str, rule: Feedback | None, version: str | None = None
+    ) -> None:
+        """Switches the feedback levels of a queue on or off. `version` as for `set_limit`."""
 
     @verb(READ)
     @abstractmethod

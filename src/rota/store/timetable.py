@@ -117,14 +117,15 @@ class Timetable(Verbs):
     # -- calendars ---------------------------------------------------------------------------------------------------
     @verb(WRITE, audit=about("calendar.name", done=always))
     @abstractmethod
-    async def put_calendar(self, who: Principal, /, calendar: Calendar) -> None:
-        """Adds a calendar or replaces the one of that name. All schedules that name it are looked at anew."""
+    async def put_calendar(self, who: Principal, /, calendar: Calendar, version: str | None = None) -> None:
+        """Adds a calendar or replaces the one of that name. All schedules that name it are looked at anew. `version`:
+        of what it may replace (`model.versions`); if another is there, raises ChangedMeanwhile."""
 
     @verb(WRITE, audit=about("name", done=lambda needing: needing == []))
     @abstractmethod
-    async def remove_calendar(self, who: Principal, /, name: str) -> list[str] | None:
+    async def remove_calendar(self, who: Principal, /, name: str, version: str | None = None) -> list[str] | None:
         """Removes a calendar unless schedules need it, and returns the names of some of these schedules. None: no such
-        calendar."""
+        calendar. `version` as for `put_calendar`."""
 
     @verb(READ, owner="owner")
     @abstractmethod

@@ -11,12 +11,13 @@ from rota.api.answers import Answer
 from rota.api.pages import Page
 from rota.api.requests import Request
 from rota.api.routes import Routes
-from rota.api.versions import ABSENT, EDITS, PUTS, READS, check_match, tagged, unless_known, version_of
+from rota.api.versions import EDITS, PUTS, READS, check_match, tagged, unless_known
 from rota.errors import InvalidInput
 from rota.model.access import Permission
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.ics import dates_from_ics, years_after
 from rota.model.trigger.zones import zone
+from rota.model.versions import calendar_version
 from rota.views.schedules import CalendarView
 
 ROUTES = Routes("calendars")
@@ -32,10 +33,6 @@ class CalendarBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, ren
     tz: str | None = None
 
 
-def version(calendar: Calendar | None) -> str:
-    return ABSENT if calendar is None else version_of(calendar.dates)
-
-
 @ROUTES.get("/api/v1/calendars", Permission.READ, "Calendars by name")
 async def list_calendars(request: Request[None, None]) -> Page[CalendarView]:
     return Page([CalendarView.of(one) for one in await request.schedules.calendars()])
@@ -44,7 +41,7 @@ async def list_calendars(request: Request[None, None]) -> Page[CalendarView]:
 @ROUTES.get("/api/v1/calendars/{name}", Permission.READ, "A calendar", **READS)
 async def get_calendar(request: Request[None, None]) -> Answer[CalendarView]:
     found = await request.schedules.calendar(request.path["name"])
-    return unless_known(request, CalendarView.of(found), version(found))
+    return unless_known(request, CalendarView.of(found), calendar_version(found))
 
 
 @ROUTES.put("/api/v1/calendars/{name}", Permission.ORDER, "Adds or replaces a calendar", **PUTS)
@@ -52,16 +49,16 @@ async def put_calendar(request: Request[CalendarBody, None]) -> Answer[CalendarV
     name = request.path["name"]
     calendar = Calendar(name, _dates(request))
     before = await _find(request, name)
-    check_match(request, version(before))
-    await request.schedules.save_calendar(calendar)
-    return tagged(CalendarView.of(calendar), version(calendar), 201 if before is None else 200)
+    expected = check_match(request, calendar_version(before))
+    await request.schedules.save_calendar(calendar, expected)
+    return tagged(CalendarView.of(calendar), calendar_version(calendar), 201 if before is None else 200)
 
 
 @ROUTES.delete("/api/v1/calendars/{name}", Permission.ORDER, "Removes a calendar", **EDITS)
 async def remove_calendar(request: Request[None, None]) -> None:
     name = request.path["name"]
-    check_match(request, version(await _find(request, name)))
-    await request.schedules.remove_calendar(name)
+    expected = check_match(request, calendar_version(await _find(request, name)))
+    await request.schedules.remove_calendar(name, expected)
 
 
 async def _find(request: Request[Any, None], name: str) -> Calendar | None:

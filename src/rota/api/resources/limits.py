@@ -8,10 +8,11 @@ from rota.api.answers import Answer
 from rota.api.pages import Page
 from rota.api.requests import Request
 from rota.api.routes import Routes
-from rota.api.versions import ABSENT, EDITS, PUTS, READS, check_match, tagged, unless_known, version_of
+from rota.api.versions import EDITS, PUTS, READS, check_match, tagged, unless_known
 from rota.errors import InvalidInput, NotFound
 from rota.model.access import Permission
-from rota.model.limits import Rate, key_name
+from rota.model.limits import Limit, key_name
+from rota.model.versions import limit_version
 from rota.store.admission import LimitInfo
 from rota.views.admission import BoundsView, LimitView
 
@@ -29,10 +30,6 @@ class LimitsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     key: list[str] | None = None
 
 
-def version(concurrency: int | None, rate: Rate | None) -> str:
-    return ABSENT if concurrency is None and rate is None else version_of(concurrency, rate)
-
-
 @ROUTES.get("/api/v1/limits", Permission.READ, "Keys that have bounds, are held or are waited for")
 async def list_limits(request: Request[None, LimitsQuery]) -> Page[LimitView]:
     return Page([LimitView.of(info) for info in await request.limits.limits(request.query.key)])
@@ -43,9 +40,7 @@ async def get_limit(request: Request[None, None]) -> Answer[LimitView]:
     info = await _find(request)
     if info is None:
         raise NotFound("limit, holder or waiting job of key", request.path["key"])
-    if request.header("if-none-match") is None:
-        return tagged(LimitView.of(info), version(info.concurrency, info.rate))
-    return unless_known(request, LimitView.of(info), version(info.concurrency, info.rate))
+    return unless_known(request, LimitView.of(info), _version(info))
 
 
 @ROUTES.put("/api/v1/limits/{key}", Permission.ORDER, "Sets the bounds of a key", **PUTS)
@@ -53,15 +48,15 @@ async def set_limit(request: Request[BoundsBody, None]) -> Answer[BoundsView]:
     key, body = key_name(request.path["key"]), request.body
     if body.concurrency is None and body.rate is None:
         raise InvalidInput("concurrency and rate", "none", "one of them, or both")
-    check_match(request, await _version(request))
-    limit = await request.limits.set_limit(key, at_once=body.concurrency, starts=body.rate)
-    return tagged(BoundsView.of(limit), version(limit.concurrency, limit.rate))
+    expected = check_match(request, _version(await _find(request)))
+    limit = await request.limits.set_limit(key, at_once=body.concurrency, starts=body.rate, version=expected)
+    return tagged(BoundsView.of(limit), limit_version(limit))
 
 
 @ROUTES.delete("/api/v1/limits/{key}", Permission.ORDER, "Removes the bounds of a key", **EDITS)
 async def remove_limit(request: Request[None, None]) -> None:
-    check_match(request, await _version(request))
-    await request.limits.remove_limit(request.path["key"])
+    expected = check_match(request, _version(await _find(request)))
+    await request.limits.remove_limit(request.path["key"], expected)
 
 
 async def _find(request: Request[None, None] | Request[BoundsBody, None]) -> LimitInfo | None:
@@ -69,6 +64,5 @@ async def _find(request: Request[None, None] | Request[BoundsBody, None]) -> Lim
     return next(iter(found), None)
 
 
-async def _version(request: Request[None, None] | Request[BoundsBody, None]) -> str:
-    info = await _find(request)
-    return ABSENT if info is None else version(info.concurrency, info.rate)
+def _version(info: LimitInfo | None) -> str:
+    return limit_version(None if info is None else Limit(info.key, info.concurrency, info.rate))

@@ -11,13 +11,14 @@ from rota.api.answers import Answer
 from rota.api.pages import Limit, Page
 from rota.api.requests import Request
 from rota.api.routes import Routes
-from rota.api.versions import EDITS, READS, check_match, tagged, unless_known, version_of
+from rota.api.versions import EDITS, READS, check_match, tagged, unless_known
 from rota.errors import InvalidInput
 from rota.model.access import Permission
 from rota.model.feedback import read_feedback
-from rota.model.job import queue_name
+from rota.model.job import queue_name, shared
 from rota.model.option_table import Span
 from rota.model.rank import ageing_step
+from rota.model.versions import QueueSettings, queue_version
 from rota.store.admission import QueueInfo
 from rota.views.admission import FlowView, QueueView
 
@@ -47,7 +48,7 @@ class FlowsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def version(info: QueueInfo) -> str:
-    return version_of(info.paused_at, info.paused_by, info.note, info.feedback, info.step)
+    return queue_version(QueueSettings(**shared(info, QueueSettings)))
 
 
 @ROUTES.get("/api/v1/queues", Permission.READ, "Queues that have jobs, are served, or were paused")
@@ -86,11 +87,12 @@ async def set_queue(request: Request[QueueBody, None]) -> Answer[QueueView]:
         ageing_step(body.step)
     rule = {} if body.feedback in (UNSET, None) else _given(body.feedback)
     read_feedback(**rule)
-    check_match(request, version(await _find(request)))
+    expected = check_match(request, version(await _find(request)))
     if body.step is not UNSET:
-        await request.limits.set_step(name, body.step)
+        await request.limits.set_step(name, body.step, expected)
+        expected = None  # the first edit has the version; the second belongs to it
     if body.feedback is not UNSET:
-        await request.limits.set_feedback(name, body.feedback is not None, **rule)
+        await request.limits.set_feedback(name, body.feedback is not None, **rule, version=expected)
     return await _answer(request)
 
 

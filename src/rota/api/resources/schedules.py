@@ -12,7 +12,7 @@ from rota.api.pages import Cursor, Limit, Page, cursor_of, read_cursor
 from rota.api.requests import Request
 from rota.api.resources.searches import LONGEST, Number
 from rota.api.routes import Routes
-from rota.api.versions import ABSENT, EDITS, PUTS, READS, check_match, tagged, unless_known
+from rota.api.versions import EDITS, PUTS, READS, check_match, tagged, unless_known
 from rota.clients.schedules import NEVER, Saved
 from rota.errors import InvalidInput
 from rota.model.access import Permission
@@ -21,6 +21,7 @@ from rota.model.readers import printable
 from rota.model.times import as_instant, instant
 from rota.model.trigger.reading import schedule_name
 from rota.model.trigger.records import Fate, ScheduleFilter, ScheduleInfo
+from rota.model.versions import ABSENT
 from rota.views.schedules import (
     BackfillView,
     FireView,
@@ -139,7 +140,10 @@ async def remove_schedule(request: Request[None, None]) -> None:
 
 
 def _check(request: Request[Any, Any]) -> Callable[[ScheduleInfo | None], None]:
-    return lambda info: check_match(request, version(info))
+    def check(info: ScheduleInfo | None) -> None:
+        check_match(request, version(info))
+
+    return check
 
 
 def _how(saved: Saved) -> str:

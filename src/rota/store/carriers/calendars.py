@@ -10,20 +10,22 @@ import msgspec
 from rota.errors import InvalidInput
 from rota.model.principal import Principal
 from rota.model.trigger.calendars import Calendar
+from rota.model.versions import calendar_version
+from rota.store.carriers.edits import begin_edit, check_version
 from rota.store.carriers.unit import Unit
 from rota.store.values import Topic
 
 
-async def put_calendar(unit: Unit, who: Principal, calendar: Calendar) -> None:
-    await unit.begin()
+async def put_calendar(unit: Unit, who: Principal, calendar: Calendar, version: str | None = None) -> None:
+    await _begin(unit, who, calendar.name, version)
     await unit.run("put_calendar", owner=who.user, name=calendar.name, body=msgspec.json.encode(calendar).decode())
     await unit.run("look_again", owner=who.user, calendar=calendar.name, now=unit.now)
     await unit.emit("calendar.saved", who.user, calendar.name, {"by": who.user})
     unit.topics.add(Topic.SCHEDULE)
 
 
-async def remove_calendar(unit: Unit, who: Principal, name: str) -> list[str] | None:
-    await unit.begin()
+async def remove_calendar(unit: Unit, who: Principal, name: str, version: str | None = None) -> list[str] | None:
+    await _begin(unit, who, name, version)
     if not await unit.value("hold_calendar", owner=who.user, name=name):
         return None
     needing = [schedule for (schedule,) in await unit.rows("schedules_needing", owner=who.user, calendar=name)]
@@ -31,6 +33,13 @@ async def remove_calendar(unit: Unit, who: Principal, name: str) -> list[str] | 
         await unit.run("remove_calendar", owner=who.user, name=name)
         await unit.emit("calendar.removed", who.user, name, {"by": who.user})
     return needing
+
+
+async def _begin(unit: Unit, who: Principal, name: str, version: str | None) -> None:
+    await begin_edit(unit, "calendar", who.user, name)
+    if version is not None:
+        found = await calendars(unit, who.user, [name])
+        check_version("calendar", name, version, calendar_version(found[0] if found else None))
 
 
 async def calendars(unit: Unit, owner: str, names: Sequence[str] | None = None) -> list[Calendar]:

@@ -9,13 +9,15 @@ from rota.model.limits import Key, Limit, Rate, effective
 from rota.model.principal import Principal
 from rota.model.requirements import read_requirements
 from rota.model.times import Duration
+from rota.model.versions import limit_version
 from rota.store.admission import Holder, LimitInfo
+from rota.store.carriers.edits import begin_edit, check_version
 from rota.store.carriers.unit import Columns, Unit
 from rota.store.values import Topic
 
 
-async def set_limit(unit: Unit, who: Principal, limit: Limit) -> None:
-    await unit.begin()
+async def set_limit(unit: Unit, who: Principal, limit: Limit, version: str | None = None) -> None:
+    await _begin(unit, who, limit.key, version)
     starts, span = (None, None) if limit.rate is None else (limit.rate.count, limit.rate.window)
     await unit.run("put_limit", owner=who.user, key=limit.key, concurrency=limit.concurrency, starts=starts, span=span)
     if span is not None:
@@ -23,12 +25,24 @@ async def set_limit(unit: Unit, who: Principal, limit: Limit) -> None:
     await _look_again(unit, who, limit.key)
 
 
-async def remove_limit(unit: Unit, who: Principal, key: str) -> bool:
-    await unit.begin()
+async def remove_limit(unit: Unit, who: Principal, key: str, version: str | None = None) -> bool:
+    await _begin(unit, who, key, version)
     if not await unit.run("remove_limit", owner=who.user, key=key):
         return False
     await _look_again(unit, who, key)
     return True
+
+
+async def _begin(unit: Unit, who: Principal, key: str, version: str | None) -> None:
+    await begin_edit(unit, "limit", who.user, key)
+    if version is not None:
+        check_version("limit", key, version, limit_version((await _set(unit, who.user, [key])).get(key)))
+
+
+async def _set(unit: Unit, owner: str, keys: Sequence[str]) -> dict[str, Limit]:
+    """The bounds that a person has set, by key."""
+    rows = await unit.rows("limits_of", owner=owner, keys=list(keys)) if keys else []
+    return {name: Limit(name, concurrency, _rate(starts, span)) for name, concurrency, starts, span in rows}
 
 
 async def _look_again(unit: Unit, who: Principal, key: str) -> None:
@@ -53,8 +67,7 @@ async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None = None) 
 async def of_job(unit: Unit, owner: str, requirements: str | None) -> tuple[LimitInfo, ...]:
     """The keys that a job needs, with their effective bounds."""
     needed = read_requirements(requirements).keys
-    rows = await unit.rows("limits_of", owner=owner, keys=[key.name for key in needed]) if needed else []
-    limits = {name: Limit(name, concurrency, _rate(starts, span)) for name, concurrency, starts, span in rows}
+    limits = await _set(unit, owner, [key.name for key in needed])
     counts = {(owner, key.name): effective(key, limits.get(key.name)) for key in needed}
     return tuple(await _infos(unit, counts, counts))
 

@@ -4,35 +4,57 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from rota.model.feedback import Feedback, level
 from rota.model.lifecycle import State
 from rota.model.principal import SYSTEM, Principal
 from rota.model.times import Duration
+from rota.model.versions import QueueSettings, queue_version
 from rota.store.admission import LATELY, FlowInfo, QueueInfo, Used, Waiting
 from rota.store.carriers import gates, limits, offers
+from rota.store.carriers.edits import begin_edit, check_version
 from rota.store.carriers.unit import Columns, Unit
 from rota.store.values import Topic
 
 
 # -- settings --------------------------------------------------------------------------------------------------------
+async def _begin(unit: Unit, name: str, version: str | None) -> None:
+    await begin_edit(unit, "queue", "", name)
+    if version is not None:
+        check_version("queue", name, version, queue_version((await _settings(unit)).get(name, QueueSettings())))
+
+
+async def _settings(unit: Unit) -> dict[str, QueueSettings]:
+    return {
+        name: QueueSettings(paused_at, paused_by, note, step, Feedback(*rule) if feedback else None)
+        for name, paused_at, paused_by, note, step, feedback, *rule in await unit.rows("queue_rows")
+    }
+
+
 async def pause(unit: Unit, who: Principal, name: str, note: str) -> None:
+    await begin_edit(unit, "queue", "", name)
     await unit.run("pause_queue", name=name, by=who.user, note=note, now=unit.now)
 
 
 async def resume(unit: Unit, who: Principal, name: str) -> bool:
+    await begin_edit(unit, "queue", "", name)
     if not await unit.run("resume_queue", name=name):
         return False
     unit.topics.add(Topic.READY)
     return True
 
 
-async def set_step(unit: Unit, who: Principal, name: str, step: Duration | None) -> None:
+async def set_step(unit: Unit, who: Principal, name: str, step: Duration | None, version: str | None = None) -> None:
+    await _begin(unit, name, version)
     await unit.run("set_step", name=name, step=step, now=unit.now)
     unit.topics.add(Topic.GATE)
 
 
-async def set_feedback(unit: Unit, who: Principal, name: str, rule: Feedback | None) -> None:
-    await unit.begin()
+async def set_feedback(
+    unit: Unit, who: Principal, name: str, rule: Feedback | None, version: str | None = None
+) -> None:
+    await _begin(unit, name, version)
     chosen = rule or Feedback()
     await unit.run(
         "set_feedback", name=name, feedback=rule is not None, quantum=chosen.quantum, levels=chosen.levels,
@@ -70,9 +92,8 @@ async def queues(unit: Unit, who: Principal) -> list[QueueInfo]:
     def of(name: str) -> dict[str, Any]:
         return found.setdefault(name, {"name": name})
 
-    for name, paused_at, paused_by, note, step, feedback, *rule in await unit.rows("queue_rows"):
-        of(name).update(paused_at=paused_at, paused_by=paused_by, note=note, step=step)
-        of(name)["feedback"] = Feedback(*rule) if feedback else None
+    for name, settings in (await _settings(unit)).items():
+        of(name).update(msgspec.structs.asdict(settings))
     for name, state, count, oldest in await unit.rows("queue_states", sees=who.sees):
         of(name)[state] = count
         if state == State.READY:

@@ -169,3 +169,7 @@ WHERE j.id = :id AND (:sees::text IS NULL OR j.owner = :sees)
 -- name: delete_old_starts
 DELETE FROM rota.starts WHERE ctid IN (
     SELECT ctid FROM rota.starts WHERE until < rota.clock(:now) ORDER BY until LIMIT :limit)
+
+-- name: hold_edit
+-- One edit of a thing at a time, also while it is not there.
+SELECT pg_advisory_xact_lock(hashtextextended(:what::text || ' ' || :owner::text || ' ' || :name::text, 7))

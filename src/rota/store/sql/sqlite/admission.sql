@@ -296,3 +296,7 @@ WHERE id = :id AND state = 'held'
 
 -- name: cancel_for
 UPDATE jobs SET cancel = :why WHERE id = :id AND state = 'running' AND cancel IS NULL
+
+-- name: hold_edit
+-- Writers are one at a time here.
+SELECT :what || :owner || :name
