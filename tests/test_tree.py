@@ -75,6 +75,7 @@ TESTED_BY = {
     "api/resources/queues.py": "api/resources/test_admission.py",
     "api/resources/nodes.py": "api/resources/test_admission.py",
     "api/versions.py": "api/resources/test_schedules.py api/resources/test_admission.py",
+    "model/versions.py": "contracts/test_edits.py",
     "wire_orders/entries.py": "wire_orders/test_jobs.py model/test_options.py",
     "wire_orders/offered.py": "cli/test_submit.py cli/test_task.py",
     "wire_orders/workflows.py": "cli/test_workflow.py cli/test_workflow_file.py",

@@ -6,6 +6,7 @@ import msgspec
 
 from rota.api.pages import Page
 from rota.api.requests import Request
+from rota.api.resources.orders import refuse_key
 from rota.api.routes import Routes
 from rota.errors import InvalidInput, NotFound
 from rota.model.access import Permission
@@ -45,6 +46,7 @@ async def get_gate(request: Request[None, None]) -> GateView:
 
 @ROUTES.post("/api/v1/gates", Permission.ORDER, "Closes a gate: holds or drops matching jobs", status=201)
 async def close_gate(request: Request[GateBody, None]) -> GateView:
+    refuse_key(request)
     body = request.body
     which = {kind: getattr(body, kind) for kind in ("task", "queue", "user", "label")}
     if body.all and any(value is not None for value in which.values()):

@@ -94,6 +94,12 @@ def keyed(request: Request[Any, Any], jobs: Sequence[NewJob]) -> list[NewJob]:
     ]
 
 
+def refuse_key(request: Request[Any, Any]) -> None:
+    """For routes that make something each time: they can't tell a repeat."""
+    if (given := request.header(IDEMPOTENCY_KEY)) is not None:
+        raise InvalidInput("Idempotency-Key", given, "none here: only orders of jobs and workflows know repeats")
+
+
 def other_body(request: Request[Any, Any], conflict: KeyConflict) -> Exception:
     """The answer to a repeat with another body."""
     if request.header(IDEMPOTENCY_KEY) is None or not conflict.key.startswith("request:"):

@@ -10,6 +10,7 @@ import msgspec
 from rota.api.answers import Answer
 from rota.api.pages import Cursor, Limit, Page, cursor_of, read_cursor
 from rota.api.requests import Request
+from rota.api.resources.orders import refuse_key
 from rota.api.resources.searches import LONGEST, Number
 from rota.api.routes import Routes
 from rota.api.versions import EDITS, PUTS, READS, check_match, tagged, unless_known
@@ -201,6 +202,7 @@ async def resume_schedule(request: Request[None, None]) -> Answer[ScheduleView]:
 
 @ROUTES.post("/api/v1/schedules/{name}/fire", Permission.ORDER, "Makes a job of the schedule now", status=201)
 async def fire_schedule(request: Request[None, None]) -> FiredView:
+    refuse_key(request)
     await _check_template(request)
     fate, job = await request.schedules.fire(request.path["name"])
     return FiredView(fate, None if fate is Fate.SKIPPED else job)
