@@ -216,7 +216,7 @@ class App:
 
     async def schedules(self) -> list[ScheduleInfo]:
         """The schedules of this user, by name. `rota.Schedule(app, name)` is a handle for one."""
-        return [info async for info in (await self._core.planning()).all()]
+        return [schedule.shown() async for schedule in (await self._core.planning()).all()]
 
     def schedules_sync(self) -> list[ScheduleInfo]:
         return self.sync(self.schedules())

@@ -28,7 +28,7 @@ from rota.handles.decorator import TaskDecorator
 from rota.handles.schedule_builder import ScheduleOrder, of_task
 from rota.handles.task import Task
 from rota.model.principal import Principal
-from rota.model.trigger.records import ScheduleInfo
+from rota.model.trigger.records import StoredSchedule
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
 from rota.tasks.modules import calling_module, imported, known_as, typed_again
@@ -121,10 +121,10 @@ class LoadedCode(msgspec.Struct, frozen=True):
     elsewhere: Collection[str] = ()  # schedules that another app object of the same name declares in this process
     tasks: Collection[str] | None = None  # the app's tasks, if it is named by its module; None: by a person
 
-    def removable(self, info: ScheduleInfo) -> bool:
+    def removable(self, info: StoredSchedule) -> bool:
         return info.app == self.app and not self.reason_to_stay(info)
 
-    def reason_to_stay(self, info: ScheduleInfo) -> str | None:
+    def reason_to_stay(self, info: StoredSchedule) -> str | None:
         """Why an undeclared schedule is kept; None: it may be removed."""
         if info.module is None:
             return "it is not known which module declared them"
@@ -161,7 +161,7 @@ async def reconcile(
             told.append(ScheduleDeclared(who.user, one.schedule.name, known.app, one.module, _how(saved)))
     names = {one.schedule.name for one in wanted} | set(known.elsewhere)
     others = [info async for info in planning.all(known.app) if info.name not in names]
-    left: list[ScheduleInfo] = []
+    left: list[StoredSchedule] = []
     for info in others:
         removed = known.removable(info) and await planning.withdraw(info.name, known.app, known.removable)
         if removed:
@@ -181,7 +181,7 @@ def _how(saved: Saved) -> str:
     return "moved" if before.module != now.module else "back"
 
 
-def _left(who: Principal, known: LoadedCode, left: Sequence[ScheduleInfo]) -> Iterator[SchedulesUndeclared]:
+def _left(who: Principal, known: LoadedCode, left: Sequence[StoredSchedule]) -> Iterator[SchedulesUndeclared]:
     reasons = sorted((known.reason_to_stay(info) or "", info.name) for info in left)
     for why, group in groupby(reasons, key=lambda one: one[0]):
         yield SchedulesUndeclared(who.user, known.app, tuple(name for _, name in group), why)

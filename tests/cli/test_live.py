@@ -39,7 +39,7 @@ def test_a_bar(fraction: float | None, text: str, shown: str) -> None:
             Usage(3_000_400, 1_234_000, 34_000_000, ("rlimits", "cgroup")),
             "1.2 s of CPU, 34 MB, ran 3s; isolated by rlimits, cgroup",
         ),
-        (Usage(wall=20_000), "ran 20ms"),
+        (Usage(wall_time=20_000), "ran 20ms"),
         (Usage(isolation=("none",)), "isolated by none"),
         (Usage(), ""),
     ],

@@ -21,7 +21,7 @@ from rota.model.limits import Key, Rate
 from rota.model.outcome import Problem
 from rota.model.principal import SYSTEM
 from rota.model.requirements import Requirements
-from rota.model.times import HOUR, MINUTE, SECOND, aware_or_none, iso
+from rota.model.times import HOUR, MINUTE, SECOND, aware, aware_or_none, iso
 from rota.store.admission import Holder, LimitInfo, QueueInfo, Waiting
 from rota.testing import Harness, harness
 from tests.store.postgres.backends import migrated_database
@@ -29,7 +29,7 @@ from tests.store.postgres.backends import migrated_database
 NOW = 1_800_000_000 * SECOND
 SINCE = iso(NOW)
 GATE = Gate(
-    id="g1", match=Match(task="mail.*"), effect=Effect.PAUSE, reason="smtp is down", author="eve", created_at=NOW
+    id="g1", match=Match(task="mail.*"), effect=Effect.PAUSE, reason="smtp is down", author="eve", created_at=aware(NOW)
 )
 
 
@@ -93,15 +93,15 @@ def test_its_time_has_not_come() -> None:
 def test_a_gate_in_its_way() -> None:
     (reason,) = told(job(State.HELD), Waiting(gate=GATE, now=NOW))
     assert reason == ("gate", "a gate of eve holds task mail.*: smtp is down (gate g1)")
-    dropping = msgspec.structs.replace(GATE, effect=Effect.DROP, until=NOW + HOUR)
+    dropping = msgspec.structs.replace(GATE, effect=Effect.DROP, until=aware(NOW + HOUR))
     ((_, text),) = told(job(State.HELD), Waiting(gate=dropping, now=NOW))
     assert text.startswith("a gate of eve drops task mail.* until 2027-01-15T09:00:00")
 
 
 def test_keys_that_are_full() -> None:
-    holders = tuple(Holder(f"h{n}", 1, NOW - MINUTE, "n1") for n in range(MOST_NAMED + 1))
+    holders = tuple(Holder(f"h{n}", 1, aware(NOW - MINUTE), "n1") for n in range(MOST_NAMED + 1))
     full = LimitInfo("local", "db", len(holders), None, holders, 3)
-    spent = LimitInfo("local", "api", None, Rate(60, MINUTE), (), 4, NOW + 20 * SECOND)
+    spent = LimitInfo("local", "api", None, Rate(60, MINUTE), (), 4, aware(NOW + 20 * SECOND))
     free = LimitInfo("local", "free", 9, Rate(60, MINUTE), holders, 1)
     first, second = told(job(State.HELD), Waiting(keys=(full, spent, free), now=NOW))
     assert first[1].startswith("key 'db' allows 6 at once and is held by h0 on n1 for 1m, h1 on n1 for 1m")
@@ -110,7 +110,7 @@ def test_keys_that_are_full() -> None:
 
 
 def test_a_queue_that_is_paused_and_a_task_that_nobody_knows() -> None:
-    queue = QueueInfo(name="mail", running=3, slots=4, nodes=2, paused_at=NOW, paused_by="eve", note="new disk")
+    queue = QueueInfo(name="mail", running=3, slots=4, nodes=2, paused_at=aware(NOW), paused_by="eve", note="new disk")
     reasons = told(job(State.READY), Waiting(queue=queue, offered=False, ahead=7, now=NOW))
     assert reasons == [
         ("queue", "queue 'mail' was paused by eve: new disk"),
@@ -160,20 +160,21 @@ def test_what_nothing_is_known_of() -> None:
 
 # -- whatever rows hold ----------------------------------------------------------------------------------------------
 moments = st.integers(-(2**63), 2**63 - 1)
+times = moments.map(aware)
 texts = st.text(max_size=20)
 counts = st.integers(0, 2**40)
 gates = st.none() | st.builds(
     Gate, id=texts, match=st.builds(Match, st.none() | texts, st.none() | texts), effect=st.sampled_from(Effect),
-    reason=texts, author=texts, created_at=moments, until=st.none() | moments,
+    reason=texts, author=texts, created_at=times, until=st.none() | times,
 )  # fmt: skip
 rates = st.none() | st.builds(Rate, counts, counts)
-holders = st.builds(Holder, job=texts, fence=counts, since=moments, node=st.none() | texts)
+holders = st.builds(Holder, job=texts, fence=counts, since=times, node=st.none() | texts)
 limits = st.builds(
     LimitInfo, owner=texts, key=texts, concurrency=st.none() | counts, rate=rates,
-    holders=st.lists(holders, max_size=8).map(tuple), waiting=counts, next_start=st.none() | moments,
+    holders=st.lists(holders, max_size=8).map(tuple), waiting=counts, next_start=st.none() | times,
 )  # fmt: skip
 queues = st.none() | st.builds(
-    QueueInfo, name=texts, running=counts, slots=counts, nodes=counts, paused_at=st.none() | moments,
+    QueueInfo, name=texts, running=counts, slots=counts, nodes=counts, paused_at=st.none() | times,
     paused_by=st.none() | texts, note=texts,
 )  # fmt: skip
 waitings = st.none() | st.builds(

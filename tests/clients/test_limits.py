@@ -353,7 +353,7 @@ async def test_nothing_of_a_paused_queue_starts(stage: Stage) -> None:
         1,
         "local",
         "no stamps",
-        instant((await waits.info()).run_at),
+        (await waits.info()).run_at,
     )
     assert await stage.admissions.resume_queue("mail")
     assert not await stage.admissions.resume_queue("mail")

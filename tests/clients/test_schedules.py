@@ -18,7 +18,7 @@ from rota.model.times import DAY, HOUR, MINUTE, SECOND, Instant, aware, instant
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.policies import CatchUp, Missed, Overlap
 from rota.model.trigger.reading import read_schedule
-from rota.model.trigger.records import Fate, FireKind, ScheduleInfo
+from rota.model.trigger.records import Fate, FireKind, StoredSchedule
 from rota.model.trigger.rules import Cron, Every, Times
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.template import Template
@@ -42,7 +42,7 @@ def one(**changes: Any) -> Timing:
     return minutely("s", **changes)
 
 
-async def save(planning: SchedulesClient, **changes: Any) -> ScheduleInfo:
+async def save(planning: SchedulesClient, **changes: Any) -> StoredSchedule:
     return (await planning.save(one(**changes), ORDER)).info
 
 
@@ -287,7 +287,7 @@ async def test_one_by_hand_while_another_lives(world: World, planning: Schedules
 async def test_a_backfill_makes_the_fires_of_a_span_both_ends_inside(world: World, planning: SchedulesClient) -> None:
     now = (await save(planning)).handled
     first, last = await backfill(planning, now - 3 * MINUTE, now - MINUTE)
-    assert first == BackfillProgress(3, 0, 0, 0, now - 3 * MINUTE, now - MINUTE)
+    assert first == BackfillProgress(3, 0, 0, 0, aware(now - 3 * MINUTE), aware(now - MINUTE))
     assert (last.made, last.done, last.total) == (3, 3, 3)
     found = await planning.history("s", 10)
     assert [(instant(info.fire), info.kind) for info in found] == [
@@ -308,7 +308,7 @@ async def test_a_dry_run_only_counts(world: World, planning: SchedulesClient) ->
     now = (await save(planning)).handled
     async with world.unchanged():
         assert await backfill(planning, now - HOUR, now, dry_run=True) == [
-            BackfillProgress(61, 0, 0, 0, now - HOUR, now)
+            BackfillProgress(61, 0, 0, 0, aware(now - HOUR), aware(now))
         ]
 
 

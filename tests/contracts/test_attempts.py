@@ -310,7 +310,7 @@ async def test_what_a_failure_for_good_used_up_is_kept(world: World) -> None:
     actor = await world.node()
     job_id = await world.one()
     claimed = await actor.take()
-    usage = Usage(cpu=7, isolation=("none",))
+    usage = Usage(cpu_time=7, isolation=("none",))
     await world.store.finish(SYSTEM, [msgspec.structs.replace(settled(claimed, FATAL), usage=usage)])
     info = await world.info(job_id)
     assert [one.usage for one in info.attempts] == [usage]

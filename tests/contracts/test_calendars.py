@@ -12,7 +12,7 @@ from rota.errors import InvalidInput
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import HOUR
 from rota.model.trigger.calendars import Calendar
-from rota.model.trigger.records import ScheduleInfo
+from rota.model.trigger.records import StoredSchedule
 from rota.store.base import Store
 from rota.store.values import Topic
 from tests.contracts.timetables import NAME, behind, events, minutely, new, standing, step
@@ -22,7 +22,7 @@ EASTER = Calendar("easter", (date(2027, 3, 28), date(2027, 3, 29)))
 SUMMER = Calendar("summer", (date(2027, 7, 1),))
 
 
-async def needing(world: World, *calendars: str, name: str = NAME, **changes: Any) -> ScheduleInfo:
+async def needing(world: World, *calendars: str, name: str = NAME, **changes: Any) -> StoredSchedule:
     wanted = new(minutely(name), world.clock.now(), calendars=calendars, **changes)
     assert await world.store.put_schedule(LOCAL, wanted, None)
     return await standing(world, name)

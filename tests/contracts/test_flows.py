@@ -14,7 +14,7 @@ from rota.model.limits import Key
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.rank import rank
 from rota.model.requirements import Requirements
-from rota.model.times import HOUR, MINUTE, SECOND, Duration, instant
+from rota.model.times import HOUR, MINUTE, SECOND, Duration, as_duration, as_timedelta, instant
 from tests.contracts.admission import (
     admitted,
     close,
@@ -40,7 +40,7 @@ async def switch_on(world: World, rule: Feedback = RULE) -> None:
 
 
 async def levels(world: World) -> dict[str, tuple[int, Duration]]:
-    return {one.flow: (one.level, one.used) for one in await world.store.flows(SYSTEM, 1_000)}
+    return {one.flow: (one.level, as_duration(one.used)) for one in await world.store.flows(SYSTEM, 1_000)}
 
 
 # -- who has used what ------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ async def test_flows_are_shown_to_their_users_the_lowest_first(world: World) -> 
     for user, used in ((ALICE, 2 * SECOND), (BOB, MINUTE), (ALICE, MINUTE + 1)):
         await charge(world, used, f"t{used}", user)
     found = await world.store.flows(SYSTEM, 10)
-    assert [one.used for one in found] == [MINUTE + 1, MINUTE, 2 * SECOND]
+    assert [one.used for one in found] == [as_timedelta(span) for span in (MINUTE + 1, MINUTE, 2 * SECOND)]
     assert [one.flow for one in await world.store.flows(ALICE, 10)] == [f"alice/t{MINUTE + 1}", f"alice/t{2 * SECOND}"]
     assert len(await world.store.flows(SYSTEM, 2)) == 2
     assert await world.store.flows(Principal("ali"), 10) == []

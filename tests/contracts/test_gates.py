@@ -15,7 +15,7 @@ from rota.model.job import Verdict
 from rota.model.lifecycle import State
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.rank import rank
-from rota.model.times import HOUR, MINUTE, SECOND
+from rota.model.times import HOUR, MINUTE, SECOND, aware
 from rota.store.values import Cancelling
 from tests.contracts.admission import (
     DROP,
@@ -315,7 +315,7 @@ async def test_it_opens_by_itself(world: World) -> None:
     unmet = await world.one()
     assert (await actor.claim(), len(await world.store.gates(LOCAL))) == ([], 1)
     world.clock.advance(0.000001)
-    assert gate.until == world.clock.now()
+    assert gate.until == aware(world.clock.now())
     assert await world.store.gates(LOCAL) == []
     await admitted(world)
     assert names(await actor.claim()) == [held, unmet]

@@ -11,7 +11,7 @@ from rota.model.lifecycle import State
 from rota.model.limits import Key, Policy, Rate
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
-from rota.model.times import HOUR, MINUTE, SECOND, Instant
+from rota.model.times import HOUR, MINUTE, SECOND, Instant, aware
 from rota.model.trigger.template import Template
 from tests.contracts.admission import (
     ENDS,
@@ -51,7 +51,7 @@ async def test_of_a_mutex_one_runs_at_a_time_by_rank(world: World) -> None:
     assert (info.waiting, info.concurrency, info.rate) == (3, None, None)
     assert {(await world.info(by_priority[p])).reason for p in (5, 7, 9)} == {"waits for key m"}
     (holder,) = info.holders
-    assert (holder.node, holder.since) == (actor.name, world.clock.now())
+    assert (holder.node, holder.since) == (actor.name, aware(world.clock.now()))
 
 
 @pytest.mark.parametrize("count", [1, 3, 10])
@@ -315,7 +315,7 @@ async def test_tokens_come_back_exactly_when_the_window_is_over(world: World) ->
     assert (await admitted(world)).next_at == back
     await limit(world, "r", rate=Rate(3, 10 * SECOND))
     info = await key_info(world, "r")
-    assert (info.next_start, info.waiting) == (back, 4)
+    assert (info.next_start, info.waiting) == (aware(back), 4)
     world.clock.advance((back - world.clock.now() - 1) / SECOND)
     await admitted(world)
     assert await actor.claim() == []

@@ -12,7 +12,7 @@ from rota.model.outcome import CrashRule, Ending
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
-from rota.model.times import HOUR, SECOND, instant
+from rota.model.times import HOUR, SECOND, aware, instant
 from rota.store.base import Store
 from tests.contracts.world import BOOM, DONE, STOPPED, World
 
@@ -34,8 +34,8 @@ async def test_a_node_is_shown_as_it_registered(world: World) -> None:
             queues={"default": 8, "mail": 2},
             version="1.2.3",
             state=NodeState.LIVE,
-            started_at=now,
-            seen_at=now,
+            started_at=aware(now),
+            seen_at=aware(now),
             lease=10 * SECOND,
             beats=0,
         )
@@ -156,7 +156,7 @@ async def test_renewing_counts_and_is_seen(world: World) -> None:
         world.clock.advance(1)
         assert await actor.renew() == News(known=True)
         seen = await actor.seen()
-        assert (seen.beats, seen.seen_at, seen.state) == (beats, world.clock.now(), NodeState.LIVE)
+        assert (seen.beats, seen.seen_at, seen.state) == (beats, aware(world.clock.now()), NodeState.LIVE)
 
 
 async def test_a_node_that_stops_says_so_and_never_takes_it_back(world: World) -> None:

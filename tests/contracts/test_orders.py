@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -45,7 +46,7 @@ async def test_a_job_comes_out_as_it_went_in(world: World) -> None:
         run_at=aware(now + 90 * SECOND),
         created_at=aware(now),
         expires_at=aware(now + 90 * SECOND + HOUR),
-        timeout=30 * SECOND,
+        timeout=timedelta(seconds=30),
         retry=Retry(5, "1s..1m", 0.2, {"KeyError": "fatal"}),
         key="k1",
     )

@@ -12,7 +12,7 @@ from rota.model.limits import Key, Rate
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.rank import AGEING_STEP, STRICT, rank
 from rota.model.task import TaskInfo
-from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, instant
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, aware, instant, timedelta_or_none
 from rota.store.admission import LATELY
 from tests.contracts.admission import (
     HELD,
@@ -44,7 +44,7 @@ async def test_of_a_paused_queue_nothing_is_claimed_whoever_ordered_it(world: Wo
     assert names(await actor.claim(wants={"mail": 5}, start=0)) == []
     assert await world.states(*paused) == [READY, READY], "nothing of it was moved"
     info = await queue_info(world, "mail")
-    assert (info.paused_at, info.paused_by, info.note) == (world.clock.now(), "olga", "too much mail")
+    assert (info.paused_at, info.paused_by, info.note) == (aware(world.clock.now()), "olga", "too much mail")
     assert await world.store.resume_queue(OLGA, "mail")
     assert names(await actor.claim(queue="mail")) == paused
 
@@ -55,7 +55,7 @@ async def test_pausing_twice_keeps_the_first_instant_and_the_last_note(world: Wo
     world.clock.advance(5)
     await world.store.pause_queue(OLGA, "mail", "two")
     info = await queue_info(world, "mail")
-    assert (info.paused_at, info.paused_by, info.note) == (began, "olga", "two")
+    assert (info.paused_at, info.paused_by, info.note) == (aware(began), "olga", "two")
     assert [await world.store.resume_queue(LOCAL, name) for name in ("mail", "mail", "other")] == [True, False, False]
 
 
@@ -109,7 +109,7 @@ async def test_a_queue_as_it_stands(world: World) -> None:
     await admitted(world)
     info = await queue_info(world)
     assert (info.ready, info.held, info.scheduled, info.blocked, info.running) == (2, 1, 1, 1, 1)
-    assert (info.oldest, info.ended, info.nodes, info.slots) == (oldest, 1, 1, 4)
+    assert (info.oldest, info.ended, info.nodes, info.slots) == (aware(oldest), 1, 1, 4)
     everyone = await queue_info(world, who=SYSTEM)
     assert everyone.ready == 3
     world.clock.advance(LATELY / SECOND)
@@ -265,7 +265,7 @@ async def test_another_step_ranks_those_that_wait_anew(world: World, seed: int) 
     steps: list[Duration | None] = [None, 0, STRICT, SECOND, HOUR]
     for step in [*dice.sample(steps, 5), None]:
         await world.store.set_step(LOCAL, "default", step)
-        assert (await queue_info(world)).step == step
+        assert (await queue_info(world)).step == timedelta_or_none(step)
         await admitted(world)
         for _ in range(8):
             world.clock.advance(dice.choice([0, 1, 100, 5000]))
@@ -346,7 +346,7 @@ async def test_waiting_tells_of_the_gate_and_the_keys(world: World) -> None:
     keys = {info.key: info for info in told.keys}
     assert (keys["m"].concurrency, [one.job for one in keys["m"].holders]) == (1, [holder.job_id])
     assert (keys["set"].concurrency, keys["r"].rate) == (7, Rate(1, MINUTE))
-    assert keys["r"].next_start == comes_back(world.clock.now(), MINUTE)
+    assert keys["r"].next_start == aware(comes_back(world.clock.now(), MINUTE))
     assert sum(info.waiting for info in told.keys) == 1
 
 

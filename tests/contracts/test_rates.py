@@ -9,7 +9,7 @@ import pytest
 
 from rota.model.limits import Rate, slack
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, Instant
+from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, Instant, aware
 from rota.store.values import Retention
 from tests.contracts.admission import HELD, RUNNING, admitted, finish_all, key_info, limit, names, rated
 from tests.contracts.world import STOPPED, Actor, World
@@ -119,7 +119,7 @@ async def test_a_person_s_window_tells_when_the_next_may_start(world: World) -> 
     assert await start(world, actor, 5, SECOND, jobs=5)
     began = world.clock.now()
     await limit(world, "r", rate=Rate(3, MINUTE))
-    assert (await key_info(world, "r")).next_start == began + slack(SECOND) + MINUTE
+    assert (await key_info(world, "r")).next_start == aware(began + slack(SECOND) + MINUTE)
     await limit(world, "r", rate=Rate(6, MINUTE))
     assert (await key_info(world, "r")).next_start is None
 

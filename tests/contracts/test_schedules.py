@@ -11,7 +11,7 @@ from rota.errors import NotAllowed
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import HOUR, MINUTE, SECOND, instant
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.records import FireKind, ScheduleFilter, ScheduleInfo
+from rota.model.trigger.records import FireKind, ScheduleFilter, StoredSchedule
 from rota.model.trigger.rules import Every
 from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.store.base import Store
@@ -42,7 +42,7 @@ async def test_a_schedule_comes_out_as_it_went_in(world: World) -> None:
     wanted = new(minutely(who=ALICE, overlap=Overlap.QUEUE), now - 5, app="billing")
     assert await world.store.put_schedule(ALICE, wanted, None)
     info = await standing(world, who=ALICE)
-    assert info == ScheduleInfo(
+    assert info == StoredSchedule(
         owner="alice", name=NAME, revision=info.revision, timing=wanted.timing, work=wanted.work, app="billing",
         created_at=now, changed_at=now, handled=now - 5, next_at=wanted.next_at, fired=0,
     )  # fmt: skip

@@ -25,7 +25,7 @@ from rota.model.trigger.records import (
     NewFire,
     NewSchedule,
     ScheduleFilter,
-    ScheduleInfo,
+    StoredSchedule,
 )
 from rota.model.trigger.rules import Every
 from rota.model.trigger.schedule import Timing
@@ -60,14 +60,14 @@ def new(schedule: Timing, since: Instant, template: Template = ORDER, **changes:
 
 async def keep(
     world: World, name: str = NAME, who: Principal = LOCAL, template: Template = ORDER, **changes: Any
-) -> ScheduleInfo:
+) -> StoredSchedule:
     """Keeps a schedule that is new, and tells how it stands."""
     wanted = new(minutely(name, who, **changes), world.clock.now(), template)
     assert await world.store.put_schedule(who, wanted, None)
     return await standing(world, name, who)
 
 
-async def standing(world: World, name: str = NAME, who: Principal = LOCAL) -> ScheduleInfo:
+async def standing(world: World, name: str = NAME, who: Principal = LOCAL) -> StoredSchedule:
     (found,) = await world.store.schedules(who, ScheduleFilter(names=(name,)))
     return found
 
@@ -76,15 +76,15 @@ async def gone(world: World, name: str = NAME, who: Principal = LOCAL) -> bool:
     return await world.store.schedules(who, ScheduleFilter(names=(name,))) == []
 
 
-def parsed(info: ScheduleInfo) -> Parsed:
+def parsed(info: StoredSchedule) -> Parsed:
     return parse(info)
 
 
-def fires_at(info: ScheduleInfo, *instants: Instant) -> list[NewFire]:
+def fires_at(info: StoredSchedule, *instants: Instant) -> list[NewFire]:
     return new_fires(parse(info), instants)
 
 
-def step(info: ScheduleInfo, *instants: Instant, **changes: Any) -> Advance:
+def step(info: StoredSchedule, *instants: Instant, **changes: Any) -> Advance:
     """These fires and no others, as if they were due."""
     schedule = parse(info).schedule
     handled = max(instants, default=info.next_at or info.handled)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rota.errors import InvalidInput
 from rota.model.gates import LONGEST_LABEL, MOST_LABELS, Effect, Gate, Match, label, labels, match, scope
 from rota.model.limits import LONGEST_NAME
-from rota.model.times import DAY
+from rota.model.times import DAY, aware
 from rota.views.admission import GateView
 
 # What stores can hold. SQLite reads U+FFFE and U+FFFF as U+FFFD; no name has them, they are not printable.
@@ -253,7 +253,9 @@ def test_texts_that_no_store_could_match_are_refused(kind: str, text: object) ->
 
 
 def test_a_gate_is_shown_with_times_that_people_read() -> None:
-    gate = Gate(id="g1", match=Match(task="mail.*"), effect=Effect.PAUSE, reason="server", author="eve", created_at=0)
+    gate = Gate(
+        id="g1", match=Match(task="mail.*"), effect=Effect.PAUSE, reason="server", author="eve", created_at=aware(0)
+    )
     shown = msgspec.to_builtins(GateView.of(gate))
     assert shown == {
         "id": "g1",
@@ -268,7 +270,7 @@ def test_a_gate_is_shown_with_times_that_people_read() -> None:
         "dropped": 0,
         "matches": "task mail.*",
     }
-    until = GateView.of(msgspec.structs.replace(gate, until=DAY)).until
+    until = GateView.of(msgspec.structs.replace(gate, until=aware(DAY))).until
     assert until == "1970-01-02T00:00:00.000000+00:00"
     assert msgspec.json.decode(msgspec.json.encode(gate), type=Gate) == gate
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
@@ -28,11 +28,11 @@ from rota.model.job import (
     Verdict,
 )
 from rota.model.lifecycle import TERMINAL, State
-from rota.model.outcome import Ending, Problem
+from rota.model.outcome import Ending, Problem, Usage
 from rota.model.rank import DEFAULT_PRIORITY
 from rota.model.requirements import Requirements
 from rota.model.retry import Retry
-from rota.model.times import LATEST, LONGEST, MINUTE, SECOND, aware, duration
+from rota.model.times import LATEST, LONGEST, MINUTE, SECOND, as_timedelta, aware, duration
 from rota.views.jobs import AttemptView, JobView
 
 WHEN = 1_798_790_400 * SECOND  # 2027-01-01T08:00:00Z
@@ -45,6 +45,7 @@ environments = st.dictionaries(names, words, max_size=4)
 folders = st.none() | words.map("/{}".format)
 instants = st.integers(0, LATEST)
 times = instants.map(aware)
+spans = st.integers(0, LONGEST)
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | words,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
@@ -61,6 +62,7 @@ attempts = st.builds(
     outcome=st.none() | st.sampled_from(Ending),
     exit_code=st.none() | st.integers(-64, 255),
     error=st.none() | problems,
+    usage=st.none() | st.builds(Usage, spans, spans, st.integers(0, 2**40), st.just(("process",))),
 )
 jobs = st.builds(
     JobInfo,
@@ -79,7 +81,7 @@ jobs = st.builds(
     started_at=st.none() | times,
     finished_at=st.none() | times,
     expires_at=st.none() | times,
-    timeout=st.none() | st.integers(0, LONGEST),
+    timeout=st.none() | spans.map(as_timedelta),
     retry=st.sampled_from([Retry(), Retry(0), Retry(5, "30s", 0, {ValueError: "fatal"})]),
     node=st.none() | words,
     cancelling=st.booleans(),
@@ -360,7 +362,9 @@ def test_every_job_can_be_shown_as_json_and_nothing_is_lost_on_the_way(info: Job
         "key",
     ):
         assert shown[name] == getattr(info, name)
-    assert shown["timeout"] is None if info.timeout is None else duration(shown["timeout"]) == info.timeout
+    assert (
+        shown["timeout"] is None if info.timeout is None else as_timedelta(duration(shown["timeout"])) == info.timeout
+    )
     assert [entry["number"] for entry in shown["attempts"]] == [entry.number for entry in info.attempts]
 
 
@@ -390,7 +394,7 @@ def test_a_finished_job_as_people_see_it() -> None:
         reason="no such user",
         started_at=WHEN,
         finished_at=WHEN + SECOND // 4,
-        timeout=90 * SECOND,
+        timeout=timedelta(seconds=90),
         attempts=[AttemptInfo(1, 1, "node-1", aware(WHEN), aware(WHEN + SECOND // 4), Ending.FAILED, 1, problem)],
         error=problem,
     )

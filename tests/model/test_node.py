@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rota.model.job import Ref
 from rota.model.node import NewNode, News, NodeInfo, NodeState, Watch
-from rota.model.times import LATEST, SECOND
+from rota.model.times import LATEST, SECOND, aware
 
 LEASE = 10
 LONG_AGO = 0.0  # the observer itself has been healthy for ever
@@ -31,8 +31,8 @@ def node(
         queues={"default": 8},
         version="0",
         state=NodeState.LIVE,
-        started_at=0,
-        seen_at=seen_at,
+        started_at=aware(0),
+        seen_at=aware(seen_at),
         lease=lease * SECOND,
         beats=beats,
         gone=gone,

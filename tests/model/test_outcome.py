@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 
 import msgspec
@@ -24,6 +25,7 @@ from rota.model.outcome import (
     Snoozed,
     Succeeded,
     TimedOut,
+    Usage,
     settle,
 )
 from rota.model.retry import FATAL, Retry, names_of
@@ -238,3 +240,10 @@ def test_the_default_gives_a_job_three_crashes() -> None:
     events = [CrashRule().after_crash(count) for count in (1, 2, 3)]
     assert events == [JobEvent.RECOVER, JobEvent.BACK_OFF, JobEvent.QUARANTINE]
     assert CrashRule().delay == 5 * SECOND
+
+
+def test_people_get_the_time_that_an_attempt_used_as_a_timedelta() -> None:
+    usage = Usage(1_500_000, 20_000, 7, ("process",))
+    assert (usage.wall, usage.cpu) == (timedelta(seconds=1.5), timedelta(milliseconds=20))
+    kept = b'{"wall":1500000,"cpu":20000,"memory":7,"isolation":["process"]}'
+    assert (msgspec.json.encode(usage), msgspec.json.decode(kept, type=Usage)) == (kept, usage)

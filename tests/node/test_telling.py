@@ -6,6 +6,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -273,7 +274,7 @@ async def test_a_command_tells_by_a_descriptor(tmp_path: Path) -> None:
         assert await job.logs() == "", "it is no output"
         (attempt,) = info.attempts
         assert attempt.usage is not None
-        assert attempt.usage.wall > 0
+        assert attempt.usage.wall > timedelta()
         assert attempt.usage.memory > 0
 
 

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -35,6 +35,7 @@ PLAIN: dict[Any, Callable[[random.Random], Any]] = {
     bytes: lambda chance: chance.randbytes(chance.randrange(40)),
     date: lambda chance: date(2027, 1, 1) + timedelta(days=chance.randrange(9_000)),
     datetime: lambda chance: datetime(2027, 1, 1, tzinfo=UTC) + timedelta(microseconds=chance.randrange(10**15)),
+    timedelta: lambda chance: timedelta(microseconds=chance.choice([0, 1, chance.randrange(10**16)])),
     type(None): lambda chance: None,
 }
 
@@ -60,6 +61,5 @@ def made(kind: Any, chance: random.Random) -> Any:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return chance.choice(list(kind))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        hints = get_type_hints(kind)
-        return kind(**{name: made(hints[name], chance) for name in kind.__struct_fields__})
+        return kind(**{field.name: made(field.type, chance) for field in msgspec.structs.fields(kind)})
     raise AssertionError(f"no values of {kind} are known here")

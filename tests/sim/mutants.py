@@ -24,7 +24,7 @@ from rota.model.times import SECOND
 from rota.model.trigger import plan as planning
 from rota.model.trigger.fires import next_fire
 from rota.model.trigger.identity import fire_id
-from rota.model.trigger.records import ScheduleInfo
+from rota.model.trigger.records import StoredSchedule
 from rota.refusals import Refusals
 from rota.store.graph import Settled
 from rota.store.postgres.database import Database
@@ -203,12 +203,12 @@ def _other_ids() -> Callable[[str, str, int], str]:
     return lambda owner, name, fire: fire_id(owner, f"{name}/{next(numbers)}", fire)
 
 
-async def _not_up_to_date(self: SchedulesClient, info: ScheduleInfo) -> bool:
+async def _not_up_to_date(self: SchedulesClient, info: StoredSchedule) -> bool:
     return True
 
 
 def _skewed(prepare: Callable[..., Any]) -> Callable[..., Any]:
-    async def prepare_skewed(self: Scheduler, info: ScheduleInfo) -> None:
+    async def prepare_skewed(self: Scheduler, info: StoredSchedule) -> None:
         await prepare(self, info)
         if one := self._prepared.get((info.owner, info.name)):
             handled = max(one.step.handled, self._store._clock.now())  # type: ignore[attr-defined]

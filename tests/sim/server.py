@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from rota.model.node import NodeInfo
+from rota.model.times import as_instant
 from rota.store.base import Store
 from rota.store.postgres import PostgresStore, nodes
 from rota.store.postgres.session import GRACE, lock_number
@@ -183,7 +184,7 @@ class Server:
 
     def _seen(self, node: NodeInfo, own: bool) -> NodeInfo:
         free = node.state in ("live", "stopping") and not own and self._deserted(node.incarnation)
-        left = max(0, node.seen_at + self._grace - self._store.now()) if free else None
+        left = max(0, as_instant(node.seen_at) + self._grace - self._store.now()) if free else None
         return msgspec.structs.replace(node, gone=left == 0, fading=left or None)
 
     def notify(self, channel: str, payload: str) -> None:

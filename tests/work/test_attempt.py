@@ -37,7 +37,7 @@ class Measured:
 
     async def execute(self, attempt: Attempt) -> Outcome:
         await asyncio.sleep(0.01)
-        attempt.usage = Usage(wall=7)
+        attempt.usage = Usage(wall_time=7)
         return Succeeded()
 
 
@@ -61,7 +61,7 @@ async def test_the_time_that_its_work_took_is_what_its_executor_says() -> None:
     """The time until it had a process was counted in."""
     usage = (await settled_by(Measured())).usage
     assert usage is not None
-    assert usage.wall == 7
+    assert usage.wall_time == 7
 
 
 async def test_a_mistake_of_an_executor_is_not_taken_for_a_missing_one() -> None:

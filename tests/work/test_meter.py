@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
@@ -154,11 +155,11 @@ async def test_each_tick_charges_the_queues_that_count_now(world: World) -> None
         world.clock.advance(seconds)
         assert await meter.tick() == PERIOD
     (flow,) = await world.store.flows(LOCAL, 10)
-    assert (flow.queue, flow.flow, flow.used, flow.level) == ("a", "local/true", 6 * SECOND, 2)
+    assert (flow.queue, flow.flow, flow.used, flow.level) == ("a", "local/true", timedelta(seconds=6), 2)
     counted.clear()
     world.clock.advance(100)
     await meter.tick()
-    assert (await world.store.flows(LOCAL, 10))[0].used == 6 * SECOND
+    assert (await world.store.flows(LOCAL, 10))[0].used == timedelta(seconds=6)
 
 
 async def test_two_nodes_add_up(world: World) -> None:
@@ -170,7 +171,7 @@ async def test_two_nodes_add_up(world: World) -> None:
     world.clock.advance(1)
     for shop in shops:
         await Meter(world.store, shop.worker, lambda: ["a"]).tick()
-    assert [flow.used for flow in await world.store.flows(LOCAL, 10)] == [2 * SECOND]
+    assert [flow.used for flow in await world.store.flows(LOCAL, 10)] == [timedelta(seconds=2)]
 
 
 async def test_an_error_of_the_store_is_not_charged_twice(world: World) -> None:
@@ -186,4 +187,4 @@ async def test_an_error_of_the_store_is_not_charged_twice(world: World) -> None:
         await meter.tick()
     world.clock.advance(1)
     await meter.tick()
-    assert (await world.store.flows(LOCAL, 1))[0].used == 2 * SECOND
+    assert (await world.store.flows(LOCAL, 1))[0].used == timedelta(seconds=2)

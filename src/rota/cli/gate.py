@@ -8,7 +8,7 @@ from typing import Any
 from rota.cli.session import admissions_of, existing, utf8
 from rota.cli.show import Cell, age, ago, answer, listing
 from rota.model.gates import Gate, Match, match
-from rota.model.times import Duration, Instant, instant, iso, some_time
+from rota.model.times import Duration, Instant, as_instant, instant, iso, some_time
 from rota.views.admission import GateView
 
 SHORT = 8  # characters of an id; its end differs most
@@ -24,7 +24,7 @@ async def list_(args: argparse.Namespace) -> int:
 
 def _row(gate: Gate, now: Instant) -> tuple[Cell, ...]:
     effect = (str(gate.effect), "red" if gate.effect == "drop" else "yellow")
-    since, until = ago(gate.created_at, now), "" if gate.until is None else f"in {age(gate.until - now)}"
+    since, until = ago(gate.created_at, now), "" if gate.until is None else f"in {age(as_instant(gate.until) - now)}"
     held, dropped = str(gate.held), str(gate.dropped)
     return gate.id[-SHORT:], effect, gate.match.text(), gate.author, since, until, held, dropped, gate.reason
 

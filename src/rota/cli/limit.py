@@ -8,7 +8,7 @@ from rota.cli.session import admissions_of, existing, utf8
 from rota.cli.show import Cell, age, ago, answer, listing
 from rota.errors import NotFound
 from rota.model.limits import bounds_text, concurrency, key_name, rate, rate_text
-from rota.model.times import Instant
+from rota.model.times import Instant, as_instant
 from rota.store.admission import LimitInfo
 from rota.views.admission import BoundsView, LimitView
 
@@ -39,7 +39,7 @@ def _row(info: LimitInfo, now: Instant) -> tuple[Cell, ...]:
 
 
 def _holders(info: LimitInfo, now: Instant) -> str:
-    named = [f"…{one.job[-SHORT:]} for {age(now - one.since)}" for one in info.holders[:MOST_SHOWN]]
+    named = [f"…{one.job[-SHORT:]} for {age(now - as_instant(one.since))}" for one in info.holders[:MOST_SHOWN]]
     rest = len(info.holders) - MOST_SHOWN
     return ", ".join(named) + (f" and {rest:,} more" if rest > 0 else "")
 

@@ -36,9 +36,9 @@ def bar(progress: Progress) -> str:
 def used(usage: Usage) -> str:
     """`used 1.2 s of CPU, 34 MB, ran 3 s; isolated by ...`, without unknown parts."""
     parts = [
-        f"{usage.cpu / SECOND:.1f} s of CPU" if usage.cpu else "",
+        f"{usage.cpu_time / SECOND:.1f} s of CPU" if usage.cpu_time else "",
         f"{usage.memory / 1e6:.0f} MB" if usage.memory else "",
-        f"ran {short(round(usage.wall, -3))}" if usage.wall else "",
+        f"ran {short(round(usage.wall_time, -3))}" if usage.wall_time else "",
     ]
     text = ", ".join(filter(None, parts))
     apart = f"isolated by {', '.join(usage.isolation)}" if usage.isolation else ""

@@ -11,7 +11,7 @@ from rota.errors import InvalidInput
 from rota.model.feedback import read_feedback
 from rota.model.job import queue_name
 from rota.model.rank import STRICT, ageing_step
-from rota.model.times import SECOND, Instant, short
+from rota.model.times import SECOND, Instant, as_duration, as_instant, short
 from rota.store.admission import LATELY, QueueInfo
 from rota.views.admission import FeedbackView, QueueView
 
@@ -33,7 +33,7 @@ async def list_(args: argparse.Namespace) -> int:
 
 
 def _row(info: QueueInfo, now: Instant) -> tuple[Cell, ...]:
-    oldest = "" if info.oldest is None else age(now - info.oldest)
+    oldest = "" if info.oldest is None else age(now - as_instant(info.oldest))
     counts = (info.ready, info.running, info.held, info.scheduled, info.blocked)
     served = f"{_pace(info):.1f}", str(info.nodes), str(info.slots)
     feedback = "" if info.feedback is None else f"{info.feedback.levels} levels"
@@ -101,7 +101,7 @@ async def set_(args: argparse.Namespace) -> int:
         if args.feedback is not None:
             await admissions.set_feedback(args.queue, args.feedback == "on", **rule)
         info = await _find(client, args.queue)
-    step = "as everywhere" if info.step is None else "strict" if info.step == STRICT else short(info.step)
+    step = "as everywhere" if info.step is None else "strict" if as_duration(info.step) == STRICT else short(info.step)
     shown = FeedbackView.of(info.feedback)
     levels = "off" if shown is None else f"{shown.levels} levels, quantum {shown.quantum}, boost {shown.boost}"
     return answer(args, QueueView.of(info), f"{args.queue}: step {step}; feedback {levels}")

@@ -16,12 +16,12 @@ from rota.clients.schedules import BackfillProgress, Saved, SchedulesClient
 from rota.errors import InvalidInput, NotFound
 from rota.model.option_table import SCHEDULE_NAMES
 from rota.model.options import read_options
-from rota.model.times import Instant, instant
+from rota.model.times import Instant, as_instant, instant
 from rota.model.trigger.arguments import fill
 from rota.model.trigger.fires import next_fire
 from rota.model.trigger.plan import named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule
-from rota.model.trigger.records import Fate, ScheduleInfo
+from rota.model.trigger.records import Fate, StoredSchedule
 from rota.model.trigger.template import Template, template_of
 from rota.views.jobs import JobView
 from rota.views.schedules import SavedScheduleView, look, schedule_fields
@@ -96,7 +96,7 @@ async def remove_(args: argparse.Namespace) -> int:
     return await _each(args, remove, all_or_none=True)
 
 
-def _note_declared(info: ScheduleInfo) -> None:
+def _note_declared(info: StoredSchedule) -> None:
     if info.app and info.undeclared_at is None:
         complain(f"app {info.app!r} declares schedule {info.name!r}: it comes back when a node of that app starts")
 
@@ -178,7 +178,7 @@ async def backfill_(args: argparse.Namespace) -> int:
     return 0
 
 
-def _result(args: argparse.Namespace, info: ScheduleInfo, progress: BackfillProgress) -> None:
+def _result(args: argparse.Namespace, info: StoredSchedule, progress: BackfillProgress) -> None:
     parsed, _ = look(info)
     where = parsed.schedule.zone if parsed else "UTC"
     if args.json:
@@ -187,7 +187,7 @@ def _result(args: argparse.Namespace, info: ScheduleInfo, progress: BackfillProg
     if progress.first is None or progress.last is None:
         print("it has no fires in that time")
         return
-    span = f"from {in_zone(progress.first, where)} to {in_zone(progress.last, where)}"
+    span = f"from {in_zone(as_instant(progress.first), where)} to {in_zone(as_instant(progress.last), where)}"
     if args.dry_run:
         print(f"{_fires(progress.total)}, {span}; those that were made before would not be made again")
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rota.cli.show import ago
 from rota.model.times import Instant
 from rota.model.trigger.arguments import local_iso
-from rota.model.trigger.records import ScheduleInfo
+from rota.model.trigger.records import StoredSchedule
 from rota.views.schedules import look, next_of, standing
 
 
@@ -18,7 +18,7 @@ def utc(moment: Instant) -> str:
     return in_zone(moment, "UTC").replace("+00:00", "Z")
 
 
-def next_text(info: ScheduleInfo, now: Instant) -> str:
+def next_text(info: StoredSchedule, now: Instant) -> str:
     parsed, _ = look(info)
     fire = next_of(info, parsed)
     if parsed is None or fire is None:

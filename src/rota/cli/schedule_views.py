@@ -19,7 +19,7 @@ from rota.model.times import SECOND, Instant, as_instant, short
 from rota.model.trigger.fires import fires
 from rota.model.trigger.plan import Parsed, named_calendars
 from rota.model.trigger.reading import NAMES, read_schedule, rule_text
-from rota.model.trigger.records import FireInfo, FireKind, ScheduleInfo
+from rota.model.trigger.records import FireInfo, FireKind, StoredSchedule
 from rota.model.trigger.schedule import Timing
 from rota.views.schedules import (
     FireView,
@@ -50,7 +50,7 @@ async def list_(args: argparse.Namespace) -> int:
     return 0
 
 
-def _note_undeclared(found: Sequence[ScheduleInfo]) -> None:
+def _note_undeclared(found: Sequence[StoredSchedule]) -> None:
     for info in found:
         if info.undeclared_at is not None:
             where = f" (module {info.module})" if info.module else ""
@@ -59,12 +59,12 @@ def _note_undeclared(found: Sequence[ScheduleInfo]) -> None:
             )
 
 
-def _cure(info: ScheduleInfo) -> str:
+def _cure(info: StoredSchedule) -> str:
     declaring = "imports it" if info.module else "declares it"
     return f"start one that {declaring}, or, if it is gone for good, `rota schedule remove {shlex.quote(info.name)}`"
 
 
-def _row(info: ScheduleInfo) -> tuple[Cell, ...]:
+def _row(info: StoredSchedule) -> tuple[Cell, ...]:
     parsed, _ = look(info)
     stands = state(standing(info, parsed))
     if parsed is None:
@@ -115,7 +115,7 @@ async def show_(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _coming(planning: SchedulesClient, info: ScheduleInfo, parsed: Parsed | None) -> list[Instant]:
+async def _coming(planning: SchedulesClient, info: StoredSchedule, parsed: Parsed | None) -> list[Instant]:
     if parsed is None or standing(info, parsed) in ("broken", "ended"):
         return []
     try:
@@ -125,7 +125,7 @@ async def _coming(planning: SchedulesClient, info: ScheduleInfo, parsed: Parsed 
 
 
 def _identity(
-    info: ScheduleInfo, parsed: Parsed | None, problem: str | None, now: Instant
+    info: StoredSchedule, parsed: Parsed | None, problem: str | None, now: Instant
 ) -> Iterator[tuple[str, Cell]]:
     yield "name", info.name
     yield "state", state(standing(info, parsed))
@@ -136,14 +136,14 @@ def _identity(
     yield "owner", info.owner
 
 
-def _declarer(info: ScheduleInfo, now: Instant) -> str:
+def _declarer(info: StoredSchedule, now: Instant) -> str:
     where = f"app {info.app}, " + (f"module {info.module}" if info.module else "in a module that is not known")
     if info.undeclared_at is None:
         return where
     return f"{where}; not by the node of the app that started last ({when(info.undeclared_at, now)}): {_cure(info)}"
 
 
-def _timing(info: ScheduleInfo, parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
+def _timing(info: StoredSchedule, parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
     if parsed is None:
         said = stored(info)
         yield "rule", brief(said.rule or "")
@@ -169,7 +169,7 @@ def _catch_up(schedule: Timing) -> str:
     return f"{policy.missed}{window}, at most {policy.most}"
 
 
-def _work(info: ScheduleInfo, parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
+def _work(info: StoredSchedule, parsed: Parsed | None) -> Iterator[tuple[str, Cell]]:
     work = parsed.template if parsed else stored(info).template
     if work is None:
         return
@@ -188,7 +188,7 @@ def _work(info: ScheduleInfo, parsed: Parsed | None) -> Iterator[tuple[str, Cell
     yield "expires", f"{short(work.expires)} after it is due" if work.expires is not None else ""
 
 
-def _course(info: ScheduleInfo, now: Instant) -> Iterator[tuple[str, Cell]]:
+def _course(info: StoredSchedule, now: Instant) -> Iterator[tuple[str, Cell]]:
     yield "created", when(info.created_at, now)
     yield "changed", when(info.changed_at, now) if info.changed_at != info.created_at else ""
     yield "fired", f"{info.fired} times" if info.fired != 1 else "once"

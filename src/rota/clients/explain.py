@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -150,13 +151,15 @@ def _key(key: LimitInfo, now: Instant) -> Iterator[WaitReason]:
     spent = key.next_start is not None
     data = {**_data(LimitView.of(key)), "full": full or spent}
     if full:
-        names = ", ".join(f"{one.job} on {one.node} for {_span(now - one.since)}" for one in key.holders[:MOST_NAMED])
+        names = ", ".join(
+            f"{one.job} on {one.node} for {_span(now - as_instant(one.since))}" for one in key.holders[:MOST_NAMED]
+        )
         more = f" and {len(key.holders) - MOST_NAMED} more" if len(key.holders) > MOST_NAMED else ""
         text = f"key {key.key!r} allows {key.concurrency} at once and is held by {names}{more}"
         yield WaitReason("key", f"{text}; {key.waiting} wait in line", data)
     if spent and key.rate is not None and key.next_start is not None:
         text = f"key {key.key!r} allows {rate_text(key.rate)}, all used; the next start is in"
-        yield WaitReason("key", f"{text} {_span(key.next_start - now)}; {key.waiting} wait in line", data)
+        yield WaitReason("key", f"{text} {_span(as_instant(key.next_start) - now)}; {key.waiting} wait in line", data)
 
 
 def _rank(info: JobInfo, waiting: Waiting) -> WaitReason:
@@ -178,7 +181,7 @@ def _span(span: Duration) -> str:
     return short(max(span, 0) // 1000 * 1000)
 
 
-def _iso(moment: Instant | None) -> str | None:
+def _iso(moment: Instant | datetime | None) -> str | None:
     return None if moment is None else iso(moment)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
 from itertools import islice
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from rota.clock import Chance
 from rota.errors import InvalidInput, NotFound, RotaError, StoreUnavailable
 from rota.model.principal import Principal
-from rota.model.times import LATEST, Instant, iso
+from rota.model.times import LATEST, Instant, as_instant, aware, iso
 from rota.model.trigger import schedule as timing
 from rota.model.trigger import template as work
 from rota.model.trigger.arguments import local_iso
@@ -30,7 +31,7 @@ from rota.model.trigger.records import (
     NewFire,
     NewSchedule,
     ScheduleFilter,
-    ScheduleInfo,
+    StoredSchedule,
 )
 from rota.model.trigger.rules import Recurrence
 from rota.model.trigger.schedule import Timing
@@ -48,18 +49,18 @@ MANY = 10_000
 MOST = 1_000_000
 A_FEW = 20  # fires computed without a break for other tasks of the loop
 NEVER: Instant = LATEST + 1
-Check = Callable[[ScheduleInfo | None], None]
+Check = Callable[[StoredSchedule | None], None]
 
 
-def anything(info: ScheduleInfo | None) -> None:
+def anything(info: StoredSchedule | None) -> None:
     """The default for `check`: every schedule may be changed."""
 
 
 class Saved(msgspec.Struct, frozen=True):
-    info: ScheduleInfo
+    info: StoredSchedule
     created: bool
     changed: bool
-    before: ScheduleInfo | None = None  # the schedule before the change; None: there was none
+    before: StoredSchedule | None = None  # the schedule before the change; None: there was none
 
 
 class BackfillProgress(msgspec.Struct, frozen=True):
@@ -69,8 +70,8 @@ class BackfillProgress(msgspec.Struct, frozen=True):
     made: int = 0
     queued: int = 0
     already: int = 0
-    first: Instant | None = None
-    last: Instant | None = None
+    first: datetime | None = None
+    last: datetime | None = None
 
     @property
     def done(self) -> int:
@@ -81,8 +82,8 @@ class BackfillProgress(msgspec.Struct, frozen=True):
         return BackfillView(name, *counts, _second(self.first), _second(self.last), dry_run)
 
 
-def _second(moment: Instant | None) -> str | None:
-    return None if moment is None else local_iso(moment, "UTC").replace("+00:00", "Z")
+def _second(moment: datetime | None) -> str | None:
+    return None if moment is None else local_iso(as_instant(moment), "UTC").replace("+00:00", "Z")
 
 
 class SchedulesClient:
@@ -91,17 +92,17 @@ class SchedulesClient:
     ) -> None:
         self._store, self._who, self._chance, self._pause = store, who, chance, pause
 
-    async def get(self, name: str) -> ScheduleInfo:
+    async def get(self, name: str) -> StoredSchedule:
         info = await self._find(name)
         if info is None:
             raise NotFound("schedule", name)
         return info
 
-    async def _find(self, name: str) -> ScheduleInfo | None:
+    async def _find(self, name: str) -> StoredSchedule | None:
         found = await self._store.schedules(self._who, ScheduleFilter(names=(name,), limit=1))
         return found[0] if found else None
 
-    async def all(self, app: str | None = None) -> AsyncIterator[ScheduleInfo]:
+    async def all(self, app: str | None = None) -> AsyncIterator[StoredSchedule]:
         """All schedules, ordered by name."""
         after: tuple[str, str] | None = None
         while page := await self._store.schedules(self._who, ScheduleFilter(app=app, after=after, limit=PAGE)):
@@ -109,7 +110,7 @@ class SchedulesClient:
                 yield info
             after = (page[-1].owner, page[-1].name)
 
-    async def parsed(self, info: ScheduleInfo) -> Parsed:
+    async def parsed(self, info: StoredSchedule) -> Parsed:
         """Raises InvalidInput if its texts can't be read."""
         return await self._with_calendars(parse(info))
 
@@ -157,7 +158,7 @@ class SchedulesClient:
         parsed = await self._with_calendars(Parsed(schedule, template))
         next_fire(schedule, self._store.now(), parsed.calendars)  # raises if the schedule is wrong
         created: bool | None = None  # not None: it was saved already
-        before: ScheduleInfo | None = None
+        before: StoredSchedule | None = None
         async for info in self._standing(schedule.name):
             if created is None:
                 check(info)
@@ -181,12 +182,12 @@ class SchedulesClient:
                 parsed = fresh  # a calendar was changed before the schedule was saved
         raise _busy(schedule.name)
 
-    async def pause(self, name: str, note: str = "") -> ScheduleInfo:
+    async def pause(self, name: str, note: str = "") -> StoredSchedule:
         if not await self._store.pause_schedule(self._who, name, note):
             raise NotFound("schedule", name)
         return await self.get(name)
 
-    async def resume(self, name: str) -> ScheduleInfo:
+    async def resume(self, name: str) -> StoredSchedule:
         """Fires during the pause stay skipped."""
         async for info in self._standing(name):
             if info is None:
@@ -199,7 +200,7 @@ class SchedulesClient:
                 await self._store.resume_schedule(self._who, name, info.revision, since)
         raise _busy(name)
 
-    async def remove(self, name: str, check: Check = anything) -> ScheduleInfo:
+    async def remove(self, name: str, check: Check = anything) -> StoredSchedule:
         """Its jobs stay as they are. `check` as for `save`."""
         async for info in self._standing(name):
             if info is None:
@@ -209,7 +210,7 @@ class SchedulesClient:
                 return info
         raise _busy(name)
 
-    async def withdraw(self, name: str, app: str, removable: Callable[[ScheduleInfo], bool]) -> bool:
+    async def withdraw(self, name: str, app: str, removable: Callable[[StoredSchedule], bool]) -> bool:
         """Removes a schedule that the app no longer declares. False: it is gone already, or not removable by now."""
         async for info in self._standing(name):
             if info is None or not removable(info):
@@ -218,17 +219,17 @@ class SchedulesClient:
                 return True
         raise _busy(name)
 
-    async def _remove(self, info: ScheduleInfo, app: str | None) -> bool:
+    async def _remove(self, info: StoredSchedule, app: str | None) -> bool:
         left = await self._left(info)
         return await self._store.remove_schedule(self._who, info.name, info.revision, info.handled, left, app)
 
-    async def undeclare(self, app: str, infos: Sequence[ScheduleInfo]) -> None:
+    async def undeclare(self, app: str, infos: Sequence[StoredSchedule]) -> None:
         """Sets `undeclared_at` on schedules that a starting node of the app did not declare; they keep firing."""
         fresh = [(info.name, info.revision) for info in infos if info.undeclared_at is None]
         for start in range(0, len(fresh), PAGE):
             await self._store.undeclare_schedules(self._who, app, fresh[start : start + PAGE])
 
-    async def _left(self, info: ScheduleInfo) -> list[Skipped]:
+    async def _left(self, info: StoredSchedule) -> list[Skipped]:
         """Due fires that are not handled; none if the schedule can't be read."""
         if info.broken is not None or info.next_at is None:
             return []
@@ -244,14 +245,14 @@ class SchedulesClient:
         if info := await self._find(schedule.name):
             _check_place(info, app, replace=True)
 
-    async def _standing(self, name: str) -> AsyncIterator[ScheduleInfo | None]:
+    async def _standing(self, name: str) -> AsyncIterator[StoredSchedule | None]:
         """The current schedule, read again until a change succeeds."""
         for turn in range(TRIES):
             if turn:
                 await self._pause(A_MOMENT)
             yield await self._find(name)
 
-    async def _up_to_date(self, info: ScheduleInfo) -> bool:
+    async def _up_to_date(self, info: StoredSchedule) -> bool:
         """Handles fires that were due before now. False: read the schedule again."""
         now = self._store.now()
         if info.next_at is None or info.next_at > now or info.broken is not None:
@@ -298,7 +299,8 @@ class SchedulesClient:
             raise InvalidInput("backfill", f"more than {MOST:,} fires", f"at most {MOST:,} at a time")
         if len(instants) > MANY and not many:
             raise InvalidInput("backfill", f"more than {MANY:,} fires", f"at most {MANY:,}, or --yes for as many")
-        progress = BackfillProgress(len(instants), 0, 0, 0, *((instants[0], instants[-1]) if instants else ()))
+        ends = (aware(instants[0]), aware(instants[-1])) if instants else ()
+        progress = BackfillProgress(len(instants), 0, 0, 0, *ends)
         yield progress
         for part in [] if dry_run else _pages(instants):
             wishes = new_fires(parsed, part, self._store.now())
@@ -346,7 +348,7 @@ def _new(parsed: Parsed, app: str | None, module: str | None, since: Instant, no
     )  # fmt: skip
 
 
-def _check_place(info: ScheduleInfo, app: str | None, replace: bool) -> None:
+def _check_place(info: StoredSchedule, app: str | None, replace: bool) -> None:
     if info.app != app:
         whose = f"app {info.app!r} declares it" if info.app else "it was not declared in code"
         cure = "remove it, or choose another name"
@@ -355,14 +357,14 @@ def _check_place(info: ScheduleInfo, app: str | None, replace: bool) -> None:
         raise InvalidInput("schedule", info.name, "a name that is free, or --replace")
 
 
-def _same(info: ScheduleInfo, parsed: Parsed, app: str | None, module: str | None) -> bool:
+def _same(info: StoredSchedule, parsed: Parsed, app: str | None, module: str | None) -> bool:
     if info.broken is not None or info.undeclared_at is not None:
         return False
     kept = (info.timing, info.work, info.app, info.module)
     return kept == (timing.to_json(parsed.schedule), work.to_json(parsed.template), app, module)
 
 
-def _counting_on(info: ScheduleInfo, parsed: Parsed) -> Parsed:
+def _counting_on(info: StoredSchedule, parsed: Parsed) -> Parsed:
     """An RRULE without DTSTART keeps the beginning of its first version, so that saving it again changes nothing."""
     rule = parsed.schedule.rule
     if not isinstance(rule, Recurrence) or not rule.implied:

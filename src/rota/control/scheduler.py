@@ -23,7 +23,7 @@ from rota.errors import InvalidInput, RotaError, StoreError
 from rota.model.principal import SYSTEM
 from rota.model.times import MILLISECOND, SECOND, Duration, Instant
 from rota.model.trigger.plan import Parsed, advance, named_calendars, parse, quick
-from rota.model.trigger.records import Advance, Fate, ScheduleInfo
+from rota.model.trigger.records import Advance, Fate, StoredSchedule
 from rota.refusals import anyones
 from rota.service import SelfWaking
 from rota.store.base import Store
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 class PreparedStep(msgspec.Struct, frozen=True):
     at: Instant
-    info: ScheduleInfo
+    info: StoredSchedule
     step: Advance
     now: Instant  # for which the step was computed
 
@@ -70,7 +70,7 @@ class Scheduler(SelfWaking):
         self._parsed: dict[Name, tuple[tuple[int, str, str], Parsed]] = {}
         self._seen_until: Instant = 0  # all steps that are due until then are prepared
         self._look_at: Instant | None = 0  # when to read again; None: nothing to read
-        self._pending: dict[Name, ScheduleInfo] = {}  # schedules whose next step is to be computed,
+        self._pending: dict[Name, StoredSchedule] = {}  # schedules whose next step is to be computed,
         self._pending_at: Instant = 0  # from then on
         self._refusals = 0  # in a row
         self._failure: StoreError | None = None  # of one step, raised when the others are done
@@ -189,7 +189,7 @@ class Scheduler(SelfWaking):
                 self._look_before(upcoming)
         return await self._prepare_all(found, late)
 
-    async def _prepare_all(self, found: Sequence[ScheduleInfo], late: Duration) -> bool:
+    async def _prepare_all(self, found: Sequence[StoredSchedule], late: Duration) -> bool:
         """Earliest first; steps that come due meanwhile are applied in between."""
         refused = False
         before = self._prepared
@@ -212,7 +212,7 @@ class Scheduler(SelfWaking):
         for name in list(islice(self._pending, A_FEW)):
             await self._prepare(self._pending.pop(name))
 
-    async def _prepare(self, info: ScheduleInfo) -> None:
+    async def _prepare(self, info: StoredSchedule) -> None:
         """A schedule that can't be read is set aside; the others go on."""
         assert info.next_at is not None
         now = max(info.next_at, self._store.now())
@@ -224,19 +224,19 @@ class Scheduler(SelfWaking):
         else:
             self._prepared[info.owner, info.name] = PreparedStep(info.next_at, info, step, now)
 
-    async def _aside(self, info: ScheduleInfo, work: Callable[[], T]) -> T:
+    async def _aside(self, info: StoredSchedule, work: Callable[[], T]) -> T:
         """Runs long computations in the thread."""
         if quick(info, self._store.now()):
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def _set_aside(self, info: ScheduleInfo, error: Exception) -> None:
+    async def _set_aside(self, info: StoredSchedule, error: Exception) -> None:
         self._parsed.pop((info.owner, info.name), None)
         why = str(error) if isinstance(error, RotaError) else f"{type(error).__name__}: {error}"
         if await self._store.set_aside_schedule(SYSTEM, info.owner, info.name, info.revision, why):
             self._bus.emit(ScheduleSetAside(info.owner, info.name, why))
 
-    async def _read(self, info: ScheduleInfo) -> Parsed:
+    async def _read(self, info: StoredSchedule) -> Parsed:
         name = (info.owner, info.name)
         texts = (info.revision, info.timing, info.work)
         kept = self._parsed.get(name)
@@ -267,7 +267,7 @@ def _writes(due: Sequence[PreparedStep]) -> Iterator[list[PreparedStep]]:
         yield batch
 
 
-def _stand(info: ScheduleInfo) -> tuple[object, ...]:
+def _stand(info: StoredSchedule) -> tuple[object, ...]:
     """The fields from which a step is computed; others (the last job) don't matter here."""
     return info.revision, info.handled, info.fired, info.timing, info.work
 

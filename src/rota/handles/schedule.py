@@ -31,7 +31,7 @@ class Schedule(Handle):
 
     async def info(self) -> ScheduleInfo:
         """The schedule as it is now."""
-        return await (await self._app.planning()).get(self.name)
+        return (await (await self._app.planning()).get(self.name)).shown()
 
     async def next(self, count: int = 1) -> list[datetime]:
         """Its next fires, in its own time zone."""
@@ -43,10 +43,10 @@ class Schedule(Handle):
 
     async def pause(self, note: str = "") -> ScheduleInfo:
         """Its fires are skipped from now on, and recorded as such."""
-        return await (await self._app.planning()).pause(self.name, note)
+        return (await (await self._app.planning()).pause(self.name, note)).shown()
 
     async def resume(self) -> ScheduleInfo:
-        return await (await self._app.planning()).resume(self.name)
+        return (await (await self._app.planning()).resume(self.name)).shown()
 
     async def fire(self) -> Job[Any] | None:
         """Makes a job now, beside the rule. None: its overlap policy is `skip`, and an earlier one still lives."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -123,8 +124,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     effect: Effect
     reason: str
     author: str
-    created_at: Instant
-    until: Instant | None = None
+    created_at: datetime
+    until: datetime | None = None
     job: str | None = None  # the job that runs alone and closed it for itself
     held: int = 0
     dropped: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
@@ -362,7 +362,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None  # of the latest attempt
     finished_at: datetime | None = None
     expires_at: datetime | None = None
-    timeout: Duration | None = None
+    timeout: timedelta | None = None
     retry: Retry = NO_RETRY
     fence: int = 0
     failures: int = 0

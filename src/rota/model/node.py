@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
 from rota.model.job import Ref
-from rota.model.times import Duration, Instant
+from rota.model.times import Duration
 
 
 class NodeState(StrEnum):
@@ -45,8 +46,8 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     queues: dict[str, int]
     version: str
     state: NodeState
-    started_at: Instant
-    seen_at: Instant
+    started_at: datetime
+    seen_at: datetime
     lease: Duration
     beats: int  # the number of its renewals; it stands still while the node is silent
     running: int = 0

@@ -6,6 +6,7 @@ here reads a clock: waits are durations, and the store counts them from its own 
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import assert_never
 
@@ -13,7 +14,7 @@ import msgspec
 
 from rota.model.lifecycle import JobEvent
 from rota.model.retry import Retry
-from rota.model.times import Duration
+from rota.model.times import Duration, as_timedelta
 
 # The names of a timeout in retry rules: rota's own, and Python's.
 TIMEOUT = ("rota.Timeout", "Timeout", "builtins.TimeoutError", "TimeoutError")
@@ -80,13 +81,22 @@ class SetAside(msgspec.Struct, frozen=True, tag=True):
     problem: Problem
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The resources that an attempt used, and its isolation. 0: not known."""
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, rename={"wall_time": "wall", "cpu_time": "cpu"}):
+    """The resources that an attempt used, and its isolation. 0: not known. Stores keep it as JSON."""
 
-    wall: Duration = 0
-    cpu: Duration = 0
+    wall_time: Duration = 0
+    cpu_time: Duration = 0
     memory: int = 0  # bytes, at its peak
     isolation: tuple[str, ...] = ()
+
+    @property
+    def wall(self) -> timedelta:
+        """From start to end."""
+        return as_timedelta(self.wall_time)
+
+    @property
+    def cpu(self) -> timedelta:
+        return as_timedelta(self.cpu_time)
 
 
 class Crashed(msgspec.Struct, frozen=True, tag=True):

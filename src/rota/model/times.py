@@ -105,14 +105,29 @@ def aware_or_none(moment: Instant | None) -> datetime | None:
     return None if moment is None else aware(moment)
 
 
+def as_timedelta(span: Duration) -> timedelta:
+    """A duration as people get it."""
+    return timedelta(0, 0, span)
+
+
+def as_duration(span: timedelta) -> Duration:
+    """The duration of a timedelta that rota itself has made: nothing is checked."""
+    return span // _MICROSECOND
+
+
+def timedelta_or_none(span: Duration | None) -> timedelta | None:
+    return None if span is None else as_timedelta(span)
+
+
 def iso(moment: Instant | datetime) -> str:
     """`2027-01-01T08:00:00.000000+00:00`: always UTC, always with microseconds, so that texts sort like instants."""
     given = moment if isinstance(moment, datetime) else aware(moment)
     return given.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-def short(span: Duration) -> str:
+def short(given: Duration | timedelta) -> str:
     """A duration as a person would write it: `90s`, `1h30m`, `250ms`, `0s`."""
+    span = as_duration(given) if isinstance(given, timedelta) else given
     if 0 < span < SECOND:
         return f"{span / MILLISECOND:g}ms"
     parts: list[str] = []

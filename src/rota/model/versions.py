@@ -7,13 +7,13 @@ edit. An edit may name the version that it replaces: it happens only if no other
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from rota.model.feedback import Feedback
 from rota.model.limits import Limit
-from rota.model.times import Duration, Instant
 from rota.model.trigger.calendars import Calendar
 
 ABSENT = "absent"  # the version of what is not there
@@ -30,10 +30,10 @@ def limit_version(limit: Limit | None) -> str:
 class QueueSettings(msgspec.Struct, frozen=True):
     """The part of a queue that people edit."""
 
-    paused_at: Instant | None = None
+    paused_at: datetime | None = None
     paused_by: str | None = None
     note: str = ""
-    step: Duration | None = None
+    step: timedelta | None = None
     feedback: Feedback | None = None
 
 

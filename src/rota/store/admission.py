@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from types import NoneType
 
 import msgspec
@@ -40,7 +41,7 @@ class NewGate(msgspec.Struct, frozen=True):
 class Holder(msgspec.Struct, frozen=True):
     job: str
     fence: int
-    since: Instant
+    since: datetime
     node: str | None = None
 
 
@@ -53,7 +54,7 @@ class LimitInfo(msgspec.Struct, frozen=True):
     rate: Rate | None
     holders: tuple[Holder, ...] = ()
     waiting: int = 0
-    next_start: Instant | None = None  # of a rate whose tokens are all used up
+    next_start: datetime | None = None  # of a rate whose tokens are all used up
 
 
 class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,15 +64,15 @@ class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
     scheduled: int = 0
     blocked: int = 0
     running: int = 0
-    oldest: Instant | None = None  # the due time of the oldest ready job
+    oldest: datetime | None = None  # the due time of the oldest ready job
     ended: int = 0  # jobs that ended within the last LATELY
     nodes: int = 0  # living nodes that serve it,
     slots: int = 0  # and their slots for it
-    paused_at: Instant | None = None
+    paused_at: datetime | None = None
     paused_by: str | None = None
     note: str = ""
     feedback: Feedback | None = None  # None: it is off
-    step: Duration | None = None  # of ageing; None: the global step
+    step: timedelta | None = None  # of ageing; None: the global step
     unoffered: tuple[str, ...] = ()  # tasks that ready jobs wait for and no node has ever offered
 
 
@@ -81,7 +82,7 @@ class FlowInfo(msgspec.Struct, frozen=True):
     queue: str
     flow: str  # with its user: local/report
     level: int
-    used: Duration
+    used: timedelta
 
 
 Used = Mapping[tuple[str, str], Duration]  # (queue, flow): slot-time

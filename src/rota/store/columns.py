@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.model.job import Claimed, JobInfo, NewJob
-from rota.model.trigger.records import ScheduleInfo
+from rota.model.trigger.records import StoredSchedule
 
 
 class Column(NamedTuple):
@@ -161,7 +161,7 @@ _BOTH = {
     "attempts.kept": ATTEMPT,
     "output.kept": OUTPUT,
     "gates.closed": tuple(map(Column, GATE)),
-    "schedules.shown": tuple(Column(name) for name in ScheduleInfo.__struct_fields__),
+    "schedules.shown": tuple(Column(name) for name in StoredSchedule.__struct_fields__),
 }
 LISTS = {
     "postgres": _BOTH | {"jobs.inserted": (*GIVEN, *BORN)},

@@ -20,8 +20,8 @@ from rota.model.progress import Progress
 from rota.model.requirements import read_requirements
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
-from rota.model.times import aware, aware_or_none
-from rota.model.trigger.records import FireInfo, FireKind, ScheduledFire, ScheduleInfo
+from rota.model.times import aware, aware_or_none, timedelta_or_none
+from rota.model.trigger.records import FireInfo, FireKind, ScheduledFire, StoredSchedule
 from rota.model.trigger.skipped import SkipReason
 from rota.store.columns import SHOWN
 from rota.store.graph import WorkflowInfo, WorkflowJob
@@ -138,7 +138,8 @@ _OWN = tuple(name for name in _SHOWN if name in JobInfo.__struct_fields__)
 # The columns that are not shown as they are.
 _READERS: dict[str, Callable[[Any], Any]] = {
     "state": State, "kind": _kind, "args": read_object, "retry": _retry, "cancelling": bool, "progress": _progress,
-    "requirements": read_requirements, "meta": lambda text: {} if text is None else read_object(text),
+    "timeout": timedelta_or_none, "requirements": read_requirements,
+    "meta": lambda text: {} if text is None else read_object(text),
 }  # fmt: skip
 _TIMES = tuple(name for name in _OWN if name.endswith("_at"))
 
@@ -197,8 +198,8 @@ def workflow_job(row: Sequence[Any], parents: tuple[Edge, ...]) -> WorkflowJob:
     return WorkflowJob(job, task, State(state), reason, *times, parents, name, args or "")
 
 
-def schedule_info(row: Sequence[Any]) -> ScheduleInfo:
-    return ScheduleInfo(**dict(zip(ScheduleInfo.__struct_fields__, row, strict=True)))
+def schedule_info(row: Sequence[Any]) -> StoredSchedule:
+    return StoredSchedule(**dict(zip(StoredSchedule.__struct_fields__, row, strict=True)))
 
 
 def fire_infos(rows: Iterable[Sequence[Any]], limit: int) -> list[FireInfo]:
@@ -240,8 +241,8 @@ def node_info(row: NodeRow, gone: bool = False, fading: int | None = None) -> No
     return NodeInfo(
         id=row.id, incarnation=row.incarnation, roles=_read(row.roles, tuple[str, ...], ()),
         queues=_read(row.queues, dict[str, int], {}), version=row.version, state=NodeState(row.state),
-        started_at=row.started_at, seen_at=row.seen_at, lease=row.lease, beats=row.beats, running=row.running,
-        leader=bool(row.leads), gone=gone, fading=fading, line=row.line,
+        started_at=aware(row.started_at), seen_at=aware(row.seen_at), lease=row.lease, beats=row.beats,
+        running=row.running, leader=bool(row.leads), gone=gone, fading=fading, line=row.line,
         access=FarAccess(row.access_key, row.access_user or "") if row.access_key else None,
     )  # fmt: skip
 

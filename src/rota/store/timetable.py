@@ -25,7 +25,7 @@ from rota.model.trigger.records import (
     NewFire,
     NewSchedule,
     ScheduleFilter,
-    ScheduleInfo,
+    StoredSchedule,
 )
 from rota.model.trigger.skipped import Skipped
 from rota.store.deeds import Deed, about, always
@@ -93,7 +93,7 @@ class Timetable(Verbs):
     @abstractmethod
     async def coming_schedules(
         self, who: Principal, /, until: Instant, limit: int
-    ) -> tuple[list[ScheduleInfo], Instant | None]:
+    ) -> tuple[list[StoredSchedule], Instant | None]:
         """The schedules due up to `until`, earliest first, and the due time of the first one after these."""
 
     @verb(WRITE, batch="steps", audit=None)
@@ -135,7 +135,7 @@ class Timetable(Verbs):
     # -- reads -------------------------------------------------------------------------------------------------------
     @verb(READ)
     @abstractmethod
-    async def schedules(self, who: Principal, /, query: ScheduleFilter) -> list[ScheduleInfo]:
+    async def schedules(self, who: Principal, /, query: ScheduleFilter) -> list[StoredSchedule]:
         """The schedules that fit, by owner and name."""
 
     @verb(READ, owner="owner")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import msgspec
 
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, Gate, Match
 from rota.model.limits import Limit, Rate, rate_text
 from rota.model.rank import STRICT
-from rota.model.times import SECOND, Duration, iso, short
+from rota.model.times import SECOND, as_duration, iso, short
 from rota.store.admission import LATELY, FlowInfo, Holder, LimitInfo, QueueInfo
 from rota.views.moments import Moment, Period, moment
 
@@ -134,8 +136,8 @@ class QueueView(msgspec.Struct):
         )  # fmt: skip
 
 
-def _step(step: Duration | None) -> str | None:
-    return None if step is None else "strict" if step == STRICT else short(step)
+def _step(step: timedelta | None) -> str | None:
+    return None if step is None else "strict" if as_duration(step) == STRICT else short(step)
 
 
 class FlowView(msgspec.Struct):

@@ -68,7 +68,7 @@ class UsageView(msgspec.Struct):
     def of(cls, usage: Usage | None) -> UsageView | None:
         if usage is None:
             return None
-        return cls(usage.wall / SECOND, usage.cpu / SECOND, usage.memory, list(usage.isolation))
+        return cls(usage.wall_time / SECOND, usage.cpu_time / SECOND, usage.memory, list(usage.isolation))
 
 
 class ProgressView(msgspec.Struct):

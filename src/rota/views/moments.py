@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import msgspec
@@ -17,5 +17,5 @@ def moment(given: Instant | datetime | None) -> Moment | None:
     return None if given is None else iso(given)
 
 
-def period(given: Duration | None) -> Period | None:
+def period(given: Duration | timedelta | None) -> Period | None:
     return None if given is None else short(given)

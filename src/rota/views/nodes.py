@@ -11,7 +11,7 @@ from rota.model.limits import Policy, key_text, rate_text
 from rota.model.node import NodeInfo, NodeState
 from rota.model.options import Drained, TaskOptions
 from rota.model.task import TaskInfo
-from rota.model.times import Instant, iso, short
+from rota.model.times import Instant, as_instant, iso, short
 from rota.views.jobs import RetryView
 from rota.views.moments import Moment, Period, period
 
@@ -22,7 +22,7 @@ def shown_state(node: NodeInfo, now: Instant) -> str:
         return node.state
     if node.gone:
         return "gone"
-    return "silent" if now - node.seen_at > node.lease else node.state
+    return "silent" if now - as_instant(node.seen_at) > node.lease else node.state
 
 
 class NodeView(msgspec.Struct):

@@ -17,14 +17,14 @@ from rota.model.trigger.arguments import local_iso
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.plan import Parsed, parse
 from rota.model.trigger.reading import recurrence_text, rule_text
-from rota.model.trigger.records import FireInfo, FireKind, ScheduleInfo
+from rota.model.trigger.records import FireInfo, FireKind, StoredSchedule
 from rota.model.trigger.skipped import SkipReason
 from rota.model.trigger.template import Template
 from rota.views.jobs import Needs, RetryView, needs
 from rota.views.moments import Moment, Period, moment, period
 
 
-def look(info: ScheduleInfo) -> tuple[Parsed | None, str | None]:
+def look(info: StoredSchedule) -> tuple[Parsed | None, str | None]:
     """The parsed schedule, or the problem with its stored texts: they may have been written by hand."""
     try:
         return parse(info), None
@@ -45,7 +45,7 @@ class _Timing(msgspec.Struct):
     zone: str = "UTC"
 
 
-def stored(info: ScheduleInfo) -> Stored:
+def stored(info: StoredSchedule) -> Stored:
     try:
         said = msgspec.json.decode(info.timing, type=_Timing)
     except (msgspec.MsgspecError, RecursionError):
@@ -71,7 +71,7 @@ def _stored_rule(rule: dict[str, Any]) -> str:
             return msgspec.json.encode(rule).decode()
 
 
-def standing(info: ScheduleInfo, parsed: Parsed | None) -> str:
+def standing(info: StoredSchedule, parsed: Parsed | None) -> str:
     if info.broken is not None or parsed is None:
         return "broken"
     if info.next_at is None or (parsed.schedule.limit is not None and info.fired >= parsed.schedule.limit):
@@ -79,7 +79,7 @@ def standing(info: ScheduleInfo, parsed: Parsed | None) -> str:
     return "paused" if info.paused else "active"
 
 
-def next_of(info: ScheduleInfo, parsed: Parsed | None) -> Instant | None:
+def next_of(info: StoredSchedule, parsed: Parsed | None) -> Instant | None:
     return info.next_at if standing(info, parsed) == "active" else None
 
 
@@ -143,7 +143,7 @@ class ScheduleView(msgspec.Struct, kw_only=True):
     revision: int
 
     @classmethod
-    def of(cls, info: ScheduleInfo) -> ScheduleView:
+    def of(cls, info: StoredSchedule) -> ScheduleView:
         return cls(**schedule_fields(info))
 
 
@@ -151,7 +151,7 @@ _SAME = ("name", "owner", "app", "module", "last_job", "fired", "paused_by", "no
 _MOMENTS = ("undeclared_at", "last_fire", "paused_at", "created_at", "changed_at")
 
 
-def schedule_fields(info: ScheduleInfo) -> dict[str, Any]:
+def schedule_fields(info: StoredSchedule) -> dict[str, Any]:
     """The fields of ScheduleView."""
     parsed, problem = look(info)
     template = parsed.template if parsed else stored(info).template
@@ -165,7 +165,7 @@ def schedule_fields(info: ScheduleInfo) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _timing(info: ScheduleInfo, parsed: Parsed | None) -> dict[str, Any]:
+def _timing(info: StoredSchedule, parsed: Parsed | None) -> dict[str, Any]:
     """The timing, by the names of its options."""
     if parsed is None:
         said = stored(info)
@@ -217,7 +217,7 @@ class ScheduleDetailView(ScheduleView, kw_only=True):
     history: list[FireView]
 
     @classmethod
-    def whole(cls, info: ScheduleInfo, coming: Sequence[Instant], past: Sequence[FireInfo]) -> ScheduleDetailView:
+    def whole(cls, info: StoredSchedule, coming: Sequence[Instant], past: Sequence[FireInfo]) -> ScheduleDetailView:
         fields = schedule_fields(info)
         where = fields["zone"] or "UTC"
         following = [InstantView.of(fire, where) for fire in coming]

@@ -18,7 +18,7 @@ from rota.model.trigger.fires import run_time
 from rota.model.trigger.identity import fire_id
 from rota.model.trigger.plan import Parsed, advance, left_behind, named_calendars, new_fires, parse
 from rota.model.trigger.policies import CatchUp, Missed, Overlap
-from rota.model.trigger.records import ScheduleInfo
+from rota.model.trigger.records import StoredSchedule
 from rota.model.trigger.rules import Every, Times
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.skipped import Skipped, SkipReason
@@ -32,12 +32,12 @@ def schedule(**changes: Any) -> Timing:
     return Timing(**{"name": "s", "owner": "me", "rule": Every(MINUTE), **changes})
 
 
-def standing(of: Timing, **changes: Any) -> ScheduleInfo:
+def standing(of: Timing, **changes: Any) -> StoredSchedule:
     given: dict[str, Any] = {
         "owner": of.owner, "name": of.name, "revision": 7, "timing": timing.to_json(of), "work": work.to_json(ORDER),
         "app": None, "created_at": NOON, "changed_at": NOON, "handled": NOON, "next_at": NOON + MINUTE, "fired": 0,
     }  # fmt: skip
-    return ScheduleInfo(**given | changes)
+    return StoredSchedule(**given | changes)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

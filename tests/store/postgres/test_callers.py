@@ -38,7 +38,7 @@ async def test_a_job_exists_when_the_caller_commits_and_not_before(app: rota.App
     assert (info.id, info.state, info.queue, info.priority, info.args) == (
         job.id, State.SCHEDULED, "mail", 2, {"user_id": 7},
     )  # fmt: skip
-    assert (info.timeout, info.retry.retries, info.key, info.owner) == (30 * SECOND, 7, "k", "local")
+    assert (info.timeout, info.retry.retries, info.key, info.owner) == (timedelta(seconds=30), 7, "k", "local")
     assert info.run_at - info.created_at == timedelta(hours=1)
 
 
@@ -199,7 +199,7 @@ async def test_options_by_sql(app: rota.App) -> None:
     info = await (await app._core.client()).store.get(SYSTEM, str(job))
     assert info is not None
     assert (info.queue, info.priority, info.state, info.retry.retries) == ("other", 9, State.SCHEDULED, 0)
-    assert (info.timeout, info.owner, info.key) == (5 * SECOND, "alice", "k")
+    assert (info.timeout, info.owner, info.key) == (timedelta(seconds=5), "alice", "k")
     assert instant(info.expires_at) == instant(info.run_at) + 24 * 3600 * SECOND
     assert await (await app._core.client()).store.get(LOCAL, str(job)) is None, "it is hers"
 

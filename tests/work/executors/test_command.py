@@ -209,7 +209,7 @@ class TestTheRecord:
         _, attempt = await stage.run(*PYTHON, work)
         usage = attempt.usage
         assert usage is not None
-        assert 0.2 * SECOND <= usage.cpu <= usage.wall + SECOND
+        assert 0.2 * SECOND <= usage.cpu_time <= usage.wall_time + SECOND
         assert 50_000_000 < usage.memory < 100_000_000
         assert usage.isolation == ("session", "no_new_privs", "no-core", "private-folder")
 

@@ -21,7 +21,7 @@ from rota.model.options import LONGEST_REASON
 from rota.model.readers import printable
 from rota.model.times import as_instant, instant
 from rota.model.trigger.reading import schedule_name
-from rota.model.trigger.records import Fate, ScheduleFilter, ScheduleInfo
+from rota.model.trigger.records import Fate, ScheduleFilter, StoredSchedule
 from rota.model.versions import ABSENT
 from rota.views.schedules import (
     BackfillView,
@@ -82,7 +82,7 @@ class FiredView(msgspec.Struct):
     job: str | None
 
 
-def version(info: ScheduleInfo | None) -> str:
+def version(info: StoredSchedule | None) -> str:
     return ABSENT if info is None else f"r{info.revision}"
 
 
@@ -140,8 +140,8 @@ async def remove_schedule(request: Request[None, None]) -> None:
     await request.schedules.remove(request.path["name"], check=_check(request))
 
 
-def _check(request: Request[Any, Any]) -> Callable[[ScheduleInfo | None], None]:
-    def check(info: ScheduleInfo | None) -> None:
+def _check(request: Request[Any, Any]) -> Callable[[StoredSchedule | None], None]:
+    def check(info: StoredSchedule | None) -> None:
         check_match(request, version(info))
 
     return check

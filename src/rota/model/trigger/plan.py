@@ -14,7 +14,7 @@ from rota.model.trigger.calendars import NO_CALENDARS, Calendars
 from rota.model.trigger.catchup import due, passed_over
 from rota.model.trigger.fires import next_fire, run_time
 from rota.model.trigger.identity import fire_id
-from rota.model.trigger.records import Advance, NewFire, ScheduleInfo
+from rota.model.trigger.records import Advance, NewFire, StoredSchedule
 from rota.model.trigger.schedule import Timing
 from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.model.trigger.template import Template
@@ -30,7 +30,7 @@ class Parsed(msgspec.Struct, frozen=True):
     calendars: Calendars = NO_CALENDARS
 
 
-def parse(info: ScheduleInfo) -> Parsed:
+def parse(info: StoredSchedule) -> Parsed:
     """Raises InvalidInput if the texts can't be read, or belong to another schedule. Calendars are left out."""
     schedule = timing.from_json(info.timing)
     if (schedule.owner, schedule.name) != (info.owner, info.name):
@@ -38,7 +38,7 @@ def parse(info: ScheduleInfo) -> Parsed:
     return Parsed(schedule, work.from_json(info.work))
 
 
-def quick(info: ScheduleInfo, now: Instant) -> bool:
+def quick(info: StoredSchedule, now: Instant) -> bool:
     """Whether its step is computed within microseconds: it is on time, and no rule or calendar has to be searched.
     Other steps may take some 50 ms."""
     on_time = info.next_at is not None and now - info.next_at <= SECOND
@@ -49,7 +49,7 @@ def named_calendars(schedule: Timing) -> tuple[str, ...]:
     return tuple(sorted({*schedule.exclude, *schedule.only}))
 
 
-def advance(info: ScheduleInfo, parsed: Parsed, now: Instant) -> Advance:
+def advance(info: StoredSchedule, parsed: Parsed, now: Instant) -> Advance:
     """The step for all fires that are due by now: made or skipped by its policies, all skipped while paused."""
     schedule, calendars = parsed.schedule, parsed.calendars
     if info.paused:
@@ -79,7 +79,7 @@ def new_fires(parsed: Parsed, fires: Iterable[Instant], now: Instant | None = No
     return made
 
 
-def left_behind(info: ScheduleInfo, parsed: Parsed, now: Instant) -> list[Skipped]:
+def left_behind(info: StoredSchedule, parsed: Parsed, now: Instant) -> list[Skipped]:
     """Due fires that are not handled when the schedule is removed."""
     reason = SkipReason.PAUSED if info.paused else SkipReason.REMOVED
     return passed_over(parsed.schedule, info.handled, now, reason, parsed.calendars).skip

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import Generic, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from rota.model.job import NewJob
 from rota.model.lifecycle import State
-from rota.model.times import Instant
+from rota.model.times import Instant, aware_or_none
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.skipped import Skipped, SkipReason
+
+Moment = TypeVar("Moment", Instant, datetime)
 
 
 class FireKind(StrEnum):
@@ -45,8 +49,8 @@ class NewSchedule(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None  # not None: a new one begins as paused, with this note
 
 
-class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored schedule. Its texts stay undecoded: a broken one must not hide the others."""
+class _Schedule(msgspec.Struct, Generic[Moment], frozen=True, kw_only=True):
+    """Texts stay undecoded: a broken one must not hide the others."""
 
     owner: str
     name: str
@@ -54,23 +58,38 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     timing: str
     work: str
     app: str | None
-    created_at: Instant
-    changed_at: Instant
-    handled: Instant  # all fires up to here were made or skipped; never moves back
-    next_at: Instant | None  # when to look at it next; None: never, unless it is changed
+    created_at: Moment
+    changed_at: Moment
+    handled: Moment  # all fires up to here were made or skipped; never moves back
+    next_at: Moment | None  # when to look at it next; None: never, unless it is changed
     fired: int
-    last_fire: Instant | None = None
+    last_fire: Moment | None = None
     last_job: str | None = None
-    paused_at: Instant | None = None
+    paused_at: Moment | None = None
     paused_by: str | None = None
     note: str | None = None
     broken: str | None = None  # why it was set aside
     module: str | None = None  # the module that declares it; None: not known
-    undeclared_at: Instant | None = None  # the last node of `app` that started did not declare it
+    undeclared_at: Moment | None = None  # the last node of `app` that started did not declare it
 
     @property
     def paused(self) -> bool:
         return self.paused_at is not None
+
+
+class ScheduleInfo(_Schedule[datetime], frozen=True, kw_only=True):
+    """A schedule as people read it."""
+
+
+class StoredSchedule(_Schedule[Instant], frozen=True, kw_only=True):
+    """A schedule as stores keep it. Steps are computed from its instants: a step is carried out only if its cursor is
+    exactly the stored one, and a datetime can't hold whatever a row may hold."""
+
+    def shown(self) -> ScheduleInfo:
+        return ScheduleInfo(**structs.asdict(self) | {name: aware_or_none(getattr(self, name)) for name in _TIMES})
+
+
+_TIMES = ("created_at", "changed_at", "handled", "next_at", "last_fire", "paused_at", "undeclared_at")
 
 
 class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):

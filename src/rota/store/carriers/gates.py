@@ -5,6 +5,7 @@ from __future__ import annotations
 from rota.model.gates import ClosedGate, Effect, Gate, Match, fitting
 from rota.model.principal import Principal
 from rota.model.requirements import subject
+from rota.model.times import aware, aware_or_none
 from rota.store.admission import NewGate
 from rota.store.carriers.unit import Row, Unit
 from rota.store.values import Topic
@@ -19,8 +20,8 @@ async def close(unit: Unit, who: Principal, new: NewGate) -> Gate:
     )  # fmt: skip
     unit.topics.add(Topic.GATE)
     return Gate(
-        id=new.id, match=match, effect=new.effect, reason=new.reason, author=who.user, created_at=created_at,
-        until=new.until,
+        id=new.id, match=match, effect=new.effect, reason=new.reason, author=who.user,
+        created_at=aware(created_at), until=aware_or_none(new.until),
     )  # fmt: skip
 
 
@@ -54,5 +55,5 @@ def _gate(row: Row, held: int = 0) -> Gate:
     author, created_at, dropped, _ = row[10:]
     return Gate(
         id=closed.id, match=closed.match, effect=closed.effect, reason=closed.reason, author=author,
-        created_at=created_at, until=closed.until, job=closed.job, held=held, dropped=dropped,
+        created_at=aware(created_at), until=aware_or_none(closed.until), job=closed.job, held=held, dropped=dropped,
     )  # fmt: skip

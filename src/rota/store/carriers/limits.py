@@ -8,7 +8,7 @@ from rota.model.keys import KeyId, line
 from rota.model.limits import Key, Limit, Rate, effective
 from rota.model.principal import Principal
 from rota.model.requirements import read_requirements
-from rota.model.times import Duration
+from rota.model.times import Duration, aware, aware_or_none
 from rota.model.versions import limit_version
 from rota.store.admission import Holder, LimitInfo
 from rota.store.carriers.edits import begin_edit, check_version
@@ -86,10 +86,11 @@ async def _infos(unit: Unit, counts: Mapping[KeyId, Key], shown: Mapping[KeyId, 
         "spans": [key.rate and key.rate.window for key in counts.values()],
     }
     holders: dict[KeyId, list[Holder]] = {}
-    for owner, name, *rest in await unit.rows("holder_rows", names):
-        holders.setdefault((owner, name), []).append(Holder(*rest))
+    for owner, name, job, fence, since, node in await unit.rows("holder_rows", names):
+        holders.setdefault((owner, name), []).append(Holder(job, fence, aware(since), node))
     lines = {
-        (owner, name): rest for owner, name, *rest in await unit.rows("line_rows", {**names, **rates}, now=unit.now)
+        (owner, name): (waiting, aware_or_none(next_start))
+        for owner, name, waiting, next_start in await unit.rows("line_rows", {**names, **rates}, now=unit.now)
     }
     return [
         LimitInfo(*name, key.concurrency, key.rate, tuple(holders.get(name, ())), *lines[name])

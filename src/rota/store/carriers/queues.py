@@ -9,7 +9,7 @@ import msgspec
 from rota.model.feedback import Feedback, level
 from rota.model.lifecycle import State
 from rota.model.principal import SYSTEM, Principal
-from rota.model.times import Duration
+from rota.model.times import Duration, as_timedelta, aware_or_none, timedelta_or_none
 from rota.model.versions import QueueSettings, queue_version
 from rota.store.admission import LATELY, FlowInfo, QueueInfo, Used, Waiting
 from rota.store.carriers import gates, limits, offers
@@ -26,10 +26,11 @@ async def _begin(unit: Unit, name: str, version: str | None) -> None:
 
 
 async def _settings(unit: Unit) -> dict[str, QueueSettings]:
-    return {
-        name: QueueSettings(paused_at, paused_by, note, step, Feedback(*rule) if feedback else None)
-        for name, paused_at, paused_by, note, step, feedback, *rule in await unit.rows("queue_rows")
-    }
+    found: dict[str, QueueSettings] = {}
+    for name, paused_at, paused_by, note, step, feedback, *rule in await unit.rows("queue_rows"):
+        times = aware_or_none(paused_at), timedelta_or_none(step)
+        found[name] = QueueSettings(times[0], paused_by, note, times[1], Feedback(*rule) if feedback else None)
+    return found
 
 
 async def pause(unit: Unit, who: Principal, name: str, note: str) -> None:
@@ -67,7 +68,8 @@ async def set_feedback(
 
 # -- flows -----------------------------------------------------------------------------------------------------------
 async def flows(unit: Unit, who: Principal, limit: int) -> list[FlowInfo]:
-    return [FlowInfo(*row) for row in await unit.rows("flow_rows", sees=who.sees, limit=limit)]
+    rows = await unit.rows("flow_rows", sees=who.sees, limit=limit)
+    return [FlowInfo(queue, flow, level, as_timedelta(used)) for queue, flow, level, used in rows]
 
 
 async def charge(unit: Unit, used: Used) -> None:
@@ -97,7 +99,7 @@ async def queues(unit: Unit, who: Principal) -> list[QueueInfo]:
     for name, state, count, oldest in await unit.rows("queue_states", sees=who.sees):
         of(name)[state] = count
         if state == State.READY:
-            of(name)["oldest"] = oldest
+            of(name)["oldest"] = aware_or_none(oldest)
     for name, count in await unit.rows("queue_endings", sees=who.sees, lately=LATELY, now=unit.now):
         of(name)["ended"] = count
     for name, nodes, slots in await unit.rows("queue_servers"):

@@ -8,7 +8,7 @@ from typing import Any
 from rota.model.principal import Principal
 from rota.model.times import Instant
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.records import FireInfo, FireKind, NewSchedule, ScheduledFire, ScheduleFilter, ScheduleInfo
+from rota.model.trigger.records import FireInfo, FireKind, NewSchedule, ScheduledFire, ScheduleFilter, StoredSchedule
 from rota.model.trigger.skipped import Skipped
 from rota.store.carriers.calendars import check_calendars
 from rota.store.carriers.fires import record_skips
@@ -99,14 +99,14 @@ async def set_aside(unit: Unit, owner: str, name: str, revision: int, why: str) 
 
 
 # -- reads -----------------------------------------------------------------------------------------------------------
-async def coming(unit: Unit, until: Instant, limit: int) -> tuple[list[ScheduleInfo], Instant | None]:
+async def coming(unit: Unit, until: Instant, limit: int) -> tuple[list[StoredSchedule], Instant | None]:
     found = [schedule_info(row) for row in await unit.rows("coming_schedules", until=until, limit=limit)]
     if len(found) == limit and limit:
         return found, found[-1].next_at
     return found, await unit.value("next_schedule_after", until=until)
 
 
-async def schedules(unit: Unit, who: Principal, query: ScheduleFilter) -> list[ScheduleInfo]:
+async def schedules(unit: Unit, who: Principal, query: ScheduleFilter) -> list[StoredSchedule]:
     owner, name = query.after or ("", "")
     place: dict[str, Any] = {"after_name": name, "app": query.app, "limit": query.limit}
     if who.sees is None:
