@@ -149,10 +149,9 @@ def _statuses(routes: list[Route]) -> list[int]:
 
 
 def _problem(status: int, schemas: _Schemas) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "description": HTTPStatus(status).phrase,
-        "content": {MEDIA: {"schema": schemas.of(ProblemBody)}},
-    }
+    made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    if status >= 400:
+        made["content"] = {MEDIA: {"schema": schemas.of(ProblemBody)}}
     if status in (429, 503):
         wait = {"description": "Seconds to wait before the next try", "schema": {"type": "string"}}
         made["headers"] = {"Retry-After": wait}
