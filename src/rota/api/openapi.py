@@ -137,8 +137,8 @@ def _problems(route: Route) -> set[int]:
     found = _EVERY_ROUTE | set(route.problems)
     if route.permission is not PUBLIC:
         found |= _KEYED
-    if route.parts:
-        found.add(404)
+    if route.parts or route.query is not None or route.body is not None:
+        found.add(404)  # something that the request names
     if route.body is not None:
         found |= _WITH_BODY
     return found
