@@ -47,9 +47,9 @@ async def test_a_call_acts_for_the_user_of_the_key(world: World) -> None:
     assert (reply.status, reply.json["what"]) == (400, "who")
 
 
-async def test_an_empty_answer_has_no_body(world: World) -> None:
+async def test_an_answer_of_nothing_is_null(world: World) -> None:
     reply = await Caller(world).post("/api/v1/calls/get", {"job_id": "nothing"})
-    assert (reply.status, reply.body) == (200, b"")
+    assert (reply.status, reply.body) == (200, b"null")
 
 
 async def test_answers_carry_version_and_time(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +26,9 @@ from rota.telemetry.events import Bus
 ADDRESS = "http://localhost:8787"
 
 
+ISSUED: dict[str, tuple[str, Role]] = {}
+
+
 class Keys:
     """Every key that `secret` makes is valid."""
 
@@ -35,10 +39,9 @@ class Keys:
     async def grant(self, secret: str) -> Grant | None:
         if secret in self.refused:
             return None
-        _, user, role, *_ = secret.split("_")
-        user = bytes.fromhex(user).decode("utf-8", "surrogatepass")
+        user, role = ISSUED[secret]
         extra = () if role != Role.SUBMITTER else ("commands", "calls", "os-users")
-        return Grant(key=f"{user}-{role}", user=user, role=Role(role), extra=extra)  # type: ignore[arg-type]
+        return Grant(key=f"{user}-{role}", user=user, role=role, extra=extra)  # type: ignore[arg-type]
 
     async def used(self, key: str) -> None: ...
 
@@ -47,7 +50,10 @@ class Keys:
 
 
 def secret(user: str, role: Role) -> str:
-    return f"rota_{user.encode('utf-8', 'surrogatepass').hex()}_{role}_0123456789abcdef"
+    digest = hashlib.sha256(f"{user} {role}".encode("utf-8", "surrogatepass")).hexdigest()
+    text = f"rota_{digest[:12]}_{digest[:49]}"
+    ISSUED[text] = user, role
+    return text
 
 
 def api_on(store: Store, clock: Clock, routes: Iterable[Route] | None = None, **settings: Any) -> Api:

@@ -104,7 +104,7 @@ class Api:
         status, value, more = given.status or route.status, given.value, _encoded(given.headers)
         if isinstance(value, Stream):
             await self._stream(route, value, status, receive, send)
-        elif value is None or status == 304:
+        elif route.answer is None or status == 304:
             await _respond(send, status, [*_ALWAYS, *more], b"")
         else:
             await _respond(send, status, [*_ALWAYS, _JSON, *more], self._encode(value))

@@ -12,7 +12,7 @@ import msgspec
 from rota import __version__
 from rota.api.problems import MEDIA, ProblemBody
 from rota.api.requests import Request
-from rota.api.routes import PUBLIC, Route, Routes, Table
+from rota.api.routes import ANY_KEY, PUBLIC, Route, Routes, Table
 
 ROUTES = Routes("document")
 REFERENCE = "#/components/schemas/{name}"
@@ -100,7 +100,7 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     }
     if route.permission is PUBLIC:
         made["security"] = []
-    else:
+    elif route.permission is not ANY_KEY:
         made["description"] = f"Needs the permission `{route.permission}`."
     if route.body is not None:
         optional = type(None) in get_args(route.body)
