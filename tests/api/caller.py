@@ -18,6 +18,7 @@ from rota.api.routes import Route
 from rota.clock import Chance
 from rota.config import Settings
 from rota.model.access import Grant, Role
+from rota.model.access_keys import key_text
 from rota.store.base import Store
 from rota.telemetry.events import Bus, Event
 from tests.contracts.world import World
@@ -28,7 +29,7 @@ HOST = "localhost:8787"
 def secret(role: str, user: str = "ann") -> str:
     """The text of a key. `role` may be any text: a key that the ring does not have."""
     digest = hashlib.sha256(f"{user} {role}".encode())
-    return f"rota_{digest.hexdigest()[:12]}_{digest.hexdigest()[:49]}"
+    return key_text(digest.hexdigest()[:12], digest.digest())
 
 
 class Keys:

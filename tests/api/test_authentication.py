@@ -7,10 +7,12 @@ import asyncio
 import msgspec
 import pytest
 
-from rota.api.authentication import BELIEVED, LAST_USE_EVERY, LOOKUPS
+from rota.api.authentication import BELIEVED, LAST_USE_EVERY, LOOKUPS, Authenticator, StoreKeys
 from rota.api.problems import Refusal
 from rota.errors import StoreUnavailable
-from rota.model.access import Grant
+from rota.model.access import Grant, Role
+from rota.model.access_keys import NewKey, key_hash, key_text
+from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from tests.api.caller import Caller, Keys, secret
 from tests.contracts.world import World
@@ -58,7 +60,7 @@ async def test_forgetting_ends_it_at_once(caller: Caller) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["", "rota_", "rota_short", "other_" + "x" * 40, ADMIN + " ", ADMIN + "\n", "rota_" + "x" * 999],
+    ["", "rota_", "rota_short", "other_" + "x" * 40, ADMIN + " ", ADMIN + "\n", ADMIN[:-1] + "x", "rota_" + "x" * 999],
 )
 async def test_what_is_no_key_is_not_looked_up(caller: Caller, key: str) -> None:
     assert await ask(caller, key) == 401
@@ -82,7 +84,7 @@ async def test_wrong_keys_are_slowed_down_and_right_ones_are_not(world: World, c
 
 
 async def test_guesses_at_one_key_are_slowed_down_from_all_addresses(caller: Caller) -> None:
-    answers = [await ask(caller, f"rota_0123456789ab_{n:049}", address=f"192.0.2.{n}") for n in range(12)]
+    answers = [await ask(caller, key_text("0123456789ab", bytes([n] * 32)), address=f"192.0.2.{n}") for n in range(12)]
     assert answers == [401] * 10 + [429] * 2
 
 
@@ -124,3 +126,23 @@ async def test_a_use_is_noted_once_a_minute(world: World, caller: Caller) -> Non
     await ask(caller)
     await asyncio.sleep(0)
     assert caller.keys.noted == ["ann-admin"] * 2
+
+
+async def test_keys_of_the_store(world: World) -> None:
+    """From a key in the store to its grant; its last use is written, and a revoked one is refused within a second."""
+    text = key_text("0123456789ab", bytes(32))
+    new = NewKey(id="0123456789ab", hash=key_hash(text), user="ann", role=Role.ADMIN)
+    assert await world.store.add_first_key(SYSTEM, new)
+    keys = Authenticator(StoreKeys(world.store), world.clock)
+    header = f"Bearer {text}".encode()
+    grant = await keys.grant(header, "192.0.2.1")
+    assert (grant.user, grant.role, grant.key) == ("ann", Role.ADMIN, "0123456789ab")
+    await keys.close()
+    (key,) = await world.store.keys(grant.principal)
+    assert key.last_used_at == world.store.now()
+    other = msgspec.structs.replace(new, id="ffffffffffff", hash=key_hash("another"))
+    await world.store.add_key(grant.principal, other)
+    assert await world.store.revoke_key(grant.principal, "0123456789ab")
+    world.clock.advance(BELIEVED)
+    with pytest.raises(Refusal, match="revoked"):
+        await keys.grant(header, "192.0.2.1")

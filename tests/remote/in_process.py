@@ -16,6 +16,7 @@ from rota.api.routes import Route
 from rota.clock import Chance, Clock
 from rota.config import Settings
 from rota.model.access import Grant, Role
+from rota.model.access_keys import key_text
 from rota.model.http import target
 from rota.remote.connection import Lost, Reply
 from rota.remote.store import ServerStore, server_store
@@ -50,8 +51,8 @@ class Keys:
 
 
 def secret(user: str, role: Role) -> str:
-    digest = hashlib.sha256(f"{user} {role}".encode("utf-8", "surrogatepass")).hexdigest()
-    text = f"rota_{digest[:12]}_{digest[:49]}"
+    digest = hashlib.sha256(f"{user} {role}".encode("utf-8", "surrogatepass"))
+    text = key_text(digest.hexdigest()[:12], digest.digest())
     ISSUED[text] = user, role
     return text
 

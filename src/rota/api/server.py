@@ -8,7 +8,7 @@ from ipaddress import ip_network
 
 from rota.api import app
 from rota.api.app import Api
-from rota.api.authentication import Authenticator, KeyRing, NoKeys
+from rota.api.authentication import Authenticator, KeyRing, StoreKeys
 from rota.api.connections import HEAD_TIME, Connections
 from rota.api.desk import Desk
 from rota.api.listening import BACKLOG, url_of
@@ -27,7 +27,7 @@ class ApiServer:
         self._socket, self._bus, self._lines = opened, desk.bus, desk.workers.lines
         proxies = [ip_network(text, strict=False) for text in settings.api_proxies]
         names = [*settings.api_hosts, settings.api_host]
-        self.keys = Authenticator(keys or NoKeys(), desk.clock)
+        self.keys = Authenticator(keys or StoreKeys(desk.store), desk.clock)
         self._api = Api(app.table(), desk, self.keys, OriginCheck(names, proxies), settings.api_max_body)
         self._connections = Connections(self._api, desk.clock, settings.api_connections, proxies, self._failed)
         self._certificate = Certificate(settings.api_tls_cert, settings.api_tls_key) if settings.api_tls_cert else None
