@@ -122,17 +122,25 @@ def _references(what: str, value: Any) -> Any:
 _COMMANDS = tuple(one.name for one in COMMANDS if one.json is not None)
 _JOBS = tuple(one.name for one in JOBS if one.json is not None)
 _ALSO = {one.name: f"{one.also}_" for one in JOBS if one.also}
-_of_command, _of_job = attrgetter(*_COMMANDS), attrgetter(*_JOBS)
+_of_command, _of_job = attrgetter(*_COMMANDS), attrgetter(*_JOBS, *_ALSO.values())
+# Most orders of a large list have no options: one comparison finds that out.
+_NO_COMMAND, _NO_JOB = (None,) * len(_COMMANDS), (None,) * (len(_JOBS) + len(_ALSO))
 
 
 def command_options(entry: Entry) -> dict[str, Any]:
     """The given options of the command."""
-    return {name: value for name, value in zip(_COMMANDS, _of_command(entry), strict=True) if value is not None}
+    values = _of_command(entry)
+    if values == _NO_COMMAND:
+        return {}
+    return {name: value for name, value in zip(_COMMANDS, values, strict=True) if value is not None}
 
 
 def job_options(entry: Entry) -> dict[str, Any]:
     """The given options of the job, by the names of the table."""
-    given = {name: value for name, value in zip(_JOBS, _of_job(entry), strict=True) if value is not None}
+    values = _of_job(entry)
+    if values == _NO_JOB:
+        return {}
+    given = {name: value for name, value in zip(_JOBS, values, strict=False) if value is not None}
     for name, other in _ALSO.items():
         if (value := getattr(entry, other)) is not None:
             if name in given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -96,9 +97,15 @@ def work_of(entry: Entry, name: str | None, limit: int, tasks: Tasks) -> Ordered
         call = orders.http(limit, words.pop("method"), words.pop("url"), words | {"name": name})
         return Ordered(call.spec, call.task, "{}", Options())
     info = tasks.get(entry.task or "")
-    plain, fills = split(entry.whole(), "args")
-    body, defaults = orders.named(limit, info, plain, argument_names(fills))
-    return Ordered(Spec.function(info.name), info.name, body, defaults)
+    if entry.results is None:
+        body, defaults = orders.named(limit, info, entry.args or {})
+    else:
+        plain, fills = split(entry.whole(), "args")
+        body, defaults = orders.named(limit, info, plain, argument_names(fills))
+    return Ordered(_function(info.name), info.name, body, defaults)
+
+
+_function = lru_cache(maxsize=1024)(Spec.function)
 
 
 def options_of(entry: Entry, defaults: Options) -> Options:
