@@ -14,11 +14,10 @@ _NAMES = {
     "rota.clients.schedules": ["BackfillProgress"],
     "rota.clients.job_queries": ["Changes"],
     "rota.errors": [
-        "Cancel", "Fatal", "IllegalEvent", "InvalidArguments", "InvalidInput", "JobFailed", "KeyConflict", "NotAllowed",
-        "NotFaked", "NotFound", "NotSerialisable", "QuotaExceeded", "ResultMismatch", "RetryAfter", "RotaError",
-        "SchemaMissing", "SchemaTooNew", "Snooze", "Stale", "StoreDenied", "StoreError", "StoreFull",
-        "StoreReadOnly", "StoreUnavailable", "TaskSignal", "TooLarge", "UnknownTask", "WaitTimeout",
-        "WrongVersion",
+        "IllegalEvent", "InvalidArguments", "InvalidInput", "JobFailed", "KeyConflict", "NotAllowed", "NotFaked",
+        "NotFound", "NotSerialisable", "QuotaExceeded", "ResultMismatch", "RotaError", "SchemaMissing",
+        "SchemaTooNew", "Stale", "StoreDenied", "StoreError", "StoreFull", "StoreReadOnly", "StoreUnavailable",
+        "TooLarge", "UnknownTask", "WaitTimeout", "WrongVersion",
     ],
     "rota.handles.job": ["Job"],
     "rota.handles.jobs": ["JobQuery"],
@@ -40,6 +39,7 @@ _NAMES = {
     "rota.model.retry": ["Retry"],
     "rota.model.trigger.records": ["FireInfo", "ScheduleInfo"],
     "rota.orders": ["HttpCall"],
+    "rota.signals": ["Cancel", "Fatal", "RetryAfter", "Snooze", "TaskSignal"],
     "rota.store.graph": ["WorkflowInfo", "WorkflowJob"],
     "rota.store.values": ["Cancelling", "Chunk"],
     "rota.tasks.context": ["Context", "RunningJob"],
@@ -53,8 +53,6 @@ if typing.TYPE_CHECKING:
     from rota.app import App as App
     from rota.clients.job_queries import Changes as Changes
     from rota.clients.schedules import BackfillProgress as BackfillProgress
-    from rota.errors import Cancel as Cancel
-    from rota.errors import Fatal as Fatal
     from rota.errors import IllegalEvent as IllegalEvent
     from rota.errors import InvalidArguments as InvalidArguments
     from rota.errors import InvalidInput as InvalidInput
@@ -66,18 +64,15 @@ if typing.TYPE_CHECKING:
     from rota.errors import NotSerialisable as NotSerialisable
     from rota.errors import QuotaExceeded as QuotaExceeded
     from rota.errors import ResultMismatch as ResultMismatch
-    from rota.errors import RetryAfter as RetryAfter
     from rota.errors import RotaError as RotaError
     from rota.errors import SchemaMissing as SchemaMissing
     from rota.errors import SchemaTooNew as SchemaTooNew
-    from rota.errors import Snooze as Snooze
     from rota.errors import Stale as Stale
     from rota.errors import StoreDenied as StoreDenied
     from rota.errors import StoreError as StoreError
     from rota.errors import StoreFull as StoreFull
     from rota.errors import StoreReadOnly as StoreReadOnly
     from rota.errors import StoreUnavailable as StoreUnavailable
-    from rota.errors import TaskSignal as TaskSignal
     from rota.errors import TooLarge as TooLarge
     from rota.errors import UnknownTask as UnknownTask
     from rota.errors import WaitTimeout as WaitTimeout
@@ -112,6 +107,11 @@ if typing.TYPE_CHECKING:
     from rota.model.trigger.records import FireInfo as FireInfo
     from rota.model.trigger.records import ScheduleInfo as ScheduleInfo
     from rota.orders import HttpCall as HttpCall
+    from rota.signals import Cancel as Cancel
+    from rota.signals import Fatal as Fatal
+    from rota.signals import RetryAfter as RetryAfter
+    from rota.signals import Snooze as Snooze
+    from rota.signals import TaskSignal as TaskSignal
     from rota.store.graph import WorkflowInfo as WorkflowInfo
     from rota.store.graph import WorkflowJob as WorkflowJob
     from rota.store.values import Cancelling as Cancelling

@@ -26,11 +26,7 @@ RotaError
     ├── SchemaTooNew        the store was migrated by a newer rota
     └── SchemaMissing       the store was never migrated, or not far enough
 
-TaskSignal                  raised *by a task* to say how its attempt should end
-├── Fatal                   don't try again
-├── RetryAfter              try again after this long
-├── Snooze                  run again later, without counting a failure
-└── Cancel                  end this job as cancelled
+Signals, which tasks raise to say how their attempt should end, are in `rota.signals`.
 """
 
 from __future__ import annotations
@@ -43,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class _Travelling(BaseException):
+class Travelling(BaseException):
     """An exception that crosses between processes of the user's, as `multiprocessing` and `concurrent.futures` send
     them. Python would call the class with the message alone, which fails where it takes more."""
 
@@ -54,7 +50,7 @@ class _Travelling(BaseException):
         return dict(self.__dict__)
 
 
-E = TypeVar("E", bound=_Travelling)
+E = TypeVar("E", bound=Travelling)
 
 
 def arrived(kind: type[E], args: tuple[Any, ...], fields: dict[str, Any]) -> E:
@@ -65,7 +61,7 @@ def arrived(kind: type[E], args: tuple[Any, ...], fields: dict[str, Any]) -> E:
     return error
 
 
-class RotaError(_Travelling, Exception):
+class RotaError(Travelling, Exception):
     """Base of all errors that rota raises on purpose; the message is written for the person who must act."""
 
 
@@ -245,27 +241,3 @@ class SchemaMissing(StoreError):
     def __init__(self, found: int, needed: int) -> None:
         self.found, self.needed = found, needed
         super().__init__(f"the store has schema {found}, {needed} is needed; run `rota migrate`")
-
-
-class TaskSignal(_Travelling, Exception):
-    """Raised by a task's own code; see the tree above."""
-
-
-class Fatal(TaskSignal):
-    pass
-
-
-class Cancel(TaskSignal):
-    pass
-
-
-class RetryAfter(TaskSignal):
-    def __init__(self, delay: str | float, message: str = "asked to be tried again") -> None:
-        self.delay = delay
-        super().__init__(message)
-
-
-class Snooze(TaskSignal):
-    def __init__(self, delay: str | float, message: str = "snoozed") -> None:
-        self.delay = delay
-        super().__init__(message)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import get_type_hints
 
 import msgspec
 import pytest
 
-from rota import config, errors
+from rota import config, errors, signals
 from rota.clients.job_queries import Changes
 from rota.handles.jobs import JobConditions, JobQuery
 from rota.model.job import AttemptInfo, JobInfo
@@ -93,17 +94,22 @@ def test_the_example_of_a_file_is_accepted(tmp_path: Path) -> None:
     assert config.load(environment={"ROTA_CONFIG": str(path)}).queues == {"default": 8, "mail": 2}
 
 
+TREES: dict[type[Exception], ModuleType] = {errors.RotaError: errors, signals.TaskSignal: signals}
+
+
+def _tree(base: type[Exception]) -> list[type[Exception]]:
+    found = [kind for kind in vars(TREES[base]).values() if isinstance(kind, type) and issubclass(kind, base)]
+    return [kind for kind in found if not kind.__name__.startswith("_")]
+
+
 def test_every_error_is_documented_with_what_to_do() -> None:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == "rota.errors"]
-    kinds = [kind for kind in kinds if not kind.__name__.startswith("_")]
     documented = rows("errors.md")
-    assert sorted(documented) == sorted(kind.__name__ for kind in kinds)
+    assert sorted(documented) == sorted(kind.__name__ for tree in TREES for kind in _tree(tree))
     assert all(all(cells) for cells in documented.values())
 
 
-@pytest.mark.parametrize("kind", [errors.RotaError, errors.TaskSignal])
-def test_errors_stand_in_the_table_of_their_tree(kind: type[Exception]) -> None:
+@pytest.mark.parametrize("base", TREES)
+def test_errors_stand_in_the_table_of_their_tree(base: type[Exception]) -> None:
     first, second = (DOCS / "errors.md").read_text("utf-8").split("| signal |")
-    here = first if kind is errors.RotaError else second
-    tree = [known for known in vars(errors).values() if isinstance(known, type) and issubclass(known, kind)]
-    assert all(f"| `{known.__name__}` |" in here for known in tree)
+    here = first if base is errors.RotaError else second
+    assert all(f"| `{known.__name__}` |" in here for known in _tree(base))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rota.errors import Cancel, Fatal, RetryAfter, Snooze
 from rota.logs.shipper import Sink
 from rota.model.job import Ref
+from rota.signals import Cancel, Fatal, RetryAfter, Snooze
 from rota.tasks.context import Context
 
 if TYPE_CHECKING:

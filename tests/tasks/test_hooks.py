@@ -171,7 +171,7 @@ def test_middleware_sees_the_error_and_may_replace_it(app: rota.App, seen: list[
             seen.append("closed")
 
     info = run(app, add_task(app, seen, kind), x=0)
-    assert problem(info) == ("rota.errors.Fatal", "no zeros")
+    assert problem(info) == ("rota.signals.Fatal", "no zeros")
     assert seen == ["work", "closed"]
 
 

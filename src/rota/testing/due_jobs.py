@@ -17,7 +17,7 @@ from rota import config
 from rota.batching import Batcher
 from rota.clock import ManualClock
 from rota.control.scheduler import Scheduler
-from rota.errors import Cancel, JobFailed, RetryAfter, RotaError, Snooze
+from rota.errors import JobFailed, RotaError
 from rota.logs.capture import captured
 from rota.logs.shipper import Shipper
 from rota.model.job import Kind, Verdict
@@ -25,6 +25,7 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Crashed, Failed, Outcome, Problem, SetAside, Settlement, TimedOut
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND, Instant
+from rota.signals import Cancel, RetryAfter, Snooze
 from rota.store.base import Store
 from rota.store.values import JobFilter, Topic
 from rota.telemetry.events import Bus

@@ -8,10 +8,11 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from rota.errors import Cancel, Fatal, InvalidInput, RetryAfter, Snooze
+from rota.errors import InvalidInput
 from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded
 from rota.model.retry import names_of, qualified
 from rota.model.times import duration
+from rota.signals import Cancel, Fatal, RetryAfter, Snooze
 from rota.tasks.encoding import to_json
 
 LONGEST_MESSAGE = 2_000
