@@ -14,10 +14,10 @@ _NAMES = {
     "rota.clients.schedules": ["BackfillProgress"],
     "rota.clients.job_queries": ["Changes"],
     "rota.errors": [
-        "IllegalEvent", "InvalidArguments", "InvalidInput", "JobFailed", "KeyConflict", "NotAllowed", "NotFaked",
-        "NotFound", "NotSerialisable", "QuotaExceeded", "ResultMismatch", "RotaError", "SchemaMissing",
-        "SchemaTooNew", "Stale", "StoreDenied", "StoreError", "StoreFull", "StoreReadOnly", "StoreUnavailable",
-        "TooLarge", "UnknownTask", "WaitTimeout", "WrongVersion",
+        "ChangedMeanwhile", "IllegalEvent", "InvalidArguments", "InvalidInput", "JobFailed", "KeyConflict",
+        "NotAllowed", "NotFaked", "NotFound", "NotSerialisable", "QuotaExceeded", "ResultMismatch", "RotaError",
+        "SchemaMissing", "SchemaTooNew", "Stale", "StoreDenied", "StoreError", "StoreFull", "StoreReadOnly",
+        "StoreUnavailable", "TooLarge", "UnknownTask", "WaitTimeout", "WrongVersion",
     ],
     "rota.handles.job": ["Job"],
     "rota.handles.jobs": ["JobQuery"],
@@ -53,6 +53,7 @@ if typing.TYPE_CHECKING:
     from rota.app import App as App
     from rota.clients.job_queries import Changes as Changes
     from rota.clients.schedules import BackfillProgress as BackfillProgress
+    from rota.errors import ChangedMeanwhile as ChangedMeanwhile
     from rota.errors import IllegalEvent as IllegalEvent
     from rota.errors import InvalidArguments as InvalidArguments
     from rota.errors import InvalidInput as InvalidInput
