@@ -36,6 +36,7 @@ TESTED_BY = {
     "api/work_checks.py": "api/test_far_workers.py",
     "remote/work_calls.py": "api/test_far_workers.py api/test_workers.py",
     # The command line: each verb is run as people do, with all that it goes through.
+    "cli/audit.py": "cli/test_key.py",
     "cli/calls.py": "cli/test_http.py",
     "cli/commands.py": "cli/test_submit.py cli/test_run.py",
     "cli/foreign_schedules.py": "cli/test_schedule_takeover.py",
@@ -46,6 +47,7 @@ TESTED_BY = {
     "cli/reference.py": "cli/test_parser.py",
     "cli/relations.py": "cli/test_workflow.py",
     "cli/session.py": "cli/test_store.py cli/test_bad_input.py",
+    "cli/user.py": "cli/test_key.py",
     "cli/waiting.py": "cli/test_queue.py cli/test_limit.py",
     "cli/workflow_file.py": "cli/test_workflow.py cli/test_workflow_file.py",
     # Parts of how schedules name their fires: each part shows in which instants are named.
@@ -65,6 +67,7 @@ TESTED_BY = {
     "app_core.py": "test_app.py test_connections.py",
     "app_code.py": "test_app.py handles/test_shared_task.py cli/test_app_target.py",
     "opening.py": "test_app.py test_connections.py",
+    "clients/people.py": "cli/test_key.py clients/test_key_files.py",
     "clients/workflows.py": "handles/test_workflow.py handles/test_workflow_builder.py cli/test_workflow.py",
     "views/*": "cli model/test_job.py model/test_gates.py clients/test_explain.py",
     "api/resources/job_changes.py": "api/resources/test_jobs.py",

@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rota.clock import Chance
 from rota.errors import InvalidInput
-from rota.model.access import Role
-from rota.model.access_keys import AccessKey, KeyState, key_hash, key_id, key_name, key_text
+from rota.model.access import Permission, Role
+from rota.model.access_keys import (
+    AccessKey,
+    KeyState,
+    NewKey,
+    check_new_key,
+    key_hash,
+    key_id,
+    key_name,
+    key_text,
+)
 
 ID = "0123456789ab"
 
@@ -48,9 +58,17 @@ def test_states() -> None:
     key = AccessKey(id=ID, user="ann", role=Role.VIEWER, created_at=1, created_by="local", expires_at=10)
     assert key.state(9) is KeyState.LIVE
     assert key.state(10) is KeyState.EXPIRED
-    assert key.as_json(9)["state"] == "live"
-    assert key.as_json(9)["expires_at"] == "1970-01-01T00:00:00.000010+00:00"
-    assert key.as_json(9)["last_used_at"] is None
+
+
+def test_a_new_key_is_checked_part_by_part() -> None:
+    right = NewKey(id=ID, hash=key_hash("x"), user="ann", role=Role.SUBMITTER, queues=("b", "a"))
+    assert check_new_key(right).queues == ("a", "b")
+    for wrong in (
+        {"id": "x"}, {"hash": "x"}, {"user": "a b"}, {"queues": ("",)}, {"tasks": ("\n",)}, {"name": "\n"},
+        {"extra": (Permission.WORK,)}, {"expires_at": -1},
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput):
+            check_new_key(replace(right, **wrong))
 
 
 def test_names() -> None:

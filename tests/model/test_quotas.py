@@ -19,7 +19,6 @@ def test_texts() -> None:
     assert given == Quotas(Rate(600, MINUTE), 10_000, 0)
     assert quotas("waiting=none", given) == Quotas(Rate(600, MINUTE), None, 0), "the others stay"
     assert given.texts() == {"submissions": "600/1m", "waiting": "10000", "schedules": "0"}
-    assert given.as_json() == {"submissions": "600/1m", "waiting": 10_000, "schedules": 0}
     assert quotas({"waiting": 5, "submissions": None}, given) == Quotas(None, 5, 0)
     assert not NO_QUOTAS
     assert given

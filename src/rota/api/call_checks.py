@@ -17,12 +17,14 @@ from rota.api import received, received_schedules
 from rota.clients.limits import gate_reason, queue_note
 from rota.config import Settings
 from rota.errors import InvalidInput
-from rota.model.access import Grant
+from rota.model.access import Grant, user_name
+from rota.model.access_keys import check_identity, check_new_key
 from rota.model.feedback import Feedback, read_feedback
 from rota.model.globs import glob_fits
 from rota.model.job import queue_name
 from rota.model.limits import Limit, concurrency, key_name, rate
 from rota.model.options import READERS, check_reason, task_name
+from rota.model.quotas import quotas
 from rota.model.rank import STRICT, priority
 from rota.model.readers import whole
 from rota.model.task import TaskInfo
@@ -203,6 +205,22 @@ def _task(given: TaskInfo) -> None:
     check_templates(given)
 
 
+# -- users and keys --------------------------------------------------------------------------------------------------
+def _user(given: Arguments, sender: Sender) -> None:
+    user_name(given["name"])
+    given["quotas"] = quotas(dict(given["quotas"].texts()))
+
+
+def _new_key(given: Arguments, sender: Sender) -> None:
+    given["new"] = check_new_key(given["new"])
+
+
+def _rotated_key(given: Arguments, sender: Sender) -> None:
+    check_identity(given["new_id"], given["new_hash"])
+    received.span(given["overlap"], "overlap", 0, LONGEST)
+    received.span(given["expires_at"], "expires_at", 0, LATEST)
+
+
 CHECKS: dict[str, Callable[[Arguments, Sender], None]] = {
     "submit": _orders,
     "cancel": _cancel,
@@ -225,4 +243,7 @@ CHECKS: dict[str, Callable[[Arguments, Sender], None]] = {
     "set_step": _step,
     "set_feedback": _feedback,
     "make_known": _make_known,
+    "put_user": _user,
+    "add_key": _new_key,
+    "rotate_key": _rotated_key,
 }

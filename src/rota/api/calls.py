@@ -26,7 +26,7 @@ from rota.store.verbs import NODE, READ, WRITE, Verb
 Check = Callable[[str, dict[str, Any], Sender], None]
 LONGEST_KEY = 255  # characters of an idempotency key
 # Verbs that need another permission than their declaration says.
-PERMISSIONS = {"output": Permission.OUTPUT}
+PERMISSIONS = {"output": Permission.OUTPUT, "audit": Permission.AUDIT, "rotate_key": Permission.READ}
 _BY_CALLER = {"OPERATOR": Permission.OPERATE, "ADMIN": Permission.ADMINISTER, "AUDITOR": Permission.AUDIT}
 
 

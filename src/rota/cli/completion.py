@@ -161,7 +161,7 @@ _SOURCE_OF = {
     ("job", "id"): "jobs", ("job", "ids"): "jobs", ("dead", "id"): "dead", ("dead", "ids"): "dead",
     ("", "after"): "jobs", ("", "workflow"): "workflows", ("", "task"): "tasks", ("", "queue"): "queues",
     ("", "schedule"): "schedules", ("", "schedules"): "schedules", ("task", "name"): "tasks",
-    ("node", "id"): "nodes",
+    ("node", "id"): "nodes", ("", "user"): "users", ("key", "key"): "keys", ("key", "keys"): "keys",
 }  # fmt: skip
 
 
@@ -185,7 +185,7 @@ async def read_store(seconds: float, read: Read, place: str | None) -> list[Cand
 
 def sources() -> dict[str, Read]:
     """Imported only when the store is asked: most completions need none of it."""
-    from rota.cli.session import admissions_of, planning_of
+    from rota.cli.session import admissions_of, people_of, planning_of
     from rota.clients.jobs import JobsClient
     from rota.store.graph import WorkflowFilter
     from rota.store.values import JobFilter
@@ -213,7 +213,13 @@ def sources() -> dict[str, Read]:
     async def nodes(client: JobsClient) -> list[Candidate]:
         return [(node.id, node.state.value) for node in await client.store.nodes(client.who)]
 
+    async def users(client: JobsClient) -> list[Candidate]:
+        return [(info.name, "") for info in await people_of(client).users()]
+
+    async def keys(client: JobsClient) -> list[Candidate]:
+        return [(key.id, f"{key.user} {key.role} {key.name}") for key in await people_of(client).keys()]
+
     return {
         "jobs": jobs, "dead": dead, "workflows": workflows, "tasks": tasks, "queues": queues,
-        "schedules": schedules, "nodes": nodes,
+        "schedules": schedules, "nodes": nodes, "users": users, "keys": keys,
     }  # fmt: skip

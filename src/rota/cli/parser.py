@@ -23,6 +23,7 @@ from rota.cli.grammar import (
     verb,
 )
 from rota.cli.parser_admissions import flow, gate, limit, queue
+from rota.cli.parser_people import audit, key, user
 from rota.cli.parser_schedules import calendar, schedule
 
 ABOUT = "A distributed job scheduler: `rota up` starts a node, `rota run -- CMD` runs a command on it."
@@ -50,6 +51,7 @@ def build(words: Collection[str] | None = None) -> Parser:
     parts.append(("stats", verb(verbs, "stats", "stats", counted), _stats))
     for name, text, fill in NOUNS:
         parts.append((name, noun(verbs, name, text), fill))
+    parts.append(("audit", verb(verbs, "audit", "audit", "list who changed what, latest first"), audit))
     verb(verbs, "migrate", "store", "create the store, or bring its schema up to date")
     verb(verbs, "doctor", "store", "look for trouble: store, schema, space, nodes, settings; exit 1 if there is any")
     shells = verb(verbs, "completion", "completion", "print a script that completes rota's verbs, options and names")
@@ -263,5 +265,7 @@ NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
     ("dead", "jobs that failed for good: look, run again, delete", _dead),
     ("task", "functions that nodes offer, and how they are ordered", _task),
     ("node", "the processes that run jobs", _node),
+    ("user", "who may order by access keys, and how much", user),
+    ("key", "access keys: made, rotated, revoked", key),
     ("store", "the database with all jobs", _store),
 )

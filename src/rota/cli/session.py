@@ -13,6 +13,7 @@ from typing import Any
 from rota.app_core import AppCore
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
+from rota.clients.people import PeopleClient
 from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance
 from rota.errors import InvalidInput, StoreError
@@ -79,6 +80,10 @@ def planning_of(client: JobsClient) -> SchedulesClient:
 
 def admissions_of(client: JobsClient) -> LimitsClient:
     return LimitsClient(client.store, client.who, Chance())
+
+
+def people_of(client: JobsClient) -> PeopleClient:
+    return PeopleClient(client.store, client.who, Chance())
 
 
 def utf8(given: str, what: str) -> str:

@@ -67,6 +67,8 @@ async def _serve(args: argparse.Namespace, app: AppCore, ends: Sequence[Backgrou
     await app.migrate()
     async with app:
         node = await app.node(api=True)
+        if "api" in node.roles:
+            await _first_key(app, node)
 
         def told_to_stop() -> None:
             args.reload = False  # also if it was about to start again
@@ -90,6 +92,14 @@ async def _serve(args: argparse.Namespace, app: AppCore, ends: Sequence[Backgrou
                 watching.cancel()
         if node.remains is not None:
             last_writes.become(app.settings.store, node.remains, node.store.guards(node.remains))
+
+
+async def _first_key(app: AppCore, node: Node) -> None:
+    from rota.clients.key_files import make_first_key
+
+    settings = app.settings
+    if line := await make_first_key(node.store, settings.store, settings.user, app.chance, sys.stderr.isatty()):
+        complain(line)
 
 
 async def _reload(args: argparse.Namespace, node: Node) -> None:

@@ -11,19 +11,19 @@ import hashlib
 import re
 import zlib
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
 from rota.errors import InvalidInput
-from rota.model.access import Permission, Role
-from rota.model.readers import printable
-from rota.model.times import Instant, iso
+from rota.model.access import Permission, Role, extra_permissions, queue_globs, role, task_globs, user_name
+from rota.model.readers import printable, whole
+from rota.model.times import LATEST, Instant
 
 PREFIX = "rota"
 LONGEST_NAME = 100
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SECRET, _CHECK = 43, 6  # digits of 256 and of 32 bits
+_ID, _HASH = re.compile(r"[0-9a-f]{12}", re.ASCII), re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TEXT = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_([0-9A-Za-z]{{{_SECRET}}})([0-9A-Za-z]{{{_CHECK}}})", re.ASCII)
 
 
@@ -67,11 +67,6 @@ class AccessKey(msgspec.Struct, frozen=True, kw_only=True):
             return KeyState.REVOKED
         return KeyState.EXPIRED if self.expires_at is not None and self.expires_at <= now else KeyState.LIVE
 
-    def as_json(self, now: Instant) -> dict[str, Any]:
-        wire: dict[str, Any] = msgspec.to_builtins(self)
-        wire |= {name: None if wire[name] is None else iso(wire[name]) for name in wire if name.endswith("_at")}
-        return {**wire, "state": str(self.state(now))}
-
 
 def key_text(key_id: str, secret: bytes) -> str:
     body = f"{PREFIX}_{key_id}_{_digits(int.from_bytes(secret), _SECRET)}"
@@ -88,6 +83,24 @@ def key_id(text: object) -> str:
     if found is None or _check(found.string[:-_CHECK]) != found[3]:
         raise InvalidInput("key", "(hidden)", f"a key such as {PREFIX}_0123456789ab_..., whole and unchanged")
     return found[1]
+
+
+def check_new_key(new: NewKey) -> NewKey:
+    """The same by the rules for each of its parts; raises InvalidInput."""
+    check_identity(new.id, new.hash)
+    chosen = role(new.role)
+    if new.expires_at is not None:
+        whole(new.expires_at, "expires_at", 0, LATEST)
+    return msgspec.structs.replace(
+        new, user=user_name(new.user), role=chosen, queues=queue_globs(new.queues), tasks=task_globs(new.tasks),
+        extra=extra_permissions(new.extra, chosen), name=key_name(new.name),
+    )  # fmt: skip
+
+
+def check_identity(new_id: object, new_hash: object) -> None:
+    for what, given, form in (("id", new_id, _ID), ("hash", new_hash, _HASH)):
+        if not isinstance(given, str) or not form.fullmatch(given):
+            raise InvalidInput(f"{what} of the key", "(hidden)", f"{form.pattern} in hexadecimal digits")
 
 
 def key_name(given: object) -> str:

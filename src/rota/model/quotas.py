@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -39,10 +38,6 @@ class Quotas(msgspec.Struct, frozen=True, omit_defaults=True):
             for name, bound in given.items()
             if bound is not None
         }
-
-    def as_json(self) -> dict[str, Any]:
-        rate = None if self.submissions is None else rate_text(self.submissions)
-        return {"submissions": rate, "waiting": self.waiting, "schedules": self.schedules}
 
 
 NO_QUOTAS = Quotas()

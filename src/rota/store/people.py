@@ -19,7 +19,7 @@ from rota.model.access import Grant
 from rota.model.access_keys import AccessKey, NewKey
 from rota.model.principal import Principal
 from rota.model.quotas import NO_QUOTAS, Quotas
-from rota.model.times import Duration, Instant, iso
+from rota.model.times import Duration, Instant
 from rota.store.deeds import about
 from rota.store.verbs import ADMIN, NODE, READ, WRITE, Verbs, verb
 
@@ -30,12 +30,6 @@ class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str
     keys: int = 0  # live ones
     quotas: Quotas = NO_QUOTAS
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name, "created_at": iso(self.created_at), "created_by": self.created_by, "keys": self.keys,
-            "quotas": self.quotas.as_json(),
-        }  # fmt: skip
 
 
 class QuotaUse(msgspec.Struct, frozen=True):
@@ -70,9 +64,6 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> tuple[Instant, int]:
         return self.at, self.seq
-
-    def as_json(self) -> dict[str, Any]:
-        return {**msgspec.to_builtins(self), "at": iso(self.at)}
 
 
 class People(Verbs):
