@@ -144,6 +144,31 @@ async def schedules() -> None:
     assert_type(await nightly.next(3), list[datetime])
 
 
+async def reads(job: rota.Job[str], nightly: rota.Schedule) -> None:
+    info = await job.info()
+    assert_type(info.run_at, datetime)
+    assert_type(info.run_at - info.created_at, timedelta)
+    assert_type(info.started_at, datetime | None)
+    assert_type(info.timeout, timedelta | None)
+    for attempt in info.attempts:
+        assert_type(attempt.started_at, datetime)
+        if attempt.usage is not None:
+            assert_type(attempt.usage.wall + attempt.usage.cpu, timedelta)
+    assert_type((await nightly.info()).next_at, datetime | None)
+    assert_type((await nightly.pause()).created_at, datetime)
+    assert_type([fire.at for fire in await nightly.history()], list[datetime])
+    assert_type((await nightly.backfill("2027-01-01T00:00:00Z", info.run_at)).first, datetime | None)
+    assert_type([one.next_at for one in await app.schedules()], list[datetime | None])
+    admissions = await app.admissions()
+    assert_type([gate.until for gate in await admissions.gates()], list[datetime | None])
+    assert_type([queue.oldest for queue in await admissions.queues()], list[datetime | None])
+    assert_type([flow.used for flow in await admissions.flows()], list[timedelta])
+
+
+def asked() -> None:
+    raise rota.Snooze(timedelta(hours=1)) from rota.RetryAfter("1m", "busy")
+
+
 async def workflows() -> None:
     async with app.workflow("nightly") as flow:
         first = flow.add(add, 1, b=2)

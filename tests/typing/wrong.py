@@ -75,3 +75,12 @@ async def others() -> None:
     await app.submit_http("GET", "https://example.com", expect=2.5)  # type: ignore[arg-type]
     await app.schedule("a", hello, crn="0 3 * * *")  # type: ignore[call-arg]
     await app.schedule("a", 7, cron="0 3 * * *")  # type: ignore[arg-type]
+
+
+async def times(job: rota.Job[str]) -> None:
+    info = await job.info()
+    late: int = info.run_at  # type: ignore[assignment]
+    info.run_at - 7  # type: ignore[operator]
+    limit: float | None = info.timeout  # type: ignore[assignment]
+    rota.Snooze([])  # type: ignore[arg-type]
+    print(late, limit)
