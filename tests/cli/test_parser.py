@@ -35,7 +35,8 @@ def test_the_verbs_are_those_of_the_design() -> None:
         "job": jobs, "workflow": workflows, "schedule": schedules, "calendar": calendars, "gate": gates,
         "limit": limits, "queue": queues, "flow": ("list",), "dead": dead,
     }  # fmt: skip
-    expected = ["up", "run", "submit", "stats", *(f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs)]
+    expected = ["up", "run", "submit", "stats", "events"]
+    expected += [f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs]
     others = ["task list", "task show", "node list", "node check"]
     others += [f"user {verb}" for verb in ("add", "list", "show", "set", "remove")]
     others += [f"key {verb}" for verb in ("add", "list", "revoke", "rotate")]

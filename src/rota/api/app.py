@@ -7,7 +7,7 @@ which paths there are, nor which methods they have.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Scope = Mapping[str, Any]
 # An answer belongs to one caller, and is what its content type says.
 _ALWAYS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+KEY_CHECK = 3.0  # seconds between two looks at the key of an open stream
 _JSON = (b"content-type", b"application/json")
 _PROBLEM = (b"content-type", MEDIA.encode())
 
@@ -88,7 +89,13 @@ class Api:
         body = await self._body(route, headers, receive)
         path = dict(zip(route.parts, found[1], strict=True))
         request: Request[Any, Any] = Request(self._desk, grant, path, query, body, headers, receive)
-        await self._send(route, await route.handler(request), receive, send)
+        answer = await route.handler(request)
+        given = answer if isinstance(answer, Answer) else Answer(answer)
+        if isinstance(given.value, Stream):
+            lost = self._lost(headers, origin.address) if grant is not None else _never()
+            await self._stream(route, given.value, given.status or route.status, receive, send, lost)
+        else:
+            await self._send(route, given, send)
 
     async def _body(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> Any:
         reader = self._bodies.get(route.name)
@@ -99,37 +106,47 @@ class Api:
         return None
 
     # -- answers -----------------------------------------------------------------------------------------------------
-    async def _send(self, route: Route, answer: Any, receive: Receive, send: Send) -> None:
-        given = answer if isinstance(answer, Answer) else Answer(answer)
-        status, value, more = given.status or route.status, given.value, _encoded(given.headers)
-        if isinstance(value, Stream):
-            await self._stream(route, value, status, receive, send)
-        elif route.answer is None or status == 304:
+    async def _send(self, route: Route, given: Answer[Any], send: Send) -> None:
+        status, more = given.status or route.status, _encoded(given.headers)
+        if route.answer is None or status == 304:
             await _respond(send, status, [*_ALWAYS, *more], b"")
         else:
-            await _respond(send, status, [*_ALWAYS, _JSON, *more], self._encode(value))
+            await _respond(send, status, [*_ALWAYS, _JSON, *more], self._encode(given.value))
 
-    async def _stream(self, route: Route, stream: Stream, status: int, receive: Receive, send: Send) -> None:
-        """Sends pieces until there are no more, the caller has gone, or the server stops. After an error the answer
-        stays without its end, so that the caller notices."""
+    async def _stream(
+        self, route: Route, stream: Stream, status: int, receive: Receive, send: Send, lost: Coroutine[Any, Any, None]
+    ) -> None:
+        """Sends pieces until there are no more, the caller has gone or lost their key, or the server stops. After an
+        error the answer stays without its end, so that the caller notices."""
         head = [*_ALWAYS, (b"content-type", stream.media.encode()), *_encoded(stream.headers)]
         # Proxies must pass pieces on as they come.
         head.append((b"x-accel-buffering", b"no"))
         await send({"type": "http.response.start", "status": status, "headers": head})
         pump: asyncio.Task[None] = asyncio.create_task(_pump(stream, send))
-        gone = asyncio.create_task(_gone(receive))
+        ends = [asyncio.create_task(_gone(receive)), asyncio.create_task(lost)]
         self._streams.add(pump)
         try:
-            await asyncio.wait({pump, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({pump, *ends}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
-            pump.cancel()
+            for task in (*ends, pump):
+                task.cancel()
             self._streams.discard(pump)
-            await asyncio.wait({pump})
+            await asyncio.wait({pump, *ends})
         if not pump.cancelled() and (error := pump.exception()) is not None:
             self._incident(route.method, route.path, error)
             return
         await send({"type": "http.response.body", "body": b""})
+
+    async def _lost(self, headers: Mapping[bytes, bytes], address: str) -> None:
+        """Returns when the key of the caller has expired or was revoked."""
+        while True:
+            await asyncio.sleep(KEY_CHECK)
+            try:
+                await self._keys.grant(headers.get(b"authorization"), address)
+            except Refusal:
+                return
+            except RotaError:  # the store is away: nobody can tell
+                continue
 
     async def _refuse(self, refusal: Refusal, send: Send) -> None:
         head = [*_ALWAYS, _PROBLEM, *_encoded(refusal.headers)]
@@ -163,6 +180,10 @@ async def _pump(stream: Stream, send: Send) -> None:
         close = getattr(stream.pieces, "aclose", None)
         if close is not None:
             await close()
+
+
+async def _never() -> None:
+    await asyncio.Event().wait()
 
 
 async def _gone(receive: Receive) -> None:

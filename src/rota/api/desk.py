@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from rota.api.event_feed import EventFeed
 from rota.api.far_workers import FarWorkers
 from rota.api.known_tasks import KnownTasks
 from rota.api.repeats import Repeats
@@ -49,6 +50,7 @@ class Desk:
         self.workers = FarWorkers(store, clock, settings, bus)
         self.table: Table  # of the routes; the application sets it
         self.repeats = Repeats(clock)
+        self.events = EventFeed(store)
         self._clients: OrderedDict[Principal, Clients] = OrderedDict()
 
     def clients(self, who: Principal) -> Clients:

@@ -59,9 +59,8 @@ class _Schemas:
             [*kinds, *queries], ref_template=REFERENCE, schema_hook=_anything
         )
         self._schemas = list(zip([*kinds, *queries], found, strict=True))
-        self._queries = {
-            schema["$ref"]: components.pop(schema["$ref"].rpartition("/")[2]) for schema in map(self.of, queries)
-        }
+        references = {self.of(query)["$ref"] for query in queries}  # several routes may share a type
+        self._queries = {one: components.pop(one.rpartition("/")[2]) for one in references}
         self.components = dict(sorted(components.items()))
 
     def of(self, kind: Any) -> Any:
@@ -126,11 +125,12 @@ def _success(route: Route, schemas: _Schemas, status: int) -> dict[str, Any]:
         made["headers"] = {ETAG: {"description": HEADERS[ETAG], "schema": {"type": "string"}}}
     if status == 304:
         return made
+    content: dict[str, Any] = {}
     if route.media is not None:
-        made["content"] = {route.media: {"schema": {"type": "string"}}}
-    elif route.answer is not None:
-        made["content"] = {"application/json": {"schema": schemas.of(route.answer)}}
-    return made
+        content[route.media] = {"schema": {"type": "string"}}
+    if route.answer is not None:
+        content["application/json"] = {"schema": schemas.of(route.answer)}
+    return made | ({"content": content} if content else {})
 
 
 def _problems(route: Route) -> set[int]:

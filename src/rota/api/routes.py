@@ -98,7 +98,7 @@ class Routes(list[Route]):
 
         def declare(handler: H) -> H:
             body, query, answer = _types(handler)
-            streams = answer is Stream
+            streams = answer is Stream or Stream in get_args(answer)
             route = Route(
                 method=method,
                 path=path,
@@ -108,7 +108,7 @@ class Routes(list[Route]):
                 tag=self.tag,
                 body=body,
                 query=query,
-                answer=None if streams else answer,
+                answer=_beside_stream(answer) if streams else answer,
                 status=status or (204 if answer is None else 200),
                 media=media or (EVENTS if streams else None),
                 problems=problems,
@@ -147,6 +147,12 @@ def _types(handler: Callable[..., Any]) -> tuple[Any, Any, Any]:
     if get_origin(answer) is Answer:
         (answer,) = get_args(answer)
     return body, query, None if answer is NoneType else answer
+
+
+def _beside_stream(answer: Any) -> Any:
+    """The other type of a handler that answers with a stream or with a value: `-> Stream | Page[...]`."""
+    others = [kind for kind in get_args(answer) if kind is not Stream]
+    return others[0] if others else None
 
 
 class _Step:

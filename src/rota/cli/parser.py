@@ -49,6 +49,8 @@ def build(words: Collection[str] | None = None) -> Parser:
     ]
     counted = "counts, rates and latencies of jobs by queue, and their course"
     parts.append(("stats", verb(verbs, "stats", "stats", counted), _stats))
+    told = "print what happened: ends of jobs, changes of schedules, gates, queues and nodes"
+    parts.append(("events", verb(verbs, "events", "events", told), _events))
     for name, text, fill in NOUNS:
         parts.append((name, noun(verbs, name, text), fill))
     parts.append(("audit", verb(verbs, "audit", "audit", "list who changed what, latest first"), audit))
@@ -114,6 +116,18 @@ def _stats(stats: Parser) -> None:
     stats.add_argument("--queue", metavar="QUEUE", help="only jobs of this queue")
     stats.add_argument("--task", metavar="TASK", help="only jobs of this task")
     stats.add_argument("--mine", action="store_true", help="only your own jobs, if you may see everyone's")
+
+
+def _events(events: Parser) -> None:
+    events.add_argument("--follow", "-f", action="store_true", help="begin now, and go on until interrupted")
+    text = "only events of this kind, such as job.failed; * and ? match anything; may be repeated"
+    events.add_argument("--kind", metavar="KIND", action="append", help=text)
+    events.add_argument("--job", metavar="ID", help="only events of this job")
+    events.add_argument("--workflow", metavar="ID", help="only events of jobs of this workflow")
+    events.add_argument("--task", metavar="GLOB", help="only events of jobs of this task")
+    events.add_argument("--queue", metavar="QUEUE", help="only events of this queue and its jobs")
+    events.add_argument("--schedule", metavar="NAME", help="only events of this schedule and its jobs")
+    events.add_argument("--after", metavar="ID", help="only events behind this one")
 
 
 def _job(verbs: Verbs) -> None:

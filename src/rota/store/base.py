@@ -44,6 +44,7 @@ from rota.store.values import (
     JobPage,
     Note,
     OutboxEvent,
+    OutboxSpan,
     Position,
     Retention,
     Start,
@@ -293,4 +294,9 @@ class Store(Timetable, Graph, Admission, Offers, People, Counted):
     @verb(READ)
     @abstractmethod
     async def events(self, who: Principal, /, after: int, limit: int) -> list[OutboxEvent]:
-        """The outbox from a position on, in the order of commits."""
+        """The outbox from a position on, in the order of commits. Operators see events that concern everyone, too."""
+
+    @verb(READ)
+    @abstractmethod
+    async def outbox_span(self, who: Principal, /) -> OutboxSpan:
+        """The first position that is kept, and the last one: what comes later gets higher ones."""

@@ -140,12 +140,22 @@ class Start(msgspec.Struct, frozen=True, gc=False):
 
 
 class OutboxEvent(msgspec.Struct, frozen=True):
+    """An entry of the outbox; `model.events` makes of it the events that people see."""
+
     seq: int
     at: Instant
     kind: str  # job.failed, job.replayed, node.died, ...
     owner: str
     subject: str
     data: dict[str, Any]
+
+
+class OutboxSpan(msgspec.Struct, frozen=True):
+    """The positions of the outbox: the first that is kept, and the last that was given. Nothing is kept if `first` is
+    behind `last`."""
+
+    first: int
+    last: int
 
 
 class Retention(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rota.api.resources import (
     calendars,
     dead,
+    events,
     gates,
     job_changes,
     jobs,
@@ -13,10 +14,12 @@ from rota.api.resources import (
     orders,
     queues,
     schedules,
+    stats,
+    waits,
     workflows,
 )
 
 ROUTES = (
     orders.ROUTES, jobs.ROUTES, job_changes.ROUTES, dead.ROUTES, workflows.ROUTES, schedules.ROUTES, calendars.ROUTES,
-    gates.ROUTES, limits.ROUTES, queues.ROUTES, nodes.ROUTES, nodes.TASKS,
+    gates.ROUTES, limits.ROUTES, queues.ROUTES, nodes.ROUTES, nodes.TASKS, events.ROUTES, waits.ROUTES, stats.ROUTES,
 )  # fmt: skip

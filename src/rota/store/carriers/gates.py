@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.model.gates import ClosedGate, Effect, Gate, Match, fitting
-from rota.model.principal import Principal
+from rota.model.principal import SYSTEM, Principal
 from rota.model.requirements import subject
 from rota.model.times import aware, aware_or_none
 from rota.store.admission import NewGate
@@ -13,6 +13,9 @@ from rota.store.values import Topic
 
 async def close(unit: Unit, who: Principal, new: NewGate) -> Gate:
     match = new.match
+    await unit.begin()
+    told = {"effect": new.effect.value, "reason": new.reason, "by": who.user}
+    await unit.emit("gate.closed", who.sees or SYSTEM.user, new.id, told)
     created_at = await unit.value(
         "insert_gate", id=new.id, owner=who.sees, task=match.task, task_like=match.like, queue=match.queue,
         by_user=match.user, label=match.label, effect=new.effect.value, reason=new.reason, author=who.user,
@@ -26,8 +29,10 @@ async def close(unit: Unit, who: Principal, new: NewGate) -> Gate:
 
 
 async def open_(unit: Unit, who: Principal, gate_id: str) -> bool:
+    await unit.begin()
     for one in unit.ids([gate_id]):
         if await unit.run("open_gate", id=one, now=unit.now, sees=who.sees):
+            await unit.emit("gate.opened", who.sees or SYSTEM.user, one, {"by": who.user})
             unit.topics.add(Topic.GATE)
             return True
     return False

@@ -22,6 +22,7 @@ async def set_limit(unit: Unit, who: Principal, limit: Limit, version: str | Non
     await unit.run("put_limit", owner=who.user, key=limit.key, concurrency=limit.concurrency, starts=starts, span=span)
     if span is not None:
         await unit.run("stretch_tokens", owner=who.user, key=limit.key, span=span)
+    await unit.emit("limit.set", who.user, limit.key, {"by": who.user})
     await _look_again(unit, who, limit.key)
 
 
@@ -29,6 +30,7 @@ async def remove_limit(unit: Unit, who: Principal, key: str, version: str | None
     await _begin(unit, who, key, version)
     if not await unit.run("remove_limit", owner=who.user, key=key):
         return False
+    await unit.emit("limit.removed", who.user, key, {"by": who.user})
     await _look_again(unit, who, key)
     return True
 

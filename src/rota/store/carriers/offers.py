@@ -38,7 +38,8 @@ async def set_aside(unit: Unit, one: Unoffered, grace: Duration, limit: int) -> 
         "set_aside_unoffered", queue=one.queue, task=one.task, grace=grace, limit=limit, reason=reason, now=unit.now
     )
     if gone:
-        failed = [(job, owner, {"reason": reason, "fence": fence}) for job, owner, fence, _ in gone]
+        about = {"queue": one.queue, "task": one.task, "reason": reason}
+        failed = [(job, owner, about | {"fence": fence}) for job, owner, fence, _ in gone]
         await unit.emit_for_jobs("job.failed", failed)
         unit.topics.add(Topic.NEWS)
     if tied := [job for job, _, _, ties in gone if ties]:  # other jobs may wait for it

@@ -30,7 +30,7 @@ async def _states(unit: Unit, who: Principal, ids: Sequence[str]) -> dict[str, S
     wanted = unit.ids(ids)
     live = await unit.rows("lock_jobs", ids=wanted, sees=who.sees)
     ended = await unit.rows("lock_history", ids=wanted, sees=who.sees) if len(live) < len(set(wanted)) else []
-    return {job: State(state) for job, state, _ in (*ended, *live)}
+    return {job: State(state) for job, state, *_ in (*ended, *live)}
 
 
 async def hurry(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:

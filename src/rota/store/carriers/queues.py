@@ -35,6 +35,7 @@ async def _settings(unit: Unit) -> dict[str, QueueSettings]:
 
 async def pause(unit: Unit, who: Principal, name: str, note: str) -> None:
     await begin_edit(unit, "queue", "", name)
+    await unit.emit("queue.paused", SYSTEM.user, name, {"by": who.user, "note": note})
     await unit.run("pause_queue", name=name, by=who.user, note=note, now=unit.now)
 
 
@@ -42,6 +43,7 @@ async def resume(unit: Unit, who: Principal, name: str) -> bool:
     await begin_edit(unit, "queue", "", name)
     if not await unit.run("resume_queue", name=name):
         return False
+    await unit.emit("queue.resumed", SYSTEM.user, name, {"by": who.user})
     unit.topics.add(Topic.READY)
     return True
 

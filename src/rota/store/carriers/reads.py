@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
-from rota.model.principal import Principal
+from rota.model.principal import SYSTEM, Principal
 from rota.model.task import TaskInfo
 from rota.store.carriers import graph, schedules
 from rota.store.carriers.unit import Unit
 from rota.store.rows import AttemptRow, JobRow, job_info, read_object, task_infos
-from rota.store.values import Chunk, OutboxEvent, Position
+from rota.store.values import Chunk, OutboxEvent, OutboxSpan, Position
 
 NO_ATTEMPTS: Mapping[str, AttemptRow] = {}
 
@@ -46,7 +46,13 @@ async def counts(unit: Unit, who: Principal) -> dict[State, int]:
 
 
 async def events(unit: Unit, who: Principal, after: int, limit: int) -> list[OutboxEvent]:
-    rows = await unit.rows("event_rows", after=after, sees=who.sees, limit=limit)
+    shared = SYSTEM.user if who.operates else who.sees
+    rows = await unit.rows("event_rows", after=after, sees=who.sees, shared=shared, limit=limit)
     return [
         OutboxEvent(seq, at, kind, owner, subject, read_object(data)) for seq, at, kind, owner, subject, data in rows
     ]
+
+
+async def outbox_span(unit: Unit) -> OutboxSpan:
+    first, last = (await unit.rows("outbox_span"))[0]
+    return OutboxSpan(last + 1 if first is None else first, last)

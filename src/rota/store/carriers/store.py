@@ -88,6 +88,7 @@ class CarriedStore(Store):
     output = reads(reads_.output)
     counts = reads(reads_.counts)
     events = reads(reads_.events)
+    outbox_span = reads(reads_.outbox_span)
 
     # -- statistics --------------------------------------------------------------------------------------------------
     statistics = reads(statistics_.read)

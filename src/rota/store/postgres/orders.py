@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rota.model.job import NewJob, Submitted
@@ -102,23 +102,30 @@ async def replay(unit: Unit, who: Principal, ids: Sequence[str], again: bool = F
     await unit.begin()
     found = await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)
     takes = sources(JobEvent.RERUN if again else JobEvent.REPLAY)
-    chosen = {job: owner for job, state, owner in found if State(state) in takes}
+    chosen = {job: about for job, state, *about in found if State(state) in takes}
     if chosen:
         await graph.reopen(unit, list(chosen))
-        await unit.emit_for_jobs("job.replayed", [(job, owner, {"by": who.user}) for job, owner in chosen.items()])
+        await unit.emit_for_jobs("job.replayed", _told(chosen, who))
         unit.topics.add(Topic.DUE)
     return [job in chosen for job in ids]
 
 
 async def purge(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
     await unit.begin()
-    chosen = {job: owner for job, _, owner in await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)}
+    chosen = {job: about for job, _, *about in await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)}
     kept = set(await graph.settled(unit, list(chosen))) if chosen else set()
-    chosen = {job: owner for job, owner in chosen.items() if job in kept}
+    chosen = {job: about for job, about in chosen.items() if job in kept}
     if chosen:
-        await unit.emit_for_jobs("job.purged", [(job, owner, {"by": who.user}) for job, owner in chosen.items()])
+        await unit.emit_for_jobs("job.purged", _told(chosen, who))
         await delete(unit, list(chosen))
     return [job in chosen for job in ids]
+
+
+def _told(chosen: Mapping[str, Sequence[str]], who: Principal) -> list[tuple[str, str, dict[str, Any]]]:
+    """Events of jobs, each with its owner, queue and task."""
+    return [
+        (job, owner, {"queue": queue, "task": task, "by": who.user}) for job, (owner, queue, task) in chosen.items()
+    ]
 
 
 async def delete(unit: Unit, ids: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import glob, id_range, ids_only
 from rota.store.postgres.session import lock_number
 from rota.store.rows import AttemptRow, JobRow, job_row
-from rota.store.values import JobFilter, JobPage, OutboxEvent
+from rota.store.values import JobFilter, JobPage, OutboxEvent, OutboxSpan
 
 _DIALECT = Dialect(
     mark="${}",
@@ -110,8 +110,18 @@ async def _ended(unit: Unit, who: Principal, ids: Sequence[str], last: dict[str,
 
 
 async def events(unit: Unit, who: Principal, after: int, limit: int) -> list[OutboxEvent]:
+    await _number(unit)
+    return await reads.events(unit, who, after, limit)
+
+
+async def outbox_span(unit: Unit) -> OutboxSpan:
+    await _number(unit)
+    return await reads.outbox_span(unit)
+
+
+async def _number(unit: Unit) -> None:
+    """Gives positions to new events."""
     if await unit.value("any_unread"):
         await unit.begin()
         await unit.value("lock_number", number=lock_number(unit.database.schema, "outbox"))
         await unit.run("number_events")
-    return await reads.events(unit, who, after, limit)

@@ -245,6 +245,7 @@ class PostgresStore(Calls):
     count = reads(reads_.count)
     resolve = reads(reads_.resolve)
     events = reads(reads_.events)
+    outbox_span = reads(reads_.outbox_span)
 
 
 async def _whereabouts(unit: Unit) -> tuple[str, str]:

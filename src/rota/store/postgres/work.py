@@ -248,19 +248,20 @@ async def _end_attempts(unit: Unit, settlements: Sequence[Settlement]) -> list[V
     verdicts: list[Verdict] = []
     moves: dict[str, Move] = {}
     done: dict[str, Ending] = {}
-    failed: list[tuple[str, str, dict[str, object]]] = []
+    ended: dict[State, list[tuple[str, str, dict[str, object]]]] = {}
     found_tied: dict[str, bool] = {}  # it has children
     special = False  # some of them hold keys
     for index, one in enumerate(settlements):
-        running, cancel, owner, outcome, tied_now, special_now = found[index]
+        running, cancel, owner, outcome, tied_now, special_now, queue, task = found[index]
         found_tied[one.job_id] = tied_now
         special |= bool(special_now)
         if running and one.job_id not in done:
             moved = moves[one.job_id] = move(one, cancel)
             done[one.job_id] = one.ending
             unit.topics |= moved.topics
-            if moved.state is State.FAILED:
-                failed.append((one.job_id, owner, {"reason": moved.reason, "fence": one.fence}))
+            if moved.terminal:
+                about = {"queue": queue, "task": task, "reason": moved.reason, "fence": one.fence}
+                ended.setdefault(moved.state, []).append((one.job_id, owner, about))
             verdicts.append(Verdict.APPLIED)
         else:
             before = done.get(one.job_id, outcome)
@@ -270,8 +271,8 @@ async def _end_attempts(unit: Unit, settlements: Sequence[Settlement]) -> list[V
         await unit.settle(tied)
     if special:
         await unit.hand_on()
-    if failed:
-        await unit.emit_for_jobs("job.failed", failed)
+    for state, told in ended.items():
+        await unit.emit_for_jobs(f"job.{state.value}", told)
     return verdicts
 
 

@@ -181,4 +181,4 @@ def delete(db: Database, seqs: Sequence[int]) -> None:
 
 def _ended(db: Database, who: Principal, ids: Sequence[str]) -> list[tuple[str, str]]:
     rows = db.rows("lock_history", ids=encode(ids).decode(), sees=who.sees)
-    return [(job, state) for job, state, _ in rows]
+    return [(job, state) for job, state, *_ in rows]

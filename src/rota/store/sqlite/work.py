@@ -162,6 +162,8 @@ def finish(db: Database, settlements: Sequence[Settlement]) -> list[Verdict]:
         if len(plain) < len(rows):
             others = [row for row in rows if row[_MOVE] != _PLAIN_SUCCESS]
             db.run("move_jobs", rows=encode(others).decode(), now=now, step=db.ageing_step)
+        if succeeded := [row[0] for row in rows if row[5] is State.SUCCEEDED]:
+            db.run("append_batch_events", kind="job.succeeded", seqs=encode(succeeded).decode(), at=now)
         if needless := [row[0] for row in rows if row[0] in saved and row[5] is State.SUCCEEDED]:
             db.run("forget_states", seqs=encode(needless).decode())
     return verdicts

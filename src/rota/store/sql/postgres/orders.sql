@@ -14,13 +14,18 @@ WHERE id = ANY (:ids::uuid[]) AND (:sees::text IS NULL OR owner = :sees)
 ORDER BY id FOR UPDATE
 
 -- name: lock_history
-SELECT id::text, state, owner FROM rota.history
+SELECT id::text, state, owner, queue, task FROM rota.history
 WHERE id = ANY (:ids::uuid[]) AND (:sees::text IS NULL OR owner = :sees)
 ORDER BY id FOR UPDATE
 
 -- name: cancel_waiting
 WITH gone AS (
     DELETE FROM rota.jobs WHERE id = ANY (:ids::uuid[]) AND node IS NULL RETURNING *
+), told AS (
+    INSERT INTO rota.outbox (at, kind, owner, subject, data)
+    SELECT rota.clock(:now), 'job.cancelled', owner, '',
+           json_build_object('queue', queue, 'task', task, 'reason', :reason::text, 'jobs', json_agg(id))::text
+    FROM gone GROUP BY owner, queue, task
 )
 INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
 SELECT {jobs.kept}, 'cancelled', :reason, rota.clock(:now), false FROM gone

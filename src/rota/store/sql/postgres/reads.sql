@@ -55,3 +55,9 @@ WITH unread AS MATERIALIZED (
     SELECT id, nextval('rota.outbox_positions') AS seq FROM unread
 )
 UPDATE rota.outbox o SET seq = placed.seq FROM placed WHERE o.id = placed.id
+
+-- name: outbox_span
+-- Positions that a transaction has taken and not committed yet don't count.
+SELECT (SELECT min(seq) FROM rota.outbox),
+       coalesce((SELECT max(seq) FROM rota.outbox), CASE WHEN p.is_called THEN p.last_value ELSE 0 END)
+FROM rota.outbox_positions p

@@ -120,6 +120,10 @@ UPDATE rota.jobs SET state = 'ready', node = NULL, reason = NULL WHERE id = ANY 
 -- A job that was cancelled while it was claimed ahead ends when it goes back; there was no attempt.
 WITH gone AS (
     DELETE FROM rota.jobs WHERE id = ANY (:ids::uuid[]) RETURNING *
+), told AS (
+    INSERT INTO rota.outbox (at, kind, owner, subject, data)
+    SELECT rota.clock(:now), 'job.cancelled', owner, id::text, json_build_object('queue', queue, 'task', task, 'reason', cancel)::text
+    FROM gone
 )
 INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
 SELECT {jobs.kept}, 'cancelled', cancel, rota.clock(:now), false FROM gone
@@ -136,6 +140,10 @@ WITH ended AS (
     INSERT INTO rota.history ({jobs.kept}, state, node, finished_at, outcome, exit_code, result, usage, lasting)
     SELECT {jobs.kept e}, 'succeeded', coalesce(n.id, e.node), rota.clock(:now), 'succeeded', exit_code, result, usage, false
     FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
+), told AS (
+    INSERT INTO rota.outbox (at, kind, owner, subject, data)
+    SELECT rota.clock(:now), 'job.succeeded', owner, '', json_build_object('queue', queue, 'task', task, 'jobs', json_agg(id))::text
+    FROM ended GROUP BY owner, queue, task
 )
 SELECT id::text, tied, special FROM ended
 
@@ -143,7 +151,8 @@ SELECT id::text, tied, special FROM ended
 -- How each settlement finds its job: still running under that fence, or ended under it before (then: with which outcome).
 SELECT wanted.place - 1, j.id IS NOT NULL AND j.state = 'running' AND j.fence = wanted.fence, j.cancel, j.owner,
        coalesce((SELECT a.outcome FROM rota.attempts a WHERE a.job = wanted.id AND a.fence = wanted.fence LIMIT 1),
-                (SELECT h.outcome FROM rota.history h WHERE h.id = wanted.id AND h.fence = wanted.fence LIMIT 1)), j.tied, j.special
+                (SELECT h.outcome FROM rota.history h WHERE h.id = wanted.id AND h.fence = wanted.fence LIMIT 1)), j.tied, j.special,
+       j.queue, j.task
 FROM unnest(:ids::uuid[], :fences::bigint[]) WITH ORDINALITY AS wanted(id, fence, place)
 LEFT JOIN rota.jobs j ON j.id = wanted.id
 
@@ -268,6 +277,11 @@ WITH moment AS MATERIALIZED (
 ), ended AS (
     INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
     SELECT {jobs.kept}, 'cancelled', 'expired', moment.now, false FROM expired, moment RETURNING 1
+), told AS (
+    INSERT INTO rota.outbox (at, kind, owner, subject, data)
+    SELECT moment.now, 'job.cancelled', owner, '',
+           json_build_object('queue', queue, 'task', task, 'reason', 'expired', 'jobs', json_agg(id))::text
+    FROM expired, moment GROUP BY moment.now, owner, queue, task
 ), due AS MATERIALIZED (
     SELECT j.ctid AS place FROM rota.jobs j
     WHERE j.state = 'scheduled' AND j.run_at >= :floor::bigint AND j.run_at <= (SELECT before FROM moment)

@@ -6,4 +6,4 @@ INSERT INTO rota.outbox (at, kind, owner, subject, data) VALUES (rota.clock(:now
 
 -- name: event_rows
 SELECT seq, at, kind, owner, subject, data FROM rota.outbox
-WHERE seq > :after AND (:sees::text IS NULL OR owner = :sees) ORDER BY seq LIMIT :limit
+WHERE seq > :after AND (:sees::text IS NULL OR owner = :sees OR owner = :shared) ORDER BY seq LIMIT :limit

@@ -45,7 +45,7 @@ SELECT id, state, owner FROM jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NULL AND (:sees IS NULL OR owner = :sees)
 
 -- name: lock_history
-SELECT id, state, owner FROM jobs
+SELECT id, state, owner, queue, task FROM jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND finished_at IS NOT NULL AND (:sees IS NULL OR owner = :sees)
 
 -- name: hurry_jobs

@@ -28,5 +28,15 @@ SELECT state, count(*) FROM jobs WHERE :sees IS NULL OR owner = :sees GROUP BY s
 -- name: append_job_events
 -- One event per job, with its owner.
 INSERT INTO outbox (at, kind, owner, subject, data)
-SELECT :at, :kind, j.owner, j.id, coalesce(wanted.value ->> 1, '{}')
+SELECT :at, :kind, j.owner, j.id,
+       json_patch(json_object('queue', j.queue, 'task', j.task), coalesce(wanted.value ->> 1, '{}'))
 FROM json_each(:jobs) wanted JOIN jobs j ON j.id = wanted.value ->> 0
+
+-- name: append_batch_events
+-- One event for all jobs of an owner, queue and task.
+INSERT INTO outbox (at, kind, owner, subject, data)
+SELECT :at, :kind, owner, '', json_object('queue', queue, 'task', task, 'jobs', json_group_array(id))
+FROM jobs WHERE seq IN (SELECT value FROM json_each(:seqs)) GROUP BY owner, queue, task
+
+-- name: outbox_span
+SELECT (SELECT min(seq) FROM outbox), coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0)

@@ -53,7 +53,8 @@ UPDATE jobs SET state = 'failed', finished_at = :now, node = NULL, cancel = NULL
 
 -- name: append_set_aside
 INSERT INTO outbox (at, kind, owner, subject, data)
-SELECT :at, 'job.failed', owner, id, json_object('reason', reason, 'fence', fence) FROM jobs WHERE seq = :seq
+SELECT :at, 'job.failed', owner, id, json_object('queue', queue, 'task', task, 'reason', reason, 'fence', fence)
+FROM jobs WHERE seq = :seq
 
 -- name: start_states
 SELECT wanted.key, j.seq, j.started_at, iif(j.expires_at <= :now, coalesce(j.cancel, 'expired'), j.cancel),

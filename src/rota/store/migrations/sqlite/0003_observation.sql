@@ -34,3 +34,13 @@ UNION ALL
 SELECT owner, queue, task, state, replays, created_at, run_at, started_at FROM jobs INDEXED BY jobs_ready WHERE state = 'ready'
 UNION ALL
 SELECT owner, queue, task, state, replays, created_at, run_at, started_at FROM jobs INDEXED BY jobs_running WHERE state = 'running';
+
+-- Ends of jobs that neither succeeded nor failed, for the outbox: many statements end jobs, and these ends are rare. The
+-- verb that finishes attempts tells of successes and failures by itself, of many at a time.
+CREATE TRIGGER job_ended_otherwise AFTER UPDATE OF state ON jobs
+WHEN new.finished_at IS NOT NULL AND old.finished_at IS NULL AND new.state <> 'succeeded' AND new.state <> 'failed'
+BEGIN
+    INSERT INTO outbox (at, kind, owner, subject, data)
+    VALUES (new.finished_at, 'job.' || new.state, new.owner, new.id,
+            json_object('queue', new.queue, 'task', new.task, 'reason', new.reason));
+END;
