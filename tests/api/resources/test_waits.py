@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from rota.model.job import Membership
 from rota.model.principal import Principal
-from tests.api.caller import Caller, secret
+from tests.api.caller import HOST, Caller, secret
 from tests.api.streams import opened
 from tests.contracts.world import DONE, World
 
@@ -72,3 +73,22 @@ async def test_output_is_followed_and_resumed_until_the_job_has_ended(world: Wor
     assert (await caller.get(f"{path}?after=x")).status == 400
     assert (await caller.get(path, key=secret("viewer"))).status == 403
     assert (await caller.get(path, key=secret("admin", "bob"))).status == 404
+
+
+async def test_a_caller_that_hangs_up_is_not_waited_for(world: World, caller: Caller) -> None:
+    job = await world.one(ANN)
+
+    scope = {
+        "type": "http", "method": "GET", "raw_path": f"/api/v1/jobs/{job}/wait".encode(), "query_string": b"",
+        "headers": [(b"host", HOST.encode()), (b"authorization", f"Bearer {secret('admin')}".encode())],
+        "client": ("127.0.0.1", 1), "scheme": "http",
+    }  # fmt: skip
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        assert message.get("status", 202) == 202
+
+    async with asyncio.timeout(5):
+        await caller.api(scope, receive, send)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -50,7 +50,7 @@ async def wait_for_job(request: Request[None, WaitQuery]) -> Answer[JobView]:
     if not info.ended and seconds:
         # One client for everybody: all waits of the process share a query.
         with suppress(WaitTimeout):
-            await request.desk.clients(SYSTEM).jobs.wait(info.id, seconds)
+            await _unless_gone(request, request.desk.clients(SYSTEM).jobs.wait(info.id, seconds))
         info = await request.jobs.get(info.id)
     return Answer(JobView.of(info), 200 if info.ended else 202)
 
@@ -59,18 +59,33 @@ async def wait_for_job(request: Request[None, WaitQuery]) -> Answer[JobView]:
 async def wait_for_workflow(request: Request[None, WaitQuery]) -> Answer[WorkflowView]:
     seconds, client = request.query.seconds, request.jobs
     info = await workflows.info(client, request.path["id"])
+    if LIVE & info.counts.keys() and seconds:
+        with suppress(TimeoutError):
+            await _unless_gone(request, asyncio.wait_for(_ended(client, info.id), seconds))
+        info = await workflows.info(client, info.id)
+    return Answer(WorkflowView.of(info), 202 if LIVE & info.counts.keys() else 200)
+
+
+async def _ended(client: JobsClient, workflow: str) -> None:
     news = NewsListener(client.store)
     try:
-        async with asyncio.timeout(seconds):
-            while LIVE & info.counts.keys():
-                await news.wait(POLL)
-                info = await workflows.info(client, info.id)
-                await asyncio.sleep(PAUSE)
-    except TimeoutError:
-        info = await workflows.info(client, info.id)
+        while LIVE & (await workflows.info(client, workflow)).counts.keys():
+            await news.wait(POLL)
+            await asyncio.sleep(PAUSE)
     finally:
         news.close()
-    return Answer(WorkflowView.of(info), 202 if LIVE & info.counts.keys() else 200)
+
+
+async def _unless_gone(request: Request[Any, Any], wait: Coroutine[Any, Any, object]) -> None:
+    """Waits; but no longer for a caller that has hung up."""
+    waiting, gone = asyncio.create_task(wait), asyncio.create_task(request.gone())
+    try:
+        await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if waiting.done():
+            waiting.result()
+    finally:
+        for task in (waiting, gone):
+            task.cancel()
 
 
 # -- output ----------------------------------------------------------------------------------------------------------
