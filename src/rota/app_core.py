@@ -77,12 +77,14 @@ class AppCore(AppCode):
         if self is other:
             return True
         mine, theirs = self.settings, other.settings
-        return (mine.store, mine.user) == (theirs.store, theirs.user) and not opening.in_memory(mine)
+        same = all(getattr(mine, name) == getattr(theirs, name) for name in ("store", "server", "key", "user"))
+        return same and not opening.in_memory(mine)
 
     @property
     def who(self) -> Principal:
-        """The user of this process. It has the store's address, so it is operator and admin."""
-        return with_address(self.settings.user)
+        """The user of this process, who has the store's address and so is operator and admin. On a server the user of
+        the key, from when it was first asked."""
+        return self._opened.client.who if self._opened.client else with_address(self.settings.user)
 
     def configure(self, **settings: Any) -> None:
         given = self._given | {name: value for name, value in settings.items() if value is not None}
@@ -217,7 +219,7 @@ class AppCore(AppCode):
         except BaseException:
             await store.close()
             raise
-        return JobsClient(store, self.who, self.chance)
+        return JobsClient(store, opening.principal(store, self.settings), self.chance)
 
     async def _open(self, store: Store) -> None:
         await opening.open_or_create(store)

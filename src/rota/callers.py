@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 # The file of a SQLite store must not be opened a second time beside rota (docs/postgresql.md says why).
 _NOT_SQLITE = "PostgreSQL: a connection of yours could corrupt rota's SQLite file, and would stop its nodes"
 
+_NOT_SERVER = "a store on PostgreSQL (store=): a server can't take part in your transaction"
+
 
 class CallerClients:
     """Those of one app. It opens no connection of its own, unless the caller's may lead to another database."""
@@ -71,6 +73,8 @@ class CallerClients:
     def _made(self, app: AppCore) -> CallerStore:
         settings = app.settings
         if self._template is None or settings is not self._made_from:
+            if settings.server:
+                raise InvalidInput("within", f"an order on {settings.place}", _NOT_SERVER)
             if settings.store.startswith("sqlite:"):
                 raise InvalidInput("within", f"an order on {settings.place}", _NOT_SQLITE)
             self._template = opening.postgres().CallerStore(

@@ -19,6 +19,7 @@ import msgspec
 from rota.errors import InvalidInput
 from rota.model import resources
 from rota.model.addresses import rules
+from rota.model.http import target
 from rota.model.job import variable
 from rota.model.limits import word
 from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, duration, duration_between, some_time
@@ -29,11 +30,13 @@ MIB = 1 << 20
 ROLES = ("control", "worker", "api")
 API_PORT = 8787
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
+KEY = f"{PREFIX}KEY"
 JOB_VARIABLES = ("ROTA_JOB", "ROTA_ATTEMPT", "ROTA_FENCE", "ROTA_PROGRESS_FD")  # set for commands, which may run rota
 # Variables that are not for settings: of rota's own tests, and those that Kubernetes sets in every pod for a Service
 # whose name begins with `rota`.
 _FOREIGN = re.compile(r"^ROTA_TEST_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$")
 _SERVICE = re.compile(r"(tcp|udp|sctp)://")  # the value of such a variable: ROTA_API_PORT, for a Service `rota-api`
+_ACCESS_KEY = re.compile(r"rota_[0-9A-Za-z_-]{16,200}")
 _put_aside: dict[str, str] = {}  # variables that `put_secrets_aside` took out of the environment
 
 
@@ -41,6 +44,9 @@ class Settings(msgspec.Struct, frozen=True):
     """Each setting with its reader."""
 
     store: Annotated[str, _store] = "sqlite:///rota.db"
+    server: Annotated[str, _server] = ""  # "": the store is used directly
+    key: Annotated[str, _key] = ""  # an access key of the server
+    server_ca: Annotated[str, _path] = ""  # "": the authorities that the system trusts
     name: Annotated[str, _word_if_any] = ""  # of the app; "": none, so it can't declare schedules
     node: Annotated[str, _word_if_any] = ""  # "": a random name
     user: Annotated[str, word] = "local"
@@ -88,8 +94,13 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The address of the store without passwords."""
-        return without_secrets(self.store)
+        """The address of the server, or of the store without passwords."""
+        return self.server or without_secrets(self.store)
+
+    def __repr__(self) -> str:
+        shown = {name: getattr(self, name) for name in self.__struct_fields__}
+        shown |= {"store": without_secrets(self.store), "key": "***" if self.key else ""}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 def without_secrets(url: str) -> str:
@@ -107,7 +118,7 @@ def put_secrets_aside() -> None:
     """Takes rota's own secrets out of the environment, so that child processes don't inherit them; `load` still finds
     them. Other software's variables stay: functions may need them."""
     for name in _variable_names().keys() & os.environ.keys():
-        if without_secrets(os.environ[name]) != os.environ[name]:
+        if name == KEY or without_secrets(os.environ[name]) != os.environ[name]:
             _put_aside[name] = os.environ.pop(name)
 
 
@@ -115,10 +126,32 @@ def load(arguments: Mapping[str, Any] | None = None, environment: Mapping[str, s
     """An argument that is None counts as not given, and so does an empty variable."""
     environment = variables() if environment is None else environment
     file = environment.get(CONFIG) or FILE
-    given = {name: (value, f"{name} in {file}") for name, value in _from_file(environment.get(CONFIG)).items()}
-    given |= {name: (value, _variable(name)) for name, value in _from_environment(environment).items()}
-    given |= {name: (value, name) for name, value in (arguments or {}).items() if value is not None}
+    given: dict[str, tuple[Any, str]] = {}  # with the place that names it
+    for source in (
+        {name: (value, f"{name} in {file}") for name, value in _from_file(environment.get(CONFIG)).items()},
+        {name: (value, _variable(name)) for name, value in _from_environment(environment).items()},
+        {name: (value, name) for name, value in (arguments or {}).items() if value is not None},
+    ):
+        given = _over(given, source)
     return Settings(**{name: _read(name, value, place) for name, (value, place) in given.items()})
+
+
+def _over(weaker: dict[str, tuple[Any, str]], stronger: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
+    """The strongest place that names a store or a server decides between them; the key goes with the server."""
+    named = [name for name in ("store", "server") if name in stronger and stronger[name][0] != ""]
+    if len(named) == 2:
+        (store, place), (server, other) = stronger["store"], stronger["server"]
+        given = f"{without_secrets(str(store))} and {server}"
+        raise InvalidInput(f"{place} and {other}", given, "one of them: the store itself, or a server in front of it")
+    dropped = {"store": ("server", "key", "server_ca"), "server": ("store",)}[named[0]] if named else ()
+    return {name: value for name, value in weaker.items() if name not in dropped} | stronger
+
+
+def names_place(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment or the file names a store or a server."""
+    environment = variables() if environment is None else environment
+    found = _from_file(environment.get(CONFIG)) | _from_environment(environment)
+    return bool(found.get("store") or found.get("server"))
 
 
 def _from_file(named: str | None) -> dict[str, Any]:
@@ -179,6 +212,32 @@ def _store(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value.startswith(kinds) or value in kinds:
         given = without_secrets(value) if isinstance(value, str) else value
         raise InvalidInput(name, given, "an address such as sqlite:///rota.db or postgresql://user@host/database")
+    return value
+
+
+def _server(value: Any, name: str) -> str:
+    """Without a slash at its end."""
+    if value == "":
+        return ""
+    try:
+        target(value)
+    except InvalidInput as wrong:
+        raise InvalidInput(name, wrong.given, "an address such as https://rota.example.com:8787") from None
+    if "?" in value or "#" in value:
+        raise InvalidInput(name, value, "an address such as https://rota.example.com:8787")
+    return str(value).rstrip("/")
+
+
+def _key(value: Any, name: str) -> str:
+    """The value stays out of the message."""
+    if value != "" and (not isinstance(value, str) or not _ACCESS_KEY.fullmatch(value)):
+        raise InvalidInput(name, "***", "an access key as `rota key add` shows it once: rota_...")
+    return str(value)
+
+
+def _path(value: Any, name: str) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise InvalidInput(name, value, "the path of a file")
     return value
 
 

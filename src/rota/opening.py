@@ -1,4 +1,4 @@
-"""Opens what the settings name: the store, and the socket of the HTTP API."""
+"""Opens what the settings name: the store, or the server in front of one, and the socket of the HTTP API."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from types import ModuleType
 
 from rota.clock import Chance, Clock
 from rota.config import API_PORT, Settings
-from rota.errors import InvalidInput, SchemaMissing, StoreError
+from rota.errors import InvalidInput, SchemaMissing, StoreDenied, StoreError
+from rota.model.http import target
+from rota.model.principal import Principal, with_address
 from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
 from rota.telemetry.events import ApiNotServed, Bus
 
-SETTINGS = ("store", "user", "key_retention", "notify")  # in use from when the store is opened
+# In use from when the store is opened.
+SETTINGS = ("store", "server", "key", "server_ca", "user", "key_retention", "notify")
 
 
 def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
     """`inline`: for tests, on the caller's thread and by its clock."""
+    if settings.server:
+        return served(settings, clock, chance)
     url, life = settings.store, settings.key_retention
     if url.startswith("sqlite:///"):
         return SqliteStore(url.removeprefix("sqlite:///"), clock, chance, inline=inline, key_life=life)
@@ -27,8 +32,24 @@ def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -
     return store
 
 
+def served(settings: Settings, clock: Clock, chance: Chance) -> Store:
+    """A store whose verbs are calls to the server."""
+    from rota.remote.store import server_store  # needed by those who use a server
+
+    if not settings.key:
+        cure = "set ROTA_KEY, or run `rota login`"
+        raise StoreDenied(f"the server at {settings.server} needs an access key, and none is set; {cure}")
+    return server_store(target(settings.server), settings.key, clock, chance, ca=settings.server_ca)
+
+
+def principal(store: Store, settings: Settings) -> Principal:
+    """On whose behalf an open store is used: the user of the settings, who has the store's address; of a server, the
+    user of the key."""
+    return getattr(store, "principal", None) or with_address(settings.user)
+
+
 def in_memory(settings: Settings) -> bool:
-    return settings.store == "sqlite:///:memory:"
+    return not settings.server and settings.store == "sqlite:///:memory:"
 
 
 def postgres() -> ModuleType:

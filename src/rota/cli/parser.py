@@ -54,8 +54,11 @@ def build(words: Collection[str] | None = None) -> Parser:
     for name, text, fill in NOUNS:
         parts.append((name, noun(verbs, name, text), fill))
     parts.append(("audit", verb(verbs, "audit", "audit", "list who changed what, latest first"), audit))
+    parts.append(("login", verb(verbs, "login", "login", "use a server: keep its address and an access key"), _login))
+    verb(verbs, "logout", "login", "forget the server and the key of `rota login`")
     verb(verbs, "migrate", "store", "create the store, or bring its schema up to date")
-    verb(verbs, "doctor", "store", "look for trouble: store, schema, space, nodes, settings; exit 1 if there is any")
+    doctor = "look for trouble: store, schema, space, nodes, settings; exit 1 if there is any"
+    parts.append(("doctor", verb(verbs, "doctor", "store", doctor), _doctor))
     shells = verb(verbs, "completion", "completion", "print a script that completes rota's verbs, options and names")
     shells.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     for name, part, fill in parts:
@@ -94,6 +97,17 @@ def _api(up: Parser) -> None:
     up.add_argument("--tls-key", metavar="FILE", help="the private key of the certificate")
     text = "the addresses of a proxy that does TLS for the HTTP API, such as 10.0.0.5 or private"
     up.add_argument("--behind-proxy", metavar="ADDRESS,...", help=text)
+
+
+def _login(login: Parser) -> None:
+    login.add_argument("url", metavar="URL", help="the address of the server, such as https://rota.example.com:8787")
+    login.add_argument("--key-stdin", action="store_true", help="read the access key from standard input")
+    login.add_argument("--ca", metavar="FILE", help="certificates that the server's must be signed by, in PEM form")
+
+
+def _doctor(doctor: Parser) -> None:
+    text = "look at the server instead: connection, certificate, key, clock, version"
+    doctor.add_argument("--server", action="store_true", help=text)
 
 
 def _run(run: Parser) -> None:

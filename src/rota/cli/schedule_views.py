@@ -10,7 +10,7 @@ from rota.app_core import AppCore
 from rota.cli import calls, commands
 from rota.cli.job import brief
 from rota.cli.schedule_texts import in_zone, utc
-from rota.cli.session import check_exists, existing, planning_of, utf8
+from rota.cli.session import check_exists, client_place, existing, planning_of, utf8
 from rota.cli.show import Cell, age, complain, document, facts, listing, shortened, state, table, when
 from rota.clients.schedules import SchedulesClient
 from rota.errors import InvalidInput, NotFound
@@ -234,7 +234,7 @@ async def _of_schedule(args: argparse.Namespace) -> tuple[list[Instant], str, In
 
 async def _of_rule(args: argparse.Namespace) -> tuple[list[Instant], str, Instant]:
     """No store is needed, unless calendars are named."""
-    async with AppCore(args.store) as app:
+    async with AppCore(**client_place(args)) as app:
         given = {name: getattr(args, name, None) for name in NAMES}
         name = WITHOUT_NAME if args.schedule is None else args.schedule
         schedule = read_schedule(app.who.user, name, given, app.clock.now())

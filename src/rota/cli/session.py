@@ -10,7 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from rota import opening
 from rota.app_core import AppCore
+from rota.cli import login_file
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
 from rota.clients.people import PeopleClient
@@ -22,7 +24,8 @@ from rota.store.base import Store
 
 def make_app(args: argparse.Namespace, **settings: Any) -> AppCore:
     """The app that `--app` names, or one without tasks; options of the command line win over its own settings."""
-    given = {name: value for name, value in {"store": args.store, **settings}.items() if value is not None}
+    place = {"store": args.store} if args.module == "up" else client_place(args)
+    given = {name: value for name, value in {**place, **settings}.items() if value is not None}
     if getattr(args, "app", None) is None:
         bare = AppCore(**given)
         bare.home = ""  # made here, by no module of a user
@@ -33,9 +36,16 @@ def make_app(args: argparse.Namespace, **settings: Any) -> AppCore:
     return app
 
 
+def client_place(args: argparse.Namespace) -> dict[str, Any]:
+    """The store or server of a verb: the option, or what `rota login` has kept if nothing else names one."""
+    if getattr(args, "app", None) is not None:  # it names its own
+        return {"store": args.store}
+    return dict(login_file.chosen(args.store))
+
+
 def store_exists(app: AppCore) -> bool:
     """A file can be checked; a server is asked when it is opened."""
-    if not app.settings.store.startswith("sqlite:///"):
+    if app.settings.server or not app.settings.store.startswith("sqlite:///"):
         return True
     return os.path.exists(_path(app))  # noqa: PTH110 - a folder we may not look into has no store for us
 
@@ -52,12 +62,12 @@ def check_exists(app: AppCore) -> None:
 @asynccontextmanager
 async def existing(args: argparse.Namespace) -> AsyncIterator[JobsClient]:
     """A client on an existing store, for verbs that must not create one or change its schema."""
-    app = AppCore(args.store)
+    app = AppCore(**client_place(args))
     check_exists(app)
     store = app.make_store()
     try:
         await store.open()
-        yield JobsClient(store, app.who, app.chance)
+        yield JobsClient(store, opening.principal(store, app.settings), app.chance)
     finally:
         await store.close()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rota.app_core import AppCore
-from rota.cli.session import check_exists, raw_store
+from rota.cli.session import check_exists, client_place, raw_store
 from rota.cli.show import answer, complain, listing
 from rota.config import CONFIG, FILE, PREFIX, Settings, variables
 from rota.errors import StoreError
@@ -28,8 +28,14 @@ async def migrate_(args: argparse.Namespace) -> int:
 
 
 async def doctor_(args: argparse.Namespace) -> int:
-    app = AppCore(args.store)
-    findings = [_settings(args, app.settings), *await _examine(app)]
+    app = AppCore(**(client_place(args) if args.server else {"store": args.store}))
+    if app.settings.server or args.server:
+        from rota.cli import server_doctor
+
+        found = await server_doctor.examine(app)
+    else:
+        found = await _examine(app)
+    findings = [_settings(args, app.settings), *found]
     rows = ((_mark(finding), finding.name, finding.text) for finding in findings)
     listing(args, findings, ("", "WHAT", "FOUND"), rows)
     return 0 if all(finding.ok for finding in findings) else 1

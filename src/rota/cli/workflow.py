@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 from rota.app_core import AppCore
-from rota.cli.session import Present, existing, utf8
+from rota.cli.session import Present, client_place, existing, utf8
 from rota.cli.show import age, complain, document, facts, on_terminal, state, table, when
 from rota.cli.waiting import hinting
 from rota.errors import InvalidInput, NotFound, WaitTimeout
@@ -48,7 +48,7 @@ async def show_(args: argparse.Namespace) -> int:
     form = "graphviz" if args.graphviz else "mermaid" if args.mermaid else "tree"
     if args.json and form != "tree":
         args.parser.error(f"give --json or --{form}, not both")
-    async with Present(args.store) as app:
+    async with Present(**client_place(args)) as app:
         workflow = await _find(app, args)
         if args.json:
             document(WorkflowDetailView.with_jobs(await workflow.info(), await workflow.jobs()))
@@ -80,14 +80,14 @@ def _head(info: WorkflowInfo, now: Instant) -> None:
 
 async def cancel_(args: argparse.Namespace) -> int:
     reason = {} if args.reason is None else {"reason": utf8(args.reason, "--reason")}
-    async with Present(args.store) as app:
+    async with Present(**client_place(args)) as app:
         workflow = await _find(app, args)
         count = await workflow.cancel(**reason)
     return _report(args, workflow, count, f"cancelled: {jobs(count)}", "had ended before")
 
 
 async def retry_(args: argparse.Namespace) -> int:
-    async with Present(args.store) as app:
+    async with Present(**client_place(args)) as app:
         workflow = await _find(app, args)
         count = await workflow.retry(await _start(workflow, args))
     done = f"runs again: {jobs(count)}, with what was skipped because of {'it' if count == 1 else 'them'}"
@@ -95,7 +95,7 @@ async def retry_(args: argparse.Namespace) -> int:
 
 
 async def replay_(args: argparse.Namespace) -> int:
-    async with Present(args.store) as app:
+    async with Present(**client_place(args)) as app:
         workflow = await _find(app, args)
         start = await _start(workflow, args)
         if not args.yes and not _confirmed(args, await workflow.info()):
@@ -158,7 +158,7 @@ def jobs(count: int) -> str:
 async def wait_(args: argparse.Namespace) -> int:
     if args.timeout is not None:
         duration(args.timeout, "--timeout")
-    async with Present(args.store) as app:
+    async with Present(**client_place(args)) as app:
         workflow = await _find(app, args)
         # If no job starts, the first one that could explains why.
         first = next(

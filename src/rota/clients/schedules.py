@@ -155,6 +155,8 @@ class SchedulesClient:
         """Creates a schedule, or replaces the one with that name. The same schedule again changes nothing. With a
         `note` a new one begins as paused. `module`: the module of the app that declares it. `check` may refuse what
         would be replaced (None: nothing): no other edit comes between."""
+        if schedule.owner != self._who.user:  # built before a server said whose the key is
+            schedule = msgspec.structs.replace(schedule, owner=self._who.user)
         parsed = await self._with_calendars(Parsed(schedule, template))
         next_fire(schedule, self._store.now(), parsed.calendars)  # raises if the schedule is wrong
         created: bool | None = None  # not None: it was saved already

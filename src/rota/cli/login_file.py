@@ -1,0 +1,87 @@
+"""The login of the command line: a server and a key, in a file that only its user may read.
+
+The login is for the verbs of clients. `rota up` and programs name their store or server themselves: a node must not
+follow what somebody has typed on its machine.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from rota.config import names_place, variables
+from rota.errors import InvalidInput
+
+NAME = "login.json"
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    server: str
+    key: str
+    server_ca: str = ""
+
+    def __repr__(self) -> str:
+        return f"Login(server={self.server!r})"
+
+
+def path() -> Path:
+    given = variables()
+    home = given.get("XDG_CONFIG_HOME") or os.path.join(given.get("HOME") or str(Path.home()), ".config")  # noqa: PTH118
+    return Path(home) / "rota" / NAME
+
+
+def save(login: Login) -> Path:
+    """Replaces the file as a whole. It is never readable by others, not for a moment."""
+    place = path()
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = place.with_suffix(f".{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(login))
+    fresh.replace(place)
+    return place
+
+
+def forget() -> Login | None:
+    """Removes the file; returns what it held."""
+    try:
+        found = load()
+    except InvalidInput:
+        found = Login("", "")
+    path().unlink(missing_ok=True)
+    return found
+
+
+def load() -> Login | None:
+    """None: nobody has logged in."""
+    place = path()
+    try:
+        mode = place.stat().st_mode
+        text = place.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InvalidInput("login", str(place), f"a file that can be read ({error.strerror})") from None
+    if stat.S_IMODE(mode) & 0o077:
+        raise InvalidInput("login", str(place), "a file that only its user may read: chmod 600, or `rota login` again")
+    try:
+        return msgspec.json.decode(text, type=Login)
+    except msgspec.MsgspecError:
+        raise InvalidInput("login", str(place), "a file of `rota login`; log in again, or `rota logout`") from None
+
+
+def chosen(store: str | None) -> dict[str, str | None]:
+    """What the login adds to the settings of a client: the server, if nothing else names one or a store; or the key
+    of a server that is named without one. `store`: of the option."""
+    if store is not None:
+        return {"store": store}
+    if names_place():
+        named = variables().get("ROTA_SERVER", "").rstrip("/")
+        login = load() if named and not variables().get("ROTA_KEY") else None
+        return {"key": login.key} if login is not None and login.server == named else {}
+    login = load()
+    return {} if login is None else {"server": login.server, "key": login.key, "server_ca": login.server_ca or None}
