@@ -17,6 +17,10 @@ from tests.store.sqlite.backends import SqliteMemory
 os.environ.setdefault("ROTA_ROLES", "control,worker")
 
 
+# A login of whoever runs the tests is not theirs.
+os.environ["XDG_CONFIG_HOME"] = os.devnull
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--store", metavar="MODULE:BACKEND", help="run the contracts on this backend alone (docs/contributing.md)"

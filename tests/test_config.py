@@ -10,6 +10,7 @@ import pytest
 
 from rota import config
 from rota.errors import InvalidInput
+from rota.model.access_keys import key_text
 from rota.model.times import MINUTE, SECOND
 
 
@@ -209,3 +210,65 @@ class TestSecrets:
         monkeypatch.setenv("ROTA_STORE", "postgresql://me@host/db")
         config.put_secrets_aside()
         assert os.environ["ROTA_STORE"] == "postgresql://me@host/db"
+
+
+# -- a store or a server ---------------------------------------------------------------------------------------------
+KEY = key_text("0123456789ab", b"x" * 32)
+SERVER = {"ROTA_SERVER": "https://rota.example.com/", "ROTA_KEY": KEY}
+
+
+def test_the_strongest_place_decides_between_store_and_server(empty_folder: Path) -> None:
+    found = config.load(environment=SERVER)
+    assert (found.server, found.key, found.place) == ("https://rota.example.com", KEY, "https://rota.example.com")
+    found = config.load({"store": "sqlite:///a.db"}, SERVER)
+    assert (found.server, found.key, found.place) == ("", "", "sqlite:///a.db")
+    (empty_folder / "rota.toml").write_text('store = "sqlite:///b.db"')
+    assert config.load(environment=SERVER).server
+    assert config.load({"server": "http://localhost:1"}, SERVER).server == "http://localhost:1"
+    assert config.load({"server": "http://localhost:1"}, {"ROTA_STORE": "sqlite:///c.db"}).place == "http://localhost:1"
+
+
+def test_a_place_that_names_both_is_refused() -> None:
+    both = {**SERVER, "ROTA_STORE": "postgresql://me:secret@db/rota"}
+    with pytest.raises(InvalidInput, match=r"store and server: .* expected one of them") as wrong:
+        config.load(environment=both)
+    assert "secret" not in str(wrong.value)
+    assert config.load({"store": "sqlite:///a.db"}, {"ROTA_STORE": "sqlite:///b.db"}).store == "sqlite:///a.db"
+
+
+@pytest.mark.parametrize(
+    "server", ["example.com", "ftp://example.com", "https://", "https://a:b@example.com", "https://example.com/?a=1", 7]
+)
+def test_a_server_is_an_address(server: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"server: .* expected an address such as https://rota"):
+        config.load({"server": server}, {})
+
+
+@pytest.mark.parametrize("key", ["rota_x", KEY[:-1], KEY + "\n"])
+def test_a_key_that_is_none_is_refused_without_being_shown(key: Any) -> None:
+    with pytest.raises(InvalidInput, match="key") as wrong:
+        config.load({"server": "http://localhost:1", "key": key}, {})
+    assert str(key) not in str(wrong.value)
+
+
+def test_a_key_is_never_shown() -> None:
+    settings = config.load({"store": None}, {**SERVER, "ROTA_USER": "ann"})
+    assert KEY not in repr(settings)
+    assert "user='ann'" in repr(settings)
+
+
+def test_a_key_is_put_aside_from_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "_put_aside", {})
+    for name, value in SERVER.items():
+        monkeypatch.setenv(name, value)
+    config.put_secrets_aside()
+    assert "ROTA_KEY" not in os.environ
+    assert config.load().key == KEY
+
+
+def test_whether_a_place_is_named(empty_folder: Path) -> None:
+    assert not config.names_place({"ROTA_USER": "ann"})
+    assert config.names_place(SERVER)
+    assert config.names_place({"ROTA_STORE": "sqlite:///a.db"})
+    (empty_folder / "rota.toml").write_text('server = "http://localhost:1"')
+    assert config.names_place({})

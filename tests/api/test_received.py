@@ -12,13 +12,15 @@ import pytest
 from rota.api.call_checks import CHECKS, LARGEST_PAGE, Sender, check
 from rota.config import Settings
 from rota.errors import InvalidInput, NotAllowed, RotaError, TooLarge
-from rota.model.access import Grant, Role
+from rota.model.access import Grant, Permission, Role
+from rota.model.access_keys import NewKey
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, Match
 from rota.model.graph import Edge, Need
 from rota.model.job import Kind, Membership, NewJob, Spec
 from rota.model.limits import Key, Limit, Rate
 from rota.model.options import Options, new_job, read_options
+from rota.model.quotas import Quotas
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, LATEST, LONGEST, MINUTE
 from rota.model.trigger import schedule as timing
@@ -252,6 +254,11 @@ def test_wrong_steps_are_refused(changes: dict[str, Any]) -> None:
 
 
 # -- the rest --------------------------------------------------------------------------------------------------------
+KEY = NewKey(id="0123456789ab", hash="a" * 64, user="bob", role=Role.SUBMITTER)
+WRONG_KEYS: list[dict[str, Any]] = [
+    {"id": "1"}, {"hash": "1"}, {"user": "two words"}, {"queues": ("",)}, {"extra": (Permission.WORK,)}, {"name": "\n"},
+    {"expires_at": LATEST + 1},
+]  # fmt: skip
 GATE = NewGate(ID, Match(queue="mails"), Effect.PAUSE, "too many")
 
 
@@ -296,6 +303,12 @@ GATE = NewGate(ID, Match(queue="mails"), Effect.PAUSE, "too many")
             {"query": JobFilter()},
             [{"query": JobFilter(limit=LARGEST_PAGE + 1)}, {"query": JobFilter(queue="\0")}],
         ),
+        (
+            "put_user",
+            {"name": "bob", "quotas": Quotas(), "new": True},
+            [{"name": "two words"}, {"quotas": Quotas(None, -1)}],
+        ),
+        ("add_key", {"new": KEY}, [{"new": msgspec.structs.replace(KEY, **one)} for one in WRONG_KEYS]),
         ("events", {"after": 0, "limit": 5}, [{"after": 1 << 63}, {"limit": 10**9}]),
     ],
 )

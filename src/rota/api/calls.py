@@ -21,18 +21,18 @@ from rota.model.access import Permission
 from rota.remote.hello import CALLS, REPEAT, TIME
 from rota.remote.versions import HEADER, OURS, understand
 from rota.remote.wire import Call, calls
-from rota.store.verbs import NODE, READ, WRITE, Verb
+from rota.store.verbs import ADMIN, NODE, OPERATOR, READ, WRITE, Verb
 
 Check = Callable[[str, dict[str, Any], Sender], None]
 LONGEST_KEY = 255  # characters of an idempotency key
 # Verbs that need another permission than their declaration says.
 PERMISSIONS = {"output": Permission.OUTPUT, "audit": Permission.AUDIT, "rotate_key": Permission.READ}
-_BY_CALLER = {"OPERATOR": Permission.OPERATE, "ADMIN": Permission.ADMINISTER, "AUDITOR": Permission.AUDIT}
+_BY_CALLER = {OPERATOR: Permission.OPERATE, ADMIN: Permission.ADMINISTER}
 
 
 def permission_of(verb: Verb) -> Permission:
     plain = Permission.READ if verb.access is READ else Permission.ORDER
-    return PERMISSIONS.get(verb.name) or _BY_CALLER.get(verb.by.name, plain)
+    return PERMISSIONS.get(verb.name) or _BY_CALLER.get(verb.by, plain)
 
 
 def check_version(request: Request[Any, Any]) -> None:

@@ -62,7 +62,7 @@ def load() -> Login | None:
     try:
         mode = place.stat().st_mode
         text = place.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise InvalidInput("login", str(place), f"a file that can be read ({error.strerror})") from None

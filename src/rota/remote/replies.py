@@ -23,7 +23,7 @@ def error_of(reply: Reply, place: str) -> RotaError:
     body = _body(reply)
     code, detail = str(body.get("code", "")), str(body.get("detail", "")) or f"status {reply.status}"
     fields = {name: value for name, value in body.items() if name not in _HEAD}
-    if reply.status in (401, 429) or code in ("unauthenticated", "wrong_key", "too_many_wrong_keys"):
+    if reply.status == 401 or code == "too_many_wrong_keys":
         return StoreDenied(f"the server at {place} refuses the key: {detail}; check ROTA_KEY, or run `rota login`")
     if code == "wrong_version":
         return WrongVersion(OURS, str(fields.get("server", "unknown")), place)

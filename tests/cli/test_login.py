@@ -1,0 +1,71 @@
+"""`rota login` and `rota logout`: checked first, kept safely, used by every verb of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.model.access import Role
+from tests.cli.program import Rota
+from tests.remote.serving import Server, key_of, server_on
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with server_on(tmp_path_factory.mktemp("server") / "rota.db") as server:
+        yield server
+
+
+def logged_in(rota: Rota, server: Server, key: str, *words: str) -> tuple[int, str, str]:
+    done = rota("login", server.url, "--key-stdin", *words, stdin=f"{key}\n", env=home(rota.folder))
+    return done.returncode, done.stdout, done.stderr
+
+
+def home(folder: Path) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(folder / "config")}
+
+
+def test_every_verb_of_a_client_uses_it_until_the_logout(rota: Rota, server: Server) -> None:
+    code, said, _ = logged_in(rota, server, key_of(Role.ADMIN, "ann"))
+    assert code == 0
+    assert f"logged in to {server.url} as ann" in said
+    assert key_of(Role.ADMIN, "ann") not in said
+    made = rota("submit", "--json", "--", "true", env=home(rota.folder))
+    assert made.returncode == 0, made.stderr
+    assert "true" in rota("job", "list", env=home(rota.folder)).stdout
+    assert not (rota.folder / "rota.db").exists()
+    out = rota("logout", env=home(rota.folder))
+    assert (out.returncode, out.stdout.strip()) == (0, f"logged out from {server.url}; the key itself stays valid")
+    assert "no store at rota.db" in rota("job", "list", env=home(rota.folder)).stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        (key_of(Role.ADMIN, "nobody"), "refuses the key: the key is wrong, has expired or was revoked"),
+        ("rota_nonsense", "key: '(hidden)' is not valid"),
+        ("", "expected an access key"),
+    ],
+)
+def test_a_key_that_does_not_work_is_not_kept(rota: Rota, server: Server, key: str, why: str) -> None:
+    code, _, complaint = logged_in(rota, server, key)
+    assert code in (1, 2)
+    assert why in complaint
+    assert not key or key not in complaint
+    assert not (rota.folder / "config").exists()
+
+
+def test_an_address_that_is_none(rota: Rota) -> None:
+    done = rota("login", "example", "--key-stdin", stdin=key_of(Role.ADMIN))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "server: 'example' is not valid; expected an address such as https://" in done.stderr
+
+
+def test_a_server_that_is_away(rota: Rota, tmp_path: Path) -> None:
+    with server_on(tmp_path / "other.db") as server:
+        pass
+    code, _, complaint = logged_in(rota, server, key_of(Role.ADMIN))
+    assert code == 1
+    assert f"the server at {server.url} does not answer (connection refused)" in complaint
