@@ -230,7 +230,7 @@ def test_the_strongest_place_decides_between_store_and_server(empty_folder: Path
 
 def test_a_place_that_names_both_is_refused() -> None:
     both = {**SERVER, "ROTA_STORE": "postgresql://me:secret@db/rota"}
-    with pytest.raises(InvalidInput, match=r"store and server: .* expected one of them") as wrong:
+    with pytest.raises(InvalidInput, match=r"ROTA_STORE and ROTA_SERVER: .* expected one of them") as wrong:
         config.load(environment=both)
     assert "secret" not in str(wrong.value)
     assert config.load({"store": "sqlite:///a.db"}, {"ROTA_STORE": "sqlite:///b.db"}).store == "sqlite:///a.db"
