@@ -134,6 +134,9 @@ class ScheduleKeywords(DeclaredKeywords, AboutCommand, total=False):
 class SettingKeywords(TypedDict, total=False):
     """Settings of `App(...)` beside its store (docs/settings.md)."""
 
+    server: str | None
+    key: str | None
+    server_ca: str | None
     name: str | None
     node: str | None
     user: str | None
