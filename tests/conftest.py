@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,8 +20,9 @@ from tests.store.sqlite.backends import SqliteMemory
 os.environ.setdefault("ROTA_ROLES", "control,worker")
 
 
-# A login of whoever runs the tests is not theirs.
-os.environ["XDG_CONFIG_HOME"] = os.devnull
+# The login and keys of whoever runs the tests are not theirs.
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="rota-test-config-")
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -137,13 +137,14 @@ def load(arguments: Mapping[str, Any] | None = None, environment: Mapping[str, s
 
 
 def _over(weaker: dict[str, tuple[Any, str]], stronger: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
-    """The strongest place that names a store or a server decides between them; the key goes with the server."""
+    """The strongest place that names a store or a server decides between them. The key goes with the server; the store
+    stays known beside it, for its first key may be used on loopback."""
     named = [name for name in ("store", "server") if name in stronger and stronger[name][0] != ""]
     if len(named) == 2:
         (store, place), (server, other) = stronger["store"], stronger["server"]
         given = f"{without_secrets(str(store))} and {server}"
         raise InvalidInput(f"{place} and {other}", given, "one of them: the store itself, or a server in front of it")
-    dropped = {"store": ("server", "key", "server_ca"), "server": ("store",)}[named[0]] if named else ()
+    dropped = ("server", "key", "server_ca") if named == ["store"] else ()
     return {name: value for name, value in weaker.items() if name not in dropped} | stronger
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import socket
+from ipaddress import ip_address
 from types import ModuleType
 
 from rota.clock import Chance, Clock
@@ -34,12 +35,22 @@ def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -
 
 def served(settings: Settings, clock: Clock, chance: Chance) -> Store:
     """A store whose verbs are calls to the server."""
+    from rota.clients.key_files import kept_key
     from rota.remote.store import server_store  # needed by those who use a server
 
-    if not settings.key:
+    place = target(settings.server)
+    key = settings.key or (kept_key(settings.store) if is_loopback(place.host) else None)
+    if not key:
         cure = "set ROTA_KEY, or run `rota login`"
         raise StoreDenied(f"the server at {settings.server} needs an access key, and none is set; {cure}")
-    return server_store(target(settings.server), settings.key, clock, chance, ca=settings.server_ca)
+    return server_store(place, key, clock, chance, ca=settings.server_ca)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def principal(store: Store, settings: Settings) -> Principal:

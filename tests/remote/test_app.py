@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import rota
+from rota.clients.key_files import keep, key_file
 from rota.clock import Chance, SystemClock
 from rota.errors import InvalidInput, NotAllowed, StoreDenied, StoreError
 from rota.model.access import Role
@@ -85,6 +86,20 @@ async def test_without_a_key_it_says_what_to_do(server: Server) -> None:
     async with rota.App(server=server.url) as app:
         with pytest.raises(StoreDenied, match="none is set; set ROTA_KEY, or run `rota login`"):
             await app.submit_command(["true"])
+
+
+async def test_on_loopback_the_first_admin_key_of_the_store_is_enough(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(server.store.parent)
+    place = key_file("sqlite:///rota.db")
+    assert place is not None
+    keep(place, key_of(Role.ADMIN))
+    try:
+        async with rota.App(server=server.url) as app:
+            assert (await (await app.submit_command(["true"])).info()).owner == "local"
+    finally:
+        place.unlink()
 
 
 async def test_orders_in_a_transaction_need_the_store(server: Server) -> None:

@@ -6,12 +6,12 @@ follow what somebody has typed on its machine.
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
 import msgspec
 
+from rota.clients.key_files import configuration_folder, keep
 from rota.config import names_place, variables
 from rota.errors import InvalidInput
 
@@ -28,21 +28,12 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def path() -> Path:
-    given = variables()
-    home = given.get("XDG_CONFIG_HOME") or os.path.join(given.get("HOME") or str(Path.home()), ".config")  # noqa: PTH118
-    return Path(home) / "rota" / NAME
+    return configuration_folder(variables()) / NAME
 
 
 def save(login: Login) -> Path:
-    """Replaces the file as a whole. It is never readable by others, not for a moment."""
     place = path()
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = place.with_suffix(f".{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(login))
-    fresh.replace(place)
+    keep(place, msgspec.json.encode(login).decode())
     return place
 
 

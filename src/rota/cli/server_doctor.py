@@ -4,7 +4,6 @@ version. Each finding says what to do."""
 from __future__ import annotations
 
 import ssl
-from ipaddress import ip_address
 from typing import Any
 
 from rota import opening
@@ -46,7 +45,7 @@ async def _connection(place: Target, ca: str, now: Instant) -> list[Finding]:
     try:
         secure = connection.transport and connection.transport.get_extra_info("peercert")
         if place.scheme != "https":
-            far = not _is_loopback(place.host)
+            far = not opening.is_loopback(place.host)
             text = "without TLS: others on the way can read the key; use https" if far else "without TLS, on loopback"
             return [Finding("connection", not far, text)]
         return [Finding("connection", True, "TLS"), _certificate(secure or {}, now)]
@@ -60,13 +59,6 @@ def _cure(problem: str, ca: str) -> str:
     if "address" in problem:
         return "check the name of the server"
     return "is `rota up` with the role api running there, and does a firewall let you through?"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def _certificate(found: dict[str, Any], now: Instant) -> Finding:

@@ -26,11 +26,24 @@ def key_file(address: str, environment: Mapping[str, str] | None = None) -> Path
     if address.startswith("sqlite://"):
         path = address.removeprefix(_SQLITE)
         return None if path == ":memory:" else Path(f"{os.path.realpath(path)}-rota") / NAME
+    digest = hashlib.sha256(without_secrets(address).encode()).hexdigest()[:16]
+    return configuration_folder(environment) / f"{NAME}-{digest}"
+
+
+def configuration_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Rota's own, of this user."""
     known = os.environ if environment is None else environment
     base = known.get("XDG_CONFIG_HOME")
-    folder = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
-    digest = hashlib.sha256(without_secrets(address).encode()).hexdigest()[:16]
-    return folder / "rota" / f"{NAME}-{digest}"
+    return (Path(base) if base and Path(base).is_absolute() else Path.home() / ".config") / "rota"
+
+
+def kept_key(address: str) -> str | None:
+    """The first admin key of the store at this address, if it is kept where this user can read it."""
+    path = key_file(address)
+    try:
+        return path.read_text("utf-8").strip() if path is not None else None
+    except (OSError, ValueError):
+        return None
 
 
 def keep(path: Path, text: str) -> None:
