@@ -59,7 +59,7 @@ def call_route(call: Call, carry: Callable[[Request[Any, Any], dict[str, Any]], 
     return Route(
         method="POST", path=f"{CALLS}/{call.name}", permission=permission_of(call.verb), handler=handle,
         summary=f"The verb {call.name.replace('_', ' ')}, for rota's own clients", tag="calls",
-        body=call.arguments, answer=call.answer.type, problems=(409, 426),
+        body=call.arguments, answer=call.answer.type, problems=(409, 412, 426),
     )  # fmt: skip
 
 
