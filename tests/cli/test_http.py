@@ -125,9 +125,9 @@ def test_a_call_in_a_file_of_a_workflow(calling: Rota, server: Web) -> None:
 
 
 WRONG_FILES = [
-    ({"http": {"method": "GET"}}, "Object missing required field `url`"),
+    ({"http": {"method": "GET"}}, "'jobs[0].http.url' is missing"),
     ({"http": {"method": "GET", "url": "x"}}, "job 'a': url: 'x' is not valid"),
-    ({"http": {"method": "GET", "url": "http://a", "hedaers": {}}}, "unknown field `hedaers`"),
+    ({"http": {"method": "GET", "url": "http://a", "hedaers": {}}}, "'jobs[0].http.hedaers' is unknown"),
     ({"http": {"method": "GET", "url": "http://a", "body": "x", "json": 1}}, "job 'a': body and json: 'both'"),
     ({"http": {"method": "GET", "url": "http://a"}, "command": ["ls"]}, "http: 'command and http' is not valid"),
     ({"http": {"method": "GET", "url": "http://a"}, "cwd": "/"}, "cwd: '/' is not valid; expected it at a command"),
