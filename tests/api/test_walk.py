@@ -25,7 +25,7 @@ KEYED = [route for route in ROUTES if route.permission is not PUBLIC]
 # All there is for whoever has no key. A route is added here by a person who means it.
 PUBLIC_ROUTES = {"GET /health/live", "GET /health/ready", "GET /api/v1/openapi.json"}
 # What every key may know, whatever its role: itself, and that something has changed.
-FOR_EVERY_KEY = {"GET /api/v1/server", "GET /api/v1/wakes"}
+FOR_EVERY_KEY = {"GET /api/v1/server", "GET /api/v1/wakes", "GET /api/v1/me"}
 ABSENT = "00000000-0000-7000-8000-000000000000"
 # What the variable part of a path names, by the beginning of the path. "": something that all users share.
 OWNED = {
@@ -38,6 +38,8 @@ OWNED = {
     "/api/v1/limits/{key}": "limit",
     "/api/v1/queues/{name}": "",
     "/api/v1/tasks/{name}": "",
+    "/api/v1/users/{user}": "",
+    "/api/v1/keys/{id}": "",
 }
 # Bodies with which a route reaches the thing that its path names.
 BODIES: dict[str, Any] = {

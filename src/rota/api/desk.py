@@ -12,6 +12,7 @@ from rota.api.known_tasks import KnownTasks
 from rota.api.repeats import Repeats
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
+from rota.clients.people import PeopleClient
 from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance, Clock
 from rota.config import Settings
@@ -30,6 +31,7 @@ class Clients(NamedTuple):
     jobs: JobsClient
     schedules: SchedulesClient
     limits: LimitsClient
+    people: PeopleClient
 
 
 class Desk:
@@ -67,5 +69,6 @@ class Desk:
     def _made(self, who: Principal) -> Clients:
         store, chance = self.store, self.chance
         return Clients(
-            JobsClient(store, who, chance), SchedulesClient(store, who, chance), LimitsClient(store, who, chance)
-        )
+            JobsClient(store, who, chance), SchedulesClient(store, who, chance), LimitsClient(store, who, chance),
+            PeopleClient(store, who, chance),
+        )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from rota.api.desk import Desk
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
+from rota.clients.people import PeopleClient
 from rota.clients.schedules import SchedulesClient
 from rota.model.access import Grant
 from rota.model.principal import Principal
@@ -58,6 +59,10 @@ class Request(Generic[B, Q]):
     @property
     def limits(self) -> LimitsClient:
         return self.desk.clients(self.principal).limits
+
+    @property
+    def people(self) -> PeopleClient:
+        return self.desk.clients(self.principal).people
 
     def header(self, name: str) -> str | None:
         """A header by its name in lower case. Bytes beyond ASCII are kept as Latin-1, as HTTP defines."""

@@ -13,10 +13,10 @@ from rota.errors import InvalidInput, NotFound
 from rota.model.access import extra_permissions, queue_globs, role, task_globs, user_name
 from rota.model.access_keys import AccessKey, NewKey, key_hash, key_name, key_text
 from rota.model.principal import SYSTEM, Principal
-from rota.model.quotas import quotas
+from rota.model.quotas import NO_QUOTAS, Quotas, quotas
 from rota.model.times import DAY, Duration, Instant
 from rota.store.base import Store
-from rota.store.people import AuditEntry, AuditFilter, UserInfo
+from rota.store.people import AuditEntry, AuditFilter, QuotaUse, UserInfo
 
 OVERLAP: Duration = DAY  # of a rotated key, unless another is given
 
@@ -57,6 +57,15 @@ class PeopleClient:
         for found in await self._store.users(self._who, [user_name(name)]):
             return found
         raise NotFound("user", name)
+
+    async def quotas(self) -> Quotas:
+        """Of the user of this client."""
+        found = await self._store.users(self._who, [self._who.user])
+        return found[0].quotas if found else NO_QUOTAS
+
+    async def use(self) -> QuotaUse:
+        """How much of them is used."""
+        return await self._store.quota_use(self._who)
 
     async def users(self) -> list[UserInfo]:
         return await self._store.users(self._who)

@@ -12,6 +12,7 @@ from rota.api.resources import (
     limits,
     nodes,
     orders,
+    people,
     queues,
     schedules,
     stats,
@@ -22,4 +23,5 @@ from rota.api.resources import (
 ROUTES = (
     orders.ROUTES, jobs.ROUTES, job_changes.ROUTES, dead.ROUTES, workflows.ROUTES, schedules.ROUTES, calendars.ROUTES,
     gates.ROUTES, limits.ROUTES, queues.ROUTES, nodes.ROUTES, nodes.TASKS, events.ROUTES, waits.ROUTES, stats.ROUTES,
+    people.ROUTES,
 )  # fmt: skip
