@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rota.api import app
+from rota.api import app, connections
 from rota.api.answers import Stream
 from rota.api.requests import Request
 from rota.api.routes import PUBLIC, Routes, Table
@@ -31,6 +31,18 @@ async def stream(request: Request[None, None]) -> Stream:
         try:
             yield b"first"
             await asyncio.Event().wait()
+        finally:
+            HELD[0].set()
+
+    return Stream(pieces())
+
+
+@TEST.get("/flood", PUBLIC, "More than anyone reads")
+async def flood(request: Request[None, None]) -> Stream:
+    async def pieces() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 100_000
         finally:
             HELD[0].set()
 
@@ -98,3 +110,12 @@ async def test_a_stream_that_fails_stays_without_an_end(world: World) -> None:
         assert answer.endswith(b"first\r\n")
         assert [type(event) for event in served.told] == [ApiServing, RequestFailed]
         writer.close()
+
+
+async def test_a_caller_that_reads_nothing_is_cut_off(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "SEND_TIME", 0.05)
+    monkeypatch.setattr(connections, "SWEEP", 0.02)
+    async with serving(world) as served:
+        _, writer = await served.open(GET % b"/flood", limit=1000)
+        await asyncio.wait_for(HELD[0].wait(), 10)
+        writer.transport.abort()
