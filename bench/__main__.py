@@ -17,6 +17,7 @@ import msgspec
 from bench import claims, commands, functions, output, quiet, schedules, statistics, throughput
 from bench.figure import QUICK, Figure, Measure, Size
 from bench.http import measures as over_http
+from bench.http import streams
 from bench.postgres import against_peers, foreign, horizon, order, sharing, timing, tuning
 from bench.postgres import functions as pg_functions
 from bench.postgres import quiet as pg_quiet
@@ -71,6 +72,7 @@ OVER_HTTP: dict[str, Measure] = {
     "http-busy": over_http.busy,
     "http-idle": over_http.idle,
     "http-worker": over_http.worker,
+    "http-streams": streams.streams,
 }
 MEASURES = ON_SQLITE | ON_POSTGRES | OVER_HTTP
 GROUPS = {

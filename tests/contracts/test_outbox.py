@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
+from rota.model.events import EventInfo, expand
+from rota.model.gates import Effect, match
+from rota.model.limits import Limit
 from rota.model.outcome import CrashRule
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.retry import Retry
+from rota.model.times import DAY, SECOND
+from rota.store.admission import NewGate
 from rota.store.base import Store
-from tests.contracts.world import ALICE, BOB, BOOM, BROKEN, DONE, FATAL, PLENTY, World
+from rota.store.values import OutboxSpan, Retention
+from tests.contracts.world import ALICE, BOB, BOOM, BROKEN, DONE, FATAL, GIVEN_UP, OLGA, PLENTY, World, settled
 
 
 async def kinds(world: World, after: int = 0) -> list[tuple[str, str]]:
@@ -162,3 +168,75 @@ async def test_a_reader_that_follows_two_writers_sees_every_event_once(world: Wo
     await reader
     assert len(found) == 60
     assert set(found) == set(jobs)
+
+
+async def told(world: World, who: Principal = LOCAL, after: int = 0) -> list[EventInfo]:
+    rows = await world.store.events(who, after, PLENTY)
+    return [event for row in rows for event in expand(row.seq, row.at, row.kind, row.owner, row.subject, row.data)]
+
+
+async def test_every_end_of_a_job_is_told_once_with_its_queue_and_task(world: World) -> None:
+    actor = await world.node()
+    done = await world.several(3)
+    claimed = await actor.claim()
+    await world.store.finish(SYSTEM, [settled(one, DONE) for one in claimed])
+    expected = dict.fromkeys(done, "job.succeeded")
+    for result, kind in ((FATAL, "job.failed"), (GIVEN_UP, "job.cancelled")):
+        expected[job := await world.one()] = kind
+        await actor.run(result, job)
+    waiting, stopped, ahead = await world.one(delay=DAY), await world.one(), await world.one()
+    running = await actor.take(stopped)
+    unstarted = await actor.ahead()
+    assert unstarted.job_id == ahead
+    expiring = await world.one(delay=DAY, expires=DAY)
+    parent = await world.one(delay=DAY)
+    child = (await world.submit(world.child(parent)))[0]
+    await world.store.cancel(LOCAL, [waiting, stopped, ahead, parent], "enough")
+    await actor.finish(running, BOOM)
+    await actor.hand_back(unstarted.ref)
+    await world.settle()
+    world.clock.advance(3 * DAY / SECOND)
+    await world.promote()
+    await world.promote()
+    expected |= dict.fromkeys((waiting, stopped, ahead, expiring, parent), "job.cancelled")
+    expected[child] = "job.skipped"
+    events = [event for event in await told(world) if event.of_job]
+    assert {event.subject: event.kind for event in events} == expected
+    assert len(events) == len(expected)
+    assert {(event.data["queue"], event.data["task"]) for event in events} == {("default", "true")}
+    assert {event.data["reason"] for event in events if event.subject in (waiting, parent)} == {"enough"}
+
+
+async def test_what_a_gate_drops_is_told(world: World) -> None:
+    gate = NewGate("01900000-0000-7000-8000-000000000002", match(everything=True), Effect.DROP, "no more")
+    jobs = await world.several(2)
+    await world.store.close_gate(LOCAL, gate)
+    while (await world.store.admit(SYSTEM, PLENTY)).more:
+        pass
+    await world.store.open_gate(LOCAL, gate.id)
+    events = await told(world)
+    assert sorted(event.subject for event in events if event.kind == "job.dropped") == sorted(jobs)
+    assert [event.kind for event in events if not event.of_job] == ["gate.closed", "gate.opened"]
+
+
+async def test_shared_things_are_told_to_operators_and_own_ones_to_their_owner(world: World) -> None:
+    await world.store.pause_queue(OLGA, "mail", "why")
+    await world.store.resume_queue(OLGA, "mail")
+    await world.store.set_limit(ALICE, Limit("db", 1))
+    await world.store.remove_limit(ALICE, "db")
+    assert [event.kind for event in await told(world, LOCAL)] == ["queue.paused", "queue.resumed"]
+    assert [event.kind for event in await told(world, ALICE)] == ["limit.set", "limit.removed"]
+    assert await told(world, BOB) == []
+
+
+async def test_the_span_of_the_outbox(world: World) -> None:
+    empty = await world.store.outbox_span(ALICE)
+    assert empty.first == empty.last + 1
+    for name in ("one", "two"):
+        await world.node(name)
+    span = await world.store.outbox_span(ALICE)
+    assert [event.seq for event in await world.store.events(SYSTEM, 0, PLENTY)] == [span.first, span.last]
+    world.clock.advance(2 * DAY / SECOND)
+    while await world.store.prune(SYSTEM, Retention(9 * DAY, 9 * DAY, DAY, 9 * DAY), PLENTY):
+        pass
+    assert await world.store.outbox_span(ALICE) == OutboxSpan(span.last + 1, span.last)
