@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -159,12 +160,15 @@ class JobView(Needs, kw_only=True):
 
 _SAME = tuple(name for name in JobInfo.__struct_fields__ if name in JobView.__struct_fields__)
 _MOMENTS = tuple(name for name in _SAME if name.endswith(("_at", "_time")))
+_values = attrgetter(*_SAME)
 
 
 def job_fields(info: JobInfo) -> dict[str, Any]:
     """The fields of JobView."""
-    fields: dict[str, Any] = {name: getattr(info, name) for name in _SAME}
-    fields |= {name: moment(fields[name]) for name in _MOMENTS}
+    fields: dict[str, Any] = dict(zip(_SAME, _values(info), strict=True))
+    for name in _MOMENTS:
+        if fields[name] is not None:
+            fields[name] = moment(fields[name])
     fields["timeout"] = period(info.timeout)
     fields["retry"] = RetryView.of(info.retry)
     fields["progress"] = ProgressView.of(info.progress)

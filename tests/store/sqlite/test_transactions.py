@@ -164,10 +164,8 @@ async def test_many_callers_at_once(world: World) -> None:
 async def test_every_commit_is_synced(store: SqliteStore) -> None:
     """What was acknowledged survives the loss of power: FULL syncs the log at every commit."""
     connection = store._write_side().connection
-    synchronous = await asyncio.get_running_loop().run_in_executor(
-        store._threads.of(True) if store._threads else None, lambda: connection.pragma("synchronous")
-    )
-    assert synchronous == 2
+    assert store._threads is not None
+    assert await store._threads.run(True, lambda: connection.pragma("synchronous")) == 2
 
 
 async def test_the_reading_side_can_not_write(world: World, store: SqliteStore) -> None:
@@ -175,7 +173,5 @@ async def test_the_reading_side_can_not_write(world: World, store: SqliteStore) 
     assert store._threads is not None
     reader = store._read_side()
     with pytest.raises(apsw.ReadOnlyError):
-        await asyncio.get_running_loop().run_in_executor(
-            store._threads.of(False), lambda: reader.connection.execute("DELETE FROM jobs").fetchall()
-        )
+        await store._threads.run(False, lambda: reader.connection.execute("DELETE FROM jobs").fetchall())
     assert len(await world.all()) == 1

@@ -6,7 +6,6 @@ a renewal. With `inline=True` there are no threads, for tests and simulation.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -185,7 +184,7 @@ class Calls(CarriedStore):
     async def _carry_out(self, writes: bool, call: Callable[[], T]) -> T:
         if self._threads is None:
             return call()
-        return await asyncio.get_running_loop().run_in_executor(self._threads.of(writes), call)
+        return await self._threads.run(writes, call)
 
     def _write_side(self) -> Database:
         if self._writer is None:
