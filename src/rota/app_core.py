@@ -236,9 +236,11 @@ class AppCore(AppCode):
         from rota.node import Node  # a third of all imports, and most clients run no node
         from rota.work.runtime import ProcessRuntime
 
+        opening.check_roles(self.settings)
         await self.load_async()
         store = (await self.client()).store
-        await self.declare()
+        if not self.settings.server:  # a worker's key may not change schedules
+            await self.declare()
         runtime = make_runtime or (lambda guards: ProcessRuntime(self.catalogue, self.settings, guards, self.bus))
         return Node(
             store,

@@ -25,7 +25,7 @@ from rota.control.resolver import Resolver
 from rota.control.scheduler import Scheduler
 from rota.control.tallier import Tallier
 from rota.control.unoffered import UnofferedSweep
-from rota.errors import RotaError, StoreError
+from rota.errors import NotAllowed, RotaError, StoreDenied, StoreError
 from rota.lease import WARNING, Lease
 from rota.logs.shipper import Shipper
 from rota.model.job import Kind, Verdict
@@ -136,7 +136,7 @@ class Node:
             except StuckNode:
                 raise
             except RotaError as error:
-                if not self.started.is_set():
+                if not self.started.is_set() or self.refused_by(error):
                     raise
                 self.bus.emit(events.ServiceFailed("joining", str(error)))
                 await asyncio.sleep(REJOIN_PAUSE)
@@ -162,6 +162,10 @@ class Node:
             await session.run()
         finally:
             self._session = None
+
+    def refused_by(self, error: Exception) -> bool:
+        """Whether the server refuses the access key, or what it is used for: no later try can help."""
+        return bool(self.settings.server) and isinstance(error, StoreDenied | NotAllowed)
 
     def stop(self) -> None:
         self._stops += 1
@@ -279,7 +283,10 @@ class NodeSession:
         self._unlisten.append(self._node.store.listen(frozenset({topic}), wake))
 
     def _failed(self, service: str, error: Exception) -> None:
-        if isinstance(error, Overdue):
+        if self._node.refused_by(error):
+            self._gave_up = self._gave_up or str(error)
+            self._lose(str(error))  # nothing can be written any more
+        elif isinstance(error, Overdue):
             self._node.bus.emit(events.ServiceStuck(service, error.seconds))
         else:
             self._node.bus.emit(events.ServiceFailed(service, f"{type(error).__name__}: {error}"))

@@ -71,6 +71,13 @@ def postgres() -> ModuleType:
         raise StoreError(f"PostgreSQL needs {error.name}; install it with `pip install 'rota[postgres]'`") from None
 
 
+def check_roles(settings: Settings) -> None:
+    """Refuses roles that a node through a server can't have."""
+    if settings.server and settings.roles != ("worker",):
+        expected = "worker: a node that joins through a server has this role only (--roles worker)"
+        raise InvalidInput("roles", ",".join(settings.roles), expected)
+
+
 async def open_or_create(store: Store) -> None:
     """Migrates a store that is new. An old one is left to `rota migrate`: other processes may be using it."""
     try:

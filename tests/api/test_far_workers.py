@@ -15,7 +15,7 @@ from rota.model.graph import Edge
 from rota.model.job import Ref, Verdict
 from rota.model.lifecycle import JobEvent, State
 from rota.model.node import FarAccess, NodeState
-from rota.model.outcome import CrashRule
+from rota.model.outcome import CrashRule, Usage
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
 from rota.remote import work_calls as calls
@@ -54,7 +54,10 @@ async def test_a_worker_claims_writes_and_finishes(world: World, far: Far) -> No
     assert (await far.door.note(far.grant, calls.NoteCall(*about, (note,)))).verdicts == [Verdict.APPLIED]
     renewed = await far.renew()
     assert (renewed.news.holds, renewed.tickets) == ((ref,), (ticket,)), "the ticket of an attempt never changes"
-    assert await far.finish(job, ticket) is Verdict.APPLIED
+    end = msgspec.structs.replace(settled(job, DONE), usage=Usage(SECOND, 1, 7))
+    body = msgspec.json.encode(calls.FinishCall(*about, (end,)))  # as it is sent
+    call = msgspec.json.decode(body, type=calls.FinishCall)
+    assert (await far.door.finish(far.grant, call)).verdicts == [Verdict.APPLIED]
     assert await far.finish(job, ticket) is Verdict.ALREADY, "a repeat after a lost answer"
     assert await world.state(first) is State.SUCCEEDED
     assert [one.body for one in await world.store.output(LOCAL, first, Position(), 10)] == [b"hello\0\xff"]
@@ -284,6 +287,8 @@ async def test_a_strange_registration_is_refused(door: FarWorkers, changes: dict
         {"delay": -1},
         {"delay": 1 << 62},
         {"failures": 2},
+        {"usage": Usage(wall_time=-1)},
+        {"usage": Usage(memory=-1)},
         {"exit_code": 1 << 40},
         {"result": "{"},
         {"result": '"' + "x" * (1 << 20) + '"'},

@@ -40,8 +40,8 @@ class Place:
 
     async def open(self, line: str) -> AsyncIterator[bytes]:
         """A line that the worker has renewed with."""
-        pieces = self.door.lines.pieces(self.far.incarnation, line)
-        assert await anext(pieces) == b"open\n"
+        pieces = self.door.lines.pieces(self.far.incarnation, line, "here")
+        assert await anext(pieces) == b"open here\n"
         await self.far.renew(line)
         return pieces
 
@@ -93,7 +93,7 @@ async def test_a_worker_with_another_line_is_left_alone(place: Place) -> None:
 
 
 async def test_a_line_that_no_renewal_has_named_says_nothing(place: Place) -> None:
-    pieces = place.door.lines.pieces(place.far.incarnation, "line1")
+    pieces = place.door.lines.pieces(place.far.incarnation, "line1", "here")
     await anext(pieces)
     await close(pieces)
     await place.quiet()

@@ -11,6 +11,7 @@ import pytest
 
 from rota import config
 from rota.cli import last_writes
+from rota.config import Settings
 
 SECRET = "postgresql://me:s3cret@host/database"
 
@@ -34,7 +35,7 @@ def test_the_address_of_the_store_is_neither_an_argument_nor_in_the_environment(
     monkeypatch.setenv("PGPASSWORD", "t0psecret")
     reader, guard = os.pipe()
     with pytest.raises(Executed):
-        last_writes.become(SECRET, "incarnation", [guard])
+        last_writes.become(Settings(store=SECRET), "incarnation", [guard])
     _, argv, environment, inheritable, channel = given
     assert argv[-2] == "incarnation"
     assert "s3cret" not in str(argv) + str(environment)

@@ -121,7 +121,7 @@ class AsgiPool:
 
 class AsgiSide:
     def __init__(self, pool: AsgiPool, open_stream: Callable[..., Any]) -> None:
-        self.pool, self.wakes = pool, Wakes(open_stream)
+        self.pool, self.vital, self.wakes = pool, pool, Wakes(open_stream)
 
     async def close(self) -> None:
         self.wakes.close()

@@ -89,7 +89,9 @@ class Api:
         query = self._queries[route.name].read(scope["query_string"])
         body = await self._body(route, headers, receive)
         path = dict(zip(route.parts, found[1], strict=True))
-        request: Request[Any, Any] = Request(self._desk, grant, path, query, body, headers, receive)
+        request: Request[Any, Any] = Request(
+            self._desk, grant, path, query, body, headers, receive, scope.get("server")
+        )
         answer = await route.handler(request)
         given = answer if isinstance(answer, Answer) else Answer(answer)
         if isinstance(given.value, Stream):

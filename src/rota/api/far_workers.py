@@ -42,8 +42,7 @@ class Claim(NamedTuple):
 class FarWorkers:
     def __init__(self, store: Store, clock: Clock, settings: Settings, bus: Bus) -> None:
         self._store, self._settings = store, settings
-        rule = CrashRule(limit=settings.crash_limit)
-        self.lines = Lines(store, clock, bus, rule, proxied=bool(settings.api_proxies))
+        self.lines = Lines(store, clock, bus, CrashRule(limit=settings.crash_limit))
         self._tickets: Tickets | None = None
         self._keys: OrderedDict[str, str] = OrderedDict()  # incarnation -> its access key
         self._claims: OrderedDict[str, Claim] = OrderedDict()  # incarnation -> its last claim

@@ -9,7 +9,8 @@ while its worker lives. So the rules are those of the lock of a node on PostgreS
 - The worker is taken over GRACE seconds after that, unless it has renewed meanwhile. A worker that has lost its line
   renews at once without one, which puts everyone back to waiting for its whole lease; if it can't renew, it stops its
   work before the grace is over.
-- Behind a proxy the end of a line may be the end of the proxy. Workers are told so, and never name such a line.
+- Behind a proxy or a translated address the end of a line may be the end of what is in between. The server says at
+  which address it was called. A worker that has called another one never names such a line.
 - A server that stops ends its lines with a last word and takes nobody over. One that dies can't. Then nobody watches,
   and only the lease counts, until the workers have opened other lines.
 """
@@ -26,7 +27,7 @@ from rota.model.node import NodeInfo
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
-from rota.remote.work_calls import ENDED, GRACE, OPENED, PROXIED, PULSE, QUIET
+from rota.remote.work_calls import ENDED, GRACE, OPENED, PULSE, QUIET
 from rota.store.base import Store
 from rota.store.values import Topic
 from rota.telemetry.events import Bus, NodeDied, ServiceFailed
@@ -39,17 +40,14 @@ LAST_WORDS = 0.5  # seconds for them, when the server stops
 
 
 class Lines:
-    """`proxied`: callers may come through a proxy, whose end looks like theirs."""
-
-    def __init__(self, store: Store, clock: Clock, bus: Bus, rule: CrashRule, proxied: bool = False) -> None:
+    def __init__(self, store: Store, clock: Clock, bus: Bus, rule: CrashRule) -> None:
         self._store, self._clock, self._bus, self._rule = store, clock, bus, rule
-        self._hello = PROXIED if proxied else OPENED
         self._stopping = asyncio.Event()
         self._open: set[asyncio.Future[None]] = set()  # done when the line is closed
         self._notices: dict[str, asyncio.Task[None]] = {}  # by incarnation
 
-    async def pieces(self, incarnation: str, line: str) -> AsyncIterator[bytes]:
-        """What is sent on a line while it is open."""
+    async def pieces(self, incarnation: str, line: str, address: str) -> AsyncIterator[bytes]:
+        """What is sent on a line while it is open. `address`: at which this server was called."""
         touched: set[Topic] = set()
         woken = asyncio.Event()
 
@@ -61,7 +59,7 @@ class Lines:
         over = asyncio.get_running_loop().create_future()
         self._open.add(over)
         try:
-            yield self._hello + b"\n"
+            yield OPENED + b" " + address.encode() + b"\n"
             while not self._stopping.is_set():
                 await self._something(woken)
                 woken.clear()

@@ -22,7 +22,7 @@ class Request(Generic[B, Q]):
     """`Request[Body, Query]`: the types of the body and of the query parameters, None where a route takes none. A
     handler names them in its annotation, and the route is made from it."""
 
-    __slots__ = ("_grant", "_receive", "body", "desk", "headers", "path", "query")
+    __slots__ = ("_grant", "_receive", "body", "desk", "headers", "path", "query", "server")
 
     def __init__(
         self,
@@ -33,9 +33,11 @@ class Request(Generic[B, Q]):
         body: B,
         headers: Mapping[bytes, bytes],
         receive: Receive,
+        server: tuple[str, int] | None = None,
     ) -> None:
         self.desk, self._grant, self.path, self.query, self.body = desk, grant, path, query, body
         self.headers, self._receive = headers, receive
+        self.server = server  # the address at which this server was called
 
     @property
     def grant(self) -> Grant:

@@ -94,8 +94,9 @@ def settlement(given: Settlement, max_result: int) -> None:
     if given.exit_code is not None:
         whole(given.exit_code, "exit code", -LARGEST_CODE, LARGEST_CODE)
     if given.usage is not None:
-        for name in ("wall", "cpu", "memory"):
-            whole(getattr(given.usage, name), name, 0, LARGEST_FENCE)
+        whole(given.usage.wall_time, "wall", 0, LONGEST)
+        whole(given.usage.cpu_time, "cpu", 0, LONGEST)
+        whole(given.usage.memory, "memory", 0, LARGEST_FENCE)
     if given.result is not None and given.result != "null":
         _json(given.result, "result", max_result)
 

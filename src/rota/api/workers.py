@@ -69,9 +69,12 @@ ROUTES.extend(map(_route, VERBS))
     problems=(404,),
 )
 async def open_line(request: Request[None, calls.LineQuery]) -> Stream:
-    """Lines of text: `open`, then letters of topics or `.` for a sign of life, and `end` when the server stops."""
+    """Lines of text: `open` with the address of the server, then letters of topics or `.` for a sign of life, and `end`
+    when the server stops."""
     check_version(request)
     workers, query = request.desk.workers, request.query
     if not await workers.may_open(request.grant, query.incarnation, query.line):
         raise NotFound("worker", query.incarnation)
-    return Stream(workers.lines.pieces(query.incarnation, query.line), LINES, stamped(request))
+    return Stream(
+        workers.lines.pieces(query.incarnation, query.line, calls.address_text(request.server)), LINES, stamped(request)
+    )

@@ -13,21 +13,25 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from rota.config import Settings
 from rota.errors import RotaError
 from rota.work.keeper.kernel import hide
 from rota.work.keeper.wire import receive, send
 
 
-def become(store: str, incarnation: str, guards: Sequence[int]) -> NoReturn:
+def become(settings: Settings, incarnation: str, guards: Sequence[int]) -> NoReturn:
     """Ends this process's threads and everything else in it. The guards stay open: the node lives until it has left."""
     from rota.work.own_programs import bare, packed
 
-    # The address of the store may hold a password. Other processes can't read data in a socket while the new program
-    # is not yet hidden.
+    place = {"ROTA_STORE": settings.store}
+    if settings.server:
+        place = {"ROTA_SERVER": settings.server, "ROTA_KEY": settings.key, "ROTA_SERVER_CA": settings.server_ca}
+    # The address of the store may hold a password, and a key is a secret. Other processes can't read data in a socket
+    # while the new program is not yet hidden.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         body = os.memfd_create("rota-environment")
-        os.write(body, packed(ROTA_STORE=store))
+        os.write(body, packed(**place))
         send(ours, b"begin", [body])
         os.close(body)
         for descriptor in (*guards, theirs.fileno()):

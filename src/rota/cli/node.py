@@ -17,7 +17,19 @@ async def list_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
         nodes = await client.store.nodes(client.who, args.past)
         now = client.store.now()
-    headers = ("ID", "STATE", "ROLES", "QUEUES", "SLOTS", "RUNNING", "LEADER", "LAST SEEN", "STARTED", "VERSION")
+    headers = (
+        "ID",
+        "STATE",
+        "ROLES",
+        "QUEUES",
+        "SLOTS",
+        "RUNNING",
+        "LEADER",
+        "LAST SEEN",
+        "STARTED",
+        "VERSION",
+        "ACCESS",
+    )
     return listing(args, (NodeView.of(node, now) for node in nodes), headers, (_row(node, now) for node in nodes))
 
 
@@ -40,4 +52,5 @@ def _row(node: NodeInfo, now: Instant) -> tuple[Cell, ...]:
     seen, started = ago(node.seen_at, now), ago(node.started_at, now)
     slots, leads = str(sum(node.queues.values())), "yes" if node.leader else ""
     roles = ", ".join(node.roles)
-    return node.id, shown, roles, queues, slots, str(node.running), leads, seen, started, node.version
+    access = f"{node.access.user}, key {node.access.key}" if node.access else ""
+    return node.id, shown, roles, queues, slots, str(node.running), leads, seen, started, node.version, access

@@ -64,7 +64,8 @@ def _api(args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def _serve(args: argparse.Namespace, app: AppCore, ends: Sequence[Background | Echo]) -> None:
-    await app.migrate()
+    if not app.settings.server:
+        await app.migrate()
     async with app:
         node = await app.node(api=True)
         if "api" in node.roles:
@@ -91,7 +92,7 @@ async def _serve(args: argparse.Namespace, app: AppCore, ends: Sequence[Backgrou
             if watching:
                 watching.cancel()
         if node.remains is not None:
-            last_writes.become(app.settings.store, node.remains, node.store.guards(node.remains))
+            last_writes.become(app.settings, node.remains, node.store.guards(node.remains))
 
 
 async def _first_key(app: AppCore, node: Node) -> None:

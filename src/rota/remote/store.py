@@ -22,6 +22,7 @@ from rota.errors import RotaError, StoreError, StoreUnavailable, WrongVersion
 from rota.model.http import Target
 from rota.model.principal import Principal
 from rota.model.times import Duration, Instant
+from rota.remote import worker_link
 from rota.remote.connection import Lost, Reply
 from rota.remote.hello import CALLS, PATH, REPEAT, TIME, WAKES, ServerInfo
 from rota.remote.pool import Dialer, ServerPool, Unreachable
@@ -29,6 +30,7 @@ from rota.remote.replies import PASSING, error_of
 from rota.remote.versions import HEADER, OURS, understand
 from rota.remote.wakes import Wakes
 from rota.remote.wire import Call, calls
+from rota.remote.worker_link import WorkerLink
 from rota.store.base import Store, tell_nobody
 from rota.store.loops import Loops
 from rota.store.server_clock import ServerClock
@@ -36,6 +38,7 @@ from rota.store.values import Finding, Topic
 from rota.store.verbs import NODE, WRITE
 
 ANSWER = 60.0  # seconds for one answer
+WORK_ANSWER = 15.0  # the same for a worker, whose calls are short
 PAUSES = (0.05, 0.3, 1.0)  # seconds before each further try
 
 
@@ -43,18 +46,20 @@ class LoopSide:
     """The connections and the stream of wake-ups of one loop."""
 
     def __init__(self, dialer: Dialer, open_stream: Callable[..., Any]) -> None:
-        self.pool = ServerPool(dialer)
+        self.pool, self.vital = ServerPool(dialer), ServerPool(dialer)
         self.wakes = Wakes(open_stream)
 
     async def close(self) -> None:
         self.wakes.close()
         await self.pool.close()
+        await self.vital.close()
 
     def drop(self) -> None:
         self.pool.drop()
+        self.vital.drop()
 
     def descriptors(self) -> Sequence[int]:
-        return list(self.pool.descriptors())
+        return [*self.pool.descriptors(), *self.vital.descriptors()]
 
 
 class ServerStore(Store):
@@ -65,7 +70,8 @@ class ServerStore(Store):
         self.info: ServerInfo | None = None  # from when it is opened
         self._clock, self._chance = clock, chance
         self._server_clock = ServerClock(clock)
-        self._dialer = Dialer(target, ca)
+        self.dialer = Dialer(target, ca)
+        self._worker: WorkerLink | None = None  # from when a node has joined
         self._base = target.path.rstrip("/")
         fields = {
             "Host": target.authority,
@@ -79,7 +85,7 @@ class ServerStore(Store):
         forking.watch(self)
 
     def _side(self) -> LoopSide:
-        return LoopSide(self._dialer, self._stream)
+        return LoopSide(self.dialer, self._stream)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:
@@ -105,6 +111,8 @@ class ServerStore(Store):
 
     async def close(self) -> None:
         self._closed = True
+        if self._worker is not None:
+            self._worker.close()
         await self._loops.close()
 
     def let_go(self) -> None:
@@ -128,13 +136,32 @@ class ServerStore(Store):
         return self._server_clock.doubt
 
     def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
+        if self._worker is not None:  # it hears on its line
+            return self._worker.listeners.add(topics, wake)
         return self._loops.here().wakes.add(topics, wake)
 
     async def tell(self) -> None:
         """Nodes hear of every order that came through the server."""
 
+    # -- a node ------------------------------------------------------------------------------------------------------
+    @property
+    def worker(self) -> WorkerLink:
+        if self._worker is None:
+            self._worker = WorkerLink(self, self._clock, self._chance)
+        return self._worker
+
+    async def post(self, path: str, body: bytes, vital: bool = False) -> bytes:
+        request = self._request("POST", path, body, {"Content-Type": "application/json"})
+        return (await self._ask(request, WORK_ANSWER, vital)).body
+
+    def get_request(self, path: str) -> bytes:
+        return self._request("GET", path)
+
     def guards(self, incarnation: str) -> Sequence[int]:
-        return ()
+        return self._worker.guards(incarnation) if self._worker else ()
+
+    def exposed(self, incarnation: str) -> Duration | None:
+        return self._worker.exposed(incarnation) if self._worker else None
 
     def _needs_store(self, what: str) -> StoreError:
         return StoreError(f"{what} needs the store itself; {self.place} is a server: run it where the store is")
@@ -156,7 +183,7 @@ class ServerStore(Store):
         length = f"Content-Length: {len(body)}\r\n" if method == "POST" else ""
         return f"{method} {self._base}{path} HTTP/1.1\r\n{self._head}{more}{length}\r\n".encode("latin-1") + body
 
-    async def _ask(self, request: bytes) -> Reply:
+    async def _ask(self, request: bytes, limit: float | None = None, vital: bool = False) -> Reply:
         """The answer, if it is a success; otherwise raises the error that it stands for. A try that got no answer, or
         came too early or too late for the store, is repeated a few times."""
         problem: RotaError | None = None
@@ -164,7 +191,7 @@ class ServerStore(Store):
             if problem is not None:
                 await asyncio.sleep(pause)
             try:
-                reply = await self._try(request)
+                reply = await self._try(request, limit or ANSWER, vital)
             except Unreachable as error:
                 problem = self._away(str(error))
                 continue
@@ -188,14 +215,15 @@ class ServerStore(Store):
             raise WrongVersion(OURS, theirs, self.place)
         return reply
 
-    async def _try(self, request: bytes) -> Reply:
+    async def _try(self, request: bytes, limit: float, vital: bool) -> Reply:
         if self._closed:
             raise StoreUnavailable(f"the connection to {self.place} was closed")
         sent = self._clock.monotonic()
         try:
-            reply = await self._loops.here().pool.ask(request, ANSWER)
+            side = self._loops.here()
+            reply = await (side.vital if vital else side.pool).ask(request, limit)
         except TimeoutError:
-            raise self._away(f"no answer within {ANSWER:g}s") from None
+            raise self._away(f"no answer within {limit:g}s") from None
         stamp = reply.headers.get(TIME, "")
         if stamp.isascii() and stamp.isdigit() and len(stamp) < 19:
             self._server_clock.heard(int(stamp), sent)
@@ -217,6 +245,18 @@ def _repeated(request: bytes) -> bytes:
 
 
 def _sent(call: Call) -> Callable[..., Any]:
+    if call.name in worker_link.VERBS:
+
+        async def work(self: ServerStore, who: Principal, /, *args: Any, **named: Any) -> Any:
+            return await getattr(self.worker, call.name)(*args, **named)
+
+        return work
+    if call.name == "parents":
+
+        async def parents(self: ServerStore, who: Principal, /, job_id: str) -> Any:
+            return await (self.worker.parents(job_id) if who.system else self.carry_out(call, (job_id,), {}))
+
+        return parents
     if call.verb.by is NODE:
 
         async def refuse(self: ServerStore, who: Principal, /, *args: Any, **named: Any) -> Any:

@@ -6,6 +6,9 @@ jobs. Each attempt has a ticket, which a claim or a renewal returns; every write
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
 from rota.model.graph import ParentInfo
@@ -17,8 +20,9 @@ from rota.model.times import SECOND, Duration
 from rota.store.values import Chunk, Note, Start
 
 PATH = "/api/v1/worker"
-# Lines of the stream `line`. Any other line has the letters of the topics that were touched.
-OPENED, PROXIED, QUIET, ENDED = b"open", b"open behind a proxy", b".", b"end"
+# Lines of the stream `line`. Any other line has the letters of the topics that were touched. `open` is followed by the
+# address at which the server was called.
+OPENED, QUIET, ENDED = b"open", b".", b"end"
 PULSE = 5.0  # seconds between two signs of life from the server on a quiet line
 # A worker whose line is closed counts as gone when it has not renewed for this long. A live one renews about every
 # second, and at once when it has lost its line.
@@ -109,3 +113,10 @@ class Parents(msgspec.Struct, frozen=True):
 class LineQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     incarnation: str
     line: str  # chosen by the worker
+
+
+def address_text(address: Sequence[Any] | None) -> str:
+    """An address of a socket, in the same words on both sides of a connection."""
+    if not address:
+        return ""
+    return f"{str(address[0]).removeprefix('::ffff:')} {address[1]}"

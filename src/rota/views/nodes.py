@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from rota.model.limits import Policy, key_text, rate_text
-from rota.model.node import NodeInfo, NodeState
+from rota.model.node import FarAccess, NodeInfo, NodeState
 from rota.model.options import Drained, TaskOptions
 from rota.model.task import TaskInfo
 from rota.model.times import Instant, as_instant, iso, short
@@ -43,13 +43,14 @@ class NodeView(msgspec.Struct):
     gone: bool
     fading: int | None
     slots: int
+    access: FarAccess | None  # of a worker that joined through a server
 
     @classmethod
     def of(cls, node: NodeInfo, now: Instant) -> NodeView:
         return cls(
             node.id, node.incarnation, list(node.roles), node.queues, node.version, shown_state(node, now),
             iso(node.started_at), iso(node.seen_at), short(node.lease), node.beats, node.running, node.leader,
-            node.gone, node.fading, sum(node.queues.values()),
+            node.gone, node.fading, sum(node.queues.values()), node.access,
         )  # fmt: skip
 
 
