@@ -30,8 +30,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         own = metafunc.config.getoption("--store")
         offered = {"own": named_backend(own)} if own else backends()
         chosen = {name: kind for name, kind in offered.items() if alone or kind.shared}
-        # The code for memory is that for a file, and a server has a file behind it: left to `make test-slow`.
-        marks = {"sqlite-memory": pytest.mark.slow, "server": pytest.mark.slow}
+        # The code for memory is that for a file, and a server has a file behind it: left to `make test-slow`, but for
+        # who may do what on a server.
+        marks = {"sqlite-memory": pytest.mark.slow}
+        if metafunc.module.__name__.rpartition(".")[2] != "test_principals":
+            marks["server"] = pytest.mark.slow
         params = [pytest.param(kind, id=name, marks=marks.get(name, ())) for name, kind in chosen.items()]
         metafunc.parametrize("backend", params, indirect=True)
 
