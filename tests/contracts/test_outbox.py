@@ -229,6 +229,17 @@ async def test_shared_things_are_told_to_operators_and_own_ones_to_their_owner(w
     assert await told(world, BOB) == []
 
 
+async def test_who_comes_back_notices_that_events_are_gone(world: World) -> None:
+    """Also if nobody has read them before they were deleted."""
+    await world.node("read")
+    seen = await last(world)
+    await world.node("unread")
+    world.clock.advance(2 * DAY / SECOND)
+    while await world.store.prune(SYSTEM, Retention(9 * DAY, 9 * DAY, DAY, 9 * DAY), PLENTY):
+        pass
+    assert (await world.store.outbox_span(SYSTEM)).first > seen + 1
+
+
 async def test_the_span_of_the_outbox(world: World) -> None:
     empty = await world.store.outbox_span(ALICE)
     assert empty.first == empty.last + 1

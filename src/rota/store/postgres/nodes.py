@@ -13,7 +13,7 @@ from rota.model.outcome import CrashRule, Settlement
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Duration, Instant
 from rota.store.carriers.nodes import Departures, access_columns, taken
-from rota.store.postgres import graph, orders, partitions, work
+from rota.store.postgres import graph, orders, partitions, reads, work
 from rota.store.postgres.database import Unit, encode
 from rota.store.postgres.scan_floor import BEGINNING, ScanFloor
 from rota.store.postgres.session import GRACE, lock_number
@@ -158,11 +158,17 @@ def _old(query: str, age: Callable[[Retention], Duration]) -> Pruning:
     return old_rows
 
 
+async def old_events(unit: Unit, retention: Retention, limit: int) -> int:
+    if await unit.value("unread_events_are_old", age=retention.events, now=unit.now):
+        await reads.number_events(unit)
+    return await unit.run("delete_old_events", age=retention.events, limit=limit, now=unit.now)
+
+
 # Each is a write of its own.
 PRUNINGS: tuple[Pruning, ...] = (
     old_jobs,
     _old("delete_old_keys", lambda _: 0),
-    _old("delete_old_events", lambda keep: keep.events),
+    old_events,
     _old("delete_old_nodes", lambda keep: keep.nodes),
     _old("delete_old_fires", lambda keep: keep.ended),
     _old("delete_old_skips", lambda keep: keep.ended),

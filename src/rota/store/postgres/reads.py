@@ -110,16 +110,16 @@ async def _ended(unit: Unit, who: Principal, ids: Sequence[str], last: dict[str,
 
 
 async def events(unit: Unit, who: Principal, after: int, limit: int) -> list[OutboxEvent]:
-    await _number(unit)
+    await number_events(unit)
     return await reads.events(unit, who, after, limit)
 
 
 async def outbox_span(unit: Unit) -> OutboxSpan:
-    await _number(unit)
+    await number_events(unit)
     return await reads.outbox_span(unit)
 
 
-async def _number(unit: Unit) -> None:
+async def number_events(unit: Unit) -> None:
     """Gives positions to new events."""
     if await unit.value("any_unread"):
         await unit.begin()

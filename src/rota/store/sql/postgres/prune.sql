@@ -29,9 +29,14 @@ WITH old AS MATERIALIZED (
 )
 DELETE FROM rota.keys k USING old WHERE k.owner = old.owner AND k.key = old.key
 
+-- name: unread_events_are_old
+SELECT EXISTS (SELECT FROM (SELECT at FROM rota.outbox WHERE seq IS NULL ORDER BY id LIMIT 1) first
+               WHERE at < rota.clock(:now) - :age::bigint)
+
 -- name: delete_old_events
+-- Only events that have a position: a reader that comes back must notice that some are gone.
 DELETE FROM rota.outbox WHERE id IN (
-    SELECT id FROM rota.outbox WHERE at < rota.clock(:now) - :age::bigint ORDER BY at LIMIT :limit)
+    SELECT id FROM rota.outbox WHERE at < rota.clock(:now) - :age::bigint AND seq IS NOT NULL ORDER BY at LIMIT :limit)
 
 -- name: partitions
 -- The days that have partitions, and how many rows of no known day there are.
