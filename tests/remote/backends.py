@@ -54,7 +54,7 @@ def served(inner: Store, clock: Any) -> Store:
     def remote(self: Any, who: Principal) -> ServerStore:
         if who not in remotes:
             role = Role.ADMIN if who.operator or who.admin else Role.SUBMITTER
-            remotes[who], _ = connected(api, clock, who.user, role)
+            remotes[who], _ = connected(api, clock, who.user, role, who.key)
         return remotes[who]
 
     declared = verbs(Store)

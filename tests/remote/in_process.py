@@ -27,7 +27,7 @@ from rota.telemetry.events import Bus
 ADDRESS = "http://localhost:8787"
 
 
-ISSUED: dict[str, tuple[str, Role]] = {}
+ISSUED: dict[str, tuple[str, Role, str]] = {}  # user, role and id of each key
 
 
 class Keys:
@@ -40,9 +40,9 @@ class Keys:
     async def grant(self, secret: str) -> Grant | None:
         if secret in self.refused:
             return None
-        user, role = ISSUED[secret]
+        user, role, key = ISSUED[secret]
         extra = () if role != Role.SUBMITTER else ("commands", "calls", "os-users")
-        return Grant(key=f"{user}-{role}", user=user, role=role, extra=extra)  # type: ignore[arg-type]
+        return Grant(key=key, user=user, role=role, extra=extra)  # type: ignore[arg-type]
 
     async def used(self, key: str) -> None: ...
 
@@ -50,10 +50,10 @@ class Keys:
         return self.store.now()
 
 
-def secret(user: str, role: Role) -> str:
-    digest = hashlib.sha256(f"{user} {role}".encode("utf-8", "surrogatepass"))
+def secret(user: str, role: Role, key: str) -> str:
+    digest = hashlib.sha256(f"{user} {role} {key}".encode("utf-8", "surrogatepass"))
     text = key_text(digest.hexdigest()[:12], digest.digest())
-    ISSUED[text] = user, role
+    ISSUED[text] = user, role, key
     return text
 
 
@@ -132,9 +132,11 @@ class AsgiSide:
         return ()
 
 
-def connected(api: Api, clock: Clock, user: str = "local", role: Role = Role.ADMIN) -> tuple[ServerStore, AsgiPool]:
+def connected(
+    api: Api, clock: Clock, user: str = "local", role: Role = Role.ADMIN, key: str = "k1"
+) -> tuple[ServerStore, AsgiPool]:
     """A store with a key of this user, neither opened nor used."""
     pool = AsgiPool(api)
-    store = server_store(target(ADDRESS), secret(user, role), clock, Chance(7))
+    store = server_store(target(ADDRESS), secret(user, role, key), clock, Chance(7))
     store._side = lambda: AsgiSide(pool, store._stream)  # type: ignore[assignment, method-assign, return-value]
     return store, pool
