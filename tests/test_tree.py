@@ -35,7 +35,6 @@ TESTED_BY = {
     "api/tickets.py": "api/test_far_workers.py",
     "api/work_checks.py": "api/test_far_workers.py",
     "remote/work_calls.py": "api/test_far_workers.py api/test_workers.py",
-    "remote/worker_link.py": "node/test_far.py contracts",
     # The command line: each verb is run as people do, with all that it goes through.
     "cli/audit.py": "cli/test_key.py",
     "cli/calls.py": "cli/test_http.py",

@@ -67,6 +67,18 @@ class WorkerLink:
 
     # -- nodes -------------------------------------------------------------------------------------------------------
     async def register(self, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()) -> None:
+        await self.join(node, tasks, replaces)
+        line = self._lines[node.incarnation] = WorkerLine(
+            self._wire.dialer,
+            lambda name: self._wire.get_request(f"{calls.PATH}/line?incarnation={node.incarnation}&line={name}"),
+            self._clock,
+            self._chance,
+            self.listeners.wake,
+        )
+        await line.open(FIRST_LINE)
+
+    async def join(self, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()) -> None:
+        """Registers without a line."""
         call = calls.RegisterCall(
             node.incarnation, node.id, node.roles, node.queues, node.version, node.lease, tuple(tasks), tuple(replaces)
         )
@@ -76,14 +88,6 @@ class WorkerLink:
         for book in (self._claimed, self._held, self._jobs):
             book.clear()
         self._incarnation = node.incarnation
-        line = self._lines[node.incarnation] = WorkerLine(
-            self._wire.dialer,
-            lambda name: self._wire.get_request(f"{calls.PATH}/line?incarnation={node.incarnation}&line={name}"),
-            self._clock,
-            self._chance,
-            self.listeners.wake,
-        )
-        await line.open(FIRST_LINE)
 
     async def renew(self, incarnation: str, stopping: bool = False) -> News:
         line = self._lines.get(incarnation)
