@@ -67,6 +67,11 @@ class Server:
         await asyncio.sleep(0)
 
 
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_, "A_LOOK", 0.1)
+
+
 class Place:
     def __init__(self, server: Server) -> None:
         self.server, self.heard = server, asyncio.Queue[Topic]()

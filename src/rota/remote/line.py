@@ -27,9 +27,9 @@ from rota.store.values import Topic
 
 SILENCE = 2.5 * PULSE  # seconds: the link is dead
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
-# Seconds after the loss of a line within which it shows whether the server is gone.
-A_LOOK = 0.15
-PROBE = 0.5  # seconds for that look
+# Seconds after the loss of a line within which it shows whether the server is gone. There is time for that, also on a
+# busy machine: a server that lives waits for the whole grace from the end of the line, not from the latest renewal.
+A_LOOK = 0.5
 
 
 class WorkerLine:
@@ -174,7 +174,7 @@ class WorkerLine:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setblocking(False)
             try:
-                async with asyncio.timeout(PROBE):
+                async with asyncio.timeout(A_LOOK):
                     await asyncio.get_running_loop().sock_connect(probe, address)
             except ConnectionRefusedError:
                 return True
