@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rota.api import calls
 from rota.model.access import Permission, Role
 from rota.model.job import Spec
 from rota.model.principal import Principal
+from rota.model.trigger.policies import Overlap
+from rota.model.trigger.records import Advance, NewFire, StoredSchedule
 from rota.remote.versions import HEADER, OURS
 from rota.store.base import Store
+from rota.store.values import JobFilter
 from rota.store.verbs import NODE, verbs
 from tests.api.caller import Caller, secret
+from tests.contracts.timetables import NAME, keep
 from tests.contracts.world import World
 
 ROUTES = {route.path.rpartition("/")[2]: route for route in calls.routes()}
@@ -72,3 +78,30 @@ async def test_orders_beyond_the_rights_of_a_key_are_refused_whole(world: World)
     assert await world.store.counts(Principal("ann")) == {}
     assert (await caller.post("/api/v1/calls/submit", {"orders": [[function]]}, key=secret("submitter"))).status == 200
     assert await world.store.counts(Principal("ann")) == {"ready": 1}
+
+
+async def test_a_step_of_a_schedule_makes_what_its_rule_says_and_nothing_else(world: World) -> None:
+    ann = Principal("ann")
+    info = await keep(world, who=ann)
+    caller = Caller(world)
+    forged = [NewFire(info.handled + place, world.job(task="forged")) for place in range(1, 4)]
+
+    async def advance(info: StoredSchedule) -> Any:
+        step = Advance(
+            owner="ann", name=NAME, revision=info.revision, before=info.handled, fires=forged, skips=[],
+            handled=info.handled, next_at=None, limit=None, overlap=Overlap.ALLOW,
+        )  # fmt: skip
+        reply = await caller.post("/api/v1/calls/advance", {"steps": [step]}, key=secret("submitter"))
+        assert reply.status == 200, reply
+        return reply.json
+
+    assert await advance(info) == [None], "nothing is due"
+    world.clock.advance(61)
+    assert await advance(info) == [["made"]]
+    assert await advance(info) == [None], "it has moved on"
+    assert [job.task for job in (await world.store.page(ann, JobFilter())).jobs] == ["true"]
+
+
+async def test_a_page_of_no_jobs_is_empty(world: World) -> None:
+    reply = await Caller(world).post("/api/v1/calls/page", {"query": {"limit": 0}})
+    assert (reply.status, reply.json["jobs"]) == (200, [])

@@ -9,10 +9,11 @@ import pytest
 from rota.errors import QuotaExceeded
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.quotas import quotas
+from rota.model.trigger.records import Fate, FireKind, NewFire
 from rota.store.base import Store
 from rota.store.people import QuotaUse
 from rota.store.values import Answer
-from tests.contracts.timetables import keep
+from tests.contracts.timetables import NAME, keep
 from tests.contracts.world import World
 
 ANN = Principal("ann", key="k1")
@@ -82,6 +83,33 @@ async def test_schedules(world: World) -> None:
             await keep(world, "two", who=ANN)
     assert await world.store.remove_schedule(ANN, "one", info.revision, info.handled, [])
     await keep(world, "two", who=ANN)
+
+
+async def test_fires_that_are_asked_for_count_like_orders(world: World) -> None:
+    await bound(world, "submissions=2/1h,waiting=10")
+    await keep(world, who=ANN)
+    now = world.store.now()
+
+    async def fire(*places: int) -> list[Fate] | None:
+        fires = [NewFire(now - place, world.job()) for place in places]
+        return await world.store.make_fires(ANN, NAME, FireKind.BACKFILL, fires)
+
+    assert await fire(1, 2) == [Fate.MADE, Fate.MADE]
+    assert await fire(1, 2) == [Fate.ALREADY, Fate.ALREADY], "a repeat makes nothing"
+    async with world.unchanged():
+        with pytest.raises(QuotaExceeded, match="submissions=2/1h; 2 used, 1 more"):
+            await fire(2, 3)
+    assert (await world.store.quota_use(ANN)).waiting == 2
+
+
+async def test_jobs_that_run_again_count_like_orders(world: World) -> None:
+    jobs = await world.several(3, ANN)
+    await world.store.cancel(ANN, jobs, "")
+    await bound(world, "waiting=2")
+    async with world.unchanged():
+        with pytest.raises(QuotaExceeded, match="waiting=2; 0 used, 3 more"):
+            await world.store.replay(ANN, jobs, again=True)
+    assert await world.store.replay(ANN, jobs[:2], again=True) == [True, True]
 
 
 async def test_users_without_quotas_and_unknown_ones_order_as_they_like(world: World) -> None:

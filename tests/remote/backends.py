@@ -48,7 +48,7 @@ def _inside(name: str) -> Callable[..., Any]:
 
 
 def served(inner: Store, clock: Any) -> Store:
-    api = api_on(inner, clock, [*wakes.ROUTES, *calls.routes(check=lambda verb, given, sender: None)])
+    api = api_on(inner, clock, [*wakes.ROUTES, *calls.routes(check=lambda verb, given, sender: None, steps=None)])
     remotes: dict[Principal, ServerStore] = {}
 
     def remote(self: Any, who: Principal) -> ServerStore:

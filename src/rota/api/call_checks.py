@@ -123,7 +123,7 @@ def _fires(given: Arguments, sender: Sender) -> None:
 
 
 def _advance(given: Arguments, sender: Sender) -> None:
-    given["steps"] = [received_schedules.step(one, sender.grant, sender.settings.max_args) for one in given["steps"]]
+    received_schedules.steps(given["steps"], sender.grant)
 
 
 def _set_aside(given: Arguments, sender: Sender) -> None:

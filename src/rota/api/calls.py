@@ -7,7 +7,7 @@ Who may call is the declaration of the verb. What a verb gets from a client is c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from rota.api import repeated_orders
@@ -16,14 +16,18 @@ from rota.api.call_checks import Sender, check
 from rota.api.problems import Refusal
 from rota.api.requests import Request
 from rota.api.routes import Route
+from rota.clients.schedules import SchedulesClient
 from rota.errors import InvalidInput, StoreError, WrongVersion
 from rota.model.access import Permission
+from rota.model.trigger.records import Advance, Fate
 from rota.remote.hello import CALLS, REPEAT, TIME
 from rota.remote.versions import HEADER, OURS, understand
 from rota.remote.wire import Call, calls
 from rota.store.verbs import ADMIN, NODE, OPERATOR, READ, WRITE, Verb
 
+Carry = Callable[[Request[Any, Any], dict[str, Any]], Awaitable[Any]]
 Check = Callable[[str, dict[str, Any], Sender], None]
+Steps = Callable[[SchedulesClient, Sequence[Advance]], Awaitable[list[list[Fate] | None]]]
 LONGEST_KEY = 255  # characters of an idempotency key
 # Verbs that need another permission than their declaration says.
 PERMISSIONS = {"output": Permission.OUTPUT, "audit": Permission.AUDIT, "rotate_key": Permission.READ}
@@ -47,7 +51,7 @@ def stamped(request: Request[Any, Any]) -> dict[str, str]:
     return {HEADER: OURS, TIME: str(request.desk.store.now())}
 
 
-def call_route(call: Call, carry: Callable[[Request[Any, Any], dict[str, Any]], Awaitable[Any]]) -> Route:
+def call_route(call: Call, carry: Carry) -> Route:
     """The route of a verb. `carry` gets the request and the arguments by name."""
 
     async def handle(request: Request[Any, Any]) -> Answer[Any]:
@@ -63,13 +67,15 @@ def call_route(call: Call, carry: Callable[[Request[Any, Any], dict[str, Any]], 
     )  # fmt: skip
 
 
-def _carry(call: Call, check: Check) -> Callable[[Request[Any, Any], dict[str, Any]], Awaitable[Any]]:
+def _carry(call: Call, check: Check, steps: Steps | None) -> Carry:
     async def carry(request: Request[Any, Any], given: dict[str, Any]) -> Any:
         desk, who = request.desk, request.principal
         check(call.name, given, Sender(request.grant, desk.settings))
         if call.name == "submit":
             repeat = request.header(REPEAT) is not None
             return await repeated_orders.submit(desk.store, who, given["orders"], repeat)
+        if call.name == "advance" and steps is not None:
+            return await steps(desk.clients(who).schedules, given["steps"])
         method = getattr(desk.store, call.name)
         if call.verb.access is not WRITE or (key := request.header("idempotency-key")) is None:
             return await _tried(call, method(who, **given))
@@ -91,6 +97,6 @@ async def _tried(call: Call, trying: Awaitable[Any]) -> Any:
         raise InvalidInput(f"arguments of {call.name}", "values", "some that the store takes") from error
 
 
-def routes(check: Check = check) -> list[Route]:
-    """`check`: for tests of the transport alone."""
-    return [call_route(call, _carry(call, check)) for call in calls().values() if call.verb.by is not NODE]
+def routes(check: Check = check, steps: Steps | None = SchedulesClient.carry_out) -> list[Route]:
+    """`check` and `steps`: for tests of the transport alone."""
+    return [call_route(call, _carry(call, check, steps)) for call in calls().values() if call.verb.by is not NODE]

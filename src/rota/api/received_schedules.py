@@ -21,6 +21,7 @@ from rota.model.trigger.records import Advance, FireKind, NewFire, NewSchedule
 from rota.model.trigger.skipped import Skipped
 
 MOST_FIRES = 10_000  # in one call
+MOST_STEPS = 100
 FURTHEST = LATEST + LONGEST
 
 
@@ -70,16 +71,13 @@ def asked_for(kind: FireKind) -> FireKind:
     return kind
 
 
-def step(given: Advance, grant: Grant, largest: int) -> Advance:
-    if given.owner != grant.user:
-        raise InvalidInput("owner", given.owner, f"{grant.user!r}: the user of the key")
-    for what in ("before", "handled", "next_at"):
-        received.span(getattr(given, what), what, 0, FURTHEST)
-    if given.limit is not None:
-        received.span(given.limit, "limit", 1, timing.MOST_FIRES)
-    return msgspec.structs.replace(
-        given, fires=fires(given.fires, grant, largest), skips=[skipped(one) for one in given.skips]
-    )
+def steps(given: Sequence[Advance], grant: Grant) -> None:
+    """Which schedules are meant. What they make is worked out again (`SchedulesClient.carry_out`)."""
+    if len(given) > MOST_STEPS:
+        raise InvalidInput("steps", f"{len(given)} of them", f"at most {MOST_STEPS:,} at a time")
+    for one in given:
+        if one.owner != grant.user:
+            raise InvalidInput("owner", one.owner, f"{grant.user!r}: the user of the key")
 
 
 def skipped(given: Skipped) -> Skipped:

@@ -25,6 +25,7 @@ from rota.model.trigger.fires import fires, next_fire
 from rota.model.trigger.plan import Parsed, advance, left_behind, named_calendars, new_fires, parse
 from rota.model.trigger.reading import rule_text
 from rota.model.trigger.records import (
+    Advance,
     Fate,
     FireInfo,
     FireKind,
@@ -266,6 +267,23 @@ class SchedulesClient:
         else:
             await self._store.advance(self._who, [step])
         return False
+
+    async def carry_out(self, steps: Sequence[Advance]) -> list[list[Fate] | None]:
+        """Steps that a client asks for, worked out again from the schedules: a step makes the jobs of a rule, without
+        an order and its quotas and audit, so nobody may choose them."""
+        own = {one.name: await self._step(one) for one in steps}
+        found = [name for name, step in own.items() if step is not None]
+        fates = await self._store.advance(self._who, [step for step in own.values() if step is not None])
+        answers = dict(zip(found, fates, strict=True))
+        return [answers.pop(one.name, None) for one in steps]
+
+    async def _step(self, asked: Advance) -> Advance | None:
+        info, now = await self._find(asked.name), self._store.now()
+        if info is None or (info.revision, info.handled) != (asked.revision, asked.before):
+            return None
+        if info.next_at is None or info.next_at > now or info.broken is not None:
+            return None
+        return advance(info, await self.parsed(info), now)
 
     async def fire(self, name: str) -> tuple[Fate, str]:
         """Makes a job now, apart from the rule; returns its fate and id. The overlap policy applies."""

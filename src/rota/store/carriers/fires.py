@@ -14,6 +14,7 @@ from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Advance, Fate, FireKind, NewFire
 from rota.model.trigger.skipped import Skipped
 from rota.store.carriers.orders import cancel
+from rota.store.carriers.quotas import take_made
 from rota.store.carriers.unit import Columns, Unit
 from rota.store.firing import REPLACED, decide
 from rota.store.values import Topic
@@ -55,8 +56,10 @@ class Fires(ABC, Generic[U]):
         if overlap is None:
             return None
         (fates,) = await self._make(unit, kind, [Wish(who.user, name, Overlap(overlap), fires)])
+        made = _made(fires, fates)
+        await take_made(unit, who, len(made))
         if kind is FireKind.MANUAL:
-            for fire in _made(fires, fates):
+            for fire in made:
                 schedule = {"owner": who.user, "name": name}
                 await unit.run("note_last_fire", **schedule, last_fire=fire.fire, last_job=fire.job.id)
         return fates

@@ -64,18 +64,39 @@ async def submit(
             if not await _known(unit, who.user, order):
                 refused[place] = problem
     answers = iter(await accept([order for place, order in enumerate(orders) if place not in refused]))
-    await unit.run("save_use", name=who.user, full_until=use.full_until, waiting=use.waiting, counted_at=use.counted_at)
+    await _save(unit, who.user, use)
     return [refused[place] if place in refused else next(answers) for place in range(len(orders))]
 
 
-async def _take(unit: Unit, user: str, use: _Use, more: int) -> None:
+async def hold(unit: Unit, who: Principal) -> None:
+    """For verbs that lock jobs before they count them: orders hold the quotas first, then the jobs before them."""
+    if who.key:
+        await unit.rows("hold_quotas", name=who.user, now=unit.now)
+
+
+async def take_made(unit: Unit, who: Principal, made: int) -> None:
+    """Counts jobs that another verb than `submit` has just made to wait. QuotaExceeded undoes the unit."""
+    if not who.key or not made:
+        return
+    for quotas, *rest in await unit.rows("hold_quotas", name=who.user, now=unit.now):
+        use = _Use(read_quotas(quotas), *rest)
+        await _take(unit, who.user, use, made, there=made)
+        await _save(unit, who.user, use)
+
+
+async def _save(unit: Unit, user: str, use: _Use) -> None:
+    await unit.run("save_use", name=user, full_until=use.full_until, waiting=use.waiting, counted_at=use.counted_at)
+
+
+async def _take(unit: Unit, user: str, use: _Use, more: int, there: int = 0) -> None:
+    """`there`: as many of them are in the table already."""
     quotas, full_until = use.quotas, use.full_until
     if quotas.submissions is not None:
         full_until = submit_more(user, quotas.submissions, use.full_until, use.now, more)
     if quotas.waiting is not None:
         used_up = use.waiting + more > quotas.waiting
         if use.now >= use.counted_at + (COUNT_AGAIN if used_up else COUNT_ANYWAY):
-            use.waiting, use.counted_at = await unit.value("waiting_jobs_of", owner=user), use.now
+            use.waiting, use.counted_at = await unit.value("waiting_jobs_of", owner=user) - there, use.now
         if use.waiting + more > quotas.waiting:
             raise QuotaExceeded(user, "waiting", use.waiting, str(quotas.waiting), more)
     use.full_until, use.waiting = full_until, use.waiting + more

@@ -100,11 +100,13 @@ async def _accept(unit: Unit, who: Principal, orders: Sequence[Sequence[NewJob]]
 
 async def replay(unit: Unit, who: Principal, ids: Sequence[str], again: bool = False) -> list[bool]:
     await unit.begin()
+    await quotas.hold(unit, who)
     found = await unit.rows("lock_history", ids=ids_only(ids), sees=who.sees)
     takes = sources(JobEvent.RERUN if again else JobEvent.REPLAY)
     chosen = {job: about for job, state, *about in found if State(state) in takes}
     if chosen:
         await graph.reopen(unit, list(chosen))
+        await quotas.take_made(unit, who, len(chosen))
         await unit.emit_for_jobs("job.replayed", _told(chosen, who))
         unit.topics.add(Topic.DUE)
     return [job in chosen for job in ids]

@@ -40,7 +40,7 @@ async def page(unit: Unit, who: Principal, query: JobFilter) -> JobPage:
     text, values = page_query(unit.database.schema, who, query)
     found = await unit.connection.fetch(text, *values) if text else []
     infos = await _infos(unit, who, [job for job, _ in found])
-    last = query.cursor(*found[-1]) if len(found) == query.limit else None
+    last = query.cursor(*found[-1]) if found and len(found) == query.limit else None
     return JobPage([infos[job] for job, _ in found if job in infos], last)
 
 

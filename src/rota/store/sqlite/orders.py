@@ -155,6 +155,7 @@ def replay(db: Database, who: Principal, ids: Sequence[str], again: bool = False
     chosen = {job for job, state in _ended(db, who, ids) if state in takes}
     if chosen:
         graph.reopen(db, chosen)
+        run_at_once(quotas.take_made(SqliteUnit(db), who, len(chosen)))
         db.emit_for_jobs("job.replayed", [(job, {"by": who.user}) for job in sorted(chosen)])
         db.topics.add(Topic.DUE)
     return [job in chosen for job in ids]

@@ -41,7 +41,7 @@ async def get(unit: SqliteUnit, who: Principal, job_id: str) -> JobInfo | None:
 async def page(unit: SqliteUnit, who: Principal, query: JobFilter) -> JobPage:
     found = list(unit.db.connection.execute(*page_query(who, query)))
     infos = await _infos(unit, who, [job for job, _ in found])
-    last = query.cursor(*found[-1]) if len(found) == query.limit else None
+    last = query.cursor(*found[-1]) if found and len(found) == query.limit else None
     return JobPage([infos[job] for job, _ in found if job in infos], last)
 
 
