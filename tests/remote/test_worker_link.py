@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+import rota
 from rota.api import workers
-from rota.errors import NotAllowed
+from rota.errors import InvalidInput, NotAllowed
 from rota.model.access import Role
+from rota.model.access_keys import key_text
 from rota.model.graph import Edge
 from rota.model.job import Kind, Verdict
 from rota.model.lifecycle import State
@@ -21,6 +23,7 @@ from tests.contracts.world import DONE, OFFERED, World, settled
 from tests.remote.in_process import AsgiPool, api_on, connected
 
 NODE = NewNode("far", "inc1", ("worker",), {"default": 4}, "1.0", 10 * SECOND)
+KEY = key_text("0123456789ab", bytes(32))
 Far = tuple[ServerStore, AsgiPool]
 
 
@@ -87,3 +90,10 @@ async def test_only_a_worker_s_key_may_join(world: World) -> None:
     store, _ = connected(api_on(world.store, world.clock, workers.ROUTES), world.clock, "anna", Role.ADMIN)
     with pytest.raises(NotAllowed, match="join as a worker"):
         await store.worker.join(NODE, OFFERED)
+
+
+@pytest.mark.parametrize("roles", [{}, {"roles": "control,worker"}])
+async def test_a_node_through_a_server_is_a_worker_and_nothing_else(roles: dict[str, str]) -> None:
+    app = rota.App(server="http://127.0.0.1:9", key=KEY, **roles)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"expected worker: .*--roles worker"):
+        await app.node()
