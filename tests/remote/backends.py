@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
+
+import pytest
 
 from rota.api import calls, wakes
 from rota.clock import Chance
+from rota.errors import StoreError
 from rota.model.access import Role
 from rota.model.principal import Principal
 from rota.remote.store import ServerStore
@@ -71,3 +75,7 @@ class Server(SqliteFile):
 
     async def prepare(self, store: Store) -> None:
         await super().prepare(store.inner)  # type: ignore[attr-defined]
+
+    def raises(self, fault: type[Exception]) -> AbstractContextManager[Any]:
+        """The error itself stays in the log of the server."""
+        return pytest.raises(StoreError, match="an error that rota did not expect; the log of the node has it under")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ class Backend(ABC):
 
     def close(self) -> None:  # noqa: B027 - most leave it to the folder's end
         """Takes away what was made."""
+
+    def raises(self, fault: type[Exception]) -> AbstractContextManager[Any]:
+        """Expects what a caller gets of an error in the code of the store that is none of rota's own."""
+        return pytest.raises(fault)
 
     @abstractmethod
     def contents(self, *only: str) -> Contents:
