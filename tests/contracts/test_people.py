@@ -162,6 +162,22 @@ async def test_a_key_rotates_itself_and_no_other(world: World) -> None:
     assert await grant(world, key) is None
 
 
+async def test_a_key_that_rotates_itself_lives_no_longer_than_before(world: World) -> None:
+    key, new = await add(world, expires_at=world.clock.now() + 2 * DAY), new_key(world)
+    ann = Principal("ann", key=key.id)
+    async with world.unchanged():
+        with pytest.raises(NotAllowed, match="lives longer"):
+            await world.store.rotate_key(ann, key.id, new.id, new.hash, DAY, world.clock.now() + 3 * DAY)
+    assert await world.store.rotate_key(ann, key.id, new.id, new.hash, DAY, world.clock.now() + DAY)
+
+
+async def test_no_key_is_rotated_into_one_that_is_over(world: World) -> None:
+    key, new = await add(world, role=Role.ADMIN), new_key(world)
+    with pytest.raises(InvalidInput, match="expires_at"):
+        await world.store.rotate_key(LOCAL, key.id, new.id, new.hash, 0, world.clock.now())
+    assert await grant(world, key)
+
+
 async def test_the_last_use_is_recorded_and_never_goes_back(world: World) -> None:
     one, other = await add(world), await add(world)
     await world.store.touch_keys(SYSTEM, {one.id: 5, other.id: 7, "nobody": 9})

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from rota.api import repeated_orders
+from rota.api.again import check_again
 from rota.api.answers import Answer
 from rota.api.call_checks import Sender, check
 from rota.api.problems import Refusal
@@ -75,7 +76,9 @@ def _carry(call: Call, check: Check, steps: Steps | None) -> Carry:
             repeat = request.header(REPEAT) is not None
             return await repeated_orders.submit(desk.store, who, given["orders"], repeat)
         if call.name == "advance" and steps is not None:
-            return await steps(desk.clients(who).schedules, given["steps"])
+            return await steps(desk.clients(who, request.grant).schedules, given["steps"])
+        if call.name == "replay":
+            await check_again(desk.store, request.grant, given["ids"])
         method = getattr(desk.store, call.name)
         if call.verb.access is not WRITE or (key := request.header("idempotency-key")) is None:
             return await _tried(call, method(who, **given))

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from rota.api.again import KeyedJobs
 from rota.api.event_feed import EventFeed
 from rota.api.far_workers import FarWorkers
 from rota.api.known_tasks import KnownTasks
@@ -16,6 +17,7 @@ from rota.clients.people import PeopleClient
 from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance, Clock
 from rota.config import Settings
+from rota.model.access import Grant
 from rota.model.principal import Principal
 from rota.store.base import Store
 from rota.telemetry.events import Bus
@@ -55,20 +57,22 @@ class Desk:
         self.events = EventFeed(store)
         self._clients: OrderedDict[Principal, Clients] = OrderedDict()
 
-    def clients(self, who: Principal) -> Clients:
-        """The clients of one principal. They are kept: concurrent orders and waits of a client share queries."""
+    def clients(self, who: Principal, grant: Grant | None = None) -> Clients:
+        """The clients of one principal, with the grant of its access key. They are kept: concurrent orders and waits
+        of a client share queries."""
         found = self._clients.get(who)
         if found is None:
-            found = self._clients[who] = self._made(who)
+            found = self._clients[who] = self._made(who, grant)
             if len(self._clients) > MOST_CLIENTS:
                 self._clients.popitem(last=False)
         else:
             self._clients.move_to_end(who)
         return found
 
-    def _made(self, who: Principal) -> Clients:
+    def _made(self, who: Principal, grant: Grant | None) -> Clients:
         store, chance = self.store, self.chance
+        jobs = JobsClient(store, who, chance) if grant is None else KeyedJobs(store, grant, chance)
         return Clients(
-            JobsClient(store, who, chance), SchedulesClient(store, who, chance), LimitsClient(store, who, chance),
+            jobs, SchedulesClient(store, who, chance), LimitsClient(store, who, chance),
             PeopleClient(store, who, chance),
         )  # fmt: skip

@@ -52,19 +52,19 @@ class Request(Generic[B, Q]):
 
     @property
     def jobs(self) -> JobsClient:
-        return self.desk.clients(self.principal).jobs
+        return self.desk.clients(self.principal, self.grant).jobs
 
     @property
     def schedules(self) -> SchedulesClient:
-        return self.desk.clients(self.principal).schedules
+        return self.desk.clients(self.principal, self.grant).schedules
 
     @property
     def limits(self) -> LimitsClient:
-        return self.desk.clients(self.principal).limits
+        return self.desk.clients(self.principal, self.grant).limits
 
     @property
     def people(self) -> PeopleClient:
-        return self.desk.clients(self.principal).people
+        return self.desk.clients(self.principal, self.grant).people
 
     def header(self, name: str) -> str | None:
         """A header by its name in lower case. Bytes beyond ASCII are kept as Latin-1, as HTTP defines."""

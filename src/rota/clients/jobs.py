@@ -113,18 +113,21 @@ class JobsClient:
         """Runs ended jobs again and makes waiting ones due now; False for those that run or have succeeded."""
 
         async def step(part: Sequence[str]) -> list[bool]:
-            replayed = await self.store.replay(self.who, part)
+            replayed = await self._run_again(part)
             hurried = await self.store.hurry(self.who, part)
             return [a or b for a, b in zip(replayed, hurried, strict=True)]
 
         return await self._in_steps(ids, step)
 
     async def replay(self, ids: Sequence[str]) -> list[bool]:
-        return await self._in_steps(ids, lambda part: self.store.replay(self.who, part))
+        return await self._in_steps(ids, self._run_again)
 
     async def rerun(self, ids: Sequence[str]) -> list[bool]:
         """Runs ended jobs again, whatever their state, all together: edges between them count again."""
-        return await self.store.replay(self.who, ids, again=True)
+        return await self._run_again(ids, again=True)
+
+    async def _run_again(self, ids: Sequence[str], again: bool = False) -> list[bool]:
+        return await self.store.replay(self.who, ids, again)
 
     async def purge(self, ids: Sequence[str]) -> list[bool]:
         # Jobs with their output may be large.

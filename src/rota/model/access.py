@@ -131,6 +131,10 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the queue is in the scope of the key."""
         return _fits(self.queues, queue)
 
+    @property
+    def orders_anything(self) -> bool:
+        return self.permissions >= _TO_ORDER | {Permission.ORDER} and not self.queues and not self.tasks
+
     def check_orders(self, jobs: Sequence[NewJob]) -> None:
         """Raises NotAllowed for the first job that the key may not order."""
         for job in jobs:

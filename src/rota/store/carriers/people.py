@@ -12,7 +12,7 @@ from rota.model.access import Grant, Permission, Role
 from rota.model.access_keys import AccessKey, NewKey
 from rota.model.principal import Principal
 from rota.model.quotas import Quotas
-from rota.model.times import LATEST, Duration, Instant
+from rota.model.times import LATEST, Duration, Instant, iso
 from rota.store.carriers.quotas import read_quotas
 from rota.store.carriers.unit import Columns, Row, Unit
 from rota.store.people import AuditEntry, AuditFilter, UserInfo
@@ -84,7 +84,8 @@ async def rotate_key(
     await unit.begin()
     if not who.administers and who.key != key_id:
         raise NotAllowed(who.user, f"rotate key {key_id}: it is for admins, and for whoever uses the key itself")
-    if not await _keys(unit, id=key_id):
+    old = await _keys(unit, id=key_id)
+    if not old:
         return None
     added = await unit.run(
         "copy_access_key", id=key_id, new_id=new_id, hash=new_hash, by=who.user, expires_at=expires_at, now=unit.now
@@ -92,8 +93,20 @@ async def rotate_key(
     if not added:
         raise InvalidInput("key", new_id, "an id and a secret that no other key has")
     await unit.run("expire_access_key", id=key_id, overlap=overlap, now=unit.now)
-    (key,) = await _keys(unit, id=new_id)
+    (key,) = await _keys(unit, id=new_id, past=True)
+    _check_life(who, old[0], key)
     return key
+
+
+def _check_life(who: Principal, old: AccessKey, new: AccessKey) -> None:
+    """A key that is rotated into one that is over would be the last of its admins; and who rotates the own key gets no
+    longer life by it."""
+    if new.expires_at is not None and new.expires_at <= new.created_at:
+        raise InvalidInput("expires_at", iso(new.expires_at), "a time that is still to come")
+    if who.administers or old.expires_at is None or new.expires_at is None:
+        return
+    if new.expires_at - new.created_at > old.expires_at - old.created_at:
+        raise NotAllowed(who.user, f"rotate key {old.id} into one that lives longer: it is for admins")
 
 
 async def keys(unit: Unit, who: Principal, user: str | None = None, past: bool = False) -> list[AccessKey]:
