@@ -87,8 +87,8 @@ def shown(value: object) -> str:
 
 class InvalidArguments(InvalidInput):
     def __init__(self, task: str, problem: str, names: Sequence[str]) -> None:
-        super().__init__(f"arguments of task {task!r}", problem, "")
         takes = ", ".join(names) or "no arguments"
+        super().__init__(f"arguments of task {task!r}", problem, takes)
         self.args = (f"arguments of task {task!r}: {problem}; it takes {takes}",)
 
 

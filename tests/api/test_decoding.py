@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import json
+from datetime import date
 from typing import Any
 
 import msgspec
@@ -110,3 +112,40 @@ def test_query_parameters_are_texts_of_their_types() -> None:
         assert raised.value.what == what
     with pytest.raises(InvalidInput, match="takes: none"):
         QueryReader(None).read(b"a=1")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Things(msgspec.Struct, forbid_unknown_fields=True):
+    colours: list[Colour] | None = None
+    day: date | None = None
+    rest: Outer | None = None
+
+
+@pytest.mark.parametrize(
+    ("body", "what", "given", "expected"),
+    [
+        (b'{"colours": ["red", "pink"]}', "colours[1]", "pink", "one of red, blue"),
+        (b'{"day": "2027-13-01"}', "day", "2027-13-01", "a date such as 2027-01-31"),
+        (b'{"rest": {"retry": {"limit": "many"}}}', "rest.retry.limit", "many", "int"),
+        (b'{"rest": {"retri": 5}}', "rest.retri", 5, "no such field; did you mean retry?"),
+        (b'{"day": 5, ', "day", "int", "date | null"),  # no JSON behind it
+    ],
+)
+def test_complaints_tell_the_value_and_what_is_right(body: bytes, what: str, given: object, expected: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        BodyReader(Things).read(body, JSON)
+    assert (raised.value.what, raised.value.given, raised.value.expected) == (what, given, expected)
+
+
+def test_a_query_parameter_with_choices_names_them() -> None:
+    with pytest.raises(InvalidInput, match=r"^colours\[0\]: 'pink' is not valid; expected one of red, blue$"):
+        QueryReader(Things).read(b"colours=pink")
+
+
+def test_a_missing_field_is_called_missing() -> None:
+    with pytest.raises(InvalidInput, match=r"^retry\.limit: this field is missing$"):
+        BodyReader(Outer).read(b'{"retry": {}}', JSON)

@@ -203,21 +203,21 @@ def test_what_is_no_list_of_arguments_is_refused(argv: Any) -> None:
 
 @pytest.mark.parametrize("bad", ["nul\0", "\0", "\ud800", 5, None, b"a", ["a"], True], ids=repr)
 def test_arguments_are_texts_that_a_process_can_be_given(bad: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^(command|environment|working folder): .* expected texts "):
+    with pytest.raises(InvalidInput, match=r"^(command|env|cwd): .* expected texts "):
         Spec.command(["a", bad])
-    with pytest.raises(InvalidInput, match=r"^(command|environment|working folder): .* expected texts "):
+    with pytest.raises(InvalidInput, match=r"^(command|env|cwd): .* expected texts "):
         Spec.command(["a"], env={"A": bad})
 
 
 @pytest.mark.parametrize("bad", ["/tmp\0", "/\udfff", 5, b"/tmp"], ids=repr)
 def test_the_folder_is_a_text_that_a_process_can_be_given(bad: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^(command|environment|working folder): .* expected texts "):
+    with pytest.raises(InvalidInput, match=r"^(command|env|cwd): .* expected texts "):
         Spec.command(["a"], cwd=bad)
 
 
 @pytest.mark.parametrize("name", ["", "=", "A=B", "A=", "\0", "\ud800", 5, None], ids=repr)
 def test_names_of_the_environment_can_be_set(name: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"^(environment|command): "):
+    with pytest.raises(InvalidInput, match=r"^(env|command): "):
         Spec.command(["a"], env={name: "x"})
 
 

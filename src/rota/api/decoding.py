@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import inspect
 
+from rota.api.misfits import misfit
 from rota.api.problems import Refusal
 from rota.api.requests import Receive
 from rota.errors import InvalidInput, TooLarge
@@ -19,9 +20,6 @@ MOST_PARAMETERS = 100
 _DEEP = re.compile(rb"\[{%d}" % (DEEPEST + 1))
 _AS_ARRAYS = bytes.maketrans(b"{}", b"[]")
 _OTHER_BYTES = bytes(set(range(256)) - set(b'[]{}"'))
-_PLACE = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$?\.?(?P<place>.*)`)?", re.DOTALL)
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(.*)`")
 _JSON = re.compile(rb"application/json(?:\s*;\s*charset=\"?utf-?8\"?)?", re.IGNORECASE)
 
 
@@ -61,6 +59,7 @@ class BodyReader:
     """Decodes the bodies of one route."""
 
     def __init__(self, kind: Any) -> None:
+        self._kind = kind
         self._decoder = msgspec.json.Decoder(kind)
         self.optional = isinstance(inspect.type_info(kind), inspect.UnionType) and _takes_none(kind)
 
@@ -75,11 +74,19 @@ class BodyReader:
         try:
             return self._decoder.decode(body)
         except msgspec.ValidationError as error:
-            raise _misfit(str(error), "body") from None
+            raise misfit(str(error), "body", self._kind, _plainly(body)) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise InvalidInput("body", str(error), "one JSON value in UTF-8") from None
         except RecursionError:
             raise InvalidInput("body", "deeper JSON", f"at most {DEEPEST} levels of arrays and objects") from None
+
+
+def _plainly(body: bytes) -> Any:
+    """The value of a body whose types do not fit. Behind the misfit it may be no JSON at all."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _takes_none(kind: Any) -> bool:
@@ -123,7 +130,7 @@ class QueryReader:
         try:
             return msgspec.convert(given, self._kind, strict=False)
         except msgspec.ValidationError as error:
-            raise _misfit(str(error), "query", given) from None
+            raise misfit(str(error), "query", self._kind, given) from None
 
     def _grouped(self, pairs: list[tuple[str, str]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -153,16 +160,3 @@ def _is_list(kind: inspect.Type) -> bool:
     if isinstance(kind, inspect.UnionType):
         return any(_is_list(one) for one in kind.types)
     return isinstance(kind, inspect.ListType | inspect.SetType | inspect.FrozenSetType | inspect.VarTupleType)
-
-
-def _misfit(message: str, whole: str, given: Mapping[str, Any] | None = None) -> InvalidInput:
-    """msgspec's complaint with the name of the field: `retry.limit: Expected `int`, got `str``."""
-    found = _PLACE.fullmatch(message)
-    problem, place = (found["problem"], found["place"] or "") if found else (message, "")
-    for pattern, expected in ((_UNKNOWN, "no such field"), (_MISSING, "this field, which is missing")):
-        if named := pattern.fullmatch(problem):
-            name = f"{place}.{named[1]}" if place else named[1]
-            return InvalidInput(name, (given or {}).get(name), expected)
-    expected = problem.removeprefix("Expected ").replace("`", "")
-    expected, _, got = expected.partition(", got ")
-    return InvalidInput(place or whole, (given or {}).get(place, got or None), expected)

@@ -124,18 +124,18 @@ def _check_texts(argv: object, cwd: object, env: object) -> None:
     if not argv or not argv[0]:
         raise InvalidInput("command", argv, "a program and its arguments; it is empty")
     if env is not None and not isinstance(env, Mapping):
-        raise InvalidInput("environment", env, "a mapping of names to texts")
+        raise InvalidInput("env", env, "a mapping of names to texts")
     variables = dict(env or {})
     for text in argv:
         _check_text("command", text)
-    _check_text("working folder", "" if cwd is None else cwd)
+    _check_text("cwd", "" if cwd is None else cwd)
     if isinstance(cwd, str) and not cwd.startswith("/"):  # client and node run in different folders
-        raise InvalidInput("working folder", cwd, "an absolute path such as /srv/reports")
+        raise InvalidInput("cwd", cwd, "an absolute path such as /srv/reports")
     for text in (*variables, *variables.values()):
-        _check_text("environment", text)
+        _check_text("env", text)
     for name in variables:
         if not name or "=" in name:
-            raise InvalidInput("environment", name, "names without '='")
+            raise InvalidInput("env", name, "names without '='")
 
 
 def _check_text(what: str, text: object, nul: bool = False) -> None:

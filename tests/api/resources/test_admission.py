@@ -68,7 +68,7 @@ async def test_limits_by_version(caller: Caller) -> None:
 
 @pytest.mark.parametrize(
     ("body", "what"),
-    [({}, "concurrency and rate"), ({"concurrency": 0}, "at_once"), ({"rate": "fast"}, "rate"), ({"n": 1}, "n")],
+    [({}, "concurrency and rate"), ({"concurrency": 0}, "concurrency"), ({"rate": "fast"}, "rate"), ({"n": 1}, "n")],
 )
 async def test_wrong_limits(caller: Caller, body: Any, what: str) -> None:
     reply = await caller.put("/api/v1/limits/db", body)

@@ -11,7 +11,7 @@ from rota.api.routes import Routes
 from rota.api.versions import EDITS, PUTS, READS, check_match, tagged, unless_known
 from rota.errors import InvalidInput, NotFound
 from rota.model.access import Permission
-from rota.model.limits import Limit, key_name
+from rota.model.limits import Limit, concurrency, key_name
 from rota.model.versions import limit_version
 from rota.store.admission import LimitInfo
 from rota.views.admission import BoundsView, LimitView
@@ -48,8 +48,9 @@ async def set_limit(request: Request[BoundsBody, None]) -> Answer[BoundsView]:
     key, body = key_name(request.path["key"]), request.body
     if body.concurrency is None and body.rate is None:
         raise InvalidInput("concurrency and rate", "none", "one of them, or both")
+    at_once = None if body.concurrency is None else concurrency(body.concurrency)  # by its name in the body
     expected = check_match(request, _version(await _find(request)))
-    limit = await request.limits.set_limit(key, at_once=body.concurrency, starts=body.rate, version=expected)
+    limit = await request.limits.set_limit(key, at_once=at_once, starts=body.rate, version=expected)
     return tagged(BoundsView.of(limit), limit_version(limit))
 
 
