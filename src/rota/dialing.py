@@ -27,4 +27,6 @@ def why(error: BaseException) -> str:
         return "no answer"
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not to be trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
+        return "it does not speak TLS there"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

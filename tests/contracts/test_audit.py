@@ -28,7 +28,7 @@ from tests.contracts.world import ALICE, FATAL, PLENTY, World
 
 ANN = Principal("ann", operator=True, admin=True, key="k1")
 GATE = NewGate("01900000-0000-7000-8000-000000000002", match(queue="q"), Effect.PAUSE, "why")
-KEY = NewKey(id="ab", hash="hash", user="bea", role=Role.VIEWER, name="laptop")
+KEY = NewKey(id="ab", hash="hash", user="bea", role=Role.VIEWER, queues=("mail*",), name="laptop")
 VERBS = verbs(Store)
 AUDITED = {name for name, declared in VERBS.items() if declared.deed is not None}
 
@@ -177,7 +177,7 @@ CALLS: dict[str, Call] = {
         given("bea", quotas("waiting=5"), True), ["bea"], {"quotas": {"waiting": 5}},
     ),
     "remove_user": (user, ["bea"], {}),
-    "add_key": (key_to_add, [KEY.id], {"user": "bea", "role": "viewer", "name": "laptop"}),
+    "add_key": (key_to_add, [KEY.id], {"user": "bea", "role": "viewer", "queues": ["mail*"], "name": "laptop"}),
     "revoke_key": (key, [KEY.id], {}),
     "rotate_key": (key_to_rotate, [KEY.id], {"new_id": "cd", "overlap": DAY}),
 }  # fmt: skip

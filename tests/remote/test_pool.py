@@ -13,7 +13,7 @@ from rota.errors import InvalidInput
 from rota.model.http import target
 from rota.remote import pool as pool_module
 from rota.remote.connection import Lost
-from rota.remote.pool import Dialer, ServerPool, Unreachable, trusting
+from rota.remote.pool import Dialer, ServerPool, Unreachable, cure, trusting
 from tests.remote.servers import answer, scripted
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -116,6 +116,19 @@ async def test_a_name_without_an_address() -> None:
         await pool_to(80, host="no-such-host.invalid").ask(REQUEST, 5)
 
 
+@pytest.mark.parametrize(
+    ("problem", "ca", "hint"),
+    [
+        ("its certificate is not to be trusted: self-signed", "", "ROTA_SERVER_CA"),
+        ("its certificate is not to be trusted: self-signed", "ca.pem", "check ca.pem"),
+        ("its address can't be found", "", "check the name"),
+        ("connection refused", "", "rota up"),
+    ],
+)
+def test_each_problem_has_a_cure(problem: str, ca: str, hint: str) -> None:
+    assert hint in cure(problem, ca)
+
+
 # -- TLS -------------------------------------------------------------------------------------------------------------
 async def test_a_certificate_is_checked_against_the_own_authority(tmp_path: Path) -> None:
     authority = trustme.CA()
@@ -149,3 +162,16 @@ def test_an_authority_that_can_t_be_read_is_named(tmp_path: Path, content: str |
         ca.write_text(content)
     with pytest.raises(InvalidInput, match="server_ca"):
         trusting(str(ca))
+
+
+async def test_a_server_without_tls_is_called_so() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        with pytest.raises(Unreachable, match="does not speak TLS") as raised:
+            await ServerPool(Dialer(target(f"https://127.0.0.1:{port}"))).ask(REQUEST, 5)
+    assert "http://" in cure(str(raised.value), "")

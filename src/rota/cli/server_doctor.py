@@ -13,10 +13,12 @@ from rota.errors import RotaError, StoreDenied, WrongVersion
 from rota.model.http import Target, target
 from rota.model.times import DAY, SECOND, Duration, Instant, short
 from rota.remote.hello import ServerInfo
-from rota.remote.pool import Dialer, Unreachable
+from rota.remote.pool import Dialer, Unreachable, cure
 from rota.remote.store import ServerStore
 from rota.remote.versions import OURS
 from rota.store.values import Finding
+
+UNHEARD = "is `rota up` with the role api running there, and does a firewall let you through?"
 
 SOON: Duration = 14 * DAY  # what expires within this time is named
 # Rota takes the time from the server. A larger difference confuses people who compare times.
@@ -39,7 +41,7 @@ async def _connection(place: Target, ca: str, now: Instant) -> list[Finding]:
     try:
         connection = await Dialer(place, ca).dial()
     except Unreachable as error:
-        return [Finding("connection", False, f"{error}; {_cure(str(error), ca)}")]
+        return [Finding("connection", False, f"{error}; {cure(str(error), ca, UNHEARD)}")]
     except RotaError as error:
         return [Finding("connection", False, str(error))]
     try:
@@ -51,14 +53,6 @@ async def _connection(place: Target, ca: str, now: Instant) -> list[Finding]:
         return [Finding("connection", True, "TLS"), _certificate(secure or {}, now)]
     finally:
         connection.abort()
-
-
-def _cure(problem: str, ca: str) -> str:
-    if "trusted" in problem:
-        return f"check {ca}" if ca else "name the authority that signed it with ROTA_SERVER_CA, or `rota login --ca`"
-    if "address" in problem:
-        return "check the name of the server"
-    return "is `rota up` with the role api running there, and does a firewall let you through?"
 
 
 def _certificate(found: dict[str, Any], now: Instant) -> Finding:

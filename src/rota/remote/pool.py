@@ -86,6 +86,17 @@ def trusting(ca: str) -> ssl.SSLContext:
     return context
 
 
+def cure(problem: str, ca: str, otherwise: str = "is `rota up` running there?") -> str:
+    """What to do about a connection that could not be made, by the words of its problem."""
+    if "trusted" in problem:
+        return f"check {ca}" if ca else "name the authority that signed it with ROTA_SERVER_CA, or `rota login --ca`"
+    if "speak TLS" in problem:
+        return "if it is on loopback, its address begins with http://"
+    if "address" in problem:
+        return "check the name of the server"
+    return otherwise
+
+
 class ServerPool:
     """Belongs to one loop."""
 

@@ -25,7 +25,7 @@ from rota.model.times import Duration, Instant
 from rota.remote import worker_link
 from rota.remote.connection import Lost, Reply
 from rota.remote.hello import CALLS, PATH, REPEAT, TIME, WAKES, ServerInfo
-from rota.remote.pool import Dialer, ServerPool, Unreachable
+from rota.remote.pool import Dialer, ServerPool, Unreachable, cure
 from rota.remote.replies import PASSING, error_of
 from rota.remote.versions import HEADER, OURS, understand
 from rota.remote.wakes import Wakes
@@ -234,7 +234,7 @@ class ServerStore(Store):
         return await self._loops.here().pool.stream(self._request("GET", f"{WAKES}?topics={wanted}"), piece)
 
     def _away(self, why: str) -> StoreUnavailable:
-        return StoreUnavailable(f"the server at {self.place} does not answer ({why}); is `rota up` running there?")
+        return StoreUnavailable(f"the server at {self.place} does not answer ({why}); {cure(why, self.dialer.ca)}")
 
 
 def _repeated(request: bytes) -> bytes:

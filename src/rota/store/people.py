@@ -91,7 +91,10 @@ class People(Verbs):
         """How much of its quotas the user of the principal has used. Counts its waiting jobs."""
 
     # -- keys --------------------------------------------------------------------------------------------------------
-    @verb(WRITE, ADMIN, "add keys", audit=about("new.id", "new.user", "new.role", "new.extra", "new.name"))
+    @verb(
+        WRITE, ADMIN, "add keys",
+        audit=about("new.id", "new.user", "new.role", "new.extra", "new.queues", "new.tasks", "new.name"),
+    )  # fmt: skip
     @abstractmethod
     async def add_key(self, who: Principal, /, new: NewKey) -> AccessKey:
         """Adds a key. A user that is not there raises NotFound, an id or a hash that is InvalidInput."""
