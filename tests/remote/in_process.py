@@ -15,7 +15,7 @@ from rota.api.origins import OriginCheck
 from rota.api.routes import Route
 from rota.clock import Chance, Clock
 from rota.config import Settings
-from rota.model.access import Grant, Role
+from rota.model.access import EXTRAS, Grant, Permission, Role
 from rota.model.access_keys import key_text
 from rota.model.http import target
 from rota.remote.connection import Lost, Reply
@@ -27,7 +27,8 @@ from rota.telemetry.events import Bus
 ADDRESS = "http://localhost:8787"
 
 
-ISSUED: dict[str, tuple[str, Role, str]] = {}  # user, role and id of each key
+ISSUED: dict[str, Grant] = {}  # by the texts of the keys
+TO_ORDER = (Permission.COMMANDS, Permission.CALLS, Permission.OS_USERS)
 
 
 class Keys:
@@ -38,11 +39,7 @@ class Keys:
         self.refused: set[str] = set()
 
     async def grant(self, secret: str) -> Grant | None:
-        if secret in self.refused:
-            return None
-        user, role, key = ISSUED[secret]
-        extra = () if role != Role.SUBMITTER else ("commands", "calls", "os-users")
-        return Grant(key=key, user=user, role=role, extra=extra)  # type: ignore[arg-type]
+        return None if secret in self.refused else ISSUED[secret]
 
     async def used(self, key: str) -> None: ...
 
@@ -50,10 +47,11 @@ class Keys:
         return self.store.now()
 
 
-def secret(user: str, role: Role, key: str) -> str:
-    digest = hashlib.sha256(f"{user} {role} {key}".encode("utf-8", "surrogatepass"))
+def secret(user: str, role: Role, key: str, auditor: bool = False) -> str:
+    extra = {*TO_ORDER, *([Permission.AUDIT] if auditor else [])} & EXTRAS[role]
+    digest = hashlib.sha256(f"{user} {role} {key} {auditor}".encode("utf-8", "surrogatepass"))
     text = key_text(digest.hexdigest()[:12], digest.digest())
-    ISSUED[text] = user, role, key
+    ISSUED[text] = Grant(key=key, user=user, role=role, extra=tuple(sorted(extra)))
     return text
 
 
@@ -133,10 +131,10 @@ class AsgiSide:
 
 
 def connected(
-    api: Api, clock: Clock, user: str = "local", role: Role = Role.ADMIN, key: str = "k1"
+    api: Api, clock: Clock, user: str = "local", role: Role = Role.ADMIN, key: str = "k1", auditor: bool = False
 ) -> tuple[ServerStore, AsgiPool]:
     """A store with a key of this user, neither opened nor used."""
     pool = AsgiPool(api)
-    store = server_store(target(ADDRESS), secret(user, role, key), clock, Chance(7))
+    store = server_store(target(ADDRESS), secret(user, role, key, auditor), clock, Chance(7))
     store._side = lambda: AsgiSide(pool, store._stream)  # type: ignore[assignment, method-assign, return-value]
     return store, pool
