@@ -10,14 +10,16 @@ from rota.api import calls
 from rota.model.access import Permission, Role
 from rota.model.job import Spec
 from rota.model.principal import Principal
+from rota.model.times import MINUTE
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Advance, NewFire, StoredSchedule
+from rota.model.trigger.skipped import Skipped, SkipReason
 from rota.remote.versions import HEADER, OURS
 from rota.store.base import Store
 from rota.store.values import JobFilter
 from rota.store.verbs import NODE, verbs
 from tests.api.caller import Caller, secret
-from tests.contracts.timetables import NAME, keep
+from tests.contracts.timetables import NAME, keep, standing
 from tests.contracts.world import FATAL, World
 
 ROUTES = {route.path.rpartition("/")[2]: route for route in calls.routes()}
@@ -88,8 +90,8 @@ async def test_a_step_of_a_schedule_makes_what_its_rule_says_and_nothing_else(wo
 
     async def advance(info: StoredSchedule) -> Any:
         step = Advance(
-            owner="ann", name=NAME, revision=info.revision, before=info.handled, fires=forged, skips=[],
-            handled=info.handled, next_at=None, limit=None, overlap=Overlap.ALLOW,
+            owner="ann", name=NAME, revision=info.revision, before=info.handled, fires=forged,
+            skips=[Skipped(5, 4, 1, SkipReason.MISSED)], handled=-1, next_at=-1, limit=0, overlap=Overlap.ALLOW,
         )  # fmt: skip
         reply = await caller.post("/api/v1/calls/advance", {"steps": [step]}, key=secret("submitter"))
         assert reply.status == 200, reply
@@ -100,6 +102,9 @@ async def test_a_step_of_a_schedule_makes_what_its_rule_says_and_nothing_else(wo
     assert await advance(info) == [["made"]]
     assert await advance(info) == [None], "it has moved on"
     assert [job.task for job in (await world.store.page(ann, JobFilter())).jobs] == ["true"]
+    after = await standing(world, who=ann)
+    assert info.next_at is not None
+    assert (after.handled, after.next_at) == (info.next_at, info.next_at + MINUTE)
 
 
 async def test_a_page_of_no_jobs_is_empty(world: World) -> None:
