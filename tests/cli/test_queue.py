@@ -138,7 +138,7 @@ def test_reasons_come_one_a_line_and_as_data(place: Placed) -> None:
     job = place.ok("submit", "--priority", "3", "--queue", "q\u00e4", "--", "true")
     worker, rank = place.ok("job", "explain", job[-12:]).splitlines()
     assert worker.startswith("no live node serves queue 'q\u00e4'; it has been ready since 20")
-    assert rank.startswith("it is ready in queue 'q\u00e4' with priority 3: it is next")
+    assert rank.startswith("it is ready in queue 'q\u00e4' with priority 3: it is the next of yours")
     found = place.json("job", "explain", job)
     assert (found["job"], found["state"]) == (job, "ready")
     assert [reason["kind"] for reason in found["reasons"]] == ["worker", "rank"]
@@ -171,7 +171,7 @@ def test_how_a_queue_ranks_its_jobs(place: Placed) -> None:
     assert place.ok("flow", "list").split() == ["QUEUE", "FLOW", "LEVEL", "USED"]
     assert place.json("flow", "list") == []
     assert place.ok("queue", "set", "default", "--feedback", "off").endswith("feedback off")
-    assert "it is next" in place.ok("job", "explain", first)
+    assert "it is the next of yours" in place.ok("job", "explain", first)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,11 @@ def test_a_queue_that_is_paused_and_a_task_that_nobody_knows() -> None:
     assert reasons == [
         ("queue", "queue 'mail' was paused by eve: new disk"),
         ("worker", f"no live node serves queue 'mail' and knows task 'mail.send'; it has been ready since {SINCE}"),
-        ("rank", "it is ready in queue 'mail' with priority 5: 7 ready jobs go first; 3 run, 4 slots on 2 nodes"),
+        (
+            "rank",
+            "it is ready in queue 'mail' with priority 5: 7 ready jobs of yours go first; "
+            "3 of yours run, 4 slots on 2 nodes",
+        ),
     ]
     assert told(job(State.READY, kind=Kind.COMMAND), Waiting(offered=False, now=NOW))[0] == (
         "worker", f"no live node serves queue 'mail'; it has been ready since {SINCE}",
@@ -141,7 +145,7 @@ def test_a_task_that_no_node_has_ever_offered() -> None:
 
 def test_it_is_next() -> None:
     ((kind, text),) = told(job(State.READY), Waiting(now=NOW))
-    assert (kind, text) == ("rank", "it is ready in queue 'mail' with priority 5: it is next")
+    assert (kind, text) == ("rank", "it is ready in queue 'mail' with priority 5: it is the next of yours")
 
 
 def test_it_runs() -> None:
@@ -283,7 +287,7 @@ async def test_a_job_that_nobody_serves(stage: Harness) -> None:
     lost = good.options(queue="nowhere", priority=2)
     first, second = await lost.submit(), await lost.submit()
     assert await kinds(first) == ["worker", "rank"]
-    assert "1 ready job goes first" in str(await second.explain())
+    assert "1 ready job of yours goes first" in str(await second.explain())
     await second.cancel()
     assert str(await second.explain()) == "it was cancelled: cancelled by its user"
 

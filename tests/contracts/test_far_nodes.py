@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from rota.errors import InvalidInput
 from rota.model.node import FarAccess, NewNode, NodeState
 from rota.model.outcome import CrashRule
-from rota.model.principal import SYSTEM
+from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
 from rota.store.base import Store
-from tests.contracts.world import World
+from tests.contracts.world import ALICE, World
 
 KEY = FarAccess("k1", "anna")
 FAR = NewNode("far", "inc-far", ("worker",), {"default": 4}, "1.0", 10 * SECOND, KEY)
@@ -25,6 +25,14 @@ async def test_a_far_node_is_shown_with_its_access_key_and_its_line(world: World
     assert (await world.store.nodes(SYSTEM))[0].line == "line-1"
     await world.store.renew(SYSTEM, FAR.incarnation)
     assert (await world.store.nodes(SYSTEM))[0].line is None
+
+
+async def test_whose_key_a_worker_has_is_for_operators(world: World) -> None:
+    await world.store.register(SYSTEM, FAR, [])
+    await world.store.renew(SYSTEM, FAR.incarnation, line="line-1")
+    for who, access, line in ((ALICE, None, None), (LOCAL, KEY, "line-1")):
+        (node,) = await world.store.nodes(who)
+        assert (node.access, node.line) == (access, line)
 
 
 async def test_a_far_node_leaves_no_lock_that_others_could_find_free(world: World, another: Store) -> None:

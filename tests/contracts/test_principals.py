@@ -410,3 +410,18 @@ async def test_no_verb_of_a_service_helps_a_user_to_the_jobs_of_another(house: H
 
 def test_every_verb_takes_a_principal_and_is_looked_at_here() -> None:
     assert set(verbs(Store)) == set(PEOPLE) | set(OPERATORS) | set(ADMINS) | set(DEEDS) | SCHEDULES
+
+
+async def test_what_all_share_tells_nothing_of_the_jobs_of_others(world: World) -> None:
+    theirs, mine = await world.several(3, Principal("bob")), await world.one(ALICE)
+    node = await world.node()
+    await node.claim(1)
+    waiting = await world.store.waiting(ALICE, mine)
+    assert waiting is not None
+    assert waiting.queue is not None
+    assert (waiting.ahead, waiting.queue.ready, waiting.queue.running) == (0, 1, 0)
+    last = await world.store.waiting(Principal("bob"), theirs[-1])
+    assert last is not None
+    assert last.ahead == 1, "one runs, one goes first"
+    running = {who.user: (await world.store.nodes(who))[0].running for who in (ALICE, Principal("bob"), LOCAL)}
+    assert running == {ALICE.user: 0, "bob": 1, "local": 1}, "operators look after nodes"

@@ -164,9 +164,11 @@ def _key(key: LimitInfo, now: Instant) -> Iterator[WaitReason]:
 
 def _rank(info: JobInfo, waiting: Waiting) -> WaitReason:
     queue = waiting.queue
-    busy = f"; {queue.running} run, {_count(queue.slots, 'slot')} on {_count(queue.nodes, 'node')}" if queue else ""
+    slots = f"{_count(queue.slots, 'slot')} on {_count(queue.nodes, 'node')}" if queue else ""
+    busy = f"; {queue.running} of yours run, {slots}" if queue else ""
     go = "goes" if waiting.ahead == 1 else "go"
-    place = f"{_count(waiting.ahead, 'ready job')} {go} first" if waiting.ahead else "it is next"
+    # Jobs of other users may go before it, too: how many is not told.
+    place = f"{_count(waiting.ahead, 'ready job')} of yours {go} first" if waiting.ahead else "it is the next of yours"
     flow = info.requirements.flow or info.task
     level = f" and its flow {flow!r} at level {waiting.level}" if waiting.level else ""
     text = f"it is ready in queue {info.queue!r} with priority {info.priority}{level}: {place}{busy}"

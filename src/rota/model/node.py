@@ -9,6 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from rota.model.job import Ref
+from rota.model.principal import Principal
 from rota.model.times import Duration
 
 
@@ -56,6 +57,10 @@ class NodeInfo(msgspec.Struct, frozen=True, kw_only=True):
     fading: Duration | None = None  # its sign of life is lost: it counts as gone in this long, unless it renews
     access: FarAccess | None = None  # of a far-away worker
     line: str | None = None  # of a far-away worker: the line that it had open when it last renewed
+
+    def seen_by(self, who: Principal) -> NodeInfo:
+        """With whose key a worker has joined is for operators."""
+        return self if who.operates else msgspec.structs.replace(self, access=None, line=None)
 
 
 class News(msgspec.Struct, frozen=True):

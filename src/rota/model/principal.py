@@ -26,6 +26,11 @@ class Principal(msgspec.Struct, frozen=True):
         return None if self.system else self.user
 
     @property
+    def counts(self) -> str | None:
+        """The owner whose jobs it may count on what all share, such as nodes; None means all."""
+        return None if self.operates else self.user
+
+    @property
     def operates(self) -> bool:
         return self.system or self.operator
 

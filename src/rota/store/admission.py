@@ -101,7 +101,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     gate: Gate | None = None  # the one that fits it
     keys: tuple[LimitInfo, ...] = ()  # with the bounds that count for this job, set or brought along
     queue: QueueInfo | None = None
-    ahead: int = 0  # ready jobs of its queue that rank before it
+    ahead: int = 0  # ready jobs of its owner and queue that rank before it
     rank: int = 0
     level: int = 0  # of its flow
     node: str | None = None  # that holds it,

@@ -160,7 +160,7 @@ async def take_over(unit: Unit) -> None:
 
 
 async def list_nodes(unit: Unit) -> None:
-    assert len(await nodes.nodes(unit, True, ())) == 20
+    assert len(await nodes.nodes(unit, SYSTEM, True, ())) == 20
 
 
 async def say(unit: Unit) -> None:

@@ -120,7 +120,7 @@ async def waiting(unit: Unit, who: Principal, job_id: str) -> Waiting | None:
     return Waiting(
         gate=await gates.of_job(unit, owner, task, queue, requirements, job_id),
         keys=await limits.of_job(unit, owner, requirements),
-        queue=next((one for one in await queues(unit, SYSTEM) if one.name == queue), None),
+        queue=next((one for one in await queues(unit, who) if one.name == queue), None),
         ahead=ahead, rank=rank, level=level, node=node, lease_until=lease_until, offered=bool(offered),
         known=bool(known), now=now,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from rota.errors import InvalidInput
 from rota.model.job import Kind, Ref
 from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
+from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Duration, Instant
 from rota.store.carriers.nodes import Departures, access_columns, taken
@@ -104,13 +105,13 @@ class PostgresDepartures(Departures[Unit]):
 departures = PostgresDepartures()
 
 
-async def nodes(unit: Unit, past: bool, own: Sequence[str]) -> list[NodeInfo]:
+async def nodes(unit: Unit, who: Principal, past: bool, own: Sequence[str]) -> list[NodeInfo]:
     found: list[NodeInfo] = []
-    for row in await unit.rows("node_rows", past=past, own=list(own), now=unit.now):
+    for row in await unit.rows("node_rows", past=past, own=list(own), sees=who.counts, now=unit.now):
         *columns, free, now = row
         node = NodeRow(*columns)
         left = max(0, node.seen_at + GRACE - now) if free else None
-        found.append(node_info(node, gone=left == 0, fading=left or None))
+        found.append(node_info(node, gone=left == 0, fading=left or None).seen_by(who))
     return found
 
 

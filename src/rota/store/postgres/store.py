@@ -17,7 +17,7 @@ from rota.errors import InvalidInput, StoreError, StoreUnavailable
 from rota.model.job import Claimed, Kind, NewJob
 from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule
-from rota.model.principal import Principal
+from rota.model.principal import SYSTEM, Principal
 from rota.model.rank import AGEING_STEP
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND, Duration, Instant
@@ -156,7 +156,7 @@ class PostgresStore(Calls):
                 lock = self._session.number(node.incarnation)
                 return await self._write(nodes_.register, node, tasks, replaces, lock, server)
             except InvalidInput:
-                living = await self._read(nodes_.nodes, False, self._session.own)
+                living = await self._read(nodes_.nodes, SYSTEM, False, self._session.own)
                 fading = [one.fading for one in living if one.id == node.id and one.fading is not None]
                 if not fading or not self._database.server_time:
                     raise
@@ -193,7 +193,7 @@ class PostgresStore(Calls):
         return await self._write(nodes_.departures.take_over, incarnation, beats, rule)
 
     async def nodes(self, who: Principal, /, past: bool = False) -> list[NodeInfo]:
-        return await self._read(nodes_.nodes, past, self._session.own)
+        return await self._read(nodes_.nodes, who, past, self._session.own)
 
     def guards(self, incarnation: str) -> Sequence[int]:
         return self._session.descriptors() if self._session.server_of(incarnation) else ()

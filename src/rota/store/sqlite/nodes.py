@@ -9,6 +9,7 @@ from rota.errors import InvalidInput
 from rota.model.job import Ref
 from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import Settlement
+from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
 from rota.store.carriers.nodes import Departures, access_columns, taken
@@ -27,7 +28,7 @@ Gone = Callable[[str], bool]
 def register(db: Database, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str], gone: Gone) -> None:
     for incarnation in replaces:
         leave(db, incarnation)
-    for row in map(NodeRow._make, db.rows("living_nodes")):
+    for row in map(NodeRow._make, db.rows("living_nodes", sees=None)):
         if row.id == node.id and row.incarnation != node.incarnation and not gone(row.incarnation):
             raise InvalidInput("node id", node.id, "an id that no living node uses")
     now = db.now()
@@ -78,8 +79,9 @@ departures = SqliteDepartures()
 leave, take_over = at_once(departures.leave), at_once(departures.take_over)
 
 
-def nodes(db: Database, past: bool, gone: Gone) -> list[NodeInfo]:
-    return [_info(row, gone) for row in db.rows("all_nodes" if past else "living_nodes")]
+def nodes(db: Database, who: Principal, past: bool, gone: Gone) -> list[NodeInfo]:
+    rows = db.rows("all_nodes" if past else "living_nodes", sees=who.counts)
+    return [_info(row, gone).seen_by(who) for row in rows]
 
 
 def _info(values: tuple[Any, ...], gone: Gone) -> NodeInfo:

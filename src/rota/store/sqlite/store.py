@@ -99,7 +99,7 @@ class SqliteStore(Calls):
         return moved
 
     async def nodes(self, who: Principal, /, past: bool = False) -> list[NodeInfo]:
-        return await self._read(nodes_.nodes, past, self._gone)
+        return await self._read(nodes_.nodes, who, past, self._gone)
 
     def guards(self, incarnation: str) -> Sequence[int]:
         return self.locks.descriptors(incarnation) if self.locks else ()

@@ -158,7 +158,7 @@ SELECT j.owner, j.task, j.queue, j.requirements, j.rank,
                  WHERE f.queue = j.queue AND f.flow = j.owner || '/' || rota.flow_of(j.task, j.requirements)), 0),
        n.id, n.seen_at + n.lease,
        CASE WHEN j.state = 'ready' THEN (SELECT count(*) FROM rota.jobs o WHERE o.state = 'ready' AND o.queue = j.queue
-                                         AND (o.rank, o.id) < (j.rank, j.id)) ELSE 0 END,
+                                         AND o.owner = j.owner AND (o.rank, o.id) < (j.rank, j.id)) ELSE 0 END,
        EXISTS (SELECT FROM rota.nodes w WHERE w.state = 'live' AND w.queues::jsonb ? j.queue
                AND (j.kind <> 'function' OR j.task = ANY (w.tasks))),
        j.kind <> 'function' OR EXISTS (SELECT FROM rota.tasks t WHERE t.name = j.task AND t.offered),

@@ -90,7 +90,8 @@ WHERE j.node IS NOT NULL AND (n.state IS NULL OR n.state NOT IN ('live', 'stoppi
 -- name: node_rows
 -- The query tries each lock in shared mode, so that observers don't take each other for the owner.
 SELECT n.incarnation, n.id, n.roles, n.queues, n.version, n.state, n.started_at, n.seen_at, n.lease, n.beats,
-       (SELECT count(*) FROM rota.jobs j WHERE j.node = n.incarnation AND j.claimed_at >= n.busy_since) AS running,
+       (SELECT count(*) FROM rota.jobs j WHERE j.node = n.incarnation AND j.claimed_at >= n.busy_since
+               AND (:sees::text IS NULL OR j.owner = :sees)) AS running,
        n.state = 'live' AND EXISTS (SELECT FROM rota.leader l WHERE l.incarnation = n.incarnation) AS leads,
        n.access_key, n.access_user, n.line,
        CASE WHEN n.state IN ('live', 'stopping') AND n.server = rota.server() AND n.incarnation <> ALL (:own::text[])

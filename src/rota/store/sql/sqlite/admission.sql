@@ -186,7 +186,7 @@ SELECT j.owner, j.task, j.queue, j.requirements, j.rank,
        coalesce((SELECT f.level FROM flows f WHERE f.queue = j.queue AND f.flow = j.owner || '/' || j.flow), 0),
        n.id, n.seen_at + n.lease,
        iif(j.state = 'ready', (SELECT count(*) FROM jobs o WHERE o.state = 'ready' AND o.queue = j.queue
-                               AND (o.rank, o.seq) < (j.rank, j.seq)), 0),
+                               AND o.owner = j.owner AND (o.rank, o.seq) < (j.rank, j.seq)), 0),
        EXISTS (SELECT 1 FROM nodes w
                WHERE w.state = 'live'
                  AND EXISTS (SELECT 1 FROM json_each(iif(json_valid(w.queues), w.queues, '{}')) q WHERE q.key = j.queue)

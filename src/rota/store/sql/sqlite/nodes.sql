@@ -27,14 +27,14 @@ WHERE j.state = 'running' AND (n.state IS NULL OR n.state NOT IN ('live', 'stopp
 
 -- name: living_nodes
 SELECT incarnation, id, roles, queues, version, state, started_at, seen_at, lease, beats,
-       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation),
+       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation AND (:sees IS NULL OR j.owner = :sees)),
        EXISTS (SELECT 1 FROM leader l WHERE l.incarnation = n.incarnation AND n.state = 'live'),
        access_key, access_user, line
 FROM nodes n WHERE state IN ('live', 'stopping') ORDER BY started_at, incarnation
 
 -- name: all_nodes
 SELECT incarnation, id, roles, queues, version, state, started_at, seen_at, lease, beats,
-       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation),
+       (SELECT count(*) FROM jobs j WHERE j.state = 'running' AND j.node = n.incarnation AND (:sees IS NULL OR j.owner = :sees)),
        EXISTS (SELECT 1 FROM leader l WHERE l.incarnation = n.incarnation AND n.state = 'live'),
        access_key, access_user, line
 FROM nodes n ORDER BY started_at, incarnation
