@@ -101,6 +101,9 @@ async def test_results_of_parents_are_for_the_attempt_that_needs_them(world: Wor
     assert (await far.door.parents(far.grant, calls.ParentsCall(far.incarnation, job.ref, "x"))).parents == []
     other = Ref(parent, job.fence)
     assert (await far.door.parents(far.grant, calls.ParentsCall(far.incarnation, other, ticket))).parents == []
+    await far.finish(job, ticket)
+    over = await far.door.parents(far.grant, calls.ParentsCall(far.incarnation, job.ref, ticket))
+    assert over.parents == [], "the ticket ends with the attempt"
 
 
 # -- claims that are repeated -----------------------------------------------------------------------------------------

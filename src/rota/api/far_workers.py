@@ -164,6 +164,9 @@ class FarWorkers:
         check.attempt(call.ref)
         if not (await self._issuer()).fits(call.ticket, grant.key, call.incarnation, call.ref):
             return calls.Parents([])
+        job = await self._store.get(SYSTEM, call.ref.job_id)
+        if job is None or job.ended or job.fence != call.ref.fence:  # no write is at stake that would be stale
+            return calls.Parents([])
         return calls.Parents(await self._store.parents(SYSTEM, call.ref.job_id))
 
     async def charge(self, grant: Grant, call: calls.ChargeCall) -> None:

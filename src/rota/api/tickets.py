@@ -2,7 +2,7 @@
 
 A ticket is a message authentication code over access key, incarnation, job and fence. Its secret is in the store, so
 every API node checks the tickets of every other, without a query. It covers one attempt of one incarnation. It needs no
-expiry: the store refuses writes of an attempt that is over as stale, whatever ticket they carry.
+expiry: the store refuses writes of an attempt that is over as stale, whatever ticket they carry. Reads ask it first.
 
 A check in the store (who holds this job and fence now?) would do without a secret. But it costs a read for each write,
 and it can't tell a repeat after a lost answer, which must be answered `already`, from a stranger's try.

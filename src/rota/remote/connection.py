@@ -33,9 +33,10 @@ class Connection(asyncio.Protocol):
     async def ask(self, request: bytes, piece: Callable[[bytes], None] | None = None) -> Reply:
         """Sends a request and returns the answer. `piece` gets the parts of the body of a success as they come."""
         loop = asyncio.get_running_loop()
-        self._reply, self._piece, self.usable = loop.create_future(), piece, False
+        self.usable = False
         if self._transport is None or self._transport.is_closing():
             raise Lost("the connection was closed")
+        self._reply, self._piece = loop.create_future(), piece
         self._transport.write(request)
         try:
             return await self._reply
