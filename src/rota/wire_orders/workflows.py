@@ -20,10 +20,13 @@ LARGEST = 20_000
 
 
 class WrongWorkflow(InvalidInput):
-    """`source`: where the description is from."""
+    """`source`: where the description is from. `cause`: the complaint about a value in it, whose fields are kept."""
 
-    def __init__(self, source: str, problem: str) -> None:
+    def __init__(self, source: str, problem: str, cause: InvalidInput | None = None, job: str | None = None) -> None:
         super().__init__("workflow", source, "a workflow as JSON")
+        if cause is not None:
+            self.what = cause.what if job is None else f"job {job!r}: {cause.what}"
+            self.given, self.expected = cause.given, cause.expected
         self.args = (f"{source}: {problem}",)
 
 
@@ -83,7 +86,8 @@ def told(source: str, name: str | None = None) -> Iterator[None]:
     except WrongWorkflow:
         raise
     except InvalidInput as error:
-        raise WrongWorkflow(source, str(error) if name is None else f"job {name!r}: {error}") from None
+        problem = str(error) if name is None else f"job {name!r}: {error}"
+        raise WrongWorkflow(source, problem, error, name) from None
 
 
 def _graph(found: Description, source: str) -> dict[str, tuple[Edge, ...]]:

@@ -64,3 +64,10 @@ async def test_a_wrong_workflow_is_refused_whole(world: World, caller: Caller, c
         reply = await caller.post("/api/v1/workflows", FLOW | change)
     assert reply.status == 400
     assert said in reply.json["detail"]
+
+
+async def test_a_wrong_value_of_a_workflow_is_named_with_its_job(caller: Caller) -> None:
+    body = {"name": "w", "jobs": [{"name": "a", "command": ["true"], "priority": 77}]}
+    reply = await caller.post("/api/v1/workflows", body)
+    assert (reply.status, reply.json["what"], reply.json["given"]) == (400, "job 'a': priority", 77)
+    assert "0 (most urgent) to 9" in reply.json["expected"]
