@@ -66,7 +66,8 @@ def stuck(flag: str) -> None:
 
 def environment(**more: str) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("ROTA_", "NO_COLOR", "COLUMNS"))}
-    return clean | {"ROTA_KILL_GRACE": "500ms", **more}
+    # Nodes of tests would fight for the port of the API.
+    return clean | {"ROTA_KILL_GRACE": "500ms", "ROTA_ROLES": "control,worker", **more}
 
 
 class Rota:

@@ -122,7 +122,7 @@ async def migrate(store: str) -> None:
 @asynccontextmanager
 async def side(store: str) -> AsyncIterator[Side]:
     await migrate(store)
-    made = (PostgresSide if "postgres" in store else SqliteSide)(store.removeprefix("sqlite:///"), store)
+    made = (PostgresSide if store.startswith("postgres") else SqliteSide)(store.removeprefix("sqlite:///"), store)
     try:
         yield made
     finally:

@@ -133,8 +133,8 @@ class PostgresStore(Calls):
     async def register(
         self, who: Principal, /, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
-        if node.access is None:
-            with translated(self._database.place):
+        with translated(self._database.place):
+            if node.access is None:
                 await self._session.hold(node.incarnation)
         server = self._session.server_of(node.incarnation)
         try:
