@@ -23,7 +23,7 @@ from rota.model.feedback import Feedback, read_feedback
 from rota.model.globs import glob_fits
 from rota.model.job import queue_name
 from rota.model.limits import Limit, concurrency, key_name, rate
-from rota.model.options import READERS, check_reason, task_name
+from rota.model.options import LONGEST_REASON, READERS, check_reason, task_name
 from rota.model.quotas import quotas
 from rota.model.rank import STRICT, priority
 from rota.model.readers import whole
@@ -127,7 +127,7 @@ def _advance(given: Arguments, sender: Sender) -> None:
 
 
 def _set_aside(given: Arguments, sender: Sender) -> None:
-    check_reason(given["why"][:1_000])
+    given["why"] = given["why"][:LONGEST_REASON]
 
 
 def _calendar(given: Arguments, sender: Sender) -> None:
