@@ -20,7 +20,7 @@ from rota.store.values import JobFilter
 from rota.store.verbs import NODE, verbs
 from tests.api.caller import Caller, secret
 from tests.contracts.timetables import NAME, keep, standing
-from tests.contracts.world import FATAL, World
+from tests.contracts.world import World
 
 ROUTES = {route.path.rpartition("/")[2]: route for route in calls.routes()}
 
@@ -110,17 +110,3 @@ async def test_a_step_of_a_schedule_makes_what_its_rule_says_and_nothing_else(wo
 async def test_a_page_of_no_jobs_is_empty(world: World) -> None:
     reply = await Caller(world).post("/api/v1/calls/page", {"query": {"limit": 0}})
     assert (reply.status, reply.json["jobs"]) == (200, [])
-
-
-@pytest.mark.parametrize("path", ["calls/replay", "jobs/{}/retry", "jobs/retry", "dead/{}/replay", "dead/replay"])
-async def test_a_key_runs_again_only_what_it_may_order(world: World, path: str) -> None:
-    job = await world.one(Principal("ann"))
-    node = await world.node()
-    (claimed,) = await node.claim()
-    await node.finish(claimed, FATAL)
-    caller, body = Caller(world), None if "{}" in path else {"ids": [job]}
-    reply = await caller.post(f"/api/v1/{path.format(job)}", body, key=secret("submitter"))
-    assert (reply.status, reply.json["code"]) == (403, "not_allowed"), reply
-    assert await world.state(job) == "failed"
-    assert (await caller.post(f"/api/v1/{path.format(job)}", body, key=secret("admin"))).status == 200
-    assert await world.state(job) != "failed"
