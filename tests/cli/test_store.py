@@ -60,5 +60,5 @@ def test_doctor(rota: Rota) -> None:
 def test_doctor_says_where_settings_come_from(rota: Rota) -> None:
     Path(rota.folder / "rota.toml").write_text('grace = "1m"')
     said = rota("doctor", "--store", "sqlite:///other.db", env={"ROTA_QUEUES": "a:1"}).stdout
-    assert "rota.toml, ROTA_KILL_GRACE, ROTA_QUEUES, --store" in said
+    assert "rota.toml, ROTA_KILL_GRACE, ROTA_QUEUES, ROTA_ROLES, --store" in said
     assert "no store at other.db" in said

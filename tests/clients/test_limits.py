@@ -379,7 +379,7 @@ async def test_a_job_that_becomes_urgent(stage: Stage) -> None:
     first, second = await note.submit(what=1, priority=3), await note.submit(what=2, priority=3)
     assert await second.reprioritise(0)
     explained = await first.explain()
-    assert "1 ready job goes first" in str(explained)
+    assert "1 ready job of yours goes first" in str(explained)
     await stage.run()
     assert not await second.reprioritise(0)
     for wrong in (10, -1, True, "0"):
