@@ -92,14 +92,14 @@ async def test_the_api_answers_while_the_last_jobs_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_rota_up_prints_the_address_it_listens_at(rota: Rota) -> None:
-    node = rota.start("up", "--port", "0", "--node", "one")
+    node = rota.start("up", "--port", "0", "--node", "one", "--roles", "control,worker,api")
     text = node.read_until("is up")
     url = next(word for word in text.split() if word.startswith("http://127.0.0.1:"))
     with urllib.request.urlopen(f"{url}/health/ready") as answer:
         assert answer.status == 200
     (told,) = rota.json("node", "list", "--json")
     assert told["roles"] == ["control", "worker", "api"]
-    again = rota("up", "--port", url.rpartition(":")[2])
+    again = rota("up", "--port", url.rpartition(":")[2], "--roles", "control,worker,api")
     assert again.returncode == 2
     assert "no other program listens" in again.stderr
     assert node.stop() == 0

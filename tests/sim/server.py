@@ -35,7 +35,8 @@ PLAYED = ("register", "renew", "nodes")
 # Of schemas and partitions there are none. Other parts of a prune, and of a purge, than these the verb itself does.
 # There is never a step to tally: nothing that is checked here depends on statistics.
 NOTHING: dict[str, Any] = {
-    "check": None, "needs": (False, []), "old_rows": 0, "sweep": (0, 0, []), "settle_piece": False, "next_step": None,
+    "check": None, "needs": (False, []), "old_rows": 0, "old_events": 0, "sweep": (0, 0, []), "settle_piece": False,
+    "next_step": None,
 }  # fmt: skip
 
 

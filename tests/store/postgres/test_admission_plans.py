@@ -405,7 +405,7 @@ COUNTING: dict[str, Deed] = {
     "why": Deed(why, True, 8 * HELD, 5 * HELD, {"waiting_row", "closed_gates", "limits_of"}),
 }
 # One row of a table that stays small.
-SMALL = {"next_boost"}
+SMALL = {"next_boost", "hold_edit"}
 # Their pages are those of the statements inside.
 OUTER = {"accept", "admit_claim", "hand_on", "sweep_gates", "alone_of", "put_back", "rank_anew"}
 

@@ -246,6 +246,15 @@ async def events(unit: Unit) -> None:
     assert len(await reads.events(unit, SYSTEM, 49_000, 100)) == 100
 
 
+async def tally(unit: Unit) -> None:
+    until = await unit.value("tally_until", after=0, settled=0, limit=100, now=NOW * 2)
+    assert await unit.rows("ended_tallies", after=until - 1, until=until, sees=None, queue=None, task=None)
+
+
+async def look_for_keys(unit: Unit) -> None:
+    assert await unit.value("keys_known_of", owner="local", keys=["none"]) == 0
+
+
 async def get(unit: Unit) -> None:
     for job in (uid(SCHEDULED, 5), uid(RUNNING, 5), uid(ENDED, 5), uid(DEAD, 5)):
         assert await reads.get(unit, SYSTEM, job) is not None
@@ -338,6 +347,8 @@ DEEDS = {
         "any_unread": {"outbox_unread"}, "number_events": {"outbox_unread", "outbox_pkey"},
         "event_rows": {"outbox_seq_key"},
     }, frozenset({"outbox_seq_key"})),
+    "tally": Deed(tally, False, 2_000, 9_000, {"tally_until": {FINISHED}, "ended_tallies": {FINISHED}}),
+    "known keys": Deed(look_for_keys, False, 1, 20, {"keys_known_of": {"keys_pkey"}}),
     "get": Deed(get, True, 20, 600, SHOWN),
     "output of a job": Deed(output, True, 20, 100, {"owns_job": {PKEY, HISTORY}, "output_rows": {OUTPUT}}),
     "resolve": Deed(resolve, True, 30, 200, {"ids_beginning": {PKEY, HISTORY}}),
@@ -354,13 +365,18 @@ DEEDS = {
 }  # fmt: skip
 
 # They look at every row: one counts them all, one looks at the ends of ids (asked by hand, now and then), one is of the
-# doctor.
-WHOLE = {"state_counts", "ids_ending", "ready_kinds"}
+# doctor, three count the jobs that live (for statistics, and at most once a second for a quota).
+WHOLE = {"state_counts", "ids_ending", "ready_kinds", "living_states", "living_tallies", "waiting_jobs_of"}
 # They look at tables that stay small, or only write.
 SMALL = {
     "insert_node", "lock_node", "lock_number", "living_with_id", "upsert_tasks", "end_node", "really_gone",
     "delete_old_nodes", "partitions", "task_rows", "append_event", "append_events", "server_now", "old_strays",
-    "whereabouts",
+    "whereabouts", "access_key_rows", "append_audit", "audit_rows", "copy_access_key", "count_schedules_of",
+    "delete_old_access_keys", "delete_old_audit", "delete_old_tallies", "delete_user", "expire_access_key", "grant_row",
+    "hold_admins", "hold_quotas", "insert_access_key", "insert_user", "live_admin_keys", "make_secret", "moment",
+    "outbox_span", "put_tallies", "quotas_of", "revoke_access_key", "revoke_access_keys_of", "same_tallies", "save_use",
+    "secret", "set_quotas", "start_tallying", "tallied", "tallied_until", "tally_rows", "touch_access_keys",
+    "unread_events_are_old", "user_exists", "user_rows",
 }  # fmt: skip
 
 

@@ -71,6 +71,7 @@ CHILDREN = json.dumps([(n * 2, "ready", 0, NOW, NOW) for n in range(1, FAMILY + 
 SKIPS = json.dumps([(f"j{n * 2:06}", "why") for n in range(1, FAMILY + 1)])
 FEW = json.dumps(["j000001", "j150001"])
 # What is asked, and how many steps are enough.
+NEWEST = {"sees": "local", "name": None, "ids": None, "after_at": None, "after_id": None}
 COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "what waits for these": ("open_edges", {"ids": FEW, "limit": 500}, 60 * FAMILY),
     "mark": ("mark_edges", {"rows": MARKS}, 200 * FAMILY),
@@ -85,7 +86,11 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "parents": ("parent_rows", {"id": "j000002"}, 500),
     "someone waits": ("anyone_waits", {}, 60),
     "nothing to settle": ("any_settling", {}, 60),
-    "the newest": ("workflow_rows", {"sees": "local", "name": None, "ids": None, "limit": 50}, 3_000),
+    "the newest": (
+        "workflow_rows",
+        {"sees": "local", "name": None, "ids": None, "after_at": None, "after_id": None, "limit": 50},
+        3_000,
+    ),
     "counts": ("workflow_counts", {"ids": json.dumps([f"w{n:06}" for n in range(1, 51)])}, 40_000),
     "jobs of one": ("workflow_jobs", {"id": "w000077"}, 1_500),
     "edges of one": ("workflow_edges", {"id": "w000077"}, 1_500),

@@ -31,8 +31,7 @@ SELECT quotas, full_until, rota.clock(:now) FROM rota.users WHERE name = :name
 UPDATE rota.users SET full_until = :full_until, waiting = :waiting, counted_at = :counted_at WHERE name = :name
 
 -- name: waiting_jobs_of
-SELECT count(*) FROM rota.jobs
-WHERE owner = :owner AND (state = 'blocked' OR state = 'scheduled' OR state = 'held' OR state = 'ready')
+SELECT count(*) FROM rota.living WHERE owner = :owner AND state <> 'running'
 
 -- name: count_schedules_of
 SELECT count(*) FROM rota.schedules WHERE owner = :owner
