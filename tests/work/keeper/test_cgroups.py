@@ -38,15 +38,17 @@ async def test_a_named_group_gets_a_leaf_for_each_command_and_kills_with_it(
     group: Path, out: Pipe, null: int, tmp_path: Path
 ) -> None:
     keeper = KeeperClient(folder=str(tmp_path), cgroup=str(group))
-    script = "import os\nif os.fork(): os.read(0, 1)\nos.setsid()\nprint(open('/proc/self/cgroup').read())\n"
+    # Both processes stay until they are killed: a command that ends takes its group with it.
+    script = "import os, time\nif not os.fork(): os.setsid(); print(open('/proc/self/cgroup').read(), flush=True)\n"
     child = await keeper.spawn(
-        [*PYTHON, script + "import time; time.sleep(1000)"], cwd=None, env=ENV, stdin=null, stdout=out.writer,
-        stderr=out.writer,
-    )  # fmt: skip
+        [*PYTHON, script + "time.sleep(1000)"], cwd=None, env=ENV, stdin=null, stdout=out.writer, stderr=out.writer
+    )
     out.hang_up()
     assert any(word.startswith("cgroup-v2:kill") for word in child.isolation)
     (leaf,) = (path.parent for path in group.glob("rota-*/*/cgroup.procs"))
-    await until(lambda: str(child.pid) in (leaf / "cgroup.procs").read_text().split())
+    while f"/{leaf.parent.name}/{leaf.name}" not in await out.line():
+        pass
+    assert str(child.pid) in (leaf / "cgroup.procs").read_text().split()
     child.kill()
     assert (await finish(child)).signal == signal.SIGKILL
     out.drain()
