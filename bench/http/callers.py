@@ -1,5 +1,6 @@
-"""Callers of an HTTP server: `python -m bench.http.callers PORT CALLERS SECONDS` reads one request from standard input
-and sends it again and again, each caller over a connection of its own, its next request after the answer to the last.
+"""Callers of an HTTP server: `python -m bench.http.callers PORT CALLERS SECONDS` reads requests from standard input,
+divided by NUL bytes, and deals them out to callers. Each caller sends its own again and again over a connection of its
+own, the next one after the answer to the last.
 Prints a JSON object: requests a second, p50 and p99 in milliseconds, and the first answer that was no success.
 
 It parses as little as it can: what it costs is taken from the server's core on a small machine.
@@ -11,6 +12,8 @@ import asyncio
 import re
 import sys
 import time
+from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -56,13 +59,12 @@ class _Caller(asyncio.Protocol):
             self.ended.set_result(None)
 
 
-async def call(port: int, callers: int, seconds: float, request: bytes) -> Answers:
+async def call(port: int, callers: int, seconds: float, requests: Sequence[bytes]) -> Answers:
     took: list[float] = []
     refused: list[str] = []
     loop = asyncio.get_running_loop()
-    made = [
-        await loop.create_connection(lambda: _Caller(request, took, refused), "127.0.0.1", port) for _ in range(callers)
-    ]
+    protocols = [partial(_Caller, requests[place % len(requests)], took, refused) for place in range(callers)]
+    made = [await loop.create_connection(protocol, "127.0.0.1", port) for protocol in protocols]
     await asyncio.sleep(WARM_UP)
     took.clear()
     begun = time.perf_counter()
@@ -84,7 +86,7 @@ def main(port: str, callers: str, seconds: str) -> None:
         run = asyncio.run
     else:
         run = uvloop.run
-    answers = run(call(int(port), int(callers), float(seconds), sys.stdin.buffer.read()))
+    answers = run(call(int(port), int(callers), float(seconds), sys.stdin.buffer.read().split(b"\0")))
     print(msgspec.json.encode(answers).decode())
 
 

@@ -33,24 +33,29 @@ def submit(folder: Path, size: Size) -> Iterator[Figure]:
     with serving.api(store) as (_, port), serving.bare(folder / "bare.log") as floor_port:
         ours = serving.request("POST", "/api/v1/jobs", serving.new_key(store), body)
         floor = serving.request("POST", "/jobs", body=body)
-        yield from _compared("submit over HTTP", size, (port, ours), (floor_port, floor), least=0.4, rate=2_500.0)
+        yield from _compared("submit over HTTP", size, (port, [ours]), (floor_port, [floor]), least=0.4, rate=2_500.0)
 
 
 def get(folder: Path, size: Size) -> Iterator[Figure]:
     store = folder / "get.db"
     with serving.api(store) as (_, port), serving.bare(folder / "bare.log") as floor_port:
         key = serving.new_key(store)
-        ours = serving.request("GET", f"/api/v1/jobs/{_order(port, key)}", key)
+        ours = [serving.request("GET", f"/api/v1/jobs/{job}", key) for job in _orders(port, key, max(CALLERS))]
         floor = serving.request("GET", "/jobs/7")
-        yield from _compared("GET of a job", size, (port, ours), (floor_port, floor), least=0.5)
+        yield from _compared("GET of a job", size, (port, ours), (floor_port, [floor]), least=0.5)
 
 
 def _compared(
-    name: str, size: Size, ours: tuple[int, bytes], floor: tuple[int, bytes], least: float, rate: float | None = None
+    name: str,
+    size: Size,
+    ours: tuple[int, list[bytes]],
+    floor: tuple[int, list[bytes]],
+    least: float,
+    rate: float | None = None,
 ) -> Iterator[Figure]:
     for callers in CALLERS:
         pairs = [
-            [serving.call(port, callers, size.http, sent) for port, sent in (ours, floor)] for _ in range(size.runs)
+            [serving.call(port, callers, size.http, *sent) for port, sent in (ours, floor)] for _ in range(size.runs)
         ]
         mine, others = ([one.rate for one in side] for side in zip(*pairs, strict=True))
         goal = least if callers == COMPARED else None
@@ -150,14 +155,19 @@ def _drained(store: Path, known: Path | str, jobs: int, **settings: str) -> floa
 
 
 def _order(port: int, key: str) -> str:
+    (job,) = _orders(port, key, 1)
+    return job
+
+
+def _orders(port: int, key: str, count: int) -> list[str]:
     connection = http.client.HTTPConnection("127.0.0.1", port)
     try:
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        connection.request("POST", "/api/v1/jobs", ORDER, headers)
+        connection.request("POST", "/api/v1/jobs", b'{"jobs":[%s]}' % b",".join([ORDER] * count), headers)
         answer = connection.getresponse()
         found = msgspec.json.decode(answer.read())
         if answer.status >= 300:
             raise RuntimeError(f"refused: {found}")
-        return str(found["id"])
+        return [str(job["id"]) for job in found["jobs"]]
     finally:
         connection.close()

@@ -68,10 +68,10 @@ def request(method: str, path: str, key: str = "", body: bytes = b"") -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def call(port: int, callers: int, seconds: float, sent: bytes) -> Answers:
-    """The callers are a process of their own."""
+def call(port: int, callers: int, seconds: float, *sent: bytes) -> Answers:
+    """The callers are a process of their own. The requests are dealt out to them."""
     command = [sys.executable, "-m", "bench.http.callers", str(port), str(callers), str(seconds)]
-    done = subprocess.run(command, cwd=processes.ROOT, check=True, input=sent, stdout=subprocess.PIPE)
+    done = subprocess.run(command, cwd=processes.ROOT, check=True, input=b"\0".join(sent), stdout=subprocess.PIPE)
     answers = msgspec.json.decode(done.stdout, type=Answers)
     if answers.refused:
         raise RuntimeError(f"the server refused a request: {answers.refused}")

@@ -30,7 +30,7 @@ def test_every_verb_of_people_has_a_route_and_no_verb_of_nodes_has() -> None:
 
 
 def test_permissions_are_those_of_the_declarations() -> None:
-    assert ROUTES["get"].permission is Permission.READ
+    assert ROUTES["get_many"].permission is Permission.READ
     assert ROUTES["output"].permission is Permission.OUTPUT
     assert ROUTES["submit"].permission is Permission.ORDER
     assert ROUTES["pause_queue"].permission is Permission.OPERATE
@@ -56,8 +56,8 @@ async def test_a_call_acts_for_the_user_of_the_key(world: World) -> None:
 
 
 async def test_an_answer_of_nothing_is_null(world: World) -> None:
-    reply = await Caller(world).post("/api/v1/calls/get", {"job_id": "nothing"})
-    assert (reply.status, reply.body) == (200, b"null")
+    reply = await Caller(world).post("/api/v1/calls/get_many", {"ids": ["nothing"]})
+    assert (reply.status, reply.body) == (200, b"[null]")
 
 
 async def test_answers_carry_version_and_time(world: World) -> None:

@@ -48,6 +48,18 @@ async def test_requests_follow_each_other_on_one_connection(world: World) -> Non
         writer.close()
 
 
+@pytest.mark.parametrize(
+    "sent", [LIVE.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"), LIVE.replace(b"HTTP/1.1", b"HTTP/1.0")]
+)
+async def test_a_caller_that_wants_no_more_gets_the_end_of_the_connection(world: World, sent: bytes) -> None:
+    async with serving(world) as served:
+        reader, writer = await served.open(sent)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"\r\nconnection: close\r\n" in answer
+        writer.close()
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /health/live HTTP/1.1\r\n", LIVE[:-1]])
 async def test_a_head_that_does_not_come_ends_the_connection(world: World, sent: bytes) -> None:
     async with serving(world) as served:

@@ -33,7 +33,7 @@ def test_the_types_of_a_route_are_those_of_its_handler() -> None:
     async def silent(request: Request[None, None]) -> None: ...
 
     one, two, three = routes
-    assert (one.body, one.query, one.answer, one.status, one.parts) == (int, None, str, 201, ["id", "name"])
+    assert (one.body, one.query, one.answer, one.status, one.parts) == (int, None, str, 201, ("id", "name"))
     assert (two.query, two.answer, two.media, two.status) == (bytes, None, "text/event-stream", 200)
     assert (three.answer, three.status, three.media) == (None, 204, None)
 

@@ -43,6 +43,20 @@ async def test_a_small_order_is_one_write_and_calls_at_once_share_it(
     assert troubled.calls.count("submit") < 10
 
 
+async def test_reads_of_single_jobs_at_once_share_queries_and_fail_alone(
+    world: World, client: JobsClient, troubled: Troubled
+) -> None:
+    jobs = [await world.one() for _ in range(5)]
+    asked = [*jobs, "nothing", "\udcff", *reversed(jobs)]
+    found = await asyncio.gather(*map(client.get, asked), return_exceptions=True)
+    assert [one if isinstance(one, BaseException) else one.id for one in found[:5] + found[7:]] == jobs + jobs[::-1]
+    assert isinstance(found[5], NotFound)
+    assert isinstance(found[6], InvalidInput | NotFound), "one that can't be looked for is set aside"
+    before = len(troubled.calls)
+    await asyncio.gather(*(client.get(job) for job in jobs * 40))
+    assert troubled.calls[before:] == ["get_many"] * 2
+
+
 async def test_nothing_is_no_order(client: JobsClient, troubled: Troubled) -> None:
     assert await client.submit([]) == []
     assert not troubled.calls
@@ -226,7 +240,7 @@ def _mistake(fails: object, verb: str) -> None:
 
 async def test_the_first_look_may_fail(world: World, client: JobsClient, troubled: Troubled) -> None:
     job = await world.one()
-    troubled.fails["get"] = 1
+    troubled.fails["get_many"] = 1
     with pytest.raises(StoreUnavailable):
         await client.wait(job)
 

@@ -321,7 +321,7 @@ PEOPLE: dict[str, Deed] = {
     "hurry": lambda h, s: s.hurry(BOB, h.ids),
     "purge": lambda h, s: s.purge(BOB, h.ids),
     "reprioritise": lambda h, s: s.reprioritise(BOB, h.ids, 0),
-    "get": lambda h, s: s.get(BOB, h.jobs[State.READY]),
+    "get_many": lambda h, s: s.get_many(BOB, h.ids),
     "page": lambda h, s: s.page(BOB, JobFilter(ids=tuple(h.ids), limit=len(h.ids))),
     "count": lambda h, s: s.count(BOB, JobFilter(ids=tuple(h.ids))),
     "resolve": lambda h, s: s.resolve(BOB, h.jobs[State.READY]),

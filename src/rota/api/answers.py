@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+Headers = Sequence[tuple[bytes, bytes]]
 EVENTS = "text/event-stream"
+# An extension in the scope of ASGI: `await send_whole(status, headers, body)` sends an answer in one piece.
+WHOLE = "rota.whole"
 
 
 class Answer(Generic[T]):

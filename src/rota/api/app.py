@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rota.api import calls, health, openapi, wakes, workers
-from rota.api.answers import Answer, Stream
+from rota.api.answers import WHOLE, Answer, Stream
 from rota.api.authentication import Authenticator
 from rota.api.decoding import BodyReader, Nothing, QueryReader, read_body
 from rota.api.desk import Desk
@@ -60,12 +60,11 @@ class Api:
         except Nothing:
             return
         except Refusal as refusal:
-            await self._refuse(refusal, send)
+            await self._refuse(refusal, scope, send)
         except Exception as error:
             known = refusal_of(error) if isinstance(error, RotaError) else None
-            await self._refuse(
-                known or self._incident(scope["method"], scope["raw_path"].decode("latin-1"), error), send
-            )
+            incident = known or self._incident(scope["method"], scope["raw_path"].decode("latin-1"), error)
+            await self._refuse(incident, scope, send)
 
     def end_streams(self) -> None:
         """Ends all streams, each with its last piece complete, before the server stops."""
@@ -88,7 +87,7 @@ class Api:
                 grant.check(route.permission)
         query = self._queries[route.name].read(scope["query_string"])
         body = await self._body(route, headers, receive)
-        path = dict(zip(route.parts, found[1], strict=True))
+        path = dict(zip(route.parts, found[1], strict=True)) if found[1] else {}
         request: Request[Any, Any] = Request(
             self._desk, grant, path, query, body, headers, receive, scope.get("server")
         )
@@ -98,7 +97,7 @@ class Api:
             lost = self._lost(headers, origin.address) if grant is not None else _never()
             await self._stream(route, given.value, given.status or route.status, receive, send, lost)
         else:
-            await self._send(route, given, send)
+            await self._send(route, given, scope, send)
 
     async def _body(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> Any:
         reader = self._bodies.get(route.name)
@@ -109,12 +108,12 @@ class Api:
         return None
 
     # -- answers -----------------------------------------------------------------------------------------------------
-    async def _send(self, route: Route, given: Answer[Any], send: Send) -> None:
+    async def _send(self, route: Route, given: Answer[Any], scope: Scope, send: Send) -> None:
         status, more = given.status or route.status, _encoded(given.headers)
         if route.answer is None or status == 304:
-            await _respond(send, status, [*_ALWAYS, *more], b"")
+            await _respond(scope, send, status, [*_ALWAYS, *more], b"")
         else:
-            await _respond(send, status, [*_ALWAYS, _JSON, *more], self._encode(given.value))
+            await _respond(scope, send, status, [*_ALWAYS, _JSON, *more], self._encode(given.value))
 
     async def _stream(
         self, route: Route, stream: Stream, status: int, receive: Receive, send: Send, lost: Coroutine[Any, Any, None]
@@ -151,9 +150,9 @@ class Api:
             except RotaError:  # the store is away: nobody can tell
                 continue
 
-    async def _refuse(self, refusal: Refusal, send: Send) -> None:
+    async def _refuse(self, refusal: Refusal, scope: Scope, send: Send) -> None:
         head = [*_ALWAYS, _PROBLEM, *_encoded(refusal.headers)]
-        await _respond(send, refusal.status, head, self._encode(refusal.body))
+        await _respond(scope, send, refusal.status, head, self._encode(refusal.body))
 
     def _incident(self, method: str, path: str, error: BaseException) -> Refusal:
         incident = self._desk.chance.token()
@@ -168,9 +167,12 @@ def _not_there(scope: Scope, methods: Mapping[str, Route] | None) -> Refusal:
     return Refusal(405, "method_not_allowed", f"this route takes {allowed}", {"allow": allowed})
 
 
-async def _respond(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+async def _respond(scope: Scope, send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
     if status not in (204, 304):
-        headers.append((b"content-length", str(len(body)).encode()))
+        headers.append((b"content-length", b"%d" % len(body)))
+    if (send_whole := scope.get("extensions", {}).get(WHOLE)) is not None:
+        await send_whole(status, headers, body)
+        return
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -199,5 +201,8 @@ async def _gone(receive: Receive) -> None:
         pass
 
 
-def _encoded(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items())
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    for name, value in headers.items():
+        if not value.isprintable():  # a line break would begin another header
+            raise ValueError(f"header {name}: {value!r} can't be sent")
+    return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]

@@ -79,14 +79,12 @@ class Authenticator:
             raise Refusal(401, "unauthenticated", "a key is needed: Authorization: Bearer rota_...", _CHALLENGE)
         digest = hashlib.sha256(header).digest()
         believed = self._believed.get(digest)
-        scheme, _, secret = header.decode("latin-1").partition(" ")
-        grant: Grant | None = None
         if believed is not None and believed.until > self._clock.monotonic():
-            grant = believed.grant
-        elif scheme.lower() == "bearer" and _can_be_key(secret):
-            grant = await self._look_up(digest, secret)
+            grant: Grant | None = believed.grant
+        else:
+            grant = await self._look_up(digest, *_parts(header))
         if grant is None or (grant.expires_at is not None and grant.expires_at <= self._keys.now()):
-            raise self._wrong(secret, address)
+            raise self._wrong(_parts(header)[1], address)
         self._note(grant.key)
         return grant
 
@@ -106,7 +104,9 @@ class Authenticator:
             return Refusal(429, "too_many_wrong_keys", detail, _CHALLENGE | {"retry-after": str(wait)})
         return Refusal(401, "wrong_key", "the key is wrong, has expired or was revoked", _CHALLENGE)
 
-    async def _look_up(self, digest: bytes, secret: str) -> Grant | None:
+    async def _look_up(self, digest: bytes, scheme: str, secret: str) -> Grant | None:
+        if scheme.lower() != "bearer" or not _can_be_key(secret):
+            return None
         task = self._running.get(digest)
         if task is None:
             task = self._running[digest] = asyncio.create_task(self._ask(digest, secret))
@@ -147,6 +147,11 @@ class Authenticator:
             await self._keys.used(key)
         except RotaError:
             self._noted.pop(key, None)  # the next use tries again
+
+
+def _parts(header: bytes) -> tuple[str, str]:
+    scheme, _, secret = header.decode("latin-1").partition(" ")
+    return scheme, secret
 
 
 def _can_be_key(text: str) -> bool:

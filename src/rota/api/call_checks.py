@@ -223,6 +223,7 @@ def _rotated_key(given: Arguments, sender: Sender) -> None:
 
 CHECKS: dict[str, Callable[[Arguments, Sender], None]] = {
     "submit": _orders,
+    "get_many": _ids,
     "cancel": _cancel,
     "replay": _ids,
     "hurry": _ids,

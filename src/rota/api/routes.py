@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from inspect import signature
 from types import NoneType
@@ -62,16 +62,15 @@ class Route:
     problems: tuple[int, ...] = ()  # statuses beside those that every route of its shape may answer with
     also: tuple[int, ...] = ()
     takes: tuple[str, ...] = ()
+    parts: tuple[str, ...] = field(init=False)  # the names of the path's variable parts
 
     @property
     def name(self) -> str:
         """The operationId of the document."""
         return self.handler.__name__
 
-    @property
-    def parts(self) -> list[str]:
-        """The names of the path's variable parts."""
-        return _PART.findall(self.path)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(_PART.findall(self.path)))
 
 
 class Routes(list[Route]):

@@ -28,6 +28,7 @@ T = TypeVar("T")
 # One order is one write. These bounds, in jobs and in bytes of arguments, keep the write short.
 LARGEST_ORDER = 1_000
 HEAVIEST_ORDER = 4 << 20
+LARGEST_GET = 100  # jobs of one query: each may have megabytes of arguments and results
 POLL = 0.5
 # Wake-ups closer together than this share one query.
 PAUSE = 0.005
@@ -51,6 +52,9 @@ class JobsClient:
         self._batchers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], Answer]]
         ] = weakref.WeakKeyDictionary()
+        self._gets: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Batcher[str, JobInfo | None]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._waits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waits] = weakref.WeakKeyDictionary()
 
     def job_ids(self, count: int) -> list[str]:
@@ -142,7 +146,12 @@ class JobsClient:
         return answers
 
     async def get(self, job_id: str) -> JobInfo:
-        info = await self.store.get(self.who, job_id)
+        """Concurrent calls share a query."""
+        loop = asyncio.get_running_loop()
+        gets = self._gets.get(loop)
+        if gets is None:
+            gets = self._gets[loop] = Batcher(lambda ids: self.store.get_many(self.who, ids), LARGEST_GET)
+        info = await gets.put(job_id)
         if info is None:
             raise NotFound("job", job_id)
         return info

@@ -122,7 +122,7 @@ def timedelta_or_none(span: Duration | None) -> timedelta | None:
 def iso(moment: Instant | datetime) -> str:
     """`2027-01-01T08:00:00.000000+00:00`: always UTC, always with microseconds, so that texts sort like instants."""
     given = moment if isinstance(moment, datetime) else aware(moment)
-    return given.astimezone(UTC).isoformat(timespec="microseconds")
+    return (given if given.tzinfo is UTC else given.astimezone(UTC)).isoformat("T", "microseconds")
 
 
 def short(given: Duration | timedelta) -> str:

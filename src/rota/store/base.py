@@ -245,10 +245,16 @@ class Store(Timetable, Graph, Admission, Offers, People, Counted):
         many, or 1 if it only prepared a deletion. 0: there is nothing to do for now."""
 
     # -- reads -------------------------------------------------------------------------------------------------------
-    @verb(READ, stale_ok=True)
+    @verb(READ, stale_ok=True, batch="ids")
     @abstractmethod
+    async def get_many(self, who: Principal, /, ids: Sequence[str]) -> list[JobInfo | None]:
+        """Jobs with their attempts, in the order of the ids; None for one that the principal may not see or that does
+        not exist."""
+
     async def get(self, who: Principal, /, job_id: str) -> JobInfo | None:
-        """A job with its attempts; None if the principal may not see it or it does not exist."""
+        """One job, as `get_many` finds it."""
+        (info,) = await self.get_many(who, [job_id])
+        return info
 
     @verb(READ, stale_ok=True)
     @abstractmethod

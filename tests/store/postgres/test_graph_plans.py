@@ -180,7 +180,7 @@ async def one(unit: Unit) -> None:
 
 
 async def get(unit: Unit) -> None:
-    info = await reads.get(unit, LOCAL, uid(ENDED, 5))
+    (info,) = await reads.get_many(unit, LOCAL, [uid(ENDED, 5)])
     assert info is not None
     assert info.workflow == uid(FLOW, 1)
 

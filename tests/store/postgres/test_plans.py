@@ -257,7 +257,7 @@ async def look_for_keys(unit: Unit) -> None:
 
 async def get(unit: Unit) -> None:
     for job in (uid(SCHEDULED, 5), uid(RUNNING, 5), uid(ENDED, 5), uid(DEAD, 5)):
-        assert await reads.get(unit, SYSTEM, job) is not None
+        assert None not in await reads.get_many(unit, SYSTEM, [job])
 
 
 async def output(unit: Unit) -> None:

@@ -219,7 +219,7 @@ async def history(unit: Unit) -> None:
 
 
 async def get(unit: Unit) -> None:
-    info = await reads.get(unit, SYSTEM, uid(OLD, 77_777))
+    (info,) = await reads.get_many(unit, SYSTEM, [uid(OLD, 77_777)])
     assert info is not None
     assert info.schedule == "s778"
 

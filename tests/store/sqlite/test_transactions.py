@@ -103,7 +103,7 @@ async def test_whatever_goes_wrong_inside_a_verb_takes_all_of_it_back(
             patch.setattr(work, "_taken", broken)
             with pytest.raises(RuntimeError, match="a bug"):
                 await actor.claim()
-            patch.setattr(database.Database, "many", broken)
+            patch.setattr(database.Database, "insert", broken)
             with pytest.raises(RuntimeError, match="a bug"):
                 await world.one()
     assert not rung, "nobody is woken for what did not happen"

@@ -77,3 +77,12 @@ def test_a_carrier_keeps_its_name_and_parameters() -> None:
 
     made = at_once(carrier)
     assert (made.__name__, made.__doc__) == ("carrier", "Its text.")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 21, 64, 149])
+def test_rows_are_inserted_in_few_statements(db: Database, count: int) -> None:
+    db._queries = {**db._queries, "insert": "INSERT INTO wanted (name, number) VALUES (?, ?)"}
+    db.connection.execute("CREATE TEMP TABLE wanted (name TEXT, number INTEGER)")
+    rows = [(f"row {number}", number) for number in range(count)]
+    db.insert("insert", rows)
+    assert list(db.connection.execute("SELECT name, number FROM wanted ORDER BY rowid")) == rows

@@ -32,8 +32,8 @@ _DIALECT = Dialect(
 )
 
 
-async def get(unit: Unit, who: Principal, job_id: str) -> JobInfo | None:
-    return (await _infos(unit, who, ids_only([job_id]))).get(job_id)
+async def get_many(unit: Unit, who: Principal, ids: Sequence[str]) -> list[JobInfo | None]:
+    return [*map((await _infos(unit, who, ids_only(ids))).get, ids)]
 
 
 async def page(unit: Unit, who: Principal, query: JobFilter) -> JobPage:

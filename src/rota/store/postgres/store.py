@@ -240,7 +240,7 @@ class PostgresStore(Calls):
     settle = writes(graph.settle_any)
 
     # -- reads -------------------------------------------------------------------------------------------------------
-    get = reads(reads_.get)
+    get_many = reads(reads_.get_many)
     page = reads(reads_.page)
     count = reads(reads_.count)
     resolve = reads(reads_.resolve)

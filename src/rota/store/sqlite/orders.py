@@ -61,7 +61,7 @@ def _submit(db: Database, who: Principal, orders: Sequence[Sequence[NewJob]], ke
             used += [(who.user, key, content, job, now + key_life) for key, (content, job) in keys.taken(fresh)]
     if plain:
         insert(db, who.user, plain, now)
-    db.many("insert_key", used)
+    db.insert("insert_key", used)
     return answers
 
 
@@ -137,8 +137,8 @@ def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, block
             held_by=held_by, reason=reason,
         ))  # fmt: skip
         payloads.append(_payload(job, seq=seq, retry=text.retry))
-    db.many("insert_job", rows)
-    db.many("insert_payload", payloads)
+    db.insert("insert_job", rows)
+    db.insert("insert_payload", payloads)
     if lines:
         db.run("look_at_lines", lines=encode(sorted(lines)).decode())
     db.topics |= {topic for state, topic in _TOPICS.items() if state in states}

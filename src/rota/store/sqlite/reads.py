@@ -34,8 +34,8 @@ _DIALECT = Dialect(
 )
 
 
-async def get(unit: SqliteUnit, who: Principal, job_id: str) -> JobInfo | None:
-    return (await _infos(unit, who, [job_id])).get(job_id)
+async def get_many(unit: SqliteUnit, who: Principal, ids: Sequence[str]) -> list[JobInfo | None]:
+    return [*map((await _infos(unit, who, ids)).get, ids)]
 
 
 async def page(unit: SqliteUnit, who: Principal, query: JobFilter) -> JobPage:

@@ -140,7 +140,7 @@ class SqliteStore(Calls):
         return await self._commit(lambda db: graph.settle_any(db, limit))
 
     # -- reads -------------------------------------------------------------------------------------------------------
-    get = reads(reads_.get)
+    get_many = reads(reads_.get_many)
     page = reads(reads_.page)
     count = reads(reads_.count)
     resolve = reads(reads_.resolve)
