@@ -23,7 +23,7 @@ class KnownTasks:
         """Tasks that have these names, if there are such. Nothing is read for none."""
         if names:
             age = self._clock.monotonic() - self._read_at
-            missing = any(name not in self._known.infos for name in names)
+            missing = not self._known.infos.keys() >= set(names)
             if age > (FRESH_WITHOUT if missing else FRESH):
                 read_at = self._clock.monotonic()
                 self._known = OfferedTasks.of(await self._store.tasks(SYSTEM))

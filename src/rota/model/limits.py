@@ -35,6 +35,8 @@ _RATE = re.compile(r"(\d{1,6})\s*/\s*(ms|[smhd]|\d.*)", re.ASCII | re.DOTALL)
 _EXPECTED_TEMPLATE = "a text with fields such as user:{user_id} or {order.customer}; braces of its own are doubled"
 _PIECE = re.compile(r"(?P<text>[^{}]+|\{\{|\}\})|\{(?P<path>[\w-]+(?:\.[\w-]+)*)\}")
 
+_WORD = re.compile(r"[\w.@-]+")
+
 
 class Policy(StrEnum):
     """The treatment of a job whose key is full."""
@@ -116,13 +118,9 @@ def key_name(given: object) -> str:
 
 def word(given: object, what: str) -> str:
     """For names that people type and lists join: of queues, nodes, users."""
-    if not isinstance(given, str) or not 0 < len(given) <= LONGEST_WORD or not all(map(_in_word, given)):
+    if not isinstance(given, str) or len(given) > LONGEST_WORD or not _WORD.fullmatch(given):
         raise InvalidInput(what, given, f"letters, digits and -_.@, at most {LONGEST_WORD}")
     return given
-
-
-def _in_word(character: str) -> bool:
-    return character.isalnum() or character in "-_.@"
 
 
 def plain_name(given: object, what: str) -> str:

@@ -148,7 +148,8 @@ def _edge(given: Any, otherwise: Need) -> Edge:
 
 
 def new_job(job_id: str, spec: Spec, task: str, body: str, options: Options) -> NewJob:
-    return new_jobs([job_id], spec, task, [body], options)[0]
+    needed = requirements(task, body, options)
+    return NewJob(job_id, task, spec, body, requirements=needed, **shared(options, NewJob))
 
 
 def new_jobs(

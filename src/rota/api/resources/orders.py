@@ -13,6 +13,7 @@ from rota.api.answers import Answer
 from rota.api.problems import Refusal
 from rota.api.requests import Request
 from rota.api.routes import Routes
+from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput, KeyConflict
 from rota.model.access import Permission
 from rota.model.job import NewJob
@@ -50,12 +51,13 @@ class SubmittedJobs(msgspec.Struct):
 
 @ROUTES.post("/api/v1/jobs", Permission.ORDER, "Orders a job, or a list of jobs", **CREATES, problems=(404, 409, 422))
 async def submit_jobs(request: Request[OrderBody, None]) -> Answer[SubmittedJobs]:
-    many = request.body.jobs is not None
-    jobs = keyed(request, await _read(request))
+    many, client = request.body.jobs is not None, request.jobs
+    jobs = keyed(request, await _read(request, client))
     # A large list mostly orders the same work many times.
-    request.grant.check_orders(list({(job.spec.digest, job.task, job.queue): job for job in jobs}.values()))
+    different = {(job.spec.digest, job.task, job.queue): job for job in jobs}.values() if many else jobs
+    request.grant.check_orders(list(different))
     try:
-        answers = await (request.jobs.submit_whole(jobs) if many else request.jobs.submit(jobs))
+        answers = await (client.submit_whole(jobs) if many else client.submit(jobs))
     except KeyConflict as conflict:
         raise other_body(request, conflict) from None
     found = [SubmittedJob(answer.id, answer.created) for answer in answers]
@@ -63,11 +65,11 @@ async def submit_jobs(request: Request[OrderBody, None]) -> Answer[SubmittedJobs
     return Answer(SubmittedJobs(jobs=found) if many else SubmittedJobs(found[0].id, found[0].created), status)
 
 
-async def _read(request: Request[OrderBody, None]) -> list[NewJob]:
+async def _read(request: Request[OrderBody, None], client: JobsClient) -> list[NewJob]:
     body, limit = request.body, request.desk.settings.max_args
     if body.jobs is None:
         tasks = await request.desk.tasks.with_([body.task] if body.task is not None else ())
-        return [read_order(body, limit, tasks).job(request.jobs.job_ids(1)[0])]
+        return [read_order(body, limit, tasks).job(client.job_ids(1)[0])]
     for name, value in msgspec.structs.asdict(body).items():
         if name != "jobs" and value is not None:
             raise InvalidInput(name, value, "nothing beside `jobs`: each order of the list has its own fields")
@@ -75,7 +77,7 @@ async def _read(request: Request[OrderBody, None]) -> list[NewJob]:
         raise InvalidInput("jobs", f"{len(body.jobs):,} orders", f"1 to {MOST_JOBS:,} orders")
     tasks = await request.desk.tasks.with_({one.task for one in body.jobs if one.task is not None})
     orders = read_orders(body.jobs, limit, tasks)
-    ids = request.jobs.job_ids(len(orders))
+    ids = client.job_ids(len(orders))
     return [order.job(job_id) for order, job_id in zip(orders, ids, strict=True)]
 
 
