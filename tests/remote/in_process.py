@@ -137,7 +137,7 @@ def connected(
     """A store with a key of this user, neither opened nor used."""
     pool = AsgiPool(api)
     text = secret(user, role, key, auditor)
-    # Keys of the contracts may share an id, and a server tells repeats by that and the idempotency key.
+    # A seed of its own: a server tells repeats by the idempotency keys of a user.
     store = server_store(target(ADDRESS), text, clock, Chance(zlib.crc32(text.encode())))
     store._side = lambda: AsgiSide(pool, store._stream)  # type: ignore[assignment, method-assign, return-value]
     return store, pool
