@@ -157,6 +157,16 @@ async def test_steps_of_a_request(world: World) -> None:
     assert await store.seal_repeat(SYSTEM, "ann", "k", step, DAY)
 
 
+async def test_the_steps_of_a_request_expire_together(world: World) -> None:
+    for number in range(3):
+        await world.store.seal_repeat(SYSTEM, "ann", "k", KeptStep(number, "r", "d", b""), DAY)
+        world.clock.advance(60)
+    world.clock.advance(DAY / SECOND - 181)
+    assert len(await world.store.repeat_steps(SYSTEM, "ann", "k")) == 3
+    world.clock.advance(1)
+    assert await world.store.repeat_steps(SYSTEM, "ann", "k") == []
+
+
 async def raced(tries: int, act: Callable[[int], Any]) -> list[Any]:
     """The answers of concurrent tries. Each is sent again while another is carried out, as clients do."""
 

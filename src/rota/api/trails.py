@@ -30,6 +30,7 @@ from rota.model.times import Duration, Instant
 from rota.remote.problems import ErrorBody, as_body, from_body
 from rota.remote.wire import Call, calls
 from rota.store.base import Store
+from rota.store.graph import WorkflowJob
 from rota.store.repeats import KeptStep
 from rota.store.values import JobFilter, JobPage
 from rota.store.verbs import WRITE
@@ -231,4 +232,8 @@ def _without_payloads(answer: Any) -> Any:
         return msgspec.structs.replace(answer, jobs=[_without_payloads(job) for job in answer.jobs])
     if isinstance(answer, JobInfo):
         return msgspec.structs.replace(answer, **_LEFT_OUT)
+    if isinstance(answer, WorkflowJob):
+        return msgspec.structs.replace(answer, args="")
+    if isinstance(answer, list):
+        return [_without_payloads(one) for one in answer]
     return answer

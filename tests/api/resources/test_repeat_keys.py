@@ -10,6 +10,7 @@ import pytest
 
 from rota.api import trails
 from rota.model.access_keys import key_hash
+from rota.model.job import Membership
 from rota.model.principal import SYSTEM
 from rota.model.repeats import key_name
 from rota.model.times import DAY
@@ -81,8 +82,7 @@ async def test_the_text_of_a_key_is_made_again_and_never_kept(world: World, call
     grant = await world.store.grant_of(SYSTEM, key_hash(text))
     assert grant is not None
     assert grant.user == "bea"
-    steps = await world.store.repeat_steps(SYSTEM, "ann", key_name(KEY["idempotency-key"]))
-    kept = b"".join(zlib.decompress(step.content or b"") for step in steps)
+    kept = await content(world)
     assert b"bea" in kept
     assert text.encode() not in kept
     assert text.rpartition("_")[2].encode() not in kept
@@ -101,10 +101,24 @@ async def test_the_text_of_a_key_is_made_again_and_never_kept(world: World, call
 async def test_arguments_of_jobs_are_not_kept(world: World, caller: Caller) -> None:
     await world.one(ANN, delay=DAY, args='{"password": "hunter2"}')
     assert (await ask(caller, ("POST", "/api/v1/jobs/cancel", {"queue": "default"}))).json["changed"] == 1
-    (step, *_) = await world.store.repeat_steps(SYSTEM, "ann", key_name(KEY["idempotency-key"]))
-    kept = zlib.decompress(step.content or b"")
+    kept = await content(world)
     assert b'"page"' in kept
     assert b"hunter2" not in kept
+
+
+async def test_arguments_of_workflows_are_not_kept(world: World, caller: Caller) -> None:
+    flow = Membership("01900000-0000-7000-8000-000000000009", "w", new=True)
+    await world.one(ANN, delay=DAY, args='{"password": "hunter2"}', workflow=flow)
+    assert (await ask(caller, ("POST", f"/api/v1/workflows/{flow.id}/cancel", None))).json["jobs"] == 1
+    kept = await content(world)
+    assert b'"workflow"' in kept
+    assert b"hunter2" not in kept
+
+
+async def content(world: World) -> bytes:
+    """All that is kept of the request."""
+    steps = await world.store.repeat_steps(SYSTEM, "ann", key_name(KEY["idempotency-key"]))
+    return b"".join(zlib.decompress(step.content or b"") for step in steps)
 
 
 async def test_an_answer_that_is_too_large_is_not_kept_but_its_effect_is_one(

@@ -3,9 +3,13 @@ SELECT step, route, digest, content FROM rota.repeats
 WHERE owner = :owner AND key = :key AND expires_at > rota.clock(:now) ORDER BY step
 
 -- name: keep_repeat
--- The row of a key that has expired and was not pruned yet is replaced.
+-- All steps of a request expire with its first one: a part of them would mislead a repeat. The row of a key that has
+-- expired and was not pruned yet is replaced.
 INSERT INTO rota.repeats (owner, key, step, route, digest, content, expires_at)
-VALUES (:owner, :key, :step, :route, :digest, :content, rota.clock(:now) + :life::bigint)
+VALUES (:owner, :key, :step, :route, :digest, :content,
+        coalesce((SELECT f.expires_at FROM rota.repeats f
+                  WHERE f.owner = :owner AND f.key = :key AND f.step = 0 AND :step::integer > 0),
+                 rota.clock(:now) + :life::bigint))
 ON CONFLICT (owner, key, step) DO UPDATE
 SET route = excluded.route, digest = excluded.digest, content = excluded.content, expires_at = excluded.expires_at
 WHERE repeats.expires_at <= rota.clock(:now)
