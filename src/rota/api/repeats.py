@@ -86,10 +86,12 @@ class Repeats:
 
     async def _carry_out(self, route: Route, request: Request[Any, Any], name: RequestName) -> Any:
         store, chance = self._desk.store, self._desk.chance
-        maker = SecretMaker(await self._store_secret(), request.header("authorization") or "")
         life = min(LONGEST_LIFE, self._desk.settings.key_retention)
-        # A first try of rota's own clients has a new key. If it has not, it is overtaken by the write that has it.
-        look = not (route.path.startswith(CALLS) and request.header(REPEAT) is None)
+        # rota's own clients make their secrets themselves. Their first try has a new key; if it has not, it is
+        # overtaken by the write that has it.
+        own = route.path.startswith(CALLS)
+        maker = SecretMaker("" if own else await self._store_secret(), request.header("authorization") or "")
+        look = not own or request.header(REPEAT) is not None
         for _ in range(TRIES):
             steps = await store.repeat_steps(SYSTEM, name.user, name.key) if look else []
             trail = Trail(store, name, steps, life, chance.token() + chance.token(), maker.name)
