@@ -87,7 +87,9 @@ TESTED_BY = {
     # Calls of a server: parts that show in the calls.
     "api/call_checks.py": "api/test_received.py",
     "api/received_schedules.py": "api/test_received.py",
-    "api/repeated_orders.py": "api/test_repeats.py",
+    "api/repeated_orders.py": "remote/test_store.py",
+    "api/repeats.py": "api/resources/test_repeats.py api/resources/test_repeat_keys.py node/test_lost_answers.py",
+    "api/trails.py": "api/resources/test_repeats.py api/resources/test_repeat_keys.py",
     "remote/connection.py": "remote/test_pool.py",
     "remote/replies.py": "remote/test_store.py",
     # The harness of users' tests: parts that show in what a test sees.

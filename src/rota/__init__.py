@@ -14,10 +14,11 @@ _NAMES = {
     "rota.clients.schedules": ["BackfillProgress"],
     "rota.clients.job_queries": ["Changes"],
     "rota.errors": [
-        "ChangedMeanwhile", "IllegalEvent", "InvalidArguments", "InvalidInput", "JobFailed", "KeyConflict",
-        "NotAllowed", "NotFaked", "NotFound", "NotSerialisable", "QuotaExceeded", "ResultMismatch", "RotaError",
-        "SchemaMissing", "SchemaTooNew", "Stale", "StoreDenied", "StoreError", "StoreFull", "StoreReadOnly",
-        "StoreUnavailable", "TooLarge", "UnknownTask", "WaitTimeout", "WrongVersion",
+        "AnswerNotKept", "ChangedMeanwhile", "IdempotencyKeyReused", "IllegalEvent", "InvalidArguments", "InvalidInput",
+        "JobFailed", "KeyConflict", "NotAllowed", "NotFaked", "NotFound", "NotSerialisable", "QuotaExceeded",
+        "RepeatInFlight", "ResultMismatch", "RotaError", "SchemaMissing", "SchemaTooNew", "Stale", "StoreDenied",
+        "StoreError", "StoreFull", "StoreReadOnly", "StoreUnavailable", "TooLarge", "UnknownTask", "WaitTimeout",
+        "WrongVersion",
     ],
     "rota.handles.job": ["Job"],
     "rota.handles.jobs": ["JobQuery"],
@@ -53,7 +54,9 @@ if typing.TYPE_CHECKING:
     from rota.app import App as App
     from rota.clients.job_queries import Changes as Changes
     from rota.clients.schedules import BackfillProgress as BackfillProgress
+    from rota.errors import AnswerNotKept as AnswerNotKept
     from rota.errors import ChangedMeanwhile as ChangedMeanwhile
+    from rota.errors import IdempotencyKeyReused as IdempotencyKeyReused
     from rota.errors import IllegalEvent as IllegalEvent
     from rota.errors import InvalidArguments as InvalidArguments
     from rota.errors import InvalidInput as InvalidInput
@@ -64,6 +67,7 @@ if typing.TYPE_CHECKING:
     from rota.errors import NotFound as NotFound
     from rota.errors import NotSerialisable as NotSerialisable
     from rota.errors import QuotaExceeded as QuotaExceeded
+    from rota.errors import RepeatInFlight as RepeatInFlight
     from rota.errors import ResultMismatch as ResultMismatch
     from rota.errors import RotaError as RotaError
     from rota.errors import SchemaMissing as SchemaMissing

@@ -7,6 +7,9 @@ RotaError
 │   ├── NotSerialisable     a value that JSON can't carry
 │   └── TooLarge            arguments, a command or a call beyond the limit
 ├── KeyConflict             an idempotency key was used before for another order
+├── IdempotencyKeyReused    an idempotency key was used before for another request
+├── RepeatInFlight          the first try of a write is still being carried out elsewhere
+├── AnswerNotKept           a write was carried out before, and its answer can't be given again
 ├── NotFound                no such job (or none that this user may see)
 ├── NotAllowed              this user may not do that
 ├── QuotaExceeded           this user has used up a quota
@@ -114,6 +117,21 @@ class KeyConflict(RotaError):
     def __init__(self, key: str, job_id: str) -> None:
         self.key, self.job_id = key, job_id
         super().__init__(f"key {key!r} was used before for another order (job {job_id}); use a new key")
+
+
+class IdempotencyKeyReused(RotaError):
+    def __init__(self) -> None:
+        super().__init__("the Idempotency-Key was used before for another request: use a new key")
+
+
+class RepeatInFlight(RotaError):
+    def __init__(self) -> None:
+        super().__init__("another server is carrying out a request with this Idempotency-Key; send it again soon")
+
+
+class AnswerNotKept(RotaError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the request was carried out before, and is not carried out again; {why}")
 
 
 class NotFound(RotaError, LookupError):

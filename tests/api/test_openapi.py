@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rota.api.app import table
-from rota.api.openapi import document
+from rota.api.openapi import HEADERS, document
 from rota.api.requests import Request
 from rota.api.routes import PUBLIC, Routes, Table
 from rota.model.access import Permission
@@ -79,7 +79,11 @@ def test_a_route_is_told_in_full() -> None:
         {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
         {"name": "state", "in": "query", "required": True, "schema": {"type": "array", "items": {"type": "string"}}},
         {"name": "limit", "in": "query", "required": False, "schema": {"type": "integer"}},
-    ]
+        {
+            "name": "Idempotency-Key", "in": "header", "required": False, "description": HEADERS["Idempotency-Key"],
+            "schema": {"type": "string", "pattern": "^[!-~]([ -~]*[!-~])?$", "maxLength": 255},
+        },
+    ]  # fmt: skip
     assert not operation["requestBody"]["required"]
     answer = operation["responses"]["200"]["content"]["application/json"]["schema"]
     assert answer == {"type": "array", "items": {"$ref": "#/components/schemas/Weight"}}

@@ -32,6 +32,7 @@ from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
 from rota.store.offers import Unoffered
 from rota.store.people import AuditFilter
+from rota.store.repeats import KeptStep
 from rota.store.values import Cancelling, JobFilter, Note, Position, Retention
 from rota.store.verbs import Caller, verbs
 from tests.contracts.shelves import STATES
@@ -290,6 +291,8 @@ DEEDS: dict[str, Deed] = {
     "set_aside_unoffered": lambda h, s: s.set_aside_unoffered(BOB, 0, PLENTY),
     "set_aside_task": lambda h, s: s.set_aside_task(BOB, Unoffered("default", "true", 0), 0, PLENTY),
     "secret": lambda h, s: s.secret(BOB, "tickets"),
+    "repeat_steps": lambda h, s: s.repeat_steps(BOB, "alice", "her key"),
+    "seal_repeat": lambda h, s: s.seal_repeat(BOB, "alice", "her key", KeptStep(0, "route", "digest", b""), DAY),
     "prune": lambda h, s: s.prune(BOB, Retention(0, 0, 0, 0), PLENTY),
     "grant_of": lambda h, s: s.grant_of(BOB, "her hash"),
     "touch_keys": lambda h, s: s.touch_keys(BOB, {"hers": 1}),

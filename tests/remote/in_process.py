@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import zlib
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any
 
 from rota.api import app
@@ -28,6 +28,7 @@ from rota.telemetry.events import Bus
 ADDRESS = "http://localhost:8787"
 
 
+SEEDS = count(1)
 ISSUED: dict[str, Grant] = {}  # by the texts of the keys
 TO_ORDER = (Permission.COMMANDS, Permission.CALLS, Permission.OS_USERS)
 
@@ -137,7 +138,7 @@ def connected(
     """A store with a key of this user, neither opened nor used."""
     pool = AsgiPool(api)
     text = secret(user, role, key, auditor)
-    # Keys of the contracts may share an id, and a server tells repeats by that and the idempotency key.
-    store = server_store(target(ADDRESS), text, clock, Chance(zlib.crc32(text.encode())))
+    # Each client has a seed of its own: the store tells repeats by the idempotency keys of a user.
+    store = server_store(target(ADDRESS), text, clock, Chance(next(SEEDS)))
     store._side = lambda: AsgiSide(pool, store._stream)  # type: ignore[assignment, method-assign, return-value]
     return store, pool

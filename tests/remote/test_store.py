@@ -16,11 +16,13 @@ from rota.model.access import Role
 from rota.model.http import target
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.remote import store as store_module
+from rota.remote.connection import Reply
 from rota.remote.hello import TIME
 from rota.remote.store import ServerStore, server_store
 from rota.remote.versions import HEADER, OURS
 from rota.remote.worker_link import VERBS
 from rota.store.base import Store
+from rota.store.people import AuditFilter
 from rota.store.values import Cancelling
 from rota.store.verbs import NODE, verbs
 from tests.contracts.world import World
@@ -122,6 +124,39 @@ async def test_a_write_whose_answer_got_lost_is_answered_as_the_first_time(
     assert await store.cancel(LOCAL, [job], "no") == [Cancelling.ENDED], "another call is another one"
     pool.lose = 1
     assert await store.replay(LOCAL, [job]) == [True]
+
+
+async def test_a_repeat_may_reach_another_server(world: World, remote: tuple[ServerStore, AsgiPool]) -> None:
+    store, pool = remote
+    job, first = await world.one(), pool.api
+    other = api_on(world.store, world.clock)
+    ask = pool.ask
+
+    async def through_the_other(request: bytes, limit: float) -> Reply:
+        pool.api = first if pool.asked % 2 else other
+        return await ask(request, limit)
+
+    pool.ask = through_the_other  # type: ignore[method-assign]
+    pool.lose = 3
+    assert await store.cancel(LOCAL, [job], "no") == [Cancelling.CANCELLED]
+    pool.lose = 3
+    assert await store.replay(LOCAL, [job]) == [True]
+    deeds = [row.deed for row in await world.store.audit(SYSTEM, AuditFilter())]
+    assert deeds == ["replay", "cancel"], "a repeat has no audit row"
+
+
+async def test_a_repeat_that_comes_too_soon_is_sent_again() -> None:
+    early = msgspec.json.encode({"code": "repeat_in_flight", "detail": str(errors.RepeatInFlight())})
+    replies = iter([None, answer(early, "409 Conflict"), answer(b"[true]", headers=VERSION)])
+    async with scripted(lambda _: next(replies)) as server:
+        store = to(server.port)
+        assert await store.hurry(LOCAL, ["x"]) == [True]
+        keys = {line for request in server.requests for line in request.split(b"\r\n") if b"Idempotency-Key" in line}
+        assert (len(server.requests), len(keys)) == (3, 1)
+        await store.close()
+    async with scripted(lambda _: answer(early, "409 Conflict")) as server:
+        with pytest.raises(errors.RepeatInFlight):
+            await to(server.port).hurry(LOCAL, ["x"])
 
 
 async def test_an_id_that_exists_is_refused_unless_it_is_a_repeat(

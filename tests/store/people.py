@@ -1,4 +1,4 @@
-"""Users, keys and audit rows, for tests that compare whole stores."""
+"""Users, keys, audit rows and what is kept of requests with idempotency keys, for tests that compare whole stores."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from rota.model.access import Role
 from rota.model.access_keys import NewKey
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.quotas import quotas
+from rota.model.times import DAY
 from rota.store.base import Store
 from rota.store.people import AuditFilter
+from rota.store.repeats import KeptStep
 
 
 async def add_people(store: Store, name: str) -> None:
     """`name`: of the key."""
     await store.put_user(LOCAL, "ann", quotas("waiting=7"), new=True)
     await store.add_key(LOCAL, NewKey(id="k", hash="h", user="ann", role=Role.VIEWER, queues=("a*",), name=name))
+    for step in (KeptStep(0, "PUT /x", "digest", b"\0\xff answer"), KeptStep(1, "PUT /x", "digest", None)):
+        await store.seal_repeat(SYSTEM, "ann", "hash", step, DAY)
 
 
 async def people_of(store: Store) -> list[Any]:
     """All that can be seen of them. The numbers of audit rows differ."""
     audit = [replace(row, seq=0) for row in await store.audit(SYSTEM, AuditFilter(limit=1_000))]
-    return [await store.users(SYSTEM), await store.keys(SYSTEM), audit]
+    return [await store.users(SYSTEM), await store.keys(SYSTEM), audit, await store.repeat_steps(SYSTEM, "ann", "hash")]

@@ -32,12 +32,12 @@ def _spec(info: JobInfo) -> Spec:
 
 
 class KeyedJobs(JobsClient):
-    """The client of an access key."""
+    """The client of an access key. `whole`: the store that shows jobs with their specifications."""
 
-    def __init__(self, store: Store, grant: Grant, chance: Chance) -> None:
+    def __init__(self, store: Store, grant: Grant, chance: Chance, whole: Store | None = None) -> None:
         super().__init__(store, grant.principal, chance)
-        self._grant = grant
+        self._grant, self._whole = grant, whole or store
 
     async def _run_again(self, ids: Sequence[str], again: bool = False) -> list[bool]:
-        await check_again(self.store, self._grant, ids)
+        await check_again(self._whole, self._grant, ids)
         return await super()._run_again(ids, again)

@@ -91,7 +91,7 @@ class Api:
         request: Request[Any, Any] = Request(
             self._desk, grant, path, query, body, headers, receive, scope.get("server")
         )
-        answer = await route.handler(request)
+        answer = await self._desk.repeats.answer(route, request)
         given = answer if isinstance(answer, Answer) else Answer(answer)
         if isinstance(given.value, Stream):
             lost = self._lost(headers, origin.address) if grant is not None else _never()

@@ -6,7 +6,6 @@ Who may call is the declaration of the verb. What a verb gets from a client is c
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from rota.api.answers import Answer
 from rota.api.call_checks import Sender, check
 from rota.api.problems import Refusal
 from rota.api.requests import Request
-from rota.api.routes import Route
+from rota.api.routes import IDEMPOTENCY_KEY, OF_KEYS, Route
 from rota.clients.schedules import SchedulesClient
 from rota.errors import InvalidInput, StoreError, WrongVersion
 from rota.model.access import Permission
@@ -29,7 +28,7 @@ from rota.store.verbs import ADMIN, NODE, OPERATOR, READ, WRITE, Verb
 Carry = Callable[[Request[Any, Any], dict[str, Any]], Awaitable[Any]]
 Check = Callable[[str, dict[str, Any], Sender], None]
 Steps = Callable[[SchedulesClient, Sequence[Advance]], Awaitable[list[list[Fate] | None]]]
-LONGEST_KEY = 255  # characters of an idempotency key
+ORDERS = "submit"  # repeats of orders are recognised by the ids of their jobs
 # Verbs that need another permission than their declaration says.
 PERMISSIONS = {"output": Permission.OUTPUT, "audit": Permission.AUDIT, "rotate_key": Permission.READ}
 _BY_CALLER = {OPERATOR: Permission.OPERATE, ADMIN: Permission.ADMINISTER}
@@ -61,10 +60,12 @@ def call_route(call: Call, carry: Carry) -> Route:
         return Answer(call.packed(answer), headers=stamped(request))
 
     handle.__name__ = f"call_{call.name}"
+    keyed = call.verb.access is WRITE and call.name != ORDERS
     return Route(
         method="POST", path=f"{CALLS}/{call.name}", permission=permission_of(call.verb), handler=handle,
         summary=f"The verb {call.name.replace('_', ' ')}, for rota's own clients", tag="calls",
-        body=call.arguments, answer=call.answer.type, problems=(409, 412, 426),
+        body=call.arguments, answer=call.answer.type, problems=(409, 412, 426, *(OF_KEYS if keyed else ())),
+        takes=(IDEMPOTENCY_KEY,) if keyed else (), keyed=keyed,
     )  # fmt: skip
 
 
@@ -72,20 +73,14 @@ def _carry(call: Call, check: Check, steps: Steps | None) -> Carry:
     async def carry(request: Request[Any, Any], given: dict[str, Any]) -> Any:
         desk, who = request.desk, request.principal
         check(call.name, given, Sender(request.grant, desk.settings))
-        if call.name == "submit":
+        if call.name == ORDERS:
             repeat = request.header(REPEAT) is not None
             return await repeated_orders.submit(desk.store, who, given["orders"], repeat)
         if call.name == "advance" and steps is not None:
-            return await steps(desk.clients(who, request.grant).schedules, given["steps"])
+            return await steps(request.schedules, given["steps"])
         if call.name == "replay":
             await check_again(desk.store, request.grant, given["ids"])
-        method = getattr(desk.store, call.name)
-        if call.verb.access is not WRITE or (key := request.header("idempotency-key")) is None:
-            return await _tried(call, method(who, **given))
-        if not 0 < len(key) <= LONGEST_KEY:
-            raise InvalidInput("idempotency-key", key, f"a text of 1 to {LONGEST_KEY} characters")
-        content = hashlib.sha256(call.name.encode() + b"\0" + call.encode_arguments((), given)).digest()
-        return await desk.repeats.once((request.grant.key, key, content), lambda: _tried(call, method(who, **given)))
+        return await _tried(call, getattr(request.store, call.name)(who, **given))
 
     return carry
 

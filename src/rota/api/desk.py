@@ -53,7 +53,7 @@ class Desk:
         self.tasks = KnownTasks(store, clock)
         self.workers = FarWorkers(store, clock, settings, bus)
         self.table: Table  # of the routes; the application sets it
-        self.repeats = Repeats(clock)
+        self.repeats = Repeats(self)
         self.events = EventFeed(store)
         self._clients: OrderedDict[Principal, Clients] = OrderedDict()
 
@@ -62,16 +62,16 @@ class Desk:
         of a client share queries."""
         found = self._clients.get(who)
         if found is None:
-            found = self._clients[who] = self._made(who, grant)
+            found = self._clients[who] = self.make_clients(who, grant, self.store, self.chance)
             if len(self._clients) > MOST_CLIENTS:
                 self._clients.popitem(last=False)
         else:
             self._clients.move_to_end(who)
         return found
 
-    def _made(self, who: Principal, grant: Grant | None) -> Clients:
-        store, chance = self.store, self.chance
-        jobs = JobsClient(store, who, chance) if grant is None else KeyedJobs(store, grant, chance)
+    def make_clients(self, who: Principal, grant: Grant | None, store: Store, chance: Chance) -> Clients:
+        """Clients of their own, for one request."""
+        jobs = JobsClient(store, who, chance) if grant is None else KeyedJobs(store, grant, chance, self.store)
         return Clients(
             jobs, SchedulesClient(store, who, chance), LimitsClient(store, who, chance),
             PeopleClient(store, who, chance),

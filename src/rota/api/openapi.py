@@ -12,16 +12,16 @@ import msgspec
 from rota import __version__
 from rota.api.problems import MEDIA, ProblemBody
 from rota.api.requests import Request
-from rota.api.routes import ANY_KEY, PUBLIC, Route, Routes, Table
+from rota.api.routes import ANY_KEY, IDEMPOTENCY_KEY, PUBLIC, Route, Routes, Table
 
 ROUTES = Routes("document")
 REFERENCE = "#/components/schemas/{name}"
-ETAG, IF_MATCH, IF_NONE_MATCH, IDEMPOTENCY_KEY = "ETag", "If-Match", "If-None-Match", "Idempotency-Key"
+ETAG, IF_MATCH, IF_NONE_MATCH = "ETag", "If-Match", "If-None-Match"
 HEADERS = {
     ETAG: "The version of what can be edited. Only edits change it.",
     IF_MATCH: "Do it only if the version is still this one; otherwise 412.",
     IF_NONE_MATCH: "Answer 304 if the version is this one; of an edit: `*` adds only what is not there.",
-    IDEMPOTENCY_KEY: "The same key and body again give the same answer; another body gives 422.",
+    IDEMPOTENCY_KEY: "The same request again has the same answer and no second effect; another request gives 422.",
 }
 _EVERY_ROUTE = {400, 421, 431, 500, 503}  # also a public one without parameters: its Host may be wrong, for example
 _KEYED = {401, 403, 429}
@@ -152,7 +152,7 @@ def _problem(status: int, schemas: _Schemas) -> dict[str, Any]:
     made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     if status >= 400:
         made["content"] = {MEDIA: {"schema": schemas.of(ProblemBody)}}
-    if status in (429, 503):
+    if status in (409, 429, 503):  # of 409: while the first try of the request runs
         wait = {"description": "Seconds to wait before the next try", "schema": {"type": "string"}}
         made["headers"] = {"Retry-After": wait}
     return made

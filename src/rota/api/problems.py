@@ -22,7 +22,7 @@ from rota.errors import RotaError, StoreError
 from rota.remote.problems import code_of
 
 MEDIA = "application/problem+json"
-RETRY_AFTER = 1  # seconds, while the store is away
+RETRY_AFTER = 1  # seconds, while the store is away, or the first try of a request is still carried out
 LONGEST_GIVEN = 200
 _AWAY = "the store can't be used at the moment; the log of the node says why"
 # The nearest class above an error decides.
@@ -30,6 +30,9 @@ _STATUS: Mapping[type[RotaError], int] = {
     errors.InvalidInput: 400,
     errors.TooLarge: 413,
     errors.KeyConflict: 409,
+    errors.IdempotencyKeyReused: 422,
+    errors.RepeatInFlight: 409,
+    errors.AnswerNotKept: 409,
     errors.NotFound: 404,
     errors.NotAllowed: 403,
     errors.QuotaExceeded: 429,
@@ -85,8 +88,12 @@ def refusal_of(error: RotaError) -> Refusal | None:
         return Refusal(503, code_of(type(error)), _AWAY, {"retry-after": str(RETRY_AFTER)})
     for kind in type(error).__mro__:
         if kind in _STATUS:
-            return Refusal(_STATUS[kind], code_of(type(error)), str(error), **_fields(error))
+            return Refusal(_STATUS[kind], code_of(type(error)), str(error), _headers(error), **_fields(error))
     return None
+
+
+def _headers(error: RotaError) -> Mapping[str, str]:
+    return {"retry-after": str(RETRY_AFTER)} if isinstance(error, errors.RepeatInFlight) else {}
 
 
 def unexpected(incident: str) -> Refusal:

@@ -27,6 +27,7 @@ from rota.api.requests import Request
 from rota.model.access import Permission
 
 H = TypeVar("H", bound=Callable[[Request[Any, Any]], Awaitable[Any]])
+IDEMPOTENCY_KEY, OF_KEYS = "Idempotency-Key", (409, 422)  # the header, and the refusals that it brings
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PART = re.compile(r"\{([a-z_]+)\}")
 _LITERAL = re.compile(r"[a-z0-9_.-]+")
@@ -46,7 +47,8 @@ PUBLIC, ANY_KEY = Public
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One operation. `body`, `query` and `answer` are types; None: there is none. `media` is the type of a stream.
-    `also`: other statuses of success. `takes`: the headers that the handler reads."""
+    `also`: other statuses of success. `takes`: the headers that the handler reads. `keyed`: repeats are recognised by
+    their Idempotency-Key before the handler (`api.repeats`)."""
 
     method: str
     path: str
@@ -62,6 +64,7 @@ class Route:
     problems: tuple[int, ...] = ()  # statuses beside those that every route of its shape may answer with
     also: tuple[int, ...] = ()
     takes: tuple[str, ...] = ()
+    keyed: bool = False
     parts: tuple[str, ...] = field(init=False)  # the names of the path's variable parts
 
     @property
@@ -93,7 +96,11 @@ class Routes(list[Route]):
         also: tuple[int, ...] = (),
         takes: tuple[str, ...] = (),
     ) -> Callable[[H], H]:
-        """Declares a route. `status`: 200, or 204 for a handler that returns None. `media`: the type of a stream."""
+        """Declares a route. `status`: 200, or 204 for a handler that returns None. `media`: the type of a stream. All
+        methods but GET take an Idempotency-Key; a handler that reads it itself names it in `takes`."""
+        keyed = method != "GET" and permission is not PUBLIC and IDEMPOTENCY_KEY not in takes
+        if keyed:
+            takes, problems = (*takes, IDEMPOTENCY_KEY), (*problems, *OF_KEYS)
 
         def declare(handler: H) -> H:
             body, query, answer = _types(handler)
@@ -113,6 +120,7 @@ class Routes(list[Route]):
                 problems=problems,
                 also=also,
                 takes=takes,
+                keyed=keyed,
             )
             self.append(route)
             return handler

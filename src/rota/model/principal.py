@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from rota.model.repeats import Repeat
+
 LOCAL_USER = "local"
 
 
@@ -19,6 +21,7 @@ class Principal(msgspec.Struct, frozen=True):
     admin: bool = False  # may use verbs about users and keys
     auditor: bool = False  # sees the audit rows of all users
     key: str = ""  # the id of the key that acted; "": acts with the address of the store
+    repeat: Repeat | None = None  # by which the store recognises a repeat of this write; None: it is carried out
 
     @property
     def sees(self) -> str | None:

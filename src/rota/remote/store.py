@@ -3,8 +3,8 @@
 Each verb is one POST with its arguments as JSON. The key in the header says who calls: the principal of a call is not
 sent, and the server acts for the user of the key.
 
-A call that got no answer is tried again if a second try can do no harm: a read, or a write that the server recognises
-by its idempotency key. Every try of a write carries the same key.
+A call that got no answer is tried again. Every try of a write carries the same idempotency key, by which any server of
+the store recognises it; orders are recognised by the ids of their jobs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import msgspec
 
 from rota import forking
 from rota.clock import Chance, Clock
-from rota.errors import RotaError, StoreError, StoreUnavailable, WrongVersion
+from rota.errors import RepeatInFlight, RotaError, StoreError, StoreUnavailable, WrongVersion
 from rota.model.http import Target
 from rota.model.principal import Principal
+from rota.model.repeats import Repeat
 from rota.model.times import Duration, Instant
 from rota.remote import worker_link
 from rota.remote.connection import Lost, Reply
@@ -167,11 +168,14 @@ class ServerStore(Store):
         return StoreError(f"{what} needs the store itself; {self.place} is a server: run it where the store is")
 
     # -- calls -------------------------------------------------------------------------------------------------------
-    async def carry_out(self, call: Call, args: Sequence[Any], named: dict[str, Any]) -> Any:
+    async def carry_out(self, call: Call, args: Sequence[Any], named: dict[str, Any], repeat: Repeat | None) -> Any:
+        """`repeat`: the caller's own name for this write, which may have been carried out before."""
         body = call.encode_arguments(args, named)
         headers = {"Content-Type": "application/json"}
         if call.verb.access is WRITE:
             headers["Idempotency-Key"] = f"{self._chance.token()}{self._chance.token()}"
+        if repeat is not None:
+            headers |= {"Idempotency-Key": repeat.key, REPEAT: "yes"}
         reply = await self._ask(self._request("POST", f"{CALLS}/{call.name}", body, headers))
         try:
             return call.decode_answer(reply.body or b"null")
@@ -201,7 +205,7 @@ class ServerStore(Store):
             if reply.status < 300:
                 return self._of_rota(reply)
             problem, request = error_of(reply, self.place), _repeated(request)
-            if reply.status not in PASSING:
+            if reply.status not in PASSING and not isinstance(problem, RepeatInFlight):
                 raise problem
         assert problem is not None
         raise problem
@@ -254,7 +258,7 @@ def _sent(call: Call) -> Callable[..., Any]:
     if call.name == "parents":
 
         async def parents(self: ServerStore, who: Principal, /, job_id: str) -> Any:
-            return await (self.worker.parents(job_id) if who.system else self.carry_out(call, (job_id,), {}))
+            return await (self.worker.parents(job_id) if who.system else self.carry_out(call, (job_id,), {}, None))
 
         return parents
     if call.verb.by is NODE:
@@ -265,7 +269,7 @@ def _sent(call: Call) -> Callable[..., Any]:
         return refuse
 
     async def send(self: ServerStore, who: Principal, /, *args: Any, **named: Any) -> Any:
-        return await self.carry_out(call, args, named)
+        return await self.carry_out(call, args, named, who.repeat)
 
     return send
 

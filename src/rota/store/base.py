@@ -8,6 +8,7 @@ A store keeps every job durable and consistent, and judges due times and expiry 
 - It takes and returns model values in batches; no connection, cursor or SQL shows through.
 - A write by an attempt names (job, fence) and is answered `applied`, `already` (a repeat after a lost reply) or
   `stale`. One bad row of a batch is set aside; the batch goes on.
+- A write whose principal names a `repeat` that was carried out before answers as it did then, and changes nothing.
 - It may append events to the outbox, which is read in the order of commits.
 - It raises only errors of `rota.errors`; after any error nothing of that call was written.
 
@@ -33,6 +34,7 @@ from rota.store.deeds import Deed, each
 from rota.store.graph import Graph
 from rota.store.offers import Offers
 from rota.store.people import People
+from rota.store.repeats import Repeated
 from rota.store.statistics import Counted
 from rota.store.timetable import Timetable
 from rota.store.values import (
@@ -58,7 +60,7 @@ def tell_nobody(line: str) -> None:
     """The default for `tell`: lines are dropped."""
 
 
-class Store(Timetable, Graph, Admission, Offers, People, Counted):
+class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:

@@ -37,6 +37,7 @@ TABLES = (
     "tasks", "users", "access_keys", "queues", "flows", "limits", "calendars", "schedules", "fires", "skips",
     "workflows", "members", "edges", "gates", "keys", "live", "ended", "attempts", "output", "progress",
     "checkpoints", "wanted", "starts", "settling", "freed", "outbox", "audit", "tallies", "tallied",
+    "repeats",
 )  # fmt: skip
 # Not copied: the nodes of the source, which have ended, and what belongs to their running attempts or to the server.
 # The secrets of the target are its own.

@@ -7,7 +7,7 @@ and no store can forget it.
 
 A write that people may ask for declares its audit row too (`store.deeds`). The row is written by the function that
 carries the verb out, in its transaction: `writes` sees to it, and `audited` where a method of a store calls such a
-function itself.
+function itself. The same way `once` recognises a repeat of such a write, and keeps the answer of a first try.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from inspect import getmembers, iscoroutinefunction, signature
 from operator import attrgetter
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
-from rota.errors import NotAllowed
+from rota.errors import IdempotencyKeyReused, NotAllowed, RepeatInFlight
 from rota.model.principal import Principal
+from rota.model.repeats import Repeat
 from rota.store.deeds import AuditRow, Deed
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 T = TypeVar("T")
 P = ParamSpec("P")
-APPEND_AUDIT = "append_audit"  # the query
+APPEND_AUDIT, HOLD_REPEAT, KEEP_REPEAT = "append_audit", "hold_repeat", "keep_repeat"  # the queries
 Carried = Callable[Concatenate["Verbs", Principal, P], Coroutine[Any, Any, T]]
 
 
@@ -141,8 +142,8 @@ def _checked(contract: Any, method: Callable[..., Any]) -> Callable[..., Any]:
     declared: Verb = contract.verb
     allowed = _ALLOWED[declared.by]
     batch, owner = declared.batch, declared.owner
-    if declared.deed is not None and hasattr(method, "carrier"):
-        method = writes(audited(declared, method.carrier))
+    if declared.access is WRITE and declared.by is not NODE and hasattr(method, "carrier"):
+        method = writes(once(method.carrier if declared.deed is None else audited(declared, method.carrier)))
 
     @wraps(contract)
     async def call(store: Verbs, who: Principal, /, *args: Any, **named: Any) -> Any:
@@ -223,6 +224,68 @@ def audited(declared: Verb, carrier: Callable[..., Any]) -> Callable[..., Any]:
         return answer
 
     return carry_out
+
+
+def once(carrier: Callable[..., Any]) -> Callable[..., Any]:
+    """The carrier of a write, which is carried out once for each `Principal.repeat`: its first statement looks for the
+    row of an earlier try, its last one keeps the answer, in the same transaction. A write that fails keeps nothing."""
+    takes_principal = _takes_principal(carrier)
+
+    def given(who: Principal, args: Sequence[Any]) -> Sequence[Any]:
+        return (who, *args) if takes_principal else args
+
+    if not iscoroutinefunction(carrier):
+
+        @wraps(carrier)
+        def carry_out_at_once(unit: Any, who: Principal, /, *args: Any, **named: Any) -> Any:
+            if (repeat := who.repeat) is None:
+                return carrier(unit, *given(who, args), **named)
+            now = unit.now()
+            if kept := _kept(repeat, unit.rows(HOLD_REPEAT, now=now, **_place(who, repeat))):
+                return repeat.recall(kept.content)
+            answer = carrier(unit, *given(who, args), **named)
+            unit.run(KEEP_REPEAT, now=now, **_place(who, repeat), **_content(repeat, answer))
+            return answer
+
+        return carry_out_at_once
+
+    @wraps(carrier)
+    async def carry_out(unit: Any, who: Principal, /, *args: Any, **named: Any) -> Any:
+        if (repeat := who.repeat) is None:
+            return await carrier(unit, *given(who, args), **named)
+        await unit.begin()
+        if kept := _kept(repeat, await unit.rows(HOLD_REPEAT, now=unit.now, **_place(who, repeat))):
+            return repeat.recall(kept.content)
+        answer = await carrier(unit, *given(who, args), **named)
+        await unit.run(KEEP_REPEAT, now=unit.now, **_place(who, repeat), **_content(repeat, answer))
+        return answer
+
+    return carry_out
+
+
+class _Kept(NamedTuple):
+    content: bytes | None
+
+
+def _place(who: Principal, repeat: Repeat) -> dict[str, Any]:
+    return {"owner": who.user, "key": repeat.key, "step": repeat.step}
+
+
+def _content(repeat: Repeat, answer: Any) -> dict[str, Any]:
+    kept = {"route": repeat.route, "digest": repeat.digest, "life": repeat.life}
+    return kept | {"content": repeat.keep(answer)}
+
+
+def _kept(repeat: Repeat, rows: Sequence[Any]) -> _Kept | None:
+    """What an earlier try has left; None: there was none. A row says whether the key is free, that is, whether no
+    other transaction uses it now."""
+    for free, route, digest, content in rows:
+        if not free:
+            raise RepeatInFlight
+        if (route, digest) != (repeat.route, repeat.digest):
+            raise IdempotencyKeyReused
+        return _Kept(content)
+    return None
 
 
 reads, writes = _carried_out(READ), _carried_out(WRITE)

@@ -26,3 +26,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def caller(world: World) -> Caller:
     return DescribedCaller(world)
+
+
+@pytest.fixture
+def other(world: World) -> Caller:
+    """Another server of the same store."""
+    return DescribedCaller(world)

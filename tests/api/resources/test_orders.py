@@ -106,13 +106,6 @@ async def test_keys_of_orders_conflict_with_other_orders(caller: Caller) -> None
     assert (reply.status, reply.json["code"]) == (409, "key_conflict")
 
 
-@pytest.mark.parametrize("path", ["/api/v1/gates", "/api/v1/schedules/x/fire"])
-async def test_routes_that_know_no_repeats_refuse_the_key(caller: Caller, path: str) -> None:
-    body = {"queue": "x", "reason": "r"} if path.endswith("gates") else None
-    reply = await caller.post(path, body, headers={"idempotency-key": "x"})
-    assert (reply.status, reply.json["what"]) == (400, "Idempotency-Key")
-
-
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\tb"])
 async def test_wrong_idempotency_keys(caller: Caller, key: str) -> None:
     reply = await caller.post("/api/v1/jobs", {"command": ["true"]}, headers={"idempotency-key": key})

@@ -75,7 +75,7 @@ def _dates(request: Request[CalendarBody, None]) -> tuple[date, ...]:
                 raise InvalidInput(name, value, "it with ics, not with dates")
         return tuple(body.dates)
     where = "UTC" if body.tz is None else body.tz
-    first = zone(where).local(request.desk.store.now()).date() if body.from_ is None else body.from_
+    first = zone(where).local(request.store.now()).date() if body.from_ is None else body.from_
     last = years_after(first) if body.to is None else body.to
     if last < first:
         raise InvalidInput("to", str(last), f"a day not before {first}")

@@ -6,7 +6,6 @@ import msgspec
 
 from rota.api.pages import Page
 from rota.api.requests import Request
-from rota.api.resources.orders import refuse_key
 from rota.api.routes import Routes
 from rota.errors import InvalidInput, NotFound
 from rota.model.access import Permission
@@ -46,7 +45,6 @@ async def get_gate(request: Request[None, None]) -> GateView:
 
 @ROUTES.post("/api/v1/gates", Permission.ORDER, "Closes a gate: holds or drops matching jobs", status=201)
 async def close_gate(request: Request[GateBody, None]) -> GateView:
-    refuse_key(request)
     body = request.body
     which = {kind: getattr(body, kind) for kind in ("task", "queue", "user", "label")}
     if body.all and any(value is not None for value in which.values()):
@@ -55,7 +53,7 @@ async def close_gate(request: Request[GateBody, None]) -> GateView:
         raise InvalidInput("until and for", "both", "one of them")
     until = body.until
     if body.for_ is not None:
-        until = iso(request.desk.store.now() + some_time(body.for_, "for"))
+        until = iso(request.store.now() + some_time(body.for_, "for"))
     close = request.limits.pause if body.effect is Effect.PAUSE else request.limits.drop
     return GateView.of(await close(reason=body.reason, until=until, **({"everything": True} if body.all else which)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,20 +10,19 @@ from msgspec import UNSET, UnsetType
 
 from rota.api.answers import Answer
 from rota.api.problems import Refusal
+from rota.api.repeats import IDEMPOTENCY_KEY, checked_key
 from rota.api.requests import Request
 from rota.api.routes import Routes
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput, KeyConflict
 from rota.model.access import Permission
 from rota.model.job import NewJob
-from rota.model.options import LONGEST_KEY
-from rota.model.readers import printable
+from rota.model.repeats import key_name
 from rota.wire_orders.entries import OrderEntry
 from rota.wire_orders.jobs import read_order, read_orders
 
 ROUTES = Routes("jobs")
 MOST_JOBS = 20_000
-IDEMPOTENCY_KEY = "idempotency-key"
 CREATES: dict[str, Any] = {"status": 201, "also": (200,), "takes": ("Idempotency-Key",)}
 
 
@@ -85,22 +83,14 @@ def keyed(request: Request[Any, Any], jobs: Sequence[NewJob]) -> list[NewJob]:
     """The jobs with keys made of the `Idempotency-Key` of the request. The key of a job is written in the transaction
     of the order, so a repeat finds it whichever node it reaches and whenever the first one died. Jobs that have a key
     of their own keep it."""
-    given = request.header(IDEMPOTENCY_KEY)
+    given = checked_key(request)
     if given is None:
         return list(jobs)
-    expected = f"a text of 1 to {LONGEST_KEY} printable characters"
-    printable(given, "Idempotency-Key", 1, LONGEST_KEY, expected)
-    name = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
+    name = key_name(given)
     return [
         job if job.key is not None else msgspec.structs.replace(job, key=f"request:{name}:{place}")
         for place, job in enumerate(jobs)
     ]
-
-
-def refuse_key(request: Request[Any, Any]) -> None:
-    """For routes that make something each time: they can't tell a repeat."""
-    if (given := request.header(IDEMPOTENCY_KEY)) is not None:
-        raise InvalidInput("Idempotency-Key", given, "none here: only orders of jobs and workflows know repeats")
 
 
 def other_body(request: Request[Any, Any], conflict: KeyConflict) -> Exception:

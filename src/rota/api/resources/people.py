@@ -104,14 +104,14 @@ async def remove_user(request: Request[None, None]) -> None:
 # -- keys ------------------------------------------------------------------------------------------------------------
 @ROUTES.get("/api/v1/keys", Permission.ADMINISTER, "Access keys, without their secrets")
 async def list_keys(request: Request[None, KeysQuery]) -> Page[KeyView]:
-    now = request.desk.store.now()
+    now = request.store.now()
     found = await request.people.keys(request.query.user, request.query.past)
     return Page([KeyView.of(key, now) for key in found])
 
 
 @ROUTES.post("/api/v1/keys", Permission.ADMINISTER, "Makes an access key; only this answer has its secret", status=201)
 async def add_key(request: Request[KeyBody, None]) -> NewKeyView:
-    body, now = request.body, request.desk.store.now()
+    body, now = request.body, request.store.now()
     lives = _life(body.expires)
     made = await request.people.add_key(
         body.user, body.role, queues=body.queues, tasks=body.tasks, allow=body.allow, name=body.name,
@@ -124,7 +124,7 @@ async def add_key(request: Request[KeyBody, None]) -> NewKeyView:
     "/api/v1/keys/{id}/rotate", Permission.READ, "Makes a key with the same rights; the old one ends later", status=201
 )
 async def rotate_key(request: Request[RotationBody, None]) -> NewKeyView:
-    body, now = request.body, request.desk.store.now()
+    body, now = request.body, request.store.now()
     lives, overlap = _life(body.expires), duration(body.overlap, "overlap")
     made = await request.people.rotate_key(request.path["id"], overlap, None if lives is None else now + lives)
     return NewKeyView.of(made.key, made.text, now)

@@ -14,6 +14,7 @@ from rota.store.carriers import nodes as nodes_
 from rota.store.carriers import queues as queues_
 from rota.store.carriers import quotas as quotas_
 from rota.store.carriers import reads as reads_
+from rota.store.carriers import repeats as repeats_
 from rota.store.carriers import schedules as schedules_
 from rota.store.carriers import statistics as statistics_
 from rota.store.verbs import reads, writes
@@ -83,6 +84,10 @@ class CarriedStore(Store):
     touch_keys = writes(people.touch_keys)
     add_first_key = writes(people.add_first_key)
     audit = reads(people.audit)
+
+    # -- repeats of writes -------------------------------------------------------------------------------------------
+    repeat_steps = reads(repeats_.steps)
+    seal_repeat = writes(repeats_.seal)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     output = reads(reads_.output)

@@ -176,6 +176,7 @@ PRUNINGS: tuple[Pruning, ...] = (
     _old("delete_old_starts", lambda _: 0),
     _old("delete_old_audit", lambda keep: keep.audit),
     _old("delete_old_access_keys", lambda keep: keep.audit),
+    _old("delete_old_repeats", lambda _: 0),
 )
 # The walks: the query of each, and the key where it begins.
 WALKS: dict[str, Place] = {

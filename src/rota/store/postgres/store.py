@@ -37,7 +37,7 @@ from rota.store.postgres.errors import translated
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.postgres.schedules import PostgresFires
 from rota.store.values import Answer, Finding, Retention, Topic
-from rota.store.verbs import audited, reads, verbs, writes
+from rota.store.verbs import audited, once, reads, verbs, writes
 from rota.store.walks import Walk
 
 PAUSE = 0.005  # between the pieces of a purge
@@ -46,7 +46,8 @@ RENEWAL_LIMIT = 3.0
 
 
 _VERBS = verbs(Store)
-_submit, _purge = audited(_VERBS["submit"], orders_.submit), audited(_VERBS["purge"], orders_.purge)
+_submit = once(audited(_VERBS["submit"], orders_.submit))
+_purge = once(audited(_VERBS["purge"], orders_.purge))
 
 
 class Whereabouts(NamedTuple):

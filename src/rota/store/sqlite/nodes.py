@@ -160,4 +160,5 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
         + db.run("delete_old_starts", before=now, limit=limit)
         + db.run("delete_old_audit", now=now, age=retention.audit, limit=limit)
         + db.run("delete_old_access_keys", now=now, age=retention.audit, limit=limit)
+        + db.run("delete_old_repeats", now=now, limit=limit)
     )

@@ -27,10 +27,11 @@ from rota.store.sqlite.calls import Calls, looks_first
 from rota.store.sqlite.schedules import SqliteFires
 from rota.store.sqlite.unit import at_once
 from rota.store.values import Answer, Finding, Retention
-from rota.store.verbs import audited, reads, verbs, writes
+from rota.store.verbs import audited, once, reads, verbs, writes
 
 _VERBS = verbs(Store)
-_submit, _purge = audited(_VERBS["submit"], orders_.submit), audited(_VERBS["purge"], orders_.purge)
+_submit = once(audited(_VERBS["submit"], orders_.submit))
+_purge = once(audited(_VERBS["purge"], orders_.purge))
 
 
 class SqliteStore(Calls):
