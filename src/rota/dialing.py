@@ -29,4 +29,6 @@ def why(error: BaseException) -> str:
         return f"its certificate is not to be trusted: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST"):
         return "it does not speak TLS there"
+    if isinstance(error, ConnectionResetError) and not error.args:  # in the middle of a handshake
+        return "it closed the connection"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

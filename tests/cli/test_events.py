@@ -21,7 +21,9 @@ def test_what_happened(rota: Rota) -> None:
     (line,) = rota.ok("--json", "events", "--job", job).splitlines()
     event = msgspec.json.decode(line)
     assert (event["subject"], event["kind"], event["data"]["queue"]) == (job, "job.cancelled", "default")
-    assert rota.ok("events", "--after", event["id"], "--task", "true") == ""
+    assert rota.ok("events", "--after", event["id"], "--task", "true", "--kind", "job.c*") == ""
+    (line,) = rota.ok("events", "--after", event["id"], "--task", "true").splitlines()
+    assert line.split()[2:] == ["watch.began", "local", "kinds=job.ordered,job.started"], "others were not told before"
     assert other in rota.ok("events", "--task", "te?")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,6 +50,20 @@ async def test_nobody_listens(tmp_path: Path) -> None:
     ok, text = (await found(server.url))["connection"]
     assert not ok
     assert text.startswith("connection refused; is `rota up` with the role api running there")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_another_program_listens_or_tls_is_mistaken(scheme: str) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listening:
+        findings = await found(f"{scheme}://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+    ok, text = findings["answer" if scheme == "http" else "connection"]
+    assert not ok
+    assert "it closed the connection" in text
+    assert "is it rota that listens there, and does it speak TLS (https://)" in text
 
 
 async def test_a_wrong_key_and_none(server: Server) -> None:

@@ -334,6 +334,7 @@ PEOPLE: dict[str, Deed] = {
     "history": lambda h, s: s.history(BOB, Window(HOUR, MINUTE)),
     "events": lambda h, s: s.events(BOB, 0, PLENTY),
     "outbox_span": lambda h, s: s.outbox_span(BOB),
+    "watch": lambda h, s: s.watch(BOB),
     "parents": lambda h, s: s.parents(BOB, h.jobs[State.BLOCKED]),
     "workflows": lambda h, s: s.workflows(BOB, WorkflowFilter()),
     "workflow": lambda h, s: s.workflow(BOB, WORKFLOW),

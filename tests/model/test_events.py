@@ -51,3 +51,20 @@ def test_names_that_are_none(text: str) -> None:
 )
 def test_filters(which: EventFilter, kind: str, subject: str, fits: bool) -> None:
     assert which.fits(event(kind, subject, task="mail", queue="q")) is fits
+
+
+@pytest.mark.parametrize(
+    ("kinds", "watches"),
+    [
+        ((), True),
+        (("job.*",), True),
+        (("job.failed", "job.started"), True),
+        (("job.o*",), True),
+        (("job.failed", "node.*"), False),
+        (("watch.began",), False),
+    ],
+)
+def test_who_wants_orders_or_starts_is_told_what_is_missing(kinds: tuple[str, ...], watches: bool) -> None:
+    which = EventFilter(kinds=kinds, task="mail.*")
+    (began,) = expand(1, 0, "watch.began", "ann", "ann", {"since": None})
+    assert (which.watches, which.fits(began)) == (watches, watches)

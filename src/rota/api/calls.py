@@ -30,7 +30,12 @@ Check = Callable[[str, dict[str, Any], Sender], None]
 Steps = Callable[[SchedulesClient, Sequence[Advance]], Awaitable[list[list[Fate] | None]]]
 ORDERS = "submit"  # repeats of orders are recognised by the ids of their jobs
 # Verbs that need another permission than their declaration says.
-PERMISSIONS = {"output": Permission.OUTPUT, "audit": Permission.AUDIT, "rotate_key": Permission.READ}
+PERMISSIONS = {
+    "output": Permission.OUTPUT,
+    "audit": Permission.AUDIT,
+    "rotate_key": Permission.READ,
+    "watch": Permission.READ,  # it changes only what its user is told
+}
 _BY_CALLER = {OPERATOR: Permission.OPERATE, ADMIN: Permission.ADMINISTER}
 
 

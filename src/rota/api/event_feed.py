@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import msgspec
 
-from rota.clients.events import PAGE, EventsClient, EventSelection, events_after
+from rota.clients.events import PAGE, EventsClient, EventSelection, EventWatch, events_after
 from rota.errors import StoreError
 from rota.model.events import EventFilter, EventInfo, EventPlace
 from rota.model.principal import SYSTEM, Principal
@@ -52,7 +52,7 @@ class _Channel:
 
 class EventFeed:
     def __init__(self, store: Store) -> None:
-        self.store = store
+        self.store, self.watch = store, EventWatch(store)
         self._channels: dict[tuple[Principal, EventFilter], _Channel] = {}
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -91,6 +91,8 @@ class EventFeed:
                 self._woken.clear()
                 delivered = False
                 with suppress(StoreError):  # the store may be back at the next look
+                    for channel in list(self._channels.values()):
+                        await self.watch.renew(channel.who, channel.selection.filter)
                     delivered = await self._deliver()
                 if loop.time() >= next_ping:
                     next_ping += PING_EVERY
@@ -204,6 +206,7 @@ class EventStream:
     async def _catch_up(self, after: EventPlace | None) -> AsyncIterator[bytes]:
         """Events up to the position at which the stream has joined the feed."""
         store = self._feed.store
+        await self._feed.watch.renew(self.who, self.filter)
         if after is None:
             self._sent = str(await self._feed.join(self))
             return

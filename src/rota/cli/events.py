@@ -22,6 +22,9 @@ async def events_(args: argparse.Namespace) -> int:
             which = _with(which, job=await client.resolve(which.job))
         if which.workflow is not None:
             which = _with(which, workflow=await client.workflow(which.workflow))
+        events = EventsClient(client.store, client.who)
+        if args.follow or after is not None:  # whoever goes on behind an id, or waits, expects all
+            await events.watch(which)
         span = await client.store.outbox_span(client.who)
         if after is None:
             after = EventPlace(span.last if args.follow else span.first - 1)
@@ -29,7 +32,7 @@ async def events_(args: argparse.Namespace) -> int:
             raise InvalidInput(
                 "--after", args.after, f"an id from {span.first - 1} to {span.last}: others are not kept"
             )
-        async for event in EventsClient(client.store, client.who).follow(after, which, args.follow):
+        async for event in events.follow(after, which, args.follow):
             if args.json:
                 json_line(event)
             else:
@@ -44,6 +47,10 @@ def _with(which: EventFilter, **changes: str) -> EventFilter:
 
 
 def _line(event: EventInfo) -> str:
-    told = " ".join(f"{name}={value}" for name, value in event.data.items() if value not in (None, ""))
+    told = " ".join(f"{name}={_text(value)}" for name, value in event.data.items() if value not in (None, ""))
     at = f"{event.at:%Y-%m-%d %H:%M:%S}.{event.at.microsecond // 1000:03}Z"
     return f"{at}  {event.kind}  {event.subject}  {told}".rstrip()
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

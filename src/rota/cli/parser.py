@@ -49,7 +49,7 @@ def build(words: Collection[str] | None = None) -> Parser:
     ]
     counted = "counts, rates and latencies of jobs by queue, and their course"
     parts.append(("stats", verb(verbs, "stats", "stats", counted), _stats))
-    told = "print what happened: ends of jobs, changes of schedules, gates, queues and nodes"
+    told = "print what happened to jobs, schedules, gates, limits, queues and nodes"
     parts.append(("events", verb(verbs, "events", "events", told), _events))
     for name, text, fill in NOUNS:
         parts.append((name, noun(verbs, name, text), fill))

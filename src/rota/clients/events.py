@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from rota.store.values import JobFilter, OutboxEvent
 
 PAGE = 500
 POLL = 0.5
+RENEW = 20.0  # seconds between two requests for orders and starts: several may fail before a watch is over
 # Jobs whose schedule and workflow are remembered.
 MOST_KNOWN = 10_000
 
@@ -55,6 +57,20 @@ def events_after(rows: Sequence[OutboxEvent], after: EventPlace) -> list[EventIn
     return found
 
 
+class EventWatch:
+    """Has orders and starts of jobs told to whoever listens (`Store.watch`), and renews it in time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._next: dict[str, float] = {}  # by user, when to renew
+
+    async def renew(self, who: Principal, filter_: EventFilter) -> None:
+        now = asyncio.get_running_loop().time()
+        if filter_.watches and now >= self._next.get(who.user, 0.0):
+            await self._store.watch(who)
+            self._next[who.user] = now + RENEW
+
+
 class EventPage(NamedTuple):
     """`last`: where the next page begins; `more`: there may be more at once."""
 
@@ -66,6 +82,11 @@ class EventPage(NamedTuple):
 class EventsClient:
     def __init__(self, store: Store, who: Principal) -> None:
         self._store, self._who = store, who
+        self._watch = EventWatch(store)
+
+    async def watch(self, filter_: EventFilter) -> None:
+        """To be called before the first page: what the filter wants is told from now on."""
+        await self._watch.renew(self._who, filter_)
 
     async def page(
         self, after: EventPlace, selection: EventSelection, limit: int = PAGE, until: int | None = None
@@ -86,6 +107,8 @@ class EventsClient:
         news = NewsListener(self._store) if follow else None
         try:
             while True:
+                if follow:
+                    await self.watch(filter_)
                 events, after, more = await self.page(after, selection)
                 for event in events:
                     yield event

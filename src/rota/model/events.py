@@ -19,6 +19,9 @@ from rota.model.globs import glob_fits
 from rota.model.times import Instant, aware
 
 MOST_KINDS = 20
+# Told only while somebody listens for them (`store.carriers.watches`), and the event that says since when.
+WATCHED = ("job.ordered", "job.started")
+BEGAN = "watch.began"
 _NAME = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?", re.ASCII)
 _KIND = re.compile(r"[a-z_.*?]{1,50}", re.ASCII)
 
@@ -85,12 +88,19 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidInput("kind", kind, "a kind of events, such as job.failed, or a glob, such as job.*")
 
     @property
+    def watches(self) -> bool:
+        """Orders and starts of jobs are wanted, which are told only if somebody asks for them."""
+        return not self.kinds or any(glob_fits(kind, told) for kind in self.kinds for told in WATCHED)
+
+    @property
     def by_membership(self) -> bool:
         """Jobs must be looked up: events don't tell their workflow and schedule."""
         return self.schedule is not None or self.workflow is not None
 
     def fits(self, event: EventInfo) -> bool:
         """Whether the event fits, or would if its job is of the right schedule and workflow."""
+        if event.kind == BEGAN:  # whatever else is wanted: some of it may be missing before
+            return self.watches
         if self.kinds and not any(glob_fits(kind, event.kind) for kind in self.kinds):
             return False
         if not event.of_job:

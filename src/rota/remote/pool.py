@@ -92,6 +92,8 @@ def cure(problem: str, ca: str, otherwise: str = "is `rota up` running there?") 
         return f"check {ca}" if ca else "name the authority that signed it with ROTA_SERVER_CA, or `rota login --ca`"
     if "speak TLS" in problem:
         return "if it is on loopback, its address begins with http://"
+    if "closed the connection" in problem or "no HTTP" in problem:
+        return "is it rota that listens there, and does it speak TLS (https://) or not (http://) as the address says?"
     if "address" in problem:
         return "check the name of the server"
     return otherwise

@@ -304,6 +304,12 @@ class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted):
     async def events(self, who: Principal, /, after: int, limit: int) -> list[OutboxEvent]:
         """The outbox from a position on, in the order of commits. Operators see events that concern everyone, too."""
 
+    @verb(WRITE, audit=None)
+    @abstractmethod
+    async def watch(self, who: Principal, /) -> None:
+        """Orders and starts of the user's jobs are told for a minute from now; to be renewed. The event `watch.began`
+        says since when they were not told. All that commits after this call has returned is told."""
+
     @verb(READ)
     @abstractmethod
     async def outbox_span(self, who: Principal, /) -> OutboxSpan:

@@ -40,8 +40,10 @@ TABLES = (
     "repeats",
 )  # fmt: skip
 # Not copied: the nodes of the source, which have ended, and what belongs to their running attempts or to the server.
-# The secrets of the target are its own.
-LEFT_OUT = frozenset({"nodes", "secrets", "leader", "slots", "boot", "schema_versions", "sqlite_sequence", MARKER})
+# The secrets of the target are its own. Whoever watches the source does not watch the target.
+LEFT_OUT = frozenset(
+    {"nodes", "watches", "secrets", "leader", "slots", "boot", "schema_versions", "sqlite_sequence", MARKER}
+)
 # Columns that one engine has and the other does without.
 ONE_SIDED = {
     "live": {"seq", "claimed_at", "finished_at", "skip_cause"},

@@ -61,6 +61,8 @@ async def watch_events(request: Request[None, EventQuery]) -> Stream | EventList
 
 async def _page(request: Request[None, EventQuery], which: EventFilter) -> EventList:
     store, who = request.desk.store, request.principal
+    if request.query.after is not None:  # it goes on where a page before has ended, and expects all
+        await request.desk.events.watch.renew(who, which)
     span = await store.outbox_span(who)
     after = EventPlace(span.first - 1) if request.query.after is None else read_place(request.query.after)
     if after.seq > span.last:

@@ -13,6 +13,7 @@ from rota.model.principal import Principal
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.records import Advance, Fate, FireKind, NewFire
 from rota.model.trigger.skipped import Skipped
+from rota.store.carriers import fire_events
 from rota.store.carriers.orders import cancel
 from rota.store.carriers.quotas import take_made
 from rota.store.carriers.unit import Columns, Unit
@@ -122,7 +123,11 @@ class Fires(ABC, Generic[U]):
         if withdrawn:
             await unit.run("withdraw_fires", ids=withdrawn)
             await record_skips(unit, skips)
-        await self._insert_jobs(unit, wishes, fresh - set(withdrawn), waiting)
+        chosen = fresh - set(withdrawn)
+        await self._insert_jobs(unit, wishes, chosen, waiting)
+        made = [(one, fire) for one in wishes for fire in one.fires if fire.job.id in chosen]
+        told = [(one.owner, one.name, fire_events.about_fire(kind, fire)) for one, fire in made]
+        await fire_events.append(unit, fire_events.FIRED, told)
         return fates
 
     async def _insert_jobs(self, unit: U, wishes: Sequence[Wish], chosen: set[str], waiting: list[str]) -> None:
@@ -185,7 +190,11 @@ async def record_skips(unit: Unit, skips: Iterable[tuple[str, str, Skipped]]) ->
             "firsts": [one.first for _, _, one in rows], "lasts": [one.last for _, _, one in rows],
             "counts": [one.count for _, _, one in rows], "reasons": [one.reason.value for _, _, one in rows],
         }  # fmt: skip
-        await unit.run("insert_skips", columns, now=unit.now)
+        fresh = {(owner, name, first) for owner, name, first in await unit.rows("insert_skips", columns, now=unit.now)}
+        told = [
+            (owner, name, fire_events.about_skip(one)) for owner, name, one in rows if (owner, name, one.first) in fresh
+        ]
+        await fire_events.append(unit, fire_events.SKIPPED, told)
 
 
 # -- releasing -------------------------------------------------------------------------------------------------------

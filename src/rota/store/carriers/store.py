@@ -8,7 +8,7 @@ from rota.store.base import Store
 # A trailing underscore distinguishes a module from the verb of the same name.
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import gates as gates_
-from rota.store.carriers import graph, offers, orders, people
+from rota.store.carriers import graph, offers, orders, people, watches
 from rota.store.carriers import limits as limits_
 from rota.store.carriers import nodes as nodes_
 from rota.store.carriers import queues as queues_
@@ -94,6 +94,16 @@ class CarriedStore(Store):
     counts = reads(reads_.counts)
     events = reads(reads_.events)
     outbox_span = reads(reads_.outbox_span)
+
+    _begin_watch, _settle_watch = writes(watches.begin), writes(watches.settle)
+
+    async def watch(self, who: Principal, /) -> None:
+        if await self._begin_watch(who):
+            await self._outlast_writers()
+            await self._settle_watch(who)
+
+    async def _outlast_writers(self) -> None:
+        """Waits for transactions that began before a watch. SQLite has one writer at a time."""
 
     # -- statistics --------------------------------------------------------------------------------------------------
     statistics = reads(statistics_.read)

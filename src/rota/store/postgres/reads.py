@@ -119,6 +119,11 @@ async def outbox_span(unit: Unit) -> OutboxSpan:
     return await reads.outbox_span(unit)
 
 
+async def writers_of_jobs(unit: Unit) -> set[str]:
+    """Open transactions that may have looked at the watches: they insert or start jobs."""
+    return {name for (name,) in await unit.rows("writers_of_jobs")}
+
+
 async def number_events(unit: Unit) -> None:
     """Gives positions to new events."""
     if await unit.value("any_unread"):

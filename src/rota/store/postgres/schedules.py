@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 from rota.model.job import NewJob
 from rota.model.principal import Principal
 from rota.model.trigger.policies import Overlap
-from rota.model.trigger.records import Advance, Fate
+from rota.model.trigger.records import Advance, Fate, FireKind
+from rota.store.carriers.fire_events import about_fire
 from rota.store.carriers.fires import Fires
 from rota.store.columns import given_lists
 from rota.store.postgres import orders
@@ -53,7 +54,7 @@ async def _fire_plainly(unit: Unit, steps: Sequence[Advance]) -> list[list[Fate]
         names=[one.name for one in steps], revisions=[one.revision for one in steps],
         cursors=[one.before for one in steps], fires=[one.fires[0].fire for one in steps],
         limits=[one.limit for one in steps], nexts=[one.next_at for one in steps], times=[job.at for job in jobs],
-        expiries=[job.expires for job in jobs],
+        expiries=[job.expires for job in jobs], told=[about_fire(FireKind.RULE, one.fires[0]) for one in steps],
         **given_lists(jobs),
     )  # fmt: skip
     answers: list[list[Fate] | None] = [None] * len(steps)

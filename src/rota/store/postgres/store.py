@@ -43,6 +43,8 @@ from rota.store.walks import Walk
 PAUSE = 0.005  # between the pieces of a purge
 # A renewal that takes longer is tried again on another connection: there is time for several before a lease is over.
 RENEWAL_LIMIT = 3.0
+# How long the beginning of a watch waits for transactions that were open before it, and between two looks at them.
+LONGEST_WRITE, A_MOMENT = 2.0, 0.02
 
 
 _VERBS = verbs(Store)
@@ -247,6 +249,17 @@ class PostgresStore(Calls):
     resolve = reads(reads_.resolve)
     events = reads(reads_.events)
     outbox_span = reads(reads_.outbox_span)
+
+    _writers = reads(reads_.writers_of_jobs)
+
+    async def _outlast_writers(self) -> None:
+        """Their snapshots may be older than the watch. Those that begin later are not waited for. One that stays open,
+        such as a caller's own transaction, is waited for only so long: what it orders may be missing."""
+        deadline = asyncio.get_running_loop().time() + LONGEST_WRITE
+        before = await self._writers(SYSTEM)
+        while before and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(A_MOMENT)
+            before &= await self._writers(SYSTEM)
 
 
 async def _whereabouts(unit: Unit) -> tuple[str, str]:

@@ -139,6 +139,9 @@ def insert(db: Database, owner: str, jobs: Sequence[NewJob], now: Instant, block
         payloads.append(_payload(job, seq=seq, retry=text.retry))
     db.insert("insert_job", rows)
     db.insert("insert_payload", payloads)
+    if db.value("is_watched", owner=owner, now=now):
+        db.run("append_batch_events", kind="job.ordered", seqs=encode([row[0] for row in payloads]).decode(), at=now)
+        db.topics.add(Topic.NEWS)
     if lines:
         db.run("look_at_lines", lines=encode(sorted(lines)).decode())
     db.topics |= {topic for state, topic in _TOPICS.items() if state in states}

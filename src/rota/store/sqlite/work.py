@@ -32,11 +32,11 @@ _MOVE = slice(5, 12)  # of a row: the change of the job
 def claim(
     db: Database, incarnation: str, wants: Mapping[str, int], kinds: Sequence[Kind], start: Mapping[str, int]
 ) -> list[Claimed]:
-    claimer = db.rows("claimer", incarnation=incarnation)
+    now = db.now()
+    claimer = db.rows("claimer", incarnation=incarnation, now=now)
     if not claimer or claimer[0][0] not in ("live", "stopping"):
         return []
-    _, gated, ruled = claimer[0]
-    now = db.now()
+    _, gated, ruled, watched = claimer[0]
     paused = {name for (name,) in db.rows("paused_queues")} if ruled else set()
     rules = ranking.rules(db) if ruled else {}
     scan = ClaimScan(db, incarnation, gates.closed(db, now) if gated else (), now)
@@ -48,9 +48,16 @@ def claim(
     for seqs, at in ((scan.started, now), (scan.ahead, None)):
         if seqs:
             db.run("take", seqs=encode(seqs).decode(), incarnation=incarnation, started_at=at)
+    if watched:
+        _tell_starts(db, [*scan.keyed, *scan.started])
     chosen = [*scan.keyed, *scan.started, *scan.ahead]
     found = _taken(db, chosen) if chosen else []
     return [_with_slack(one, scan.slacks) for one in found] if scan.slacks else found
+
+
+def _tell_starts(db: Database, seqs: Sequence[int]) -> None:
+    if seqs and db.run("append_started", at=db.now(), seqs=encode(seqs).decode()):
+        db.topics.add(Topic.NEWS)
 
 
 def _with_slack(one: Claimed, slacks: Mapping[str, Duration]) -> Claimed:
@@ -109,6 +116,8 @@ def start(db: Database, refs: Sequence[Ref]) -> list[Start]:
         db.run("hand_back_jobs", seqs=encode(back).decode(), now=now)
     if chosen:
         db.run("start_jobs", seqs=encode(chosen).decode(), now=now)
+        if db.value("is_watched", owner=None, now=now):
+            _tell_starts(db, chosen)
     return answers
 
 

@@ -51,7 +51,8 @@ SELECT {jobs.order}, owner, CASE WHEN above.open > 0 THEN 'blocked' ELSE 'schedu
        rota.clock(:now) + priority * :step::bigint, rota.clock(:now), created_at, started_at, fence, tries,
        replays + (id = ANY (:replayed::uuid[]))::integer, coalesce(requirements::jsonb ?| '{keys,alone}', false), above.every, above.open,
        EXISTS (SELECT FROM rota.edges e WHERE e.parent = back.id)
-FROM back CROSS JOIN LATERAL (SELECT count(*) AS every, count(*) FILTER (WHERE again.open) AS open FROM again WHERE again.child = back.id) AS above
+FROM (SELECT set_config('rota.reopens', 'on', true)) AS no_orders   -- for `rota.tell_orders`
+CROSS JOIN back CROSS JOIN LATERAL (SELECT count(*) AS every, count(*) FILTER (WHERE again.open) AS open FROM again WHERE again.child = back.id) AS above
 
 -- name: parent_rows
 SELECT e.parent::text, coalesce(j.task, h.task), coalesce(j.state, h.state), e.need, e.state,

@@ -45,6 +45,12 @@ INSERT INTO rota.outbox (at, kind, owner, subject, data)
 SELECT rota.clock(:now), :kind, owner, subject, data
 FROM unnest(:subjects::text[], :owners::text[], :data::text[]) AS new(subject, owner, data)
 
+-- name: writers_of_jobs
+-- Whoever has read the watches holds a lock on the table until the end of its transaction.
+SELECT DISTINCT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND relation = 'rota.watches'::regclass AND mode = 'AccessShareLock' AND pid <> pg_backend_pid()
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+
 -- name: any_unread
 SELECT EXISTS (SELECT FROM rota.outbox WHERE seq IS NULL)
 

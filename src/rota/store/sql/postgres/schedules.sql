@@ -11,8 +11,9 @@ WITH moment AS MATERIALIZED (
 ), standing AS MATERIALIZED (
     SELECT wanted.*
     FROM unnest(:owners::text[], :names::text[], :revisions::bigint[], :cursors::bigint[], :fires::bigint[], :limits::bigint[],
-                :nexts::bigint[], :times::bigint[], :expiries::bigint[], {jobs.given[]})
-         WITH ORDINALITY AS wanted(owner, name, revision, handled, fire, most, next_at, at, expires, {jobs.given}, place)
+                :nexts::bigint[], :times::bigint[], :expiries::bigint[], :told::text[],
+                {jobs.given[]})
+         WITH ORDINALITY AS wanted(owner, name, revision, handled, fire, most, next_at, at, expires, told, {jobs.given}, place)
     CROSS JOIN moment
     JOIN rota.schedules s ON s.owner = wanted.owner AND s.name = wanted.name
     WHERE s.revision = wanted.revision AND s.handled = wanted.handled AND s.next_at + 0 <= moment.now AND wanted.fire <= moment.now
@@ -27,6 +28,10 @@ WITH moment AS MATERIALIZED (
             run_at = due; expires_at = due + expires; created_at = moment.now}
     FROM (SELECT *, greatest(coalesce(at, now), now) AS due FROM standing, moment) AS one, moment
     WHERE CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false END   -- CASE: looked up, not joined
+), told AS (
+    INSERT INTO rota.outbox (at, kind, owner, subject, data)
+    SELECT moment.now, 'schedule.fired', owner, name, told FROM standing, moment
+    WHERE CASE WHEN id IN (SELECT job_id FROM made) THEN true ELSE false END
 ), moved AS (
     UPDATE rota.schedules s
     SET handled = one.fire, fired = s.fired + one.counts, last_fire = one.fire, last_job = one.id,

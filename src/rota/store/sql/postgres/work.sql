@@ -62,9 +62,17 @@ SET state = 'running', fence = fence + 1, node = :incarnation, cancel = NULL, re
     expires_at = CASE WHEN starts THEN NULL ELSE expires_at END   -- a started job can't expire
 FROM chosen, moment WHERE j.ctid = chosen.place AND NOT chosen.stopped AND NOT chosen.fallen
 -- A first attempt finds no checkpoint, and does not look for one.
-RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries + (NOT starts)::integer; slack = NULL::bigint;
+RETURNING {jobs.claimed j; job_id = j.id::text AS job_id; number = j.tries + (NOT starts)::integer AS number; slack = NULL::bigint;
            flow = rota.flow_of(j.task, j.requirements);
            state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END}
+), told AS (   -- if somebody watches
+    INSERT INTO rota.outbox (at, kind, owner, subject, data)
+    SELECT moment.now, 'job.started', c.owner, '',
+           json_build_object('queue', c.queue, 'task', c.task, 'attempt', c.number, 'node', n.id, 'jobs', json_agg(c.job_id))::text
+    FROM claimed c, moment, rota.nodes n
+    WHERE EXISTS (SELECT FROM rota.watches w, moment WHERE w.until > moment.now) AND c.started_at IS NOT NULL AND n.incarnation = :incarnation
+      AND c.owner IN (SELECT w.owner FROM rota.watches w WHERE w.until > (SELECT now FROM moment))
+    GROUP BY moment.now, c.owner, c.queue, c.task, c.number, n.id
 )
 SELECT * FROM claimed
 UNION ALL   -- a fence of 0: the rank is wrong
@@ -95,8 +103,17 @@ FROM (SELECT DISTINCT ON (w.id) w.id AS job, g.id, g.effect, g.reason FROM unnes
 WHERE j.id = hit.job RETURNING j.id::text
 
 -- name: start_jobs
-UPDATE rota.jobs SET started_at = rota.clock(:now), tries = tries + 1, expires_at = NULL
-WHERE id = ANY (:ids::uuid[]) RETURNING started_at
+WITH started AS (
+    UPDATE rota.jobs SET started_at = rota.clock(:now), tries = tries + 1, expires_at = NULL
+    WHERE id = ANY (:ids::uuid[]) RETURNING id, owner, queue, task, tries, node, started_at
+), told AS (   -- if somebody watches
+    INSERT INTO rota.outbox (at, kind, owner, subject, data)
+    SELECT s.started_at, 'job.started', s.owner, '',
+           json_build_object('queue', s.queue, 'task', s.task, 'attempt', s.tries, 'node', n.id, 'jobs', json_agg(s.id))::text
+    FROM started s JOIN rota.nodes n ON n.incarnation = s.node JOIN rota.watches w ON w.owner = s.owner AND w.until > s.started_at
+    GROUP BY s.started_at, s.owner, s.queue, s.task, s.tries, n.id
+)
+SELECT started_at FROM started
 
 -- name: hand_back_states
 -- Which of these attempts run, started or not; and which were handed back before: not running, and no attempt recorded.

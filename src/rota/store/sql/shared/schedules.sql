@@ -83,7 +83,7 @@ SELECT owner, name, first, last, count, reason, rota.clock(:now)
 FROM unnest(:owners::text[], :names::text[], :firsts::bigint[], :lasts::bigint[], :counts::bigint[], :reasons::text[])
      AS new(owner, name, first, last, count, reason)
 ORDER BY owner, name, first
-ON CONFLICT DO NOTHING
+ON CONFLICT DO NOTHING RETURNING owner, name, first
 
 -- name: move_schedules
 UPDATE rota.schedules AS s

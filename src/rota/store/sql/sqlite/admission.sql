@@ -1,6 +1,6 @@
 -- name: claimer
--- The state of the claiming node, and whether there are gates or queue settings.
-SELECT state, EXISTS (SELECT 1 FROM gates), EXISTS (SELECT 1 FROM queues)
+-- The state of the claiming node, and whether there are gates, queue settings or watches.
+SELECT state, EXISTS (SELECT 1 FROM gates), EXISTS (SELECT 1 FROM queues), EXISTS (SELECT 1 FROM watches WHERE until > :now)
 FROM nodes WHERE incarnation = :incarnation
 
 -- name: left_over

@@ -38,5 +38,8 @@ INSERT INTO outbox (at, kind, owner, subject, data)
 SELECT :at, :kind, owner, '', json_object('queue', queue, 'task', task, 'jobs', json_group_array(id))
 FROM jobs WHERE seq IN (SELECT value FROM json_each(:seqs)) GROUP BY owner, queue, task
 
+-- name: is_watched
+SELECT EXISTS (SELECT 1 FROM watches WHERE until > :now AND (:owner IS NULL OR owner = :owner))
+
 -- name: outbox_span
 SELECT (SELECT min(seq) FROM outbox), coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'outbox'), 0)

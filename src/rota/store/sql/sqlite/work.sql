@@ -66,6 +66,15 @@ WHERE j.state = 'running'
 -- name: start_jobs
 UPDATE jobs SET started_at = :now, tries = tries + 1, expires_at = NULL WHERE seq IN (SELECT value FROM json_each(:seqs))
 
+-- name: append_started
+-- Starts of watched users, an entry for all of an owner, queue, task and attempt.
+INSERT INTO outbox (at, kind, owner, subject, data)
+SELECT :at, 'job.started', j.owner, '',
+       json_object('queue', j.queue, 'task', j.task, 'attempt', j.tries, 'node', n.id, 'jobs', json_group_array(j.id))
+FROM jobs j JOIN nodes n ON n.incarnation = j.node
+WHERE j.seq IN (SELECT value FROM json_each(:seqs)) AND j.owner IN (SELECT owner FROM watches WHERE until > :at)
+GROUP BY j.owner, j.queue, j.task, j.tries, n.id
+
 -- name: hand_back_states
 -- Which of these attempts run, started or not; and which were handed back before: not running, and no attempt recorded.
 SELECT wanted.key, j.seq, j.state = 'running' AND j.started_at IS NULL, j.state <> 'running' AND a.job IS NULL

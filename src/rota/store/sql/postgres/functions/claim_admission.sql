@@ -95,14 +95,23 @@ BEGIN
                 WHERE s.owner = l.owner AND s.key = l.key AND s.until < s.at + s.late + l.span
             ), served AS (
                 DELETE FROM rota.wanted d WHERE d.job IN (SELECT w.job FROM winner w GROUP BY w.job HAVING count(*) > 1)
-            )
+            ), admitted AS (
             UPDATE rota.jobs j
             SET state = 'running', fence = j.fence + 1, node = admit_claim.incarnation, cancel = NULL, reason = NULL, claimed_at = moment,
                 started_at = moment, tries = j.tries + 1, expires_at = NULL, held_by = NULL
             FROM lucky WHERE j.id = lucky.job
-            RETURNING {jobs.claimed j; job_id = j.id::text; number = j.tries; slack = lucky.slack;
+            RETURNING {jobs.claimed j; job_id = j.id::text AS job_id; number = j.tries AS number; slack = lucky.slack;
                        flow = rota.flow_of(j.task, j.requirements);
-                       state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END};
+                       state = CASE WHEN j.fence > 1 THEN rota.saved_state(j.id) END}
+            ), told AS (   -- if somebody watches
+                INSERT INTO rota.outbox (at, kind, owner, subject, data)
+                SELECT moment, 'job.started', a.owner, '',
+                       json_build_object('queue', a.queue, 'task', a.task, 'attempt', a.number, 'node', n.id, 'jobs', json_agg(a.job_id))::text
+                FROM admitted a JOIN rota.watches w ON w.owner = a.owner AND w.until > moment
+                JOIN rota.nodes n ON n.incarnation = admit_claim.incarnation
+                GROUP BY a.owner, a.queue, a.task, a.number, n.id
+            )
+            SELECT * FROM admitted;
             EXIT WHEN NOT FOUND;
             turn := ARRAY(SELECT l.id FROM (SELECT j.id, j.state FROM rota.jobs j WHERE j.id = ANY (turn) OFFSET 0) l WHERE l.state = 'ready');
         END LOOP;
