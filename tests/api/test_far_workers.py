@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from rota.api import far_workers
 from rota.api.far_workers import FarWorkers
 from rota.config import Settings
 from rota.errors import InvalidInput, NotAllowed, StoreUnavailable, TooLarge
@@ -104,6 +105,37 @@ async def test_results_of_parents_are_for_the_attempt_that_needs_them(world: Wor
     await far.finish(job, ticket)
     over = await far.door.parents(far.grant, calls.ParentsCall(far.incarnation, job.ref, ticket))
     assert over.parents == [], "the ticket ends with the attempt"
+
+
+@both
+async def test_the_next_start_of_a_worker_waits_for_a_predecessor_that_has_fallen_silent(
+    world: World, far: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server was killed with it, so nobody has seen the end of its line: the reaper finds it silent."""
+    monkeypatch.setattr(far_workers, "LOOK", 0.01)
+    joining = asyncio.create_task(Far(far.door, far.grant, "inc2", far.name).join())
+    done, _ = await asyncio.wait([joining], timeout=0.05)
+    assert not done
+    (node,) = await world.store.nodes(SYSTEM)
+    await world.store.take_over(SYSTEM, node.incarnation, node.beats, CrashRule())
+    assert (await (await joining).renew()).news.known
+
+
+@both
+async def test_the_id_of_a_worker_that_renews_is_refused(
+    world: World, far: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_workers, "LOOK", 0.01)
+    joining = asyncio.create_task(Far(far.door, far.grant, "inc2", far.name).join())
+    await asyncio.sleep(0)
+    while not joining.done():
+        await far.renew()
+        await asyncio.sleep(0)
+    with pytest.raises(InvalidInput, match="an id that no living node uses"):
+        await joining
+    far.door.patience = 0.05
+    with pytest.raises(InvalidInput, match="an id that no living node uses"):
+        await Far(far.door, far.grant, "inc2", far.name).join()
 
 
 # -- claims that are repeated -----------------------------------------------------------------------------------------
