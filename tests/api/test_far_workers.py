@@ -240,17 +240,30 @@ async def test_a_ticket_is_good_for_its_own_attempt_only(world: World, far: Far)
     second, _ = await far.take()
     other = await Far(far.door, far.grant, "inc2").join()
     stranger = await Far(far.door, worker_key("k2"), "inc3").join()
+    thief = Far(far.door, worker_key("k2"), far.incarnation)
     for who, job, proof in (
         (far, second, ticket),
         (far, msgspec.structs.replace(first, fence=first.fence + 1), ticket),
         (other, first, ticket),
         (stranger, first, ticket),
+        (thief, first, ticket),
         (far, first, ""),
         (far, first, ticket[:-1]),
     ):
         assert await who.finish(job, proof) is Verdict.STALE
     assert await world.states(first.job_id, second.job_id) == [State.RUNNING] * 2
     assert await far.finish(first, ticket) is Verdict.APPLIED
+
+
+async def test_a_ticket_of_an_earlier_attempt_is_not_good_for_the_next(world: World, far: Far) -> None:
+    await world.one()
+    found = await far.claim(count=1, start=0)
+    (first,), (ticket,) = found.jobs, found.tickets
+    await far.door.hand_back(far.grant, calls.AttemptsCall(far.incarnation, (ticket,), (first.ref,)))
+    second, other = await far.take()
+    assert (second.job_id, second.fence) == (first.job_id, first.fence + 1)
+    assert await far.finish(second, ticket) is Verdict.STALE
+    assert await far.finish(second, other) is Verdict.APPLIED
 
 
 async def test_one_wrong_ticket_does_not_hold_up_the_others(world: World, far: Far) -> None:

@@ -114,6 +114,17 @@ async def test_a_server_that_stops_ends_its_lines_with_a_word_and_takes_nobody_o
     assert await place.state() is NodeState.LIVE
 
 
+async def test_the_end_of_a_server_is_not_that_of_the_worker_whose_line_it_ends(place: Place) -> None:
+    pieces = await place.open("line1")
+    waiting = asyncio.ensure_future(anext(pieces))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(place.door.lines.close())
+    assert [await waiting, *[piece async for piece in pieces]][-1] == b"end\n"
+    await closing
+    await place.quiet()
+    assert await place.state() is NodeState.LIVE
+
+
 async def test_a_line_tells_of_work_and_of_cancels(place: Place) -> None:
     pieces = await place.open("line1")
     await place.world.one()
