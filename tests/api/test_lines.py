@@ -11,7 +11,7 @@ from rota.api import lines as lines_
 from rota.api.far_workers import FarWorkers
 from rota.config import Settings
 from rota.model.lifecycle import State
-from rota.model.node import NodeState
+from rota.model.node import NodeInfo, NodeState
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from rota.telemetry.events import Bus, Event, NodeDied
@@ -78,6 +78,22 @@ async def test_a_closed_line_lets_others_have_the_jobs_of_its_worker(place: Plac
 async def test_a_worker_that_has_renewed_without_a_line_is_left_alone(place: Place) -> None:
     await close(await place.open("line1"))
     await place.far.renew()
+    await place.quiet()
+    assert await place.state() is NodeState.LIVE
+
+
+async def test_a_worker_that_renews_during_the_grace_is_left_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = place.door.lines.named
+
+    async def then_renewed(incarnation: str, line: str) -> NodeInfo | None:
+        found = await named(incarnation, line)
+        await place.far.renew()
+        return found
+
+    monkeypatch.setattr(place.door.lines, "named", then_renewed)
+    await close(await place.open("line1"))
     await place.quiet()
     assert await place.state() is NodeState.LIVE
 

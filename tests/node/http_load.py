@@ -80,6 +80,7 @@ class HttpLoad:
         self.answers: dict[str, list[Answer]] = {"get": [], "list": [], "submit": []}
         self.told: list[str] = []  # the ids of events, as the stream had them
         self.streams: list[int] = []  # the status of each stream that has ended
+        self.news = asyncio.Event()  # set with every answer and event
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -101,6 +102,7 @@ class HttpLoad:
     async def _repeat(self, kind: str, call: Callable[[], Awaitable[Answer]]) -> None:
         while True:
             self.answers[kind].append(await call())
+            self.news.set()
             await asyncio.sleep(PERIOD)
 
     async def _listen(self) -> None:
@@ -108,8 +110,12 @@ class HttpLoad:
         while True:
             with suppress(OSError):
                 last = self.told[-1] if self.told else "0"
-                self.streams.append(await self.caller.follow("/events?kind=job.*", last, self.told.append))
+                self.streams.append(await self.caller.follow("/events?kind=job.*", last, self._hear))
             await asyncio.sleep(0.1)
+
+    def _hear(self, name: str) -> None:
+        self.told.append(name)
+        self.news.set()
 
     async def _look_in(self) -> None:
         """Opens streams all the time, each for a moment."""

@@ -37,7 +37,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 async def cluster(postgres: Server, tmp_path: Path) -> AsyncIterator[FarCluster]:
     name = f"test_{tmp_path.name[-8:].strip('_')}".lower()
-    postgres.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
+    postgres.execute(f'CREATE DATABASE "{name}"')
     cluster = FarCluster(tmp_path, postgres.url(name))
     try:
         await cluster.start_server()
@@ -65,7 +65,8 @@ async def busy(load: HttpLoad, count: int) -> None:
         while len(load.told) < told + count or any(
             sum(one.ok for one in load.answers[kind][start:]) < count for kind, start in before.items()
         ):
-            await asyncio.sleep(0.02)
+            load.news.clear()
+            await load.news.wait()
 
 
 def fits(answer: Answer, away: list[tuple[float, float]]) -> bool:

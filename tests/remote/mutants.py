@@ -6,6 +6,7 @@ it must notice (`test_mutants.py`).
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,9 +21,10 @@ from rota.errors import InvalidInput, StoreError
 from rota.model.access import Grant
 from rota.model.job import Ref, Verdict
 from rota.model.principal import SYSTEM
-from rota.remote import line, replies, store, worker_link
+from rota.remote import line, replies, store, work_calls
 from rota.remote.line import Look, WorkerLine
 from rota.remote.worker_link import WorkerLink
+from rota.telemetry.events import NodeDied
 
 VARIABLE = "ROTA_MUTANT"
 
@@ -68,14 +70,13 @@ async def _any_line(self: Lines, incarnation: str, name: str) -> Any:
     return next((one for one in await self._store.nodes(SYSTEM) if one.incarnation == incarnation), None)
 
 
-def _at_last(take_over: Callable[..., Any]) -> Callable[..., Any]:
-    async def notice(self: Lines, incarnation: str, name: str) -> None:
-        if await self.named(incarnation, name) is not None:
-            await line.asyncio.sleep(0.05)
-            node = await _any_line(self, incarnation, name)
-            await self._store.take_over(SYSTEM, incarnation, node.beats, self._rule)
-
-    return notice
+async def _unheard(self: Lines, incarnation: str, name: str) -> None:
+    """Takes over whoever had this line, also if it has renewed since."""
+    if await self.named(incarnation, name) is not None:
+        await asyncio.sleep(0.05)
+        node = await _any_line(self, incarnation, name)
+        moved = await self._store.take_over(SYSTEM, incarnation, node.beats, self._rule)
+        self._bus.emit(NodeDied(node.id, "its line was closed", len(moved or ())))
 
 
 def _while_stopping(closed: Callable[..., None]) -> Callable[..., None]:
@@ -103,8 +104,8 @@ def _blamed(error_of: Callable[..., Exception]) -> Callable[..., Exception]:
 
 
 async def _no_names(self: WorkerLink, incarnation: str, stopping: bool = False) -> Any:
-    call = worker_link.calls.RenewCall(incarnation, stopping, None)
-    return (await self._ask("renew", call, worker_link.calls.Renewed)).news
+    call = work_calls.RenewCall(incarnation, stopping, None)
+    return (await self._ask("renew", call, work_calls.Renewed)).news
 
 
 _DOOR, _LINES = "tests/api/test_far_workers.py", "tests/api/test_lines.py"
@@ -123,7 +124,7 @@ MUTANTS = {
     "id-taken-over": Mutant(_DOOR, FarWorkers, "_fell_silent", _yes),
     "key-believed-for-ever": Mutant("tests/api/test_authentication.py", authentication, "BELIEVED", float("inf")),
     "any-line-counts": Mutant(_LINES, Lines, "named", _any_line),
-    "renewal-unheard": Mutant(_LINES, Lines, "_notice", _at_last(Lines._notice)),
+    "renewal-unheard": Mutant(_LINES, Lines, "_notice", _unheard),
     "end-of-server-is-death": Mutant(_LINES, Lines, "_closed", _while_stopping(Lines._closed)),
     # Of the worker.
     "proxy-believed": Mutant(_LINE, WorkerLine, "_begin", _named(WorkerLine._begin)),
