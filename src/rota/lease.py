@@ -42,6 +42,11 @@ class Lease:
         self._renewed = asked
 
     @property
+    def overdue(self) -> bool:
+        """A renewal should have been asked for by now."""
+        return self._clock.monotonic() - self._renewed > BEAT
+
+    @property
     def deadline(self) -> float:
         """When the keeper kills everything that still runs."""
         if (exposed := self._exposed()) is not None:

@@ -200,6 +200,8 @@ class NodeSession:
         value = NodeValue(node.id, self.incarnation, node.roles, queues, __version__, settings.lease)
         await node.store.register(SYSTEM, value, node.tasks, replaces)
         try:
+            if self._lease.overdue:
+                await self._catch_up()
             if is_worker:
                 self._runtime = node.make_runtime(node.store.guards(self.incarnation))
                 await self._runtime.start()
@@ -210,6 +212,13 @@ class NodeSession:
                 await self._runtime.close()
             await self._leave()
             raise
+
+    async def _catch_up(self) -> None:
+        """The lease counts from before the node has joined. If that took long (the store was slow, or a server waited
+        for the end of a predecessor), the keeper would find it over and kill the node."""
+        asked = self._node.clock.monotonic()
+        if (await self._node.store.renew(SYSTEM, self.incarnation)).known:
+            self._lease.renewed(asked)
 
     def _make_worker(self, runtime: Runtime) -> Worker:
         node, settings = self._node, self._node.settings

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from rota.api import far_workers
 from rota.api.far_workers import FarWorkers
 from rota.config import Settings
 from rota.errors import InvalidInput, NotAllowed, StoreUnavailable, TooLarge
@@ -104,6 +105,37 @@ async def test_results_of_parents_are_for_the_attempt_that_needs_them(world: Wor
     await far.finish(job, ticket)
     over = await far.door.parents(far.grant, calls.ParentsCall(far.incarnation, job.ref, ticket))
     assert over.parents == [], "the ticket ends with the attempt"
+
+
+@both
+async def test_the_next_start_of_a_worker_waits_for_a_predecessor_that_has_fallen_silent(
+    world: World, far: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server was killed with it, so nobody has seen the end of its line: the reaper finds it silent."""
+    monkeypatch.setattr(far_workers, "LOOK", 0.01)
+    joining = asyncio.create_task(Far(far.door, far.grant, "inc2", far.name).join())
+    done, _ = await asyncio.wait([joining], timeout=0.05)
+    assert not done
+    (node,) = await world.store.nodes(SYSTEM)
+    await world.store.take_over(SYSTEM, node.incarnation, node.beats, CrashRule())
+    assert (await (await joining).renew()).news.known
+
+
+@both
+async def test_the_id_of_a_worker_that_renews_is_refused(
+    world: World, far: Far, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(far_workers, "LOOK", 0.01)
+    joining = asyncio.create_task(Far(far.door, far.grant, "inc2", far.name).join())
+    await asyncio.sleep(0)
+    while not joining.done():
+        await far.renew()
+        await asyncio.sleep(0)
+    with pytest.raises(InvalidInput, match="an id that no living node uses"):
+        await joining
+    far.door.patience = 0.05
+    with pytest.raises(InvalidInput, match="an id that no living node uses"):
+        await Far(far.door, far.grant, "inc2", far.name).join()
 
 
 # -- claims that are repeated -----------------------------------------------------------------------------------------
@@ -208,17 +240,30 @@ async def test_a_ticket_is_good_for_its_own_attempt_only(world: World, far: Far)
     second, _ = await far.take()
     other = await Far(far.door, far.grant, "inc2").join()
     stranger = await Far(far.door, worker_key("k2"), "inc3").join()
+    thief = Far(far.door, worker_key("k2"), far.incarnation)
     for who, job, proof in (
         (far, second, ticket),
         (far, msgspec.structs.replace(first, fence=first.fence + 1), ticket),
         (other, first, ticket),
         (stranger, first, ticket),
+        (thief, first, ticket),
         (far, first, ""),
         (far, first, ticket[:-1]),
     ):
         assert await who.finish(job, proof) is Verdict.STALE
     assert await world.states(first.job_id, second.job_id) == [State.RUNNING] * 2
     assert await far.finish(first, ticket) is Verdict.APPLIED
+
+
+async def test_a_ticket_of_an_earlier_attempt_is_not_good_for_the_next(world: World, far: Far) -> None:
+    await world.one()
+    found = await far.claim(count=1, start=0)
+    (first,), (ticket,) = found.jobs, found.tickets
+    await far.door.hand_back(far.grant, calls.AttemptsCall(far.incarnation, (ticket,), (first.ref,)))
+    second, other = await far.take()
+    assert (second.job_id, second.fence) == (first.job_id, first.fence + 1)
+    assert await far.finish(second, ticket) is Verdict.STALE
+    assert await far.finish(second, other) is Verdict.APPLIED
 
 
 async def test_one_wrong_ticket_does_not_hold_up_the_others(world: World, far: Far) -> None:

@@ -11,7 +11,7 @@ from rota.api import lines as lines_
 from rota.api.far_workers import FarWorkers
 from rota.config import Settings
 from rota.model.lifecycle import State
-from rota.model.node import NodeState
+from rota.model.node import NodeInfo, NodeState
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from rota.telemetry.events import Bus, Event, NodeDied
@@ -82,6 +82,22 @@ async def test_a_worker_that_has_renewed_without_a_line_is_left_alone(place: Pla
     assert await place.state() is NodeState.LIVE
 
 
+async def test_a_worker_that_renews_during_the_grace_is_left_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = place.door.lines.named
+
+    async def then_renewed(incarnation: str, line: str) -> NodeInfo | None:
+        found = await named(incarnation, line)
+        await place.far.renew()
+        return found
+
+    monkeypatch.setattr(place.door.lines, "named", then_renewed)
+    await close(await place.open("line1"))
+    await place.quiet()
+    assert await place.state() is NodeState.LIVE
+
+
 async def test_a_worker_with_another_line_is_left_alone(place: Place) -> None:
     first = await place.open("line1")
     second = await place.open("line2")
@@ -110,6 +126,17 @@ async def test_a_server_that_stops_ends_its_lines_with_a_word_and_takes_nobody_o
     said = [await waiting, *[piece async for piece in pieces]]
     await closing
     assert said[-1] == b"end\n"
+    await place.quiet()
+    assert await place.state() is NodeState.LIVE
+
+
+async def test_the_end_of_a_server_is_not_that_of_the_worker_whose_line_it_ends(place: Place) -> None:
+    pieces = await place.open("line1")
+    waiting = asyncio.ensure_future(anext(pieces))
+    await asyncio.sleep(0)
+    closing = asyncio.ensure_future(place.door.lines.close())
+    assert [await waiting, *[piece async for piece in pieces]][-1] == b"end\n"
+    await closing
     await place.quiet()
     assert await place.state() is NodeState.LIVE
 

@@ -16,6 +16,7 @@ from tests.chaos.scenarios import (
     controller,
     executors,
     failover,
+    far,
     leader_kill,
     limits,
     pause,
@@ -48,12 +49,13 @@ SCENARIOS = {
         workflows,
         executors,
         controller,
+        far,
     )
 }
 # What `make chaos` plays unless it is told otherwise.
 USUAL = (
     "worker-kill", "pause", "leader-kill", "restart", "backend-kills", "schedules", "limits", "rates", "workflows",
-    "executors", "controller",
+    "executors", "controller", "far-workers",
 )  # fmt: skip
 
 

@@ -66,6 +66,27 @@ def block(ctx: rota.Context, number: int, seconds: float, keys: Sequence[str] = 
 
 
 @app.task
+async def recite(ctx: rota.Context, number: int, seconds: float, keys: Sequence[str] = ()) -> int:
+    """Prints numbered lines; the last one tells how many there were."""
+    witness = pen(ctx, number)
+    if keys:
+        note_keys(ctx.job.id, keys)
+    witness.note(START)
+    said = 0
+    try:
+        for said, slice in enumerate(slices(seconds), 1):
+            await asyncio.sleep(slice)
+            print(f"{number} {ctx.fence} {said}")
+            witness.note(ALIVE)
+    except asyncio.CancelledError:
+        witness.note(STOPPED)
+        raise
+    print(f"{number} {ctx.fence} of {said}")
+    witness.note(END)
+    return ctx.fence
+
+
+@app.task
 async def tick(ctx: rota.Context, number: int, schedule: str, fire: str, seconds: float) -> int:
     """What schedules make."""
     witness = pen(ctx, number)

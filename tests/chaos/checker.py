@@ -136,7 +136,7 @@ def _completions(evidence: Evidence, lines: dict[str, list[Line]]) -> Iterator[F
         if row.ended:
             yield from findings(row.number, final(row.job, row.fence, latest.get(row.job, 0)))
         if row.outcome == "succeeded":
-            reached = any(line.fence == row.fence and line.word == END for line in lines[row.job])
+            reached = any(line.fence == row.fence and line.word == END for line in lines.get(row.job, ()))
             yield from findings(row.number, proven((row.job, row.fence), reached))
 
 

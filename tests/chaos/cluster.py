@@ -72,8 +72,15 @@ class Cluster:
     # -- processes ---------------------------------------------------------------------------------------------------
     def launch(self, name: str) -> None:
         self._launched[name] = time.time()
-        options = ["--app", self.app, "--node", name, "--slots", str(self.slots)]
-        self.nodes[name] = self._start(name, [sys.executable, "-m", "rota", "up", *options])
+        self.nodes[name] = self._start(name, [sys.executable, "-m", "rota", "up", *self.options(name)])
+
+    def options(self, name: str) -> list[str]:
+        """Of `rota up`."""
+        return ["--app", self.app, "--node", name, "--slots", str(self.slots)]
+
+    def address(self, name: str) -> dict[str, str]:
+        """Variables that tell a process where its jobs are."""
+        return {"ROTA_STORE": self.records.url}
 
     async def back(self, name: str) -> None:
         await self.until(lambda: name in self.living(), UP, f"{name} to come back")
@@ -85,13 +92,14 @@ class Cluster:
     def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
         environment = {
             **os.environ,
-            "ROTA_STORE": self.records.url,
+            **self.address(name),
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
             "CHAOS_WITNESS": str(self.folder / "witness"),
             "CHAOS_NODE": name,
             "ROTA_COMMAND_ENV": "CHAOS_NODE",
             "CHAOS_SKEW": str(self.skews.get(name, 0.0)),
             "PGSSLMODE": "disable",
+            "XDG_CONFIG_HOME": str(self.folder / "config"),  # for the first admin key of the store
         }
         with (self.folder / f"{name}.log").open("ab") as log:
             return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=log, stderr=log)
@@ -99,7 +107,13 @@ class Cluster:
     async def start(self, load: bool = True) -> None:
         for name in self.names:
             self.launch(name)
-        await self.until(lambda: self.living() >= set(self.names), UP, "the nodes to come up")
+        await self.up(*self.names)
+        await self.begin(load)
+
+    async def up(self, *names: str) -> None:
+        await self.until(lambda: self.living() >= set(names), UP, f"{', '.join(names)} to come up")
+
+    async def begin(self, load: bool = True) -> None:
         self._watching = asyncio.create_task(self._watch())
         if load:
             module, *arguments = self.load
@@ -120,10 +134,10 @@ class Cluster:
                     self.launch(name)
             await asyncio.sleep(0.05)
 
-    async def kill(self, name: str) -> Fault:
+    async def kill(self, name: str, kind: str = "kill") -> Fault:
         process = self.nodes[name]
         self._expected.add(process.pid)
-        fault = Fault(time.monotonic(), "kill", name)
+        fault = Fault(time.monotonic(), kind, name)
         process.kill()
         self.evidence.faults.append(fault)
         await asyncio.to_thread(process.wait)
@@ -232,10 +246,8 @@ class Cluster:
             evidence.notes.append(f"not settled after {SETTLED:.0f} s: {self._left()} jobs left")
         if self._watching:
             self._watching.cancel()
-        for name, (code, took) in zip(self.nodes, await asyncio.gather(*map(self.terminate, self.nodes)), strict=True):
-            if code != 0:
-                evidence.exits.append(Exit(name, -1 if code is None else code, time.monotonic()))
-                evidence.notes.append(f"{name} was told to stop and ended with {code} after {took:.1f} s")
+        for group in self.groups():
+            await self._end(group)
         await asyncio.sleep(0.3)
         evidence.leftovers = self._orphans.left([process.pid for process in self.nodes.values()])
         evidence.told, evidence.lines = told.read(self.folder / "told"), self.witness.read()
@@ -247,6 +259,16 @@ class Cluster:
         evidence.keys, evidence.graph = keys.read_files(self.folder), graphs.read_file(self.folder)
         evidence.saves = saves.read_file(self.folder)
         return evidence
+
+    def groups(self) -> Sequence[Sequence[str]]:
+        """Nodes that are told to end at the same time, group after group."""
+        return [list(self.nodes)]
+
+    async def _end(self, names: Sequence[str]) -> None:
+        for name, (code, took) in zip(names, await asyncio.gather(*map(self.terminate, names)), strict=True):
+            if code != 0:
+                self.evidence.exits.append(Exit(name, -1 if code is None else code, time.monotonic()))
+                self.evidence.notes.append(f"{name} was told to stop and ended with {code} after {took:.1f} s")
 
     def _left(self) -> int:
         try:

@@ -65,10 +65,10 @@ def check(evidence: Evidence, excused: Callable[[Span, Span], bool]) -> list[Fin
     runs = runs_of(evidence)
     return [
         *checker.check(evidence, excused),
-        *_counts(evidence, runs),
+        *counts(evidence, runs),
         *_poison(evidence),
         *_causes(evidence, runs),
-        *_waits(evidence, runs),
+        *waits(evidence, runs),
         *_states(evidence),
         *_stale(evidence, runs),
         *_survivors(evidence, runs),
@@ -103,7 +103,7 @@ def crashed(runs: list[Run]) -> list[Run]:
 
 
 # -- how it is counted ------------------------------------------------------------------------------------------------
-def _counts(evidence: Evidence, jobs: dict[str, list[Run]]) -> Iterator[Finding]:
+def counts(evidence: Evidence, jobs: dict[str, list[Run]]) -> Iterator[Finding]:
     for row in evidence.rows:
         runs = jobs.get(row.job, [])
         counted = crashes.counted(row.crashes, row.failures, [run.outcome for run in runs])
@@ -122,7 +122,7 @@ def _quarantined(row: Row) -> bool:
     return (row.state, row.outcome, row.crashes) == ("failed", "crashed", crashes.LIMIT)
 
 
-def _waits(evidence: Evidence, jobs: dict[str, list[Run]]) -> Iterator[Finding]:
+def waits(evidence: Evidence, jobs: dict[str, list[Run]]) -> Iterator[Finding]:
     numbers = _numbers(evidence)
     for job, runs in jobs.items():
         count = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.chaos.asides import Aside
 from tests.chaos.fires import Fires
 from tests.chaos.graphs import Step
 from tests.chaos.keys import Keys
@@ -78,6 +79,8 @@ class Evidence:
     graph: dict[int, Step] = field(default_factory=dict)  # of runs with workflows
     saves: list[Save] = field(default_factory=list)  # of runs in which executors crash
     progress: list[Told] = field(default_factory=list)
+    asides: list[Aside] = field(default_factory=list)  # of runs with far-away workers
+    said: dict[tuple[str, int], str] = field(default_factory=dict)  # stdout by job and fence, of the same runs
     notes: list[str] = field(default_factory=list)  # what a person should know
 
     def of(self, *kinds: str) -> list[Fault]:

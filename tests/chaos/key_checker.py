@@ -51,7 +51,7 @@ class Hold:
 
 
 def check(evidence: Evidence, excused: Callable[[Span, Span], bool]) -> list[Finding]:
-    return [*checker.check(evidence, excused), *_strangers(evidence), *_crowds(evidence), *_rates(evidence)]
+    return [*checker.check(evidence, excused), *_strangers(evidence), *crowds(evidence), *_rates(evidence)]
 
 
 def _strangers(evidence: Evidence) -> Iterator[Finding]:
@@ -61,7 +61,8 @@ def _strangers(evidence: Evidence) -> Iterator[Finding]:
 
 
 # -- at once ----------------------------------------------------------------------------------------------------------
-def _crowds(evidence: Evidence) -> Iterator[Finding]:
+def crowds(evidence: Evidence) -> Iterator[Finding]:
+    """Attempts that hold a key beyond its limit: I5."""
     for key in AT_ONCE:
 
         def most(one: Hold, key: str = key) -> int:

@@ -66,8 +66,14 @@ class Load:
         self.stopping = asyncio.Event()
         self.asking: set[asyncio.Task[None]] = set()
 
-    async def run(self) -> None:
+    async def connect(self) -> None:
         await tasks.app._core.client()
+
+    async def close(self) -> None:
+        await tasks.app.close()
+
+    async def run(self) -> None:
+        await self.connect()
         began, asked = time.monotonic(), 0
         while not self.stopping.is_set():
             count = self._missing() if self.profile.outstanding else int(
@@ -76,13 +82,13 @@ class Load:
             asked += count
             for _ in range(count):
                 self.number += 1
-                task = asyncio.create_task(self._order(self.number))
+                task = asyncio.create_task(self.order(self.number))
                 self.asking.add(task)
                 task.add_done_callback(self.asking.discard)
             await asyncio.sleep(PERIOD)
         if self.asking:
             await asyncio.wait(self.asking, timeout=ANSWER_LIMIT + LAST_TRIES + 5)
-        await tasks.app.close()
+        await self.close()
 
     def _missing(self) -> int:
         lines = self.witness.read()
@@ -96,7 +102,7 @@ class Load:
             return "command"
         return "block" if chance < self.profile.commands + self.profile.blocking else "linger"
 
-    async def _order(self, number: int) -> None:
+    async def order(self, number: int) -> None:
         profile, kind = self.profile, self.kind()
         options: dict[str, Any] = {}
         due = time.time() + random.uniform(0.3, 4.0) if random.random() < profile.timers else None
@@ -138,11 +144,13 @@ class Load:
         self.book.write(word=word, number=number, at=time.monotonic(), took=time.monotonic() - at, why=why)
         return word
 
-    async def command(self, number: int, seconds: float, options: dict[str, Any], *rest: str) -> rota.Job[Any]:
+    async def command(
+        self, number: int, seconds: float, options: dict[str, Any], *rest: str, app: rota.App = tasks.app
+    ) -> rota.Job[Any]:
         argv = [sys.executable, "-IS", str(ROOT / "tests/chaos/command.py"), str(number), str(seconds), *rest]
         variables = {"CHAOS_WITNESS": str(self.folder / "witness"), "CHAOS_ROOT": str(ROOT)}
         about = {"env": variables, "inherit": ["CHAOS_NODE"], "name": f"command.{number}", **options}
-        return await tasks.app.submit_command(argv, **about)
+        return await app.submit_command(argv, **about)
 
     async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job[Any]:
         if kind == "command":

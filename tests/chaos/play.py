@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos import report
-from tests.chaos.cluster import Cluster
 from tests.chaos.evidence import Evidence
 from tests.chaos.records import PostgresRecords, Records, SqliteRecords
 from tests.chaos.scenario import POSTGRES, Scenario
@@ -67,7 +66,7 @@ def _servers(scenario: Scenario, folder: Path) -> Iterator[tuple[Server, Server 
 
 
 async def _play(scenario: Scenario, seconds: float, folder: Path, records: Records) -> Evidence:
-    cluster = Cluster(
+    cluster = scenario.stage(
         folder, records, scenario.load(seconds), scenario.app, scenario.slots, scenario.skews, scenario.nodes
     )
     try:

@@ -41,6 +41,7 @@ class Scenario:
     stores: tuple[str, ...] = (POSTGRES,)  # that it can be played on
     slots: int = 8
     nodes: tuple[str, ...] = NODES
+    stage: type[Cluster] = Cluster
     standby: bool = False
     settings: dict[str, Setting] = field(default_factory=dict)  # of the server
     excused: Callable[[Evidence, Span, Span], bool] = _never  # overlaps that only fences can make harmless

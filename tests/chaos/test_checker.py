@@ -278,3 +278,9 @@ def test_a_line_of_the_witness_is_read_as_it_was_written() -> None:
 
 def test_findings_name_their_order() -> None:
     assert Finding(breach.OVERLAP, 1, "x").number == check(overlapping())[1].number
+
+
+def test_unproven_if_it_succeeded_and_no_attempt_was_ever_seen() -> None:
+    evidence = good()
+    evidence.lines = []
+    assert kinds(evidence) == [breach.UNPROVEN]

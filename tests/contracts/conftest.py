@@ -17,6 +17,7 @@ import pytest_asyncio
 from rota.clock import Chance, ManualClock
 from rota.store.base import Store
 from tests.contracts.world import World
+from tests.remote.worker_backends import concerns_workers
 from tests.servers.postgres import MEMORY, roomy
 from tests.store.backends import Backend, backends, named_backend
 from tests.store.postgres.backends import Heir
@@ -30,9 +31,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         own = metafunc.config.getoption("--store")
         offered = {"own": named_backend(own)} if own else backends()
         chosen = {name: kind for name, kind in offered.items() if alone or kind.shared}
-        # The code for memory is that for a file, and a server has a file behind it: left to `make test-slow`, but for
+        if not own and not concerns_workers(metafunc.module.__name__, metafunc.function.__name__):
+            chosen = {name: kind for name, kind in chosen.items() if not name.startswith("far-")}
+        # The code for memory is that for a file, and a server has a store behind it: left to `make test-slow`, but for
         # who may do what on a server.
-        marks = {"sqlite-memory": pytest.mark.slow}
+        marks = dict.fromkeys(("sqlite-memory", "far-sqlite", "far-postgres"), pytest.mark.slow)
         if metafunc.module.__name__.rpartition(".")[2] != "test_principals":
             marks["server"] = pytest.mark.slow
         params = [pytest.param(kind, id=name, marks=marks.get(name, ())) for name, kind in chosen.items()]

@@ -14,7 +14,7 @@ from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.model.times import HOUR, SECOND, aware, instant
 from rota.store.base import Store
-from tests.contracts.world import BOOM, DONE, STOPPED, World
+from tests.contracts.world import BOOM, DONE, LEASE, STOPPED, World
 
 RULE = CrashRule(limit=3, delay=5 * SECOND)
 
@@ -47,7 +47,7 @@ async def test_an_id_that_a_living_node_uses_is_refused(world: World) -> None:
     async with world.unchanged():
         with pytest.raises(InvalidInput, match="box"):
             await world.node("box")
-    await world.node("another box")
+    await world.node("another-box")
 
 
 async def test_a_stopping_node_still_uses_its_id(world: World) -> None:
@@ -57,7 +57,7 @@ async def test_a_stopping_node_still_uses_its_id(world: World) -> None:
 
 
 async def reborn(world: World, name: str, *replaces: str) -> NewNode:
-    node = NewNode(name, world.chance.token(), ("worker",), {"default": 4}, "1.0", SECOND)
+    node = NewNode(name, world.chance.token(), ("worker",), {"default": 4}, "1.0", LEASE)
     await world.store.register(SYSTEM, node, [], replaces)
     return node
 
@@ -110,7 +110,7 @@ async def test_the_refused_is_not_a_node(world: World) -> None:
     first = await world.node("box")
     await world.one()
     with pytest.raises(InvalidInput):
-        await world.store.register(SYSTEM, NewNode("box", "second", ("worker",), {}, "1", SECOND), [])
+        await world.store.register(SYSTEM, NewNode("box", "second", ("worker",), {}, "1", LEASE), [])
     assert await world.store.renew(SYSTEM, "second") == News(known=False)
     assert not world.store.guards("second")
     assert (await first.renew()).known

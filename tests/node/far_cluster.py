@@ -46,12 +46,12 @@ class FarCluster(Cluster):
         if not self.key:
             self.key = await self.new_key()
 
-    async def new_key(self, *queues: str) -> str:
+    async def new_key(self, *queues: str, role: Role = Role.WORKER, user: str = "workers") -> str:
         key_id = secrets.token_hex(6)
         text = key_text(key_id, secrets.token_bytes(32))
-        new = NewKey(id=key_id, hash=key_hash(text), user="workers", role=Role.WORKER, queues=queues)
+        new = NewKey(id=key_id, hash=key_hash(text), user=user, role=role, queues=queues)
         store, who = await self.store(), self.app._core.who
-        await store.put_user(who, "workers", Quotas(), new=True)
+        await store.put_user(who, user, Quotas(), new=True)
         await store.add_key(who, new)
         return text
 

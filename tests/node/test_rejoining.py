@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from rota.clock import SystemClock
 from rota.model.lifecycle import State
-from rota.telemetry.events import ServiceFailed
+from rota.telemetry.events import LeaseLost, NodeStarted, ServiceFailed
 from rota.work.keeper import client
 from tests.node.running import LONG, make_app, running
 
@@ -29,3 +30,31 @@ async def test_a_node_without_descriptors_tries_again(tmp_path: Path, monkeypatc
         assert failed.error == "the keeper can't be started: Too many open files"
         job = await app.submit_command(["true"])
         assert (await job.wait(LONG)).state is State.SUCCEEDED
+
+
+class Leaping(SystemClock):
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.ahead
+
+
+async def test_a_node_that_needed_long_to_join_has_a_whole_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keeper would kill it at once otherwise."""
+    app = make_app(tmp_path)
+    clock = app._core.clock = Leaping()
+    store = (await app._core.client()).store
+    register = store.register
+
+    async def slow(*args: Any) -> None:
+        await register(*args)
+        clock.ahead += 20.0
+
+    monkeypatch.setattr(store, "register", slow)
+    async with running(app) as (_, probe):
+        await probe.until(NodeStarted)
+        job = await app.submit_command(["true"])
+        assert (await job.wait(LONG)).state is State.SUCCEEDED
+        assert not any(isinstance(event, LeaseLost) for event in probe.seen)

@@ -197,6 +197,22 @@ async def test_a_server_that_is_gone_exposes_nobody(
     assert place.line.exposed is None
 
 
+async def test_a_busy_machine_does_not_keep_a_worker_from_knowing_that_its_server_is_gone(
+    server: Server, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loop has not heard of the refusal yet when the guard of its lease asks: the kernel has."""
+
+    async def kept(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(line_.Look, "end", kept)
+    place.renew()
+    server.refuse()
+    server.hang_up()
+    await place.lost()
+    assert place.line.exposed is None
+
+
 async def test_a_line_through_something_in_between_is_not_named(server: Server) -> None:
     server.address = "10.0.0.1 8787"
     place = Place(server)

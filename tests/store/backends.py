@@ -78,7 +78,9 @@ def named_backend(target: str) -> type[Backend]:
 
 def backends() -> dict[str, type[Backend]]:
     from tests.remote.backends import Server
+    from tests.remote.worker_backends import FarPostgres, FarSqlite
     from tests.store.postgres.backends import Postgres
     from tests.store.sqlite.backends import SqliteFile, SqliteMemory
 
-    return {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory, "postgres": Postgres, "server": Server}
+    stores = {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory, "postgres": Postgres}
+    return {**stores, "server": Server, "far-sqlite": FarSqlite, "far-postgres": FarPostgres}

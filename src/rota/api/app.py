@@ -135,7 +135,8 @@ class Api:
             self._streams.discard(pump)
             await asyncio.wait({pump, *ends})
         if not pump.cancelled() and (error := pump.exception()) is not None:
-            self._incident(route.method, route.path, error)
+            if not isinstance(error, RotaError) or refusal_of(error) is None:  # the store may be away: no defect
+                self._incident(route.method, route.path, error)
             return
         await send({"type": "http.response.body", "body": b""})
 

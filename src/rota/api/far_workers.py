@@ -20,7 +20,7 @@ from rota.config import Settings
 from rota.errors import InvalidInput, NotAllowed
 from rota.model.access import Grant
 from rota.model.job import Ref, Verdict
-from rota.model.node import FarAccess, NewNode, News
+from rota.model.node import FarAccess, NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM, Principal
 from rota.remote import work_calls as calls
@@ -32,6 +32,9 @@ W = TypeVar("W", bound=OfAttempt)
 A = TypeVar("A")
 # Incarnations that are remembered with their keys, and with their last claims.
 MOST_REMEMBERED = 10_000
+# Seconds that a registration waits for the end of the worker's predecessor, longer than the usual lease, and between
+# two looks at it. A caller waits for 15 s.
+LONGEST_WAIT, LOOK = 13.0, 0.3
 
 
 class Claim(NamedTuple):
@@ -43,6 +46,7 @@ class FarWorkers:
     def __init__(self, store: Store, clock: Clock, settings: Settings, bus: Bus) -> None:
         self._store, self._settings = store, settings
         self.lines = Lines(store, clock, bus, CrashRule(limit=settings.crash_limit))
+        self.patience = LONGEST_WAIT
         self._tickets: Tickets | None = None
         self._keys: OrderedDict[str, str] = OrderedDict()  # incarnation -> its access key
         self._claims: OrderedDict[str, Claim] = OrderedDict()  # incarnation -> its last claim
@@ -69,10 +73,24 @@ class FarWorkers:
                 raise NotAllowed(grant.user, f"replace a node of another access key with key {grant.key}")
 
     async def _predecessor_gone(self, grant: Grant, node_id: str) -> bool:
-        """The id of a worker that was just killed is free after its grace: its next start waits for that."""
+        """The id of a worker that was just killed is free after its grace: its next start waits for that. If nobody saw
+        the end of its line, because its server was killed too, the id is free after its lease."""
         living = [one for one in await self._store.nodes(SYSTEM) if one.id == node_id]
         mine = [one for one in living if one.access is not None and one.access.key == grant.key]
-        return bool(mine) and all([await self.lines.settled(one.incarnation) for one in mine])
+        return bool(mine) and all(
+            [await self.lines.settled(one.incarnation) or await self._fell_silent(one) for one in mine]
+        )
+
+    async def _fell_silent(self, node: NodeInfo) -> bool:
+        """Waits until the node is gone; False: it has renewed, or lasts for longer than a caller can wait."""
+        for _ in range(round(self.patience / LOOK)):
+            await asyncio.sleep(LOOK)
+            now = [one for one in await self._store.nodes(SYSTEM) if one.incarnation == node.incarnation]
+            if not now:
+                return True
+            if now[0].beats != node.beats:
+                return False
+        return False
 
     async def renew(self, grant: Grant, call: calls.RenewCall) -> calls.Renewed:
         if call.line is not None:

@@ -12,7 +12,9 @@ until a renewal that names another line, or none, was answered.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import select
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -30,6 +32,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # Seconds after the loss of a line within which it shows whether the server is gone. There is time for that, also on a
 # busy machine: a server that lives waits for the whole grace from the end of the line, not from the latest renewal.
 A_LOOK = 0.5
+_UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 
 
 class WorkerLine:
@@ -49,6 +52,7 @@ class WorkerLine:
         self._name: str | None = None  # of the line that is open and watched
         self._named: set[str] = set()  # lines that the latest renewal in the store may have named
         self._lost_at = float("-inf")
+        self._look: Look | None = None  # the latest after the loss of a line
         self._rest = b""
         self._opened = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -65,6 +69,7 @@ class WorkerLine:
         if self._task is not None:
             self._task.cancel()
             self._hang_up()
+            self._end_look()
 
     # -- what renewals say -------------------------------------------------------------------------------------------
     @property
@@ -85,6 +90,9 @@ class WorkerLine:
     def exposed(self) -> Duration | None:
         if not self._named - {self._name}:
             return None
+        if self._look is not None and self._look.refused:  # this loop was kept from hearing of it
+            self._named = {name for name in self._named if name == self._name}
+            return None
         if self._clock.monotonic() - self._lost_at < A_LOOK:
             return None  # not known yet whether the server is gone
         return GRACE
@@ -102,8 +110,11 @@ class WorkerLine:
             with suppress(Unreachable, Lost, TimeoutError, OSError):
                 await self._hold()
             was_open = self._lose()
-            if await self._refused():
-                self._named.clear()
+            if self._look is not None:
+                await self._look.end(A_LOOK)
+                if self._look.refused:
+                    self._named.clear()
+                self._look.close()
             pause = FIRST_PAUSE if was_open else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
@@ -150,6 +161,9 @@ class WorkerLine:
         self._opened.clear()
         self._name = None
         self._hang_up()
+        self._end_look()
+        if self._peer is not None and self._named:
+            self._look = Look(*self._peer)
         if watched:
             self._lost_at = self._clock.monotonic()
             # A worker should renew its lease now, and look again when more is known.
@@ -166,18 +180,45 @@ class WorkerLine:
                 copy.shutdown(socket.SHUT_RDWR)
             connection.abort()
 
-    async def _refused(self) -> bool:
-        """Whether nobody listens any more where the line was."""
-        if self._peer is None or not self._named:
-            return False
-        family, address = self._peer
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setblocking(False)
-            try:
-                async with asyncio.timeout(A_LOOK):
-                    await asyncio.get_running_loop().sock_connect(probe, address)
-            except ConnectionRefusedError:
-                return True
-            except (OSError, TimeoutError):
-                return False
-        return False
+    def _end_look(self) -> None:
+        look, self._look = self._look, None
+        if look is not None:
+            look.close()
+
+
+class Look:
+    """A try to connect to where a line was. The kernel carries it out, also while this process gets no time: a busy
+    machine delays the question at most, and no answer is older than the loss of the line."""
+
+    def __init__(self, family: int, address: Any) -> None:
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setblocking(False)
+        self._code: int | None = self._socket.connect_ex(address)
+        if self._code in _UNDER_WAY:
+            self._code = None
+
+    @property
+    def refused(self) -> bool:
+        """Nobody listens there any more. False: somebody does, or it is not known yet."""
+        if self._code is None and select.select([], [self._socket], [], 0)[1]:
+            self._code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        return self._code == errno.ECONNREFUSED
+
+    async def end(self, within: float) -> None:
+        """Waits until it is known, but not for longer than this."""
+        if self.refused or self._code is not None:
+            return
+        loop, known = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_writer(self._socket, known.set)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within):
+                    await known.wait()
+        finally:
+            loop.remove_writer(self._socket)
+
+    def close(self) -> None:
+        """What was not known by now stays unknown."""
+        if self._code is None:
+            self._code = 0
+        self._socket.close()

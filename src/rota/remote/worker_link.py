@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from rota.clock import Chance, Clock
-from rota.errors import StoreError, StoreUnavailable
+from rota.errors import InvalidInput, StoreError, StoreUnavailable
 from rota.model.graph import ParentInfo
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.node import NewNode, News
@@ -193,14 +193,25 @@ class WorkerLink:
 
     # -- the wire ----------------------------------------------------------------------------------------------------
     async def _send(self, verb: str, call: calls.Message) -> None:
-        await self._wire.post(f"{calls.PATH}/{verb}", _encode(call))
+        await self._wire.post(f"{calls.PATH}/{verb}", _encoded(call))
 
     async def _ask(self, verb: str, call: calls.Message, answer: type[T], vital: bool = False) -> T:
-        body = await self._wire.post(f"{calls.PATH}/{verb}", _encode(call), vital)
+        body = await self._wire.post(f"{calls.PATH}/{verb}", _encoded(call), vital)
         try:
             return msgspec.json.decode(body, type=answer)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StoreError(f"{self._wire.place} answers {verb} with something else: {error}") from None
+
+
+def _encoded(call: calls.Message) -> bytes:
+    """Values that can't be sent are refused as a store refuses those that it can't hold: only so are they set aside
+    (`rota.refusals`), and not tried again for ever."""
+    try:
+        return _encode(call)
+    except UnicodeEncodeError as error:  # a lone surrogate
+        raise InvalidInput("text", str(error), "text that UTF-8 can carry") from None
+    except OverflowError as error:
+        raise InvalidInput("number", str(error), "one of at most 64 bits") from None
 
 
 Verb = Callable[..., Any]
