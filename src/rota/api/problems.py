@@ -85,8 +85,14 @@ def refusal_of(error: RotaError) -> Refusal | None:
         return Refusal(503, code_of(type(error)), _AWAY, {"retry-after": str(RETRY_AFTER)})
     for kind in type(error).__mro__:
         if kind in _STATUS:
-            return Refusal(_STATUS[kind], code_of(type(error)), str(error), **_fields(error))
+            return Refusal(_STATUS[kind], code_of(type(error)), str(error), _headers(error), **_fields(error))
     return None
+
+
+def _headers(error: RotaError) -> dict[str, str]:
+    if isinstance(error, errors.QuotaExceeded) and error.retry_after is not None:
+        return {"retry-after": str(error.retry_after)}
+    return {}
 
 
 def unexpected(incident: str) -> Refusal:
