@@ -100,3 +100,11 @@ async def test_a_refusal_says_when_the_order_fits(caller: Caller) -> None:
     assert (refused.status, refused.json["quota"]) == (429, "submissions")
     assert 0 < refused.json["retry_after"] <= 60
     assert refused.headers["retry-after"] == str(refused.json["retry_after"])
+
+
+async def test_times_in_the_audit_are_times(caller: Caller) -> None:
+    await caller.post("/api/v1/users", {"name": "bea", "quotas": {"submissions": "5/1s"}})
+    made = await caller.post("/api/v1/keys", {"user": "bea", "role": "viewer", "expires": "90d"})
+    added, user = (await caller.get("/api/v1/audit")).json["items"]
+    assert added["data"]["expires_at"] == made.json["key"]["expires_at"]
+    assert user["data"] == {"quotas": {"submissions": "5/1s"}}
