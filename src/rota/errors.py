@@ -198,10 +198,16 @@ class NotAllowed(RotaError):
 
 
 class QuotaExceeded(RotaError):
-    """`used` counts what is there before the refused order, which brings `more`."""
+    """`used` counts what is there before the refused order, which brings `more`. `retry_after`: seconds until the same
+    order fits, if that is known."""
 
-    def __init__(self, user: str, quota: str, used: int, allowed: str, more: int = 1) -> None:
+    retry_after: int | None = None
+
+    def __init__(
+        self, user: str, quota: str, used: int, allowed: str, more: int = 1, retry_after: int | None = None
+    ) -> None:
         self.user, self.quota, self.used, self.allowed, self.more = user, quota, used, allowed, more
+        self.retry_after = retry_after
         super().__init__(f"user {user!r} may have {quota}={allowed}; {used:,} used, {more:,} more asked for")
 
 

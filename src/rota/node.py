@@ -19,6 +19,7 @@ from rota.config import Settings
 from rota.control import janitor
 from rota.control.admission import AdmissionSweep
 from rota.control.janitor import Janitor
+from rota.control.output_counter import OutputCounter
 from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
 from rota.control.resolver import Resolver
@@ -255,6 +256,7 @@ class NodeSession:
             retention = Retention(kept, settings.dead_retention, kept, DAY, settings.audit_retention)
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
             self._serve(Tallier(node.store, self._leads))
+            self._serve(OutputCounter(node.store, self._leads))
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._runtime:
             self._serve(self.worker)

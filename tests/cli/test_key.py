@@ -50,7 +50,13 @@ def test_users_and_their_quotas(ann: Rota, capsys: Capture) -> None:
     assert said == "ann: submissions=5/1s"
     ann.ok("key", "add", "--user", "ann", "--role", "admin")
     shown = ann.json("user", "show", "ann")
-    assert shown["quotas"] == {"submissions": "5/1s", "waiting": None, "schedules": None}
+    assert shown["quotas"] == {
+        "submissions": "5/1s", "waiting": None, "schedules": None, "running": None, "output": None,
+    }  # fmt: skip
+    said = ann.ok("user", "set", "ann", "--quota", "running=2,output=2GB")
+    assert said == "ann: submissions=5/1s, running=2, output=2GB"
+    assert "running=2, output=2GB" in ann.ok("user", "list")
+    assert "running=2, output=2GB" in ann.ok("user", "show", "ann")
     assert (shown["keys"], shown["access_keys"][0]["role"]) == (1, "admin")
     said = refused(ann, capsys, "user", "remove", "ann", code=1)
     assert "remove user 'ann': it has the last admin key" in said

@@ -17,7 +17,7 @@ from rota.model.gates import Effect, Gate, Match
 from rota.model.graph import EdgeState, Need, ParentInfo
 from rota.model.job import JobInfo, Kind
 from rota.model.lifecycle import LIVE, TERMINAL, State
-from rota.model.limits import Key, Rate
+from rota.model.limits import RUNNING_QUOTA, Key, Rate
 from rota.model.outcome import Problem
 from rota.model.principal import SYSTEM
 from rota.model.requirements import Requirements
@@ -107,6 +107,17 @@ def test_keys_that_are_full() -> None:
     assert first[1].startswith("key 'db' allows 6 at once and is held by h0 on n1 for 1m, h1 on n1 for 1m")
     assert first[1].endswith(" and 1 more; 3 wait in line")
     assert second == ("key", "key 'api' allows 60/1m, all used; the next start is in 20s; 4 wait in line")
+
+
+def test_a_quota_for_running_jobs_that_is_used_up() -> None:
+    holder = Holder("a", 1, aware(NOW - SECOND), "n1")
+    used_up = Waiting(keys=(LimitInfo("ann", RUNNING_QUOTA, 1, None, (holder,), 3),), now=NOW)
+    said = "the quota of user 'ann' for running jobs is used up: running=1, 1 run (a on n1 for 1s); 3 jobs wait for it"
+    assert told(job(State.HELD), used_up) == [("quota", said)]
+    (reason,) = explain(job(State.HELD), [], used_up, NOW).reasons
+    assert (reason.data["quota"], reason.data["used"], reason.data["allowed"]) == ("running", 1, 1)
+    free = Waiting(keys=(LimitInfo("ann", RUNNING_QUOTA, 2, None, (holder,), 0),), now=NOW)
+    assert [one.kind for one in explain(job(State.READY), [], free, NOW).reasons] == ["rank"]
 
 
 def test_a_queue_that_is_paused_and_a_task_that_nobody_knows() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from rota.model.access import Role
@@ -14,7 +15,8 @@ from rota.model.gates import Effect, match
 from rota.model.limits import Limit, Rate
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.quotas import NO_QUOTAS, quotas
-from rota.model.times import DAY, SECOND
+from rota.model.rank import STRICT
+from rota.model.times import DAY, HOUR, SECOND
 from rota.model.trigger.calendars import Calendar
 from rota.model.trigger.records import FireKind, NewFire
 from rota.store.admission import NewGate
@@ -155,14 +157,14 @@ CALLS: dict[str, Call] = {
     ),
     "open_gate": (gate, [GATE.id], {}),
     "set_limit": (
-        given(Limit("db", 2, Rate(5, SECOND))), ["db"], {"concurrency": 2, "rate": [5, SECOND]},
+        given(Limit("db", 2, Rate(5, SECOND))), ["db"], {"concurrency": 2, "rate": "5/1s"},
     ),
     "remove_limit": (limit, ["db"], {}),
     "pause_queue": (given("q", "a note"), ["q"], {"note": "a note"}),
     "resume_queue": (queue, ["q"], {}),
-    "set_step": (given("q", SECOND), ["q"], {"step": SECOND}),
+    "set_step": (given("q", SECOND), ["q"], {"step": "1s"}),
     "set_feedback": (
-        given("q", Feedback()), ["q"], {"rule": {"quantum": 10 * SECOND, "levels": 5, "boost": 60 * SECOND}},
+        given("q", Feedback()), ["q"], {"rule": {"quantum": "10s", "levels": 5, "boost": "1m"}},
     ),
     "put_schedule": (new_schedule, [NAME], {}),
     "pause_schedule": (schedule, [NAME], {"note": "holiday"}),
@@ -174,12 +176,13 @@ CALLS: dict[str, Call] = {
     "put_calendar": (given(Calendar("off")), ["off"], {}),
     "remove_calendar": (calendar, ["off"], {}),
     "put_user": (
-        given("bea", quotas("waiting=5"), True), ["bea"], {"quotas": {"waiting": 5}},
+        given("bea", quotas("waiting=5,submissions=9/1m,output=2GB"), True), ["bea"],
+        {"quotas": {"waiting": "5", "submissions": "9/1m", "output": "2GB"}},
     ),
     "remove_user": (user, ["bea"], {}),
     "add_key": (key_to_add, [KEY.id], {"user": "bea", "role": "viewer", "queues": ["mail*"], "name": "laptop"}),
     "revoke_key": (key, [KEY.id], {}),
-    "rotate_key": (key_to_rotate, [KEY.id], {"new_id": "cd", "overlap": DAY}),
+    "rotate_key": (key_to_rotate, [KEY.id], {"new_id": "cd", "overlap": "1d"}),
 }  # fmt: skip
 # The same verbs with nothing to change.
 IN_VAIN: dict[str, tuple[Any, ...]] = {
@@ -306,3 +309,16 @@ async def test_old_rows_are_forgotten(world: World) -> None:
     while await world.store.prune(SYSTEM, keep, 100):
         pass
     assert [row.data["concurrency"] for row in await rows(world)] == [2]
+
+
+async def test_times_are_kept_as_people_read_them(world: World) -> None:
+    at = 1_900_000_000 * SECOND
+    await world.store.close_gate(ANN, msgspec.structs.replace(GATE, until=at))
+    await world.store.put_user(ANN, "bea", quotas({}), True)
+    await world.store.add_key(ANN, msgspec.structs.replace(KEY, expires_at=at))
+    await world.store.rotate_key(ANN, KEY.id, "cd", "other", HOUR, at + SECOND)
+    await world.store.set_step(ANN, "q", STRICT)
+    strict, rotated, added, _, closed = [row.data for row in await rows(world)]
+    assert closed["until"] == added["expires_at"] == "2030-03-17T17:46:40.000000+00:00"
+    assert (rotated["overlap"], rotated["expires_at"]) == ("1h", "2030-03-17T17:46:41.000000+00:00")
+    assert strict == {"step": "strict"}

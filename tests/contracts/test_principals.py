@@ -269,6 +269,7 @@ async def test_a_name_is_matched_whole(house: House) -> None:
 Deed = Callable[[House, Store], Awaitable[object]]
 DEEDS: dict[str, Deed] = {
     "tally": lambda h, s: s.tally(BOB, PLENTY),
+    "count_output": lambda h, s: s.count_output(BOB),
     "claim": lambda h, s: s.claim(BOB, h.actor.incarnation, {"default": 99}, list(Kind), {"default": 99}),
     "start": lambda h, s: s.start(BOB, [h.ahead.ref]),
     "hand_back": lambda h, s: s.hand_back(BOB, [h.ahead.ref]),

@@ -55,7 +55,7 @@ async def test_waiting_jobs_are_counted_again_when_some_have_started(world: Worl
     assert await world.one(ANN)
     (answer,) = await world.store.submit(ANN, [[world.job()]])
     assert refusal(answer) == ("waiting", 3, "3", 1)
-    assert await world.store.quota_use(ANN) == QuotaUse(0, 3, 0)
+    assert await world.store.quota_use(ANN) == QuotaUse(0, 3, 0, running=1)
 
 
 async def test_a_repeat_is_answered_although_the_quota_is_used_up(world: World) -> None:

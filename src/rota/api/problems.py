@@ -92,8 +92,12 @@ def refusal_of(error: RotaError) -> Refusal | None:
     return None
 
 
-def _headers(error: RotaError) -> Mapping[str, str]:
-    return {"retry-after": str(RETRY_AFTER)} if isinstance(error, errors.RepeatInFlight) else {}
+def _headers(error: RotaError) -> dict[str, str]:
+    if isinstance(error, errors.RepeatInFlight):
+        return {"retry-after": str(RETRY_AFTER)}
+    if isinstance(error, errors.QuotaExceeded) and error.retry_after is not None:
+        return {"retry-after": str(error.retry_after)}
+    return {}
 
 
 def unexpected(incident: str) -> Refusal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.cli.grammar import Parser, Verbs, count, verb
 
-QUOTA = "bounds on what it orders by keys: submissions=600/1m,waiting=10000,schedules=100"
+QUOTA = "its bounds: submissions=600/1m,waiting=10000,schedules=100,running=8,output=2GB"
 ROLES = ("viewer", "submitter", "operator", "admin", "worker")
 
 

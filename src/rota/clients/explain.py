@@ -12,7 +12,7 @@ from rota.config import Settings
 from rota.model.graph import EdgeState, Need, ParentInfo
 from rota.model.job import JobInfo, Kind
 from rota.model.lifecycle import LIVE, State
-from rota.model.limits import rate_text
+from rota.model.limits import RUNNING_QUOTA, rate_text
 from rota.model.requirements import Alone
 from rota.model.times import Duration, Instant, as_instant, iso, short
 from rota.store.admission import LimitInfo, Waiting
@@ -148,18 +148,35 @@ def _alone(wish: Alone, beside: Sequence[JobInfo]) -> WaitReason:
 
 def _key(key: LimitInfo, now: Instant) -> Iterator[WaitReason]:
     full = key.concurrency is not None and len(key.holders) >= key.concurrency
+    if key.key == RUNNING_QUOTA:
+        if full:
+            yield _running_quota(key, now)
+        return
     spent = key.next_start is not None
     data = {**_data(LimitView.of(key)), "full": full or spent}
     if full:
-        names = ", ".join(
-            f"{one.job} on {one.node} for {_span(now - as_instant(one.since))}" for one in key.holders[:MOST_NAMED]
-        )
-        more = f" and {len(key.holders) - MOST_NAMED} more" if len(key.holders) > MOST_NAMED else ""
-        text = f"key {key.key!r} allows {key.concurrency} at once and is held by {names}{more}"
+        text = f"key {key.key!r} allows {key.concurrency} at once and is held by {_holders(key, now)}"
         yield WaitReason("key", f"{text}; {key.waiting} wait in line", data)
     if spent and key.rate is not None and key.next_start is not None:
         text = f"key {key.key!r} allows {rate_text(key.rate)}, all used; the next start is in"
         yield WaitReason("key", f"{text} {_span(as_instant(key.next_start) - now)}; {key.waiting} wait in line", data)
+
+
+def _holders(key: LimitInfo, now: Instant) -> str:
+    names = ", ".join(
+        f"{one.job} on {one.node} for {_span(now - as_instant(one.since))}" for one in key.holders[:MOST_NAMED]
+    )
+    return names + (f" and {len(key.holders) - MOST_NAMED} more" if len(key.holders) > MOST_NAMED else "")
+
+
+def _running_quota(key: LimitInfo, now: Instant) -> WaitReason:
+    used = f"running={key.concurrency}, {len(key.holders)} run"
+    text = f"the quota of user {key.owner!r} for running jobs is used up: {used}"
+    data = {
+        "quota": "running", "user": key.owner, "used": len(key.holders), "allowed": key.concurrency,
+        "running": [one.job for one in key.holders[:MOST_NAMED]], "waiting": key.waiting,
+    }  # fmt: skip
+    return WaitReason("quota", f"{text} ({_holders(key, now)}); {_count(key.waiting, 'job')} wait for it", data)
 
 
 def _rank(info: JobInfo, waiting: Waiting) -> WaitReason:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rota.model.gates import ClosedGate, Effect, Subject, fitting
 from rota.model.keys import KeyId, KeyState, Reservation, States, line, looks_back, reserved_from, waits_for
 from rota.model.lifecycle import State
-from rota.model.limits import Key, Policy, effective, slack
+from rota.model.limits import RUNNING_QUOTA, Key, Policy, effective, slack
 from rota.model.requirements import Alone, Requirements
 from rota.model.times import Duration, Instant
 
@@ -45,8 +45,13 @@ class Candidate(NamedTuple):
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """Sorted by name, the order in which they are checked."""
-        return tuple(sorted(self.requirements.keys, key=lambda key: key.name))
+        """In the order in which they are checked: by name, the quota last. A job that replaces the holder of its key
+        would otherwise wait for the quota that this holder has used up."""
+        return tuple(sorted(self.requirements.keys, key=lambda key: (key.name == RUNNING_QUOTA, key.name)))
+
+    @property
+    def own_keys(self) -> tuple[Key, ...]:
+        return tuple(key for key in self.keys if key.name != RUNNING_QUOTA)
 
 
 class Slot(NamedTuple):
@@ -155,7 +160,7 @@ class ClaimAdmission:
         if self._full(one) is not None:
             self._passed_over.append(one)
             if one.reserved is not None:
-                for key in one.keys:
+                for key in one.own_keys:
                     self._state(one, key).reserve(Reservation(one.reserved, one.id))
             return False
         self._take(one)
@@ -221,11 +226,12 @@ class ClaimAdmission:
         self._reserve(one)
 
     def _reserve(self, one: Candidate) -> None:
-        """A reservation takes effect with the next claim."""
-        if len(one.keys) < 2:
+        """A reservation takes effect with the next claim. None for the quota: whoever ends and frees another key of the
+        user frees a place in the quota too, and a place that is kept for a job which waits for a key lies idle."""
+        if len(one.own_keys) < 2:
             return
         reservation = Reservation(reserved_from(one.rank, self._step if one.own_step is None else one.own_step), one.id)
-        self.reserving += [((one.subject.owner, key.name), reservation) for key in one.keys]
+        self.reserving += [((one.subject.owner, key.name), reservation) for key in one.own_keys]
 
     def _look_back(self, name: KeyId, key: Key, state: KeyState) -> None:
         window = looks_back(key, state)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rota.model.limits import KEPT_STARTS, Key, Limit, Rate, effective
+from rota.model.limits import KEPT_STARTS, RUNNING_QUOTA, Key, Limit, Rate, effective
 from rota.model.rank import LEAST_URGENT
 from rota.model.requirements import read_requirements
 from rota.model.times import Duration, Instant
@@ -28,7 +28,7 @@ def line(owner: str, key: str) -> str:
 
 
 def waits_for(key: str) -> str:
-    return f"waits for key {key}"
+    return "waits for the quota of running jobs" if key == RUNNING_QUOTA else f"waits for key {key}"
 
 
 def reserved_from(rank: int, step: Duration) -> int:
@@ -111,8 +111,8 @@ class Line(NamedTuple):
 
     @property
     def needs_key(self) -> bool:
-        """False: its requirements were changed meanwhile."""
-        return self.key in read_requirements(self.requirements).keys
+        """False: its requirements were changed meanwhile. A quota has no bound once it is lifted."""
+        return self.key.name == RUNNING_QUOTA or self.key in read_requirements(self.requirements).keys
 
 
 def going_on(waiting: Line, key: Key, state: KeyState) -> int:

@@ -20,6 +20,9 @@ MOST_STARTS = 100_000
 SHORTEST_WINDOW: Duration = 10 * MILLISECOND
 LONGEST_WINDOW: Duration = 31 * DAY
 MOST_KEYS = 20
+# The key that all jobs of a user with a quota for running jobs need. People can't name it: their names have no blanks
+# around them. The SQL of the stores says the name too, and the view `running_quotas`.
+RUNNING_QUOTA = " running"
 LONGEST_NAME = 200
 LONGEST_WORD = 100
 LONGEST_TEMPLATE = 1_000

@@ -1,4 +1,4 @@
-"""Quotas: bounds on what a user may order by access keys.
+"""Quotas: bounds on what a user may order by access keys, may run at the same time, and may keep of output.
 
 `submissions` is a rate: a bucket of so many submissions that refills evenly over its window. One instant keeps it:
 `full_until`, when the bucket will be full again if nothing more is ordered. An order moves it on.
@@ -11,13 +11,17 @@ from collections.abc import Mapping
 import msgspec
 
 from rota.errors import InvalidInput, QuotaExceeded
-from rota.model.limits import Rate, rate, rate_text
+from rota.model.limits import MOST_AT_ONCE, Rate, rate, rate_text
 from rota.model.readers import whole
-from rota.model.times import Instant
+from rota.model.resources import size, size_text
+from rota.model.times import SECOND, Instant
 
 MOST = 1_000_000_000
 NONE = "none"
-_EXPECTED = "parts such as submissions=600/1m, waiting=10000 or schedules=100, joined by commas; none lifts one"
+_EXPECTED = (
+    "parts such as submissions=600/1m, waiting=10000, schedules=100, running=8 or output=2GB, joined by commas; "
+    "none lifts one"
+)
 
 
 class Quotas(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -26,6 +30,8 @@ class Quotas(msgspec.Struct, frozen=True, omit_defaults=True):
     submissions: Rate | None = None  # jobs that may be ordered in a window
     waiting: int | None = None  # jobs that may wait at the same time: for their time, others, gates, keys or a slot
     schedules: int | None = None
+    running: int | None = None  # jobs that may run at the same time, whoever ordered them
+    output: int | None = None  # bytes of output that may be kept, of all jobs and attempts together
 
     def __bool__(self) -> bool:
         return self != NO_QUOTAS
@@ -33,11 +39,7 @@ class Quotas(msgspec.Struct, frozen=True, omit_defaults=True):
     def texts(self) -> dict[str, str]:
         """The bounds as a person writes them, by name."""
         given = {name: getattr(self, name) for name in self.__struct_fields__}
-        return {
-            name: rate_text(bound) if isinstance(bound, Rate) else str(bound)
-            for name, bound in given.items()
-            if bound is not None
-        }
+        return {name: _text(name, bound) for name, bound in given.items() if bound is not None}
 
 
 NO_QUOTAS = Quotas()
@@ -58,13 +60,23 @@ def quotas(given: str | Mapping[str, object], before: Quotas = NO_QUOTAS) -> Quo
     return msgspec.structs.replace(before, **{name: _bound(name, bound) for name, bound in named.items()})
 
 
+def _text(name: str, bound: Rate | int) -> str:
+    if isinstance(bound, Rate):
+        return rate_text(bound)
+    return size_text(bound) if name == "output" else str(bound)
+
+
 def _bound(name: str, given: object) -> Rate | int | None:
     if given is None or given == NONE:
         return None
     if name == "submissions":
         return rate(given)
+    if name == "output":
+        return size(given, "quota output", 0)
     if isinstance(given, str) and given.isascii() and given.isdigit() and len(given) < 12:
         given = int(given)
+    if name == "running":  # with 0 its jobs would wait for ever
+        return whole(given, "quota running", 1, MOST_AT_ONCE)
     return whole(given, f"quota {name}", 0, MOST)
 
 
@@ -77,5 +89,7 @@ def submit_more(user: str, bound: Rate, full_until: Instant, now: Instant, more:
     """The new `full_until` after `more` submissions; raises QuotaExceeded."""
     reached = max(full_until, now) + more * bound.window // bound.count
     if reached > now + bound.window:
-        raise QuotaExceeded(user, "submissions", submitted(bound, full_until, now), rate_text(bound), more)
+        # None: so many never fit.
+        wait = -(-(reached - bound.window - now) // SECOND) if more <= bound.count else None
+        raise QuotaExceeded(user, "submissions", submitted(bound, full_until, now), rate_text(bound), more, wait)
     return reached

@@ -9,7 +9,7 @@ import msgspec
 
 from rota.model.feedback import flow
 from rota.model.gates import Match, Subject, labels
-from rota.model.limits import Key, Policy, key_text, keys
+from rota.model.limits import RUNNING_QUOTA, Key, Policy, key_text, keys
 from rota.model.times import Duration, short
 
 
@@ -54,6 +54,12 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
     def special(self) -> bool:
         """It needs admission by keys or `alone`."""
         return bool(self.keys or self.alone)
+
+    def within_quota(self) -> Requirements:
+        """As claims read them for a user with a quota for running jobs. A key of that name may have been written by
+        hand; it is the same one."""
+        own = tuple(key for key in self.keys if key.name != RUNNING_QUOTA)
+        return msgspec.structs.replace(self, keys=(*own, Key(RUNNING_QUOTA)))
 
     @property
     def text(self) -> str | None:

@@ -113,7 +113,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 class Admission(Verbs):
     # -- what people do ----------------------------------------------------------------------------------------------
-    @verb(WRITE, audit=about("new.id", "new.effect", "new.match", "new.reason"))
+    @verb(WRITE, audit=about("new.id", "new.effect", "new.match", "new.reason", "new.until"))
     @abstractmethod
     async def close_gate(self, who: Principal, /, new: NewGate) -> Gate:
         """Holds or drops jobs that fit, from now on. Only the principal's own jobs, unless it sees everyone's."""

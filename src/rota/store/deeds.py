@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rota.model.feedback import Feedback
+from rota.model.limits import Rate, rate_text
 from rota.model.principal import Principal
+from rota.model.quotas import Quotas
+from rota.model.rank import STRICT
+from rota.model.times import iso, short
 
 MOST_SUBJECTS = 20  # that a row names; it counts all
 LONGEST_TEXT = 200
@@ -35,7 +40,8 @@ class AuditRow(NamedTuple):
 @dataclass(frozen=True)
 class Deed:
     """`data`: parameters whose values are kept, or attributes of them (`limit.rate`). `by_key`: only calls by an access
-    key are audited; others leave a record that lasts as long, such as the job that was ordered."""
+    key are audited; others leave a record that lasts as long, such as the job that was ordered. Times, durations and
+    rates are kept as people write them: a row is read long after, and by people."""
 
     subjects: Subjects
     data: tuple[str, ...] = ()
@@ -55,7 +61,7 @@ class Deed:
         if not subjects:
             return None
         named = [subject[:LONGEST_TEXT] for subject in subjects[:MOST_SUBJECTS]]
-        kept = {path.rpartition(".")[2]: _shown(_at(given, path)) for path in self.data}
+        kept = {path.rpartition(".")[2]: _shown(path, _at(given, path)) for path in self.data}
         data = {name: value for name, value in kept.items() if not _says_nothing(value)}
         return AuditRow(who.user, who.key, verb, _json(named), len(subjects), _json(data))
 
@@ -85,11 +91,30 @@ def _at(given: Given, path: str) -> Any:
     return attrgetter(attribute)(value) if attribute and value is not None else value
 
 
-def _shown(value: Any) -> Any:
-    plain = msgspec.to_builtins(value)
+_INSTANTS = frozenset({"new.until", "new.expires_at", "expires_at"})
+_DURATIONS = frozenset({"overlap", "step"})
+
+
+def _shown(path: str, value: Any) -> Any:
+    plain = msgspec.to_builtins(_said(path, value))
     if isinstance(plain, str):
         return plain[:LONGEST_TEXT]
     return plain if len(_json(plain)) <= LONGEST_TEXT else _json(plain)[:LONGEST_TEXT]
+
+
+def _said(path: str, value: Any) -> Any:
+    match value:
+        case int() if path in _INSTANTS:
+            return iso(value)
+        case int() if path in _DURATIONS:
+            return "strict" if value == STRICT else short(value)
+        case Rate():
+            return rate_text(value)
+        case Quotas():
+            return value.texts()
+        case Feedback():
+            return {"quantum": short(value.quantum), "levels": value.levels, "boost": short(value.boost)}
+    return value
 
 
 def _says_nothing(value: Any) -> bool:

@@ -33,11 +33,13 @@ class UserInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotaUse(msgspec.Struct, frozen=True):
-    """How much of its quotas a user has used."""
+    """How much of its quotas a user has used. `output` is counted only for users with a quota for it."""
 
     submissions: int = 0
     waiting: int = 0
     schedules: int = 0
+    running: int = 0
+    output: int = 0  # bytes
 
 
 class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,12 +90,14 @@ class People(Verbs):
     @verb(READ)
     @abstractmethod
     async def quota_use(self, who: Principal, /) -> QuotaUse:
-        """How much of its quotas the user of the principal has used. Counts its waiting jobs."""
+        """How much of its quotas the user of the principal has used. Counts its living jobs."""
 
     # -- keys --------------------------------------------------------------------------------------------------------
     @verb(
         WRITE, ADMIN, "add keys",
-        audit=about("new.id", "new.user", "new.role", "new.extra", "new.queues", "new.tasks", "new.name"),
+        audit=about(
+            "new.id", "new.user", "new.role", "new.extra", "new.queues", "new.tasks", "new.name", "new.expires_at"
+        ),
     )  # fmt: skip
     @abstractmethod
     async def add_key(self, who: Principal, /, new: NewKey) -> AccessKey:
@@ -105,7 +109,7 @@ class People(Verbs):
         """Ends a key at once. False if there is no such key or it was revoked before. Refused for the last admin key
         (NotAllowed)."""
 
-    @verb(WRITE, audit=about("key_id", "new_id", "overlap", done=lambda key: key is not None))
+    @verb(WRITE, audit=about("key_id", "new_id", "overlap", "expires_at", done=lambda key: key is not None))
     @abstractmethod
     async def rotate_key(
         self, who: Principal, /, key_id: str, new_id: str, new_hash: str, overlap: Duration, expires_at: Instant | None
@@ -128,6 +132,11 @@ class People(Verbs):
     @abstractmethod
     async def touch_keys(self, who: Principal, /, used: Mapping[str, Instant]) -> None:
         """Records the last use of keys, by their ids."""
+
+    @verb(WRITE, NODE, "count output of")
+    @abstractmethod
+    async def count_output(self, who: Principal, /) -> int:
+        """Counts the kept output of users with a quota for it whose last count is too old; returns how many users."""
 
     @verb(WRITE, NODE, "add keys of")
     @abstractmethod

@@ -16,16 +16,18 @@ from rota.views.moments import Moment, moment
 
 
 class QuotasView(msgspec.Struct):
-    """Bounds on what a user orders by keys; None: without a bound. `submissions`: such as 600/1m."""
+    """Bounds of a user; None: without a bound. `submissions`: such as 600/1m. `output`: bytes."""
 
     submissions: str | None
     waiting: int | None
     schedules: int | None
+    running: int | None
+    output: int | None
 
     @classmethod
     def of(cls, quotas: Quotas) -> QuotasView:
         rate = None if quotas.submissions is None else rate_text(quotas.submissions)
-        return cls(rate, quotas.waiting, quotas.schedules)
+        return cls(rate, quotas.waiting, quotas.schedules, quotas.running, quotas.output)
 
 
 class UserView(msgspec.Struct):
@@ -98,15 +100,17 @@ class AuditView(msgspec.Struct):
 
 
 class UseView(msgspec.Struct):
-    """How much of its quotas a user has used."""
+    """How much of its quotas a user has used. `output`: bytes, as counted for users with that quota; else 0."""
 
     submissions: int
     waiting: int
     schedules: int
+    running: int
+    output: int
 
     @classmethod
     def of(cls, use: QuotaUse) -> UseView:
-        return cls(use.submissions, use.waiting, use.schedules)
+        return cls(use.submissions, use.waiting, use.schedules, use.running, use.output)
 
 
 class MeView(msgspec.Struct):

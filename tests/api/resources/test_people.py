@@ -7,15 +7,28 @@ from rota.model.principal import SYSTEM
 from tests.api.caller import Caller, secret
 from tests.contracts.world import World
 
+USED = ("submissions", "waiting", "schedules", "running", "output")
+
 
 async def test_users_are_added_changed_and_removed(caller: Caller) -> None:
     made = await caller.post("/api/v1/users", {"name": "bea", "quotas": {"submissions": "5/1s", "waiting": 7}})
     assert made.status == 201
-    assert made.json["quotas"] == {"submissions": "5/1s", "waiting": 7, "schedules": None}
+    assert made.json["quotas"] == {
+        "submissions": "5/1s",
+        "waiting": 7,
+        "schedules": None,
+        "running": None,
+        "output": None,
+    }
     assert made.json["created_by"] == "ann"
     assert (await caller.post("/api/v1/users", {"name": "bea"})).json["code"] == "invalid_input"
-    changed = await caller.patch("/api/v1/users/bea", {"quotas": {"waiting": None, "schedules": 1}})
-    assert changed.json["quotas"] == {"submissions": "5/1s", "waiting": None, "schedules": 1}
+    changed = await caller.patch("/api/v1/users/bea", {"quotas": {"waiting": None, "running": 2, "output": "2GB"}})
+    bounds = {"submissions": "5/1s", "waiting": None, "schedules": None, "running": 2, "output": 2_000_000_000}
+    assert changed.json["quotas"] == bounds
+    for wrong in ({"running": 0}, {"running": -1}, {"running": "x"}, {"output": "1ZB"}, {"output": -1}):
+        refused = await caller.patch("/api/v1/users/bea", {"quotas": wrong})
+        assert refused.status == 400, wrong
+    assert (await caller.get("/api/v1/users/bea")).json["quotas"] == bounds
     assert [user["name"] for user in (await caller.get("/api/v1/users")).json["items"]] == ["bea"]
     assert (await caller.delete("/api/v1/users/bea")).status == 204
     assert (await caller.get("/api/v1/users/bea")).status == 404
@@ -67,7 +80,7 @@ async def test_who_am_i(caller: Caller) -> None:
     await caller.post("/api/v1/users", {"name": "bob", "quotas": {"waiting": 7}})
     me = (await caller.get("/api/v1/me", key=secret("submitter", "bob"))).json
     assert (me["user"], me["role"], me["permissions"]) == ("bob", "submitter", ["order", "output", "read"])
-    assert (me["quotas"]["waiting"], me["used"]) == (7, {"submissions": 0, "waiting": 0, "schedules": 0})
+    assert (me["quotas"]["waiting"], me["used"]) == (7, dict.fromkeys(USED, 0))
     worker = (await caller.get("/api/v1/me", key=secret("worker"))).json
     assert worker["permissions"] == ["work"]
 
@@ -77,3 +90,21 @@ async def test_a_used_up_quota_is_a_429_that_says_which(caller: Caller) -> None:
     refused = await caller.post("/api/v1/jobs", {"command": ["true"]})
     assert (refused.status, refused.json["code"]) == (429, "quota_exceeded")
     assert (refused.json["quota"], refused.json["used"], refused.json["allowed"]) == ("waiting", 0, "0")
+
+
+async def test_a_refusal_says_when_the_order_fits(caller: Caller) -> None:
+    await caller.post("/api/v1/users", {"name": "ann", "quotas": {"submissions": "1/1m"}})
+    order = {"command": ["true"]}
+    assert (await caller.post("/api/v1/jobs", order)).status == 201
+    refused = await caller.post("/api/v1/jobs", order)
+    assert (refused.status, refused.json["quota"]) == (429, "submissions")
+    assert 0 < refused.json["retry_after"] <= 60
+    assert refused.headers["retry-after"] == str(refused.json["retry_after"])
+
+
+async def test_times_in_the_audit_are_times(caller: Caller) -> None:
+    await caller.post("/api/v1/users", {"name": "bea", "quotas": {"submissions": "5/1s"}})
+    made = await caller.post("/api/v1/keys", {"user": "bea", "role": "viewer", "expires": "90d"})
+    added, user = (await caller.get("/api/v1/audit")).json["items"]
+    assert added["data"]["expires_at"] == made.json["key"]["expires_at"]
+    assert user["data"] == {"quotas": {"submissions": "5/1s"}}

@@ -17,7 +17,7 @@ import psycopg
 from rota.model.admission import Candidate, ClaimAdmission
 from rota.model.gates import ClosedGate, Effect, Match
 from rota.model.keys import KeyState, Reservation, token_counts
-from rota.model.limits import KEPT_STARTS, Key, Limit, Policy, Rate, effective
+from rota.model.limits import KEPT_STARTS, RUNNING_QUOTA, Key, Limit, Policy, Rate, effective
 from rota.model.requirements import Alone, Requirements, subject
 from rota.model.times import MINUTE, SECOND, Duration, Instant
 
@@ -45,12 +45,9 @@ class Job:
     created_at: Instant = NOW
     reserved: int | None = None
 
-    @property
-    def candidate(self) -> Candidate:
+    def candidate(self, needs: Requirements) -> Candidate:
         about = subject(self.owner, self.task, self.queue, self.requirements.text)
-        return Candidate(
-            self.id, about, self.requirements, self.fence, self.rank, self.own_step, self.interruptions, self.reserved
-        )
+        return Candidate(self.id, about, needs, self.fence, self.rank, self.own_step, self.interruptions, self.reserved)
 
 
 Start = tuple[str, Instant, Duration, Instant]  # key, at, late, until
@@ -72,11 +69,15 @@ class Case:
     def jobs(self) -> list[Job]:
         return [*self.candidates, *self.others]
 
+    def needs(self, job: Job) -> Requirements:
+        """With the quota of the owner for running jobs."""
+        return job.requirements.within_quota() if RUNNING_QUOTA in self.limits else job.requirements
+
     def states(self, now: Instant, jobs: Iterable[Job]) -> dict[tuple[str, str], KeyState]:
         """As the SQLite store loads them."""
         found: dict[tuple[str, str], KeyState] = {}
         for job in jobs:
-            for key in job.requirements.keys:
+            for key in self.needs(job).keys:
                 state = found.setdefault((self.owner, key.name), self._state(key.name))
                 rate = effective(key, state.limit).rate
                 if rate is not None:
@@ -107,7 +108,8 @@ class Case:
         gates = [gate for gate, _ in sorted(self.gates, key=lambda one: (one[1], one[0].id))]
         admission = ClaimAdmission(gates, self.states(now, self.candidates), self.running, now, STEP)
         for job in sorted(self.candidates, key=lambda one: (one.rank, one.id)):
-            admission.bars(job.candidate) or admission.admit(job.candidate)
+            candidate = job.candidate(self.needs(job))
+            admission.bars(candidate) or admission.admit(candidate)
         admission.finish()
         return admission
 
@@ -171,6 +173,10 @@ class Cases:
                 self.hold(case, name)
             if rng.random() < 0.5:
                 self.use_tokens(case, name)
+        if rng.random() < 0.4:
+            case.limits[RUNNING_QUOTA] = Limit(RUNNING_QUOTA, rng.randint(1, 4))
+        if rng.random() < 0.3:  # also of a quota that was lifted meanwhile
+            self.hold(case, RUNNING_QUOTA)
         case.candidates = [self.job(case.owner, names) for _ in range(rng.choice([1, 2, 3, 4, 6]))]
         self.wait(case, names)
         self.close_gates(case)
@@ -179,7 +185,7 @@ class Cases:
     def hold(self, case: Case, name: str) -> None:
         for number in self.rng.sample([1, 2, 3, 5], self.rng.randint(1, 3)):
             holder = self.job(case.owner, [], state="running")
-            holder.requirements = Requirements(keys=(Key(name),))
+            holder.requirements = Requirements(keys=() if name == RUNNING_QUOTA else (Key(name),))
             case.others.append(holder)
             case.slots.append((name, number, holder.id))
 

@@ -12,7 +12,7 @@ import pytest
 from rota.model.admission import ClaimAdmission
 from rota.model.gates import ClosedGate, Effect
 from rota.model.keys import Line, going_on, line, looks_back, token_counts
-from rota.model.limits import Rate, effective
+from rota.model.limits import RUNNING_QUOTA, Rate, effective
 from rota.model.requirements import Requirements
 from tests.store.postgres import rule_cases as cases
 from tests.store.postgres.rule_cases import NOW, STEP, Case, Cases, Connection, Job, put_cases
@@ -149,6 +149,9 @@ def a_line(random: Cases, number: int) -> Case:
         for _ in range(rng.choice([0, 0, 1, 2])):
             going = random.job(case.owner, [], state="ready", held_by=line(case.owner, name))
             case.others.append(going)
+    for _ in range(rng.choice([0, 0, 1, 3])):
+        state = rng.choice(["held", "held", "ready"])
+        case.others.append(random.job(case.owner, names, state=state, held_by=line(case.owner, RUNNING_QUOTA)))
     return case
 
 
@@ -237,7 +240,7 @@ def swept(case: Case, opened: set[str]) -> dict[str, Row]:
             state, held_by, _ = rows[job.id]
             if gate.id in opened:
                 rows[job.id] = ("ready", None, None) if held_by == f"g:{gate.id}" else rows[job.id]
-            elif not gate.fits(job.candidate.subject) or state in ("running", "dropped"):
+            elif not gate.fits(job.candidate(job.requirements).subject) or state in ("running", "dropped"):
                 continue
             elif gate.effect is Effect.DROP:
                 rows[job.id] = ("dropped", None, gate.reason)
@@ -281,5 +284,5 @@ def test_a_sweep_in_pieces_comes_to_the_same_states(rule_tables: Connection, mos
             job: row[0] for job, row in swept(case, set()).items()
         }, case
         for job in case.others:
-            fitting = {f"g:{gate.id}" for gate, _ in case.gates if gate.fits(job.candidate.subject)}
+            fitting = {f"g:{gate.id}" for gate, _ in case.gates if gate.fits(job.candidate(job.requirements).subject)}
             assert real[job.id][1] is None or real[job.id][1] in fitting

@@ -17,11 +17,14 @@ ROUTES = Routes("users and keys")
 
 
 class QuotasBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Bounds that are left out stay as they are; null lifts one. `submissions`: such as 600/1m."""
+    """Bounds that are left out stay as they are; null lifts one. `submissions`: such as 600/1m. `output`: bytes, or a
+    text such as 2GB."""
 
     submissions: str | msgspec.UnsetType | None = msgspec.UNSET
     waiting: int | msgspec.UnsetType | None = msgspec.UNSET
     schedules: int | msgspec.UnsetType | None = msgspec.UNSET
+    running: int | msgspec.UnsetType | None = msgspec.UNSET
+    output: int | str | msgspec.UnsetType | None = msgspec.UNSET
 
     def given(self) -> dict[str, object]:
         fields = {name: getattr(self, name) for name in self.__struct_fields__}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rota.model.keys import KeyId, line
-from rota.model.limits import Key, Limit, Rate, effective
+from rota.model.limits import RUNNING_QUOTA, Key, Limit, Rate, effective
 from rota.model.principal import Principal
 from rota.model.requirements import read_requirements
 from rota.model.times import Duration, aware, aware_or_none
@@ -23,7 +23,7 @@ async def set_limit(unit: Unit, who: Principal, limit: Limit, version: str | Non
     if span is not None:
         await unit.run("stretch_tokens", owner=who.user, key=limit.key, span=span)
     await unit.emit("limit.set", who.user, limit.key, {"by": who.user})
-    await _look_again(unit, who, limit.key)
+    await look_again(unit, who.user, limit.key)
 
 
 async def remove_limit(unit: Unit, who: Principal, key: str, version: str | None = None) -> bool:
@@ -31,7 +31,7 @@ async def remove_limit(unit: Unit, who: Principal, key: str, version: str | None
     if not await unit.run("remove_limit", owner=who.user, key=key):
         return False
     await unit.emit("limit.removed", who.user, key, {"by": who.user})
-    await _look_again(unit, who, key)
+    await look_again(unit, who.user, key)
     return True
 
 
@@ -47,8 +47,9 @@ async def _set(unit: Unit, owner: str, keys: Sequence[str]) -> dict[str, Limit]:
     return {name: Limit(name, concurrency, _rate(starts, span)) for name, concurrency, starts, span in rows}
 
 
-async def _look_again(unit: Unit, who: Principal, key: str) -> None:
-    await unit.run("look_at_line", line=line(who.user, key))
+async def look_again(unit: Unit, owner: str, key: str) -> None:
+    """Jobs that wait for the key go on, if there is room by now."""
+    await unit.run("look_at_line", line=line(owner, key))
     await unit.hand_on()
     unit.topics.add(Topic.GATE)
 
@@ -67,9 +68,10 @@ async def limits(unit: Unit, who: Principal, keys: Sequence[str] | None = None) 
 
 
 async def of_job(unit: Unit, owner: str, requirements: str | None) -> tuple[LimitInfo, ...]:
-    """The keys that a job needs, with their effective bounds."""
-    needed = read_requirements(requirements).keys
-    limits = await _set(unit, owner, [key.name for key in needed])
+    """The keys that a job needs, with their effective bounds; the quota of its user for running jobs is the last."""
+    needed = [key for key in read_requirements(requirements).keys if key.name != RUNNING_QUOTA]
+    limits = await _set(unit, owner, [*(key.name for key in needed), RUNNING_QUOTA])
+    needed += [Key(RUNNING_QUOTA)] if RUNNING_QUOTA in limits else []
     counts = {(owner, key.name): effective(key, limits.get(key.name)) for key in needed}
     return tuple(await _infos(unit, counts, counts))
 

@@ -11,9 +11,9 @@ from rota.errors import InvalidInput, NotAllowed, NotFound
 from rota.model.access import Grant, Permission, Role
 from rota.model.access_keys import AccessKey, NewKey
 from rota.model.principal import Principal
-from rota.model.quotas import Quotas
+from rota.model.quotas import NO_QUOTAS, Quotas
 from rota.model.times import LATEST, Duration, Instant, iso
-from rota.store.carriers.quotas import read_quotas
+from rota.store.carriers.quotas import put_bounds, read_quotas
 from rota.store.carriers.unit import Columns, Row, Unit
 from rota.store.people import AuditEntry, AuditFilter, UserInfo
 from rota.store.rows import read_object
@@ -35,9 +35,14 @@ _rights = msgspec.json.Decoder(_Rights)
 # -- users -----------------------------------------------------------------------------------------------------------
 async def put_user(unit: Unit, who: Principal, name: str, quotas: Quotas, new: bool) -> bool:
     text = msgspec.json.encode(quotas).decode()
+    await unit.begin()
     if new:
-        return bool(await unit.run("insert_user", name=name, by=who.user, quotas=text, now=unit.now))
-    return bool(await unit.run("set_quotas", name=name, quotas=text))
+        done = await unit.run("insert_user", name=name, by=who.user, quotas=text, now=unit.now)
+    else:
+        done = await unit.run("set_quotas", name=name, quotas=text)
+    if done:
+        await put_bounds(unit, name, quotas)
+    return bool(done)
 
 
 async def remove_user(unit: Unit, who: Principal, name: str) -> int | None:
@@ -47,6 +52,7 @@ async def remove_user(unit: Unit, who: Principal, name: str) -> int | None:
         raise NotAllowed(who.user, f"remove user {name!r}: it has the last admin key; add one for another user first")
     if not await unit.run("delete_user", name=name):
         return None
+    await put_bounds(unit, name, NO_QUOTAS)
     return await unit.run("revoke_access_keys_of", owner=name, now=unit.now)
 
 

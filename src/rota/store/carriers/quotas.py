@@ -15,9 +15,11 @@ import msgspec
 
 from rota.errors import QuotaExceeded
 from rota.model.job import NewJob
+from rota.model.limits import RUNNING_QUOTA
 from rota.model.principal import Principal
 from rota.model.quotas import NO_QUOTAS, Quotas, submit_more, submitted
 from rota.model.times import MINUTE, SECOND, Duration, Instant
+from rota.store.carriers import limits
 from rota.store.carriers.unit import Unit
 from rota.store.people import QuotaUse
 from rota.store.values import Answer
@@ -121,9 +123,37 @@ async def check_schedules(unit: Unit, who: Principal) -> None:
 
 async def quota_use(unit: Unit, who: Principal) -> QuotaUse:
     rows = await unit.rows("quotas_of", name=who.user, now=unit.now)
-    rate, full_until, now = (read_quotas(rows[0][0]).submissions, *rows[0][1:]) if rows else (None, 0, 0)
+    rate, full_until, now, output = (read_quotas(rows[0][0]).submissions, *rows[0][1:]) if rows else (None, 0, 0, 0)
     return QuotaUse(
         0 if rate is None else submitted(rate, full_until, now),
         await unit.value("waiting_jobs_of", owner=who.user),
         await unit.value("count_schedules_of", owner=who.user),
+        await unit.value("running_jobs_of", owner=who.user),
+        output,
     )
+
+
+# -- running jobs ----------------------------------------------------------------------------------------------------
+async def put_bounds(unit: Unit, user: str, quotas: Quotas) -> None:
+    """The quotas that other verbs than orders keep to have rows and columns of their own: claims and appends of output
+    find them there. For running jobs it is the limit of a key that all jobs of the user need, so claims count holders
+    exactly, and the end of any attempt hands its place on."""
+    await unit.run("bound_output", name=user, allowed=quotas.output)
+    if quotas.running is not None:
+        key = {"owner": user, "key": RUNNING_QUOTA, "concurrency": quotas.running}
+        await unit.run("put_limit", **key, starts=None, span=None)
+        await adopt(unit)
+    elif not await unit.run("remove_limit", owner=user, key=RUNNING_QUOTA):
+        return
+    await limits.look_again(unit, user, RUNNING_QUOTA)
+
+
+async def adopt(unit: Unit) -> None:
+    """Jobs that were claimed before their user had the quota hold no place in it: gives them one, beyond the bound if
+    need be. A claim may have been under way when the quota was set, so admission does this too."""
+    if not await unit.value("any_unadopted"):
+        return
+    await unit.begin()
+    await unit.rows("hold_admission")
+    found = [job for (job,) in await unit.rows("mark_unadopted")]
+    await unit.run("adopt_running", ids=found, now=unit.now)

@@ -8,7 +8,7 @@ from rota.store.base import Store
 # A trailing underscore distinguishes a module from the verb of the same name.
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import gates as gates_
-from rota.store.carriers import graph, offers, orders, people, watches
+from rota.store.carriers import graph, offers, orders, output_quotas, people, watches
 from rota.store.carriers import limits as limits_
 from rota.store.carriers import nodes as nodes_
 from rota.store.carriers import queues as queues_
@@ -88,6 +88,15 @@ class CarriedStore(Store):
     # -- repeats of writes -------------------------------------------------------------------------------------------
     repeat_steps = reads(repeats_.steps)
     seal_repeat = writes(repeats_.seal)
+
+    # As below: only the write of what was counted needs the write lock of SQLite.
+    _count_output, _keep_output = reads(output_quotas.count), writes(output_quotas.keep_counts)
+
+    async def count_output(self, who: Principal, /) -> int:
+        counts = await self._count_output(who)
+        if counts:
+            await self._keep_output(who, counts)
+        return len(counts)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     output = reads(reads_.output)

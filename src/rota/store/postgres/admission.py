@@ -10,6 +10,7 @@ from rota.model.job import Kind
 from rota.model.requirements import read_requirements
 from rota.model.times import Duration, Instant
 from rota.store.admission import Admitted
+from rota.store.carriers import quotas
 from rota.store.postgres.database import Unit
 from rota.store.values import Topic
 
@@ -51,6 +52,7 @@ async def admit(unit: Unit, limit: int) -> Admitted:
         moved += row["moved"]
         more |= row["more"]
         instants += [] if row["next_at"] is None else [row["next_at"]]
+    await quotas.adopt(unit)
     let_go, look_again = await sweep_alone(unit)
     moved += let_go
     instants += [] if look_again is None else [look_again]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 import asyncpg
 import msgspec
@@ -12,6 +13,7 @@ from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Settlement
 from rota.model.times import SECOND, as_instant
+from rota.store.carriers import output_quotas
 from rota.store.postgres import admission
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import clean, ids_only, is_id
@@ -308,24 +310,47 @@ def _common(moves: Mapping[str, Move]) -> dict[str, list[object]]:
 
 
 async def append_output(unit: Unit, chunks: Sequence[Chunk]) -> list[Verdict]:
+    verdicts, bounded, kept, cut = await _append(unit, chunks)
+    if bounded:
+        await unit.begin()
+        places = sorted(bounded)
+        some, owners = [chunks[place] for place in places], [bounded[place] for place in places]
+        known = {at for at, place in enumerate(places) if place in kept}
+        judged = await output_quotas.judge(unit, some, owners, known, cut)
+        appended = (await _append(unit, judged.chunks, judged=True)).verdicts if judged.chunks else []
+        for place, at in zip(places, judged.places, strict=True):
+            verdicts[place] = Verdict.ALREADY if at is None else appended[at]
+    return verdicts
+
+
+class _Appended(NamedTuple):
+    verdicts: list[Verdict]
+    bounded: dict[int, str]  # places of chunks that were not appended: their users have a quota for output
+    kept: set[int]  # places of those that were there
+    cut: dict[str, int]  # bytes that marks have replaced, by user
+
+
+async def _append(unit: Unit, chunks: Sequence[Chunk], judged: bool = False) -> _Appended:
+    cut: dict[str, int] = {}
     if marks := [chunk for chunk in chunks if chunk.since is not None]:
         ids, fences = _columns([Ref(mark.job_id, mark.fence) for mark in marks])
         firsts, lasts = [mark.since for mark in marks], [mark.number for mark in marks]
-        await unit.run("cut_output", jobs=ids, fences=fences, firsts=firsts, lasts=lasts)
+        cut = dict(await unit.rows("cut_output", jobs=ids, fences=fences, firsts=firsts, lasts=lasts))
     ids, fences = _columns([Ref(chunk.job_id, chunk.fence) for chunk in chunks])
     rows = await unit.rows(
         "append_output", jobs=ids, fences=fences, numbers=[chunk.number for chunk in chunks],
         times=[chunk.written_at for chunk in chunks], streams=[chunk.stream for chunk in chunks],
-        bodies=[chunk.body for chunk in chunks], now=unit.now,
+        bodies=[chunk.body for chunk in chunks], judged=judged, now=unit.now,
     )  # fmt: skip
     verdicts = [Verdict.STALE] * len(chunks)
-    for place, kept, fresh, still_open in rows:
+    bounded = {row[0]: row[4] for row in rows if row[4] is not None}
+    for place, kept, fresh, still_open, _ in rows:
         if fresh:
             verdicts[place] = Verdict.APPLIED
             unit.topics.add(Topic.NEWS)
         elif kept or still_open:  # kept before, or twice in this call
             verdicts[place] = Verdict.ALREADY
-    return verdicts
+    return _Appended(verdicts, bounded, {row[0] for row in rows if row[1]}, cut)
 
 
 async def note(unit: Unit, notes: Sequence[Note]) -> list[Verdict]:

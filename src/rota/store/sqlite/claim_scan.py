@@ -35,10 +35,13 @@ _near = msgspec.json.Decoder(list[tuple[int, int, int, bool]], strict=False)
 
 class ClaimScan:
     """One claim. Jobs of `started` and `ahead` are yet to be taken, jobs of `keyed` were taken; `slacks`: how late
-    after the claim jobs may start."""
+    after the claim jobs may start. `bounded`: some user has a quota for running jobs."""
 
-    def __init__(self, db: Database, incarnation: str, closed: Sequence[ClosedGate], now: Instant) -> None:
+    def __init__(
+        self, db: Database, incarnation: str, closed: Sequence[ClosedGate], now: Instant, bounded: bool
+    ) -> None:
         self._db, self._incarnation, self._closed, self._now = db, incarnation, list(closed), now
+        self._bounded = bounded
         self.started: list[int] = []
         self.ahead: list[int] = []
         self.keyed: list[int] = []
@@ -74,14 +77,15 @@ class ClaimScan:
         return heads[:limit]
 
     def _others(self, queue: str, kind: Kind, limit: int) -> list[Head]:
-        return _heads.decode(self._db.value("lane", queue=queue, kind=kind.value, now=self._now, limit=limit))
+        place = {"queue": queue, "kind": kind.value, "now": self._now, "limit": limit}
+        return _heads.decode(self._db.value("lane", bounded=self._bounded, **place))
 
     def _functions(self, queue: str, limit: int) -> list[Head]:
         """Functions that the node offers. Mostly the first of the queue are all offered; otherwise the scan goes on
         task by task, and reads no functions of other apps."""
         most = limit + REACH
-        text = self._db.value("near_functions", queue=queue, now=self._now, limit=most, incarnation=self._incarnation)
-        near = _near.decode(text)
+        place = {"queue": queue, "incarnation": self._incarnation, "now": self._now, "limit": most}
+        near = _near.decode(self._db.value("near_functions", bounded=self._bounded, **place))
         heads = [(rank, seq, special) for rank, seq, special, own in near if own]
         if len(heads) >= limit or len(near) < most:
             return heads[:limit]
@@ -89,7 +93,7 @@ class ClaimScan:
 
     def _behind(self, queue: str, rank: int, seq: int, limit: int) -> list[Head]:
         """The best functions of the node's tasks behind this rank."""
-        place = {"queue": queue, "rank": rank, "seq": seq, "now": self._now, "limit": limit}
+        place = {"queue": queue, "rank": rank, "seq": seq, "now": self._now, "limit": limit, "bounded": self._bounded}
         firsts = _firsts.decode(self._db.value("first_functions", incarnation=self._incarnation, **place))
         if limit == 1:
             return [(rank, seq, special) for _, rank, seq, special in firsts]
@@ -138,10 +142,14 @@ class ClaimScan:
         return began, ahead, aside, passed
 
     def _candidates(self, seqs: Sequence[int]) -> dict[int, Candidate]:
-        return {
-            seq: Candidate(job, subject(owner, task, queue, text), read_requirements(text), *rest)
-            for seq, job, owner, task, queue, text, *rest in self._db.rows("candidates", seqs=encode(seqs).decode())
-        }
+        found: dict[int, Candidate] = {}
+        for seq, job, owner, task, queue, text, *rest, bounded in self._db.rows(
+            "candidates", seqs=encode(seqs).decode()
+        ):
+            needs = read_requirements(text)
+            needs = needs.within_quota() if bounded else needs
+            found[seq] = Candidate(job, subject(owner, task, queue, text), needs, *rest)
+        return found
 
     def _admission(self, special: Sequence[Candidate]) -> ClaimAdmission:
         wanted = {asked(one.subject.owner, key) for one in special for key in one.requirements.keys}
@@ -151,6 +159,9 @@ class ClaimScan:
 
     def _write(self, admission: ClaimAdmission, seqs: Mapping[str, int]) -> None:
         db, now = self._db, self._now
+        if self._bounded:
+            keyed = [*admission.taken, *(one.job for one in admission.held)]
+            db.run("make_special", seqs=encode([seqs[job] for job in keyed]).decode())
         if admission.taken:
             taken = [seqs[job] for job in admission.taken]
             db.run("take", seqs=encode(taken).decode(), incarnation=self._incarnation, started_at=now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,13 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
 from rota.model.requirements import subject
 from rota.model.times import Duration, as_instant
+from rota.store.carriers import output_quotas
+from rota.store.carriers.at_once import run_at_once
 from rota.store.settlement import Move, move
 from rota.store.sqlite import gates, ranking
 from rota.store.sqlite.claim_scan import ClaimScan
 from rota.store.sqlite.database import Database, encode
+from rota.store.sqlite.unit import SqliteUnit
 from rota.store.values import Chunk, Note, Start, Topic
 
 _claimed = msgspec.json.Decoder(list[Claimed])
@@ -36,10 +39,10 @@ def claim(
     claimer = db.rows("claimer", incarnation=incarnation, now=now)
     if not claimer or claimer[0][0] not in ("live", "stopping"):
         return []
-    _, gated, ruled, watched = claimer[0]
+    _, gated, ruled, watched, bounded = claimer[0]
     paused = {name for (name,) in db.rows("paused_queues")} if ruled else set()
     rules = ranking.rules(db) if ruled else {}
-    scan = ClaimScan(db, incarnation, gates.closed(db, now) if gated else (), now)
+    scan = ClaimScan(db, incarnation, gates.closed(db, now) if gated else (), now, bool(bounded))
     for queue, limit in wants.items():
         if queue in rules and queue not in paused and limit > 0:
             ranking.put_right(db, rules[queue], partial(scan.front, queue, kinds))
@@ -187,12 +190,46 @@ def _moved(db: Database, settlement: Settlement, cancel: str | None) -> Move:
 
 
 def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:
-    names = encode([(c.job_id, c.fence, c.number) for c in chunks]).decode()
-    live = dict(db.rows("open_attempts", refs=names))
-    cuts = [(seq, c.fence, c.since, c.number) for i, seq in live.items() if (c := chunks[i]).since is not None]
+    rows = db.rows("open_attempts", refs=_chunks(chunks))
+    live = {key: seq for key, seq, _ in rows}
+    owners = {key: owner for key, _, owner in rows if owner is not None}
+    return _append_bounded(db, chunks, live, owners) if owners else _append(db, chunks, live)
+
+
+def _append_bounded(
+    db: Database, chunks: Sequence[Chunk], live: Mapping[int, int], owners: Mapping[int, str]
+) -> list[Verdict]:
+    """Some of them are of users with a quota for output."""
+    cuts = _cuts([(live[key], chunks[key]) for key in owners])
+    cut = dict(db.rows("cut_sizes", cuts=encode(cuts).decode())) if cuts else {}
+    places = list(owners)
+    some = [chunks[key] for key in places]
+    kept = {key for (key,) in db.rows("kept_chunks", chunks=_chunks(some))}
+    judged = run_at_once(output_quotas.judge(SqliteUnit(db), some, list(owners.values()), kept, cut))
+    seqs = {chunks[key].job_id: live[key] for key in places}
+    appended = _append(db, judged.chunks, {at: seqs[one.job_id] for at, one in enumerate(judged.chunks)})
+    others = [key for key in range(len(chunks)) if key not in owners]
+    alive = {at: live[key] for at, key in enumerate(others) if key in live}
+    verdicts = dict(zip(others, _append(db, [chunks[key] for key in others], alive), strict=True))
+    for key, at in zip(places, judged.places, strict=True):
+        verdicts[key] = Verdict.ALREADY if at is None else appended[at]
+    return [verdicts[key] for key in range(len(chunks))]
+
+
+def _cuts(chunks: Iterable[tuple[int, Chunk]]) -> list[tuple[int, int, int, int]]:
+    return [(seq, one.fence, one.since, one.number) for seq, one in chunks if one.since is not None]
+
+
+def _chunks(chunks: Sequence[Chunk]) -> str:
+    return encode([(one.job_id, one.fence, one.number) for one in chunks]).decode()
+
+
+def _append(db: Database, chunks: Sequence[Chunk], live: Mapping[int, int]) -> list[Verdict]:
+    """`live`: the jobs of those whose attempts run, by their places."""
+    cuts = _cuts([(seq, chunks[key]) for key, seq in live.items()])
     if cuts:
         db.many("cut_output", cuts)
-    kept = {key for (key,) in db.rows("kept_chunks", chunks=names)}
+    kept = {key for (key,) in db.rows("kept_chunks", chunks=_chunks(chunks))}
     fresh = [index for index in live if index not in kept]
     if fresh:
         rows = [(live[i], (c := chunks[i]).fence, c.number, c.written_at, c.stream, c.body) for i in fresh]

@@ -22,13 +22,15 @@ WITH front AS MATERIALIZED (
     SELECT j.id FROM rota.nodes n, unnest(:queues::text[]) AS q(queue), unnest(:kinds::text[]) AS k(kind)
     CROSS JOIN LATERAL rota.front(q.queue, k.kind, n.tasks, :most::integer, rota.clock(:now)) head
     JOIN rota.jobs j ON j.id = head.id
-    WHERE n.incarnation = :incarnation AND j.state = 'ready' AND j.special AND NOT j.requirements::jsonb ? 'alone'
+    WHERE n.incarnation = :incarnation AND j.state = 'ready' AND NOT coalesce(j.requirements::jsonb ? 'alone', false)
+      AND (j.special OR EXISTS (SELECT FROM rota.running_quotas q WHERE q.owner = j.owner))
     ORDER BY j.id FOR UPDATE OF j SKIP LOCKED
 ), full_ones AS MATERIALIZED (
     SELECT DISTINCT ON (n.job) n.job, n.owner, n.key, n.policy
-    FROM rota.needs(ARRAY(SELECT id FROM front), rota.clock(:now)) n WHERE n.room <= 0 ORDER BY n.job, n.key COLLATE "C"
+    FROM rota.needs(ARRAY(SELECT id FROM front), rota.clock(:now)) n WHERE n.room <= 0
+    ORDER BY n.job, n.key = ' running', n.key COLLATE "C"
 )
-UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
+UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = rota.waits_for(f.key), special = true
 FROM full_ones f WHERE j.id = f.job AND f.policy = 'wait'
 
 -- name: alone_jobs
@@ -173,3 +175,29 @@ DELETE FROM rota.starts WHERE ctid IN (
 -- name: hold_edit
 -- One edit of a thing at a time, also while it is not there.
 SELECT pg_advisory_xact_lock(hashtextextended(:what::text || ' ' || :owner::text || ' ' || :name::text, 7))
+
+-- name: hold_admission
+-- As claims do that admit jobs with keys: counts and numbers of slots are exact until the transaction ends.
+SELECT pg_advisory_xact_lock(hashtextextended('rota' || ' admission', 0))
+
+-- name: any_unadopted
+-- Whether jobs run that hold no slot of their user's quota: claims that began before the quota was set have taken them.
+SELECT EXISTS (SELECT FROM rota.running_quotas) AND EXISTS (
+    SELECT FROM rota.nodes n CROSS JOIN LATERAL (SELECT id, owner FROM rota.jobs WHERE node = n.incarnation OFFSET 0) j
+    JOIN rota.running_quotas q ON q.owner = j.owner
+    WHERE n.state IN ('live', 'stopping') AND NOT EXISTS (SELECT FROM rota.slots s WHERE s.job = j.id AND s.key = q.key))
+
+-- name: mark_unadopted
+-- Their end frees the slot, so they need the mark first. Rows locked by others are left for the next time.
+UPDATE rota.jobs m SET special = true FROM (
+    SELECT j.id FROM rota.running_quotas q, rota.nodes n, rota.jobs j
+    WHERE n.state IN ('live', 'stopping') AND j.node = n.incarnation AND j.owner = q.owner
+      AND NOT EXISTS (SELECT FROM rota.slots s WHERE s.job = j.id AND s.key = q.key)
+    ORDER BY j.id FOR UPDATE OF j SKIP LOCKED) found
+WHERE m.id = found.id RETURNING m.id::text
+
+-- name: adopt_running
+INSERT INTO rota.slots (owner, key, number, job, fence, since)
+SELECT j.owner, q.key, coalesce((SELECT max(s.number) FROM rota.slots s WHERE s.owner = j.owner AND s.key = q.key), 0)
+       + row_number() OVER (PARTITION BY j.owner ORDER BY j.id), j.id, j.fence, rota.clock(:now)
+FROM rota.jobs j JOIN rota.running_quotas q ON q.owner = j.owner WHERE j.id = ANY (:ids::uuid[])

@@ -44,6 +44,7 @@ WITH me AS MATERIALIZED (
     WHERE lane.edge IS NOT NULL AND lack.most > 0
 ), heads AS MATERIALIZED (
     SELECT head.*, head.special
+           OR (SELECT EXISTS (SELECT FROM rota.running_quotas)) AND EXISTS (SELECT FROM rota.running_quotas q WHERE q.owner = head.owner)
            OR EXISTS (SELECT FROM gates WHERE rota.fits(gate, head.owner, head.task, head.queue, head.requirements)) AS stopped,
            head.own_step IS DISTINCT FROM head.step
            OR head.feedback AND EXISTS (SELECT FROM rota.flows f WHERE f.queue = head.queue AND f.flow = head.owner || '/' || rota.flow_of(head.task, head.requirements)
@@ -215,37 +216,44 @@ FROM unnest(:ids::uuid[], :states::text[], :delays::bigint[], :failures::bigint[
 WHERE j.id = wanted.id
 
 -- name: cut_output
--- Deletes the chunks that marks replace, in attempts that still run. (The row of the job is share-locked: the marks
--- will be kept.)
+-- Deletes the chunks that marks replace, in attempts that still run; returns their bytes by owner. (The row of the job is
+-- share-locked: the marks will be kept.)
 WITH open AS MATERIALIZED (
-    SELECT j.id, j.fence FROM rota.jobs j
+    SELECT j.id, j.fence, j.owner FROM rota.jobs j
     WHERE j.id = ANY (:jobs::uuid[]) AND j.state = 'running' ORDER BY j.id FOR SHARE
+), gone AS (
+    DELETE FROM rota.output o
+    USING unnest(:jobs::uuid[], :fences::bigint[], :firsts::bigint[], :lasts::bigint[]) AS cut(job, fence, first, last), open
+    WHERE open.id = cut.job AND open.fence = cut.fence
+      AND o.job = cut.job AND o.fence = cut.fence AND o.number >= cut.first AND o.number <= cut.last
+    RETURNING open.owner, CASE WHEN o.stream = 'cut' THEN 0 ELSE octet_length(o.body) END AS size
 )
-DELETE FROM rota.output o
-USING unnest(:jobs::uuid[], :fences::bigint[], :firsts::bigint[], :lasts::bigint[]) AS cut(job, fence, first, last), open
-WHERE open.id = cut.job AND open.fence = cut.fence
-  AND o.job = cut.job AND o.fence = cut.fence AND o.number >= cut.first AND o.number <= cut.last
+SELECT owner, sum(size)::bigint FROM gone GROUP BY owner
 
 -- name: append_output
--- New chunks of attempts that still run. (The row of the job is share-locked: it can't end meanwhile.)
+-- New chunks of attempts that still run. (The row of the job is share-locked: it can't end meanwhile.) Those of users with a
+-- quota for output are only appended if they were `judged`; otherwise their owners are returned.
 WITH wanted AS MATERIALIZED (
     SELECT * FROM unnest(:jobs::uuid[], :fences::bigint[], :numbers::bigint[], :times::bigint[], :streams::text[], :bodies::bytea[])
       WITH ORDINALITY AS wanted(job, fence, number, at, stream, body, place)
 ), open AS MATERIALIZED (
-    SELECT j.id, j.fence FROM rota.jobs j
-    WHERE j.id = ANY (:jobs::uuid[]) AND j.state = 'running' ORDER BY j.id FOR SHARE
+    SELECT j.id, j.fence, CASE WHEN NOT :judged::boolean THEN (
+               SELECT u.name FROM rota.users u WHERE u.name = j.owner AND u.output_allowed IS NOT NULL) END AS bounded
+    FROM rota.jobs j
+    WHERE j.id = ANY (:jobs::uuid[]) AND j.state = 'running' ORDER BY j.id FOR SHARE OF j
 ), kept AS MATERIALIZED (
     SELECT w.place FROM wanted w
     WHERE EXISTS (SELECT FROM rota.output o WHERE o.job = w.job AND o.fence = w.fence AND o.number = w.number)
 ), fresh AS MATERIALIZED (
     SELECT DISTINCT ON (w.job, w.fence, w.number) w.* FROM wanted w JOIN open ON open.id = w.job AND open.fence = w.fence
-    WHERE w.place NOT IN (SELECT place FROM kept)
+    WHERE w.place NOT IN (SELECT place FROM kept) AND open.bounded IS NULL
     ORDER BY w.job, w.fence, w.number, w.place
 ), appended AS (
     INSERT INTO rota.output ({output.kept}) SELECT {output.kept; kept_at = rota.clock(:now)} FROM fresh
 )
 SELECT w.place - 1, w.place IN (SELECT place FROM kept), w.place IN (SELECT place FROM fresh),
-       EXISTS (SELECT FROM open WHERE open.id = w.job AND open.fence = w.fence)
+       EXISTS (SELECT FROM open WHERE open.id = w.job AND open.fence = w.fence),
+       (SELECT open.bounded FROM open WHERE open.id = w.job AND open.fence = w.fence)
 FROM wanted w
 
 -- name: note

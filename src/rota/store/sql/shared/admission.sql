@@ -43,7 +43,7 @@ FROM (SELECT owner, key FROM rota.limits UNION SELECT owner, key FROM rota.slots
       UNION SELECT substr(line, 3, strpos(substr(line, 3), ':') - 1), substr(line, strpos(substr(line, 3), ':') + 3)
             FROM lines WHERE line IS NOT NULL) AS k
 LEFT JOIN rota.limits l ON l.owner = k.owner AND l.key = k.key
-WHERE (:sees::text IS NULL OR k.owner = :sees) AND (:keys::text[] IS NULL OR k.key = ANY (:keys))
+WHERE (:sees::text IS NULL OR k.owner = :sees) AND (:keys::text[] IS NULL OR k.key = ANY (:keys)) AND k.key <> ' running'
 ORDER BY k.owner, k.key LIMIT 1000
 
 -- name: line_rows

@@ -1,6 +1,7 @@
 -- name: claimer
--- The state of the claiming node, and whether there are gates, queue settings or watches.
-SELECT state, EXISTS (SELECT 1 FROM gates), EXISTS (SELECT 1 FROM queues), EXISTS (SELECT 1 FROM watches WHERE until > :now)
+-- The state of the claiming node, and whether there are gates, queue settings, watches or quotas for running jobs.
+SELECT state, EXISTS (SELECT 1 FROM gates), EXISTS (SELECT 1 FROM queues),
+       EXISTS (SELECT 1 FROM watches WHERE until > :now), EXISTS (SELECT 1 FROM running_quotas)
 FROM nodes WHERE incarnation = :incarnation
 
 -- name: left_over
@@ -8,15 +9,21 @@ FROM nodes WHERE incarnation = :incarnation
 SELECT EXISTS (SELECT 1 FROM settling), EXISTS (SELECT 1 FROM freed)
 
 -- name: candidates
--- The last column is set if the job has waited for several keys: jobs that rank behind this value must leave it room.
+-- The last columns: set if the job has waited for several keys, as jobs that rank behind this value must leave it room;
+-- and whether its user has a quota for running jobs.
 SELECT j.seq, j.id, j.owner, j.task, j.queue, j.requirements, j.fence, j.rank, j.own_step, j.interruptions,
-       iif(j.special, (SELECT min(d.latest) FROM wanted d WHERE d.job = j.id), NULL)
+       iif(j.special, (SELECT min(d.latest) FROM wanted d WHERE d.job = j.id), NULL),
+       EXISTS (SELECT 1 FROM running_quotas q WHERE q.owner = j.owner)
 FROM json_each(:seqs) wanted JOIN jobs j ON j.seq = wanted.value
 
 -- name: hold_jobs
 -- Rows: seq, what holds it, reason. Jobs that were claimed ahead are taken from their node.
 UPDATE jobs SET state = 'held', node = NULL, held_by = r.value ->> 1, reason = r.value ->> 2
 FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 0
+
+-- name: make_special
+-- Jobs that hold or wait for the quota of their user: their moves are seen to like those of jobs with keys.
+UPDATE jobs SET special = 1 WHERE seq IN (SELECT value FROM json_each(:seqs)) AND NOT special
 
 -- name: put_away
 -- Ends jobs without an attempt. Rows: seq, state, reason.
@@ -300,3 +307,26 @@ UPDATE jobs SET cancel = :why WHERE id = :id AND state = 'running' AND cancel IS
 -- name: hold_edit
 -- Writers are one at a time here.
 SELECT :what || :owner || :name
+
+-- name: hold_admission
+-- There is one writer.
+SELECT 1
+
+-- name: any_unadopted
+-- Whether jobs run that hold no slot of their user's quota: they were claimed before it was set.
+SELECT EXISTS (SELECT 1 FROM running_quotas) AND EXISTS (
+    SELECT 1 FROM jobs j INDEXED BY jobs_running JOIN running_quotas q ON q.owner = j.owner
+    WHERE j.state = 'running' AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.job = j.id AND s.key = q.key))
+
+-- name: mark_unadopted
+-- Their end frees the slot, so they need the mark first.
+UPDATE jobs SET special = 1 WHERE seq IN (
+    SELECT j.seq FROM jobs j INDEXED BY jobs_running JOIN running_quotas q ON q.owner = j.owner
+    WHERE j.state = 'running' AND NOT EXISTS (SELECT 1 FROM slots s WHERE s.job = j.id AND s.key = q.key))
+RETURNING id
+
+-- name: adopt_running
+INSERT INTO slots (owner, key, number, job, fence, since)
+SELECT j.owner, q.key, coalesce((SELECT max(s.number) FROM slots s WHERE s.owner = j.owner AND s.key = q.key), 0)
+       + row_number() OVER (PARTITION BY j.owner ORDER BY j.id), j.id, j.fence, :now
+FROM json_each(:ids) wanted JOIN jobs j ON j.id = wanted.value JOIN running_quotas q ON q.owner = j.owner

@@ -1,14 +1,15 @@
 -- name: lane
--- The head of one lane, from the index. Expired jobs are left to the promoter.
+-- The head of one lane, from the index. Expired jobs are left to the promoter. `bounded`: some user has a quota for running
+-- jobs, which its jobs need like a key.
 SELECT json_group_array(json_array(rank, seq, special)) FROM (
-    SELECT rank, seq, special FROM jobs
+    SELECT rank, seq, special OR :bounded AND EXISTS (SELECT 1 FROM running_quotas q WHERE q.owner = jobs.owner) AS special FROM jobs
     WHERE state = 'ready' AND queue = :queue AND kind = :kind AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY rank, seq LIMIT :limit)
 
 -- name: near_functions
 -- The first functions of a queue in the order of rank, and whether this node offers them.
 SELECT json_group_array(json_array(rank, seq, special, own)) FROM (
-    SELECT rank, seq, special,
+    SELECT rank, seq, special OR :bounded AND EXISTS (SELECT 1 FROM running_quotas q WHERE q.owner = jobs.owner) AS special,
            task IN (SELECT value FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation))) AS own
     FROM jobs
     WHERE state = 'ready' AND queue = :queue AND kind = 'function' AND (expires_at IS NULL OR expires_at > :now)
@@ -17,7 +18,7 @@ SELECT json_group_array(json_array(rank, seq, special, own)) FROM (
 -- name: first_functions
 -- The first ready function of each task of the node behind a place in the line, best first.
 SELECT json_group_array(json_array(task, rank, seq, special)) FROM (
-    SELECT j.task, j.rank, j.seq, j.special
+    SELECT j.task, j.rank, j.seq, j.special OR :bounded AND EXISTS (SELECT 1 FROM running_quotas q WHERE q.owner = j.owner) AS special
     FROM json_each((SELECT tasks FROM nodes WHERE incarnation = :incarnation)) own
     JOIN jobs j ON j.seq = (SELECT f.seq FROM jobs f
                             WHERE f.state = 'ready' AND f.kind = 'function' AND f.queue = :queue AND f.task = own.value
@@ -28,7 +29,7 @@ SELECT json_group_array(json_array(task, rank, seq, special)) FROM (
 -- name: functions_of
 -- The functions of one task.
 SELECT json_group_array(json_array(rank, seq, special)) FROM (
-    SELECT rank, seq, special FROM jobs
+    SELECT rank, seq, special OR :bounded AND EXISTS (SELECT 1 FROM running_quotas q WHERE q.owner = jobs.owner) AS special FROM jobs
     WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task AND (rank, seq) > (:rank, :seq)
       AND (expires_at IS NULL OR expires_at > :now)
     ORDER BY rank, seq LIMIT :limit)
@@ -131,8 +132,8 @@ FROM json_each(:rows) r
 WHERE jobs.seq = r.value ->> 0
 
 -- name: open_attempts
--- Which of these attempts still run, so that their output may be kept.
-SELECT wanted.key, j.seq
+-- Which of these attempts still run, so that their output may be kept; and their owners, if these have a quota for output.
+SELECT wanted.key, j.seq, (SELECT u.name FROM users u WHERE u.name = j.owner AND u.output_allowed IS NOT NULL)
 FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
 WHERE j.state = 'running'

@@ -98,7 +98,8 @@ BEGIN
             ), admitted AS (
             UPDATE rota.jobs j
             SET state = 'running', fence = j.fence + 1, node = admit_claim.incarnation, cancel = NULL, reason = NULL, claimed_at = moment,
-                started_at = moment, tries = j.tries + 1, expires_at = NULL, held_by = NULL
+                started_at = moment, tries = j.tries + 1, expires_at = NULL, held_by = NULL,
+                special = j.special OR j.id IN (SELECT w.job FROM winner w)   -- it holds the quota of its user
             FROM lucky WHERE j.id = lucky.job
             RETURNING {jobs.claimed j; job_id = j.id::text AS job_id; number = j.tries AS number; slack = lucky.slack;
                        flow = rota.flow_of(j.task, j.requirements);
@@ -150,9 +151,10 @@ BEGIN
     WITH need AS MATERIALIZED (
         SELECT * FROM rota.needs(rest, moment)
     ), full_ones AS MATERIALIZED (
-        SELECT DISTINCT ON (n.job) n.job, n.owner, n.key, n.policy FROM need n WHERE n.room <= 0 ORDER BY n.job, n.key COLLATE "C"
+        SELECT DISTINCT ON (n.job) n.job, n.owner, n.key, n.policy FROM need n WHERE n.room <= 0
+        ORDER BY n.job, n.key = ' running', n.key COLLATE "C"   -- the quota last: see `model.admission`
     ), held AS (
-        UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = 'waits for key ' || f.key
+        UPDATE rota.jobs j SET state = 'held', held_by = 'k:' || f.owner || ':' || f.key, reason = rota.waits_for(f.key), special = true
         FROM full_ones f WHERE j.id = f.job AND f.policy <> 'skip'
         RETURNING j.id, least(j.rank, 4600000000000000000) + 9 * least(coalesce(j.own_step, step), 500000000000000000) AS latest, j.requirements
     ), lets_go AS (
@@ -160,7 +162,7 @@ BEGIN
     ), several AS (
         INSERT INTO rota.wanted (owner, key, job, latest)
         SELECT n.owner, n.key, n.job, held.latest FROM held JOIN need n ON n.job = held.id
-        WHERE jsonb_array_length(held.requirements::jsonb -> 'keys') > 1
+        WHERE jsonb_array_length(held.requirements::jsonb -> 'keys') > 1 AND n.key <> ' running'
         ON CONFLICT (job, key) DO UPDATE SET latest = excluded.latest
     )
     SELECT array_agg(f.job) FILTER (WHERE f.policy = 'skip') AS skip, array_agg('key ' || f.key || ' was taken') FILTER (WHERE f.policy = 'skip') AS why,

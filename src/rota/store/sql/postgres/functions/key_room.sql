@@ -1,7 +1,7 @@
 -- How much room a key has, by the rules of `model.limits` (effective, slack) and `model.keys` (KeyState.room, token_counts), for sets of
 -- jobs. tests/store/postgres/test_admission_rules.py holds these functions against the model.
 
--- The keys that a job needs, with their effective bounds. The window includes the slack between a token and the real
+-- The keys that a job needs, with their effective bounds; the quota of its user for running jobs is one of them. The window includes the slack between a token and the real
 -- start: the last start may be late, and the next one early.
 CREATE OR REPLACE FUNCTION rota.keys_of(owner text, requirements text)
 RETURNS TABLE (key text, concurrency integer, starts integer, span bigint, slack bigint, policy text)
@@ -13,7 +13,14 @@ LANGUAGE sql STABLE AS $$
                  CASE WHEN l.key IS NULL THEN (k.body #>> '{2,1}')::bigint ELSE l.span END AS span
           FROM jsonb_array_elements(keys_of.requirements::jsonb -> 'keys') AS k(body)
           -- (OFFSET 0: one look-up per row, whatever the planner's statistics say.)
-          LEFT JOIN LATERAL (SELECT * FROM rota.limits WHERE owner = keys_of.owner AND key = k.body ->> 0 OFFSET 0) l ON true) one $$;
+          LEFT JOIN LATERAL (SELECT * FROM rota.limits WHERE owner = keys_of.owner AND key = k.body ->> 0 OFFSET 0) l ON true
+          WHERE k.body ->> 0 <> ' running'
+          UNION ALL
+          SELECT q.key, 'wait', q.concurrency, NULL, NULL FROM rota.running_quotas q WHERE q.owner = keys_of.owner) one $$;
+
+-- As `model.keys.waits_for`.
+CREATE OR REPLACE FUNCTION rota.waits_for(key text) RETURNS text LANGUAGE sql IMMUTABLE AS
+$$ SELECT CASE WHEN key = ' running' THEN 'waits for the quota of running jobs' ELSE 'waits for key ' || key END $$;
 
 -- The keys that these jobs need, one row each (a job that needs none has one without), with how much room there is: how
 -- many more may hold the key, and start now, by the window of the job that asks; NULL: any number. One place is
