@@ -3,13 +3,17 @@
 A caller may be slow, but not for ever:
 
 - A request's head must be there within HEAD_TIME of its first byte, or of the connection; it may have MOST_HEAD bytes.
-- A body must bring BODY_STEP bytes, or its end, within each BODY_TIME.
+- A body must bring BODY_STEP bytes, or its end, within each BODY_TIME. What frames its pieces may have no more than
+  MOST_FRAMING bytes for each byte of it, beside MOST_HEAD: extensions of chunks and trailers are read by nobody.
 - An answer must be taken: a caller that reads nothing for SEND_TIME is cut off.
 - After an answer that did not need the whole request, the rest of it may come for LINGER.
 - A connection without a request is closed after IDLE_TIME. If there are too many connections, the one that has been
   idle for longest makes room for a new one.
 
 One sweep a second checks all of them, and none runs while there are no connections.
+
+A request that a proxy might read in another way than we do is refused, and its connection is closed: other versions of
+HTTP, other codings of a body, fragments. Trailers are dropped: a proxy that removes a header may let them through.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ HEAD_TIME = 10.0
 MOST_HEAD = 64 << 10
 BODY_TIME = 10.0
 BODY_STEP = 4 << 10
+MOST_FRAMING = 8  # a chunk of one byte has five others
 SEND_TIME = 30.0
 LINGER = 5.0
 IDLE_TIME = 75.0
@@ -150,6 +155,7 @@ class Connection(HttpToolsProtocol):
         self._since = 0.0  # when the current step began
         self._head: int | None = 0  # bytes of the head so far; None: it is complete
         self._got = 0  # bytes of the body in the current step
+        self._framing = 0  # bytes of the body that may still come beside its content
         self._refused = False  # what still comes is dropped
         self._unsent = 0  # bytes that waited to be sent at the last look
 
@@ -177,14 +183,25 @@ class Connection(HttpToolsProtocol):
             self._head += len(data)
         else:
             self._got += len(data)
+            self._framing -= len(data)
         super().data_received(data)
         if self._head is not None and self._head > MOST_HEAD:
             self._refuse(_LONG_HEAD)
+        elif self._head is None and self._framing < 0:
+            self._refuse(_BROKEN)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is not None:  # no trailer
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._framing += (1 + MOST_FRAMING) * len(body)
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        if not self.url.startswith(b"/"):  # another form of address: for proxies, which we are not
-            raise ValueError("not a path")
+        _check_form(self.url, self.parser.get_http_version(), self.headers)
         self._head, self._got, self._since, self._begun = None, 0, self.loop.time(), True
+        self._framing = MOST_HEAD
         self._all.date()
         super().on_headers_complete()
 
@@ -265,3 +282,14 @@ class Connection(HttpToolsProtocol):
         if self._answering:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+
+
+def _check_form(url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raises ValueError for a request that is not in the one form that we read."""
+    if not url.startswith(b"/") or b"#" in url:  # another form of address: for proxies, which we are not
+        raise ValueError("not a path")
+    if version not in ("1.0", "1.1"):
+        raise ValueError("another version")
+    for name, value in headers:
+        if name == b"transfer-encoding" and (value.lower() != b"chunked" or version == "1.0"):
+            raise ValueError("another coding")
