@@ -16,6 +16,7 @@ from rota.model.access import ROLES, Grant, Permission, Role
 from rota.model.principal import Principal
 from rota.model.times import SECOND
 from tests.api.caller import Caller, secret
+from tests.api.described import check_described
 from tests.api.walking import (
     ABSENT,
     FOR_EVERY_KEY,
@@ -99,6 +100,7 @@ async def test_each_role_reaches_what_its_permissions_say(caller: Caller, role: 
         reply = await call(caller, route, anything(route), secret(role))
         assert (reply.status == 403) == (not allows(role, route)), (named(route), reply)
         assert reply.status < 500, (named(route), reply)
+        check_described(route, reply)
         if not allows(role, route):
             assert reply.json["code"] == "not_allowed"
 
@@ -138,6 +140,7 @@ async def test_what_another_owns_is_as_absent_as_what_nobody_owns(world: World, 
                 await call(caller, route, {part: value}, secret("admin"), body) for value in (things[kind], ABSENT)
             ]
         assert theirs.status == nobodys.status == 404, (named(route), theirs, nobodys)
+        check_described(route, theirs)
         assert theirs.body.replace(things[kind].encode(), b"") == nobodys.body.replace(ABSENT.encode(), b"")
         own = await call(caller, route, {part: things[kind]}, secret("admin", "bob"), body)
         assert own.status not in (404, 500), (named(route), own)

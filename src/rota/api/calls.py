@@ -40,6 +40,10 @@ def permission_of(verb: Verb) -> Permission:
     return PERMISSIONS.get(verb.name) or _BY_CALLER.get(verb.by, plain)
 
 
+# The declaration of routes of rota's own clients, which call `check_version` and answer with `stamped`.
+OWN: dict[str, Any] = {"takes": ("Rota-Version",), "gives": ("Rota-Version", "Rota-Time")}
+
+
 def check_version(request: Request[Any, Any]) -> None:
     theirs = request.header(HEADER)
     if theirs is not None and not understand(OURS, theirs):
@@ -64,8 +68,13 @@ def call_route(call: Call, carry: Carry) -> Route:
     return Route(
         method="POST", path=f"{CALLS}/{call.name}", permission=permission_of(call.verb), handler=handle,
         summary=f"The verb {call.name.replace('_', ' ')}, for rota's own clients", tag="calls",
-        body=call.arguments, answer=call.answer.type, problems=(409, 412, 426),
+        body=call.arguments, answer=call.answer.type, problems=(409, 412, 426), takes=_takes(call), gives=OWN["gives"],
     )  # fmt: skip
+
+
+def _takes(call: Call) -> tuple[str, ...]:
+    again = ("Rota-Repeat",) if call.name == "submit" else ("Idempotency-Key",) if call.verb.access is WRITE else ()
+    return (*OWN["takes"], *again)
 
 
 def _carry(call: Call, check: Check, steps: Steps | None) -> Carry:

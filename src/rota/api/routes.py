@@ -46,7 +46,7 @@ PUBLIC, ANY_KEY = Public
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One operation. `body`, `query` and `answer` are types; None: there is none. `media` is the type of a stream.
-    `also`: other statuses of success. `takes`: the headers that the handler reads."""
+    `also`: other statuses of success. `takes`: the headers that the handler reads; `gives`: those of its answers."""
 
     method: str
     path: str
@@ -62,6 +62,7 @@ class Route:
     problems: tuple[int, ...] = ()  # statuses beside those that every route of its shape may answer with
     also: tuple[int, ...] = ()
     takes: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -93,6 +94,7 @@ class Routes(list[Route]):
         problems: tuple[int, ...] = (),
         also: tuple[int, ...] = (),
         takes: tuple[str, ...] = (),
+        gives: tuple[str, ...] = (),
     ) -> Callable[[H], H]:
         """Declares a route. `status`: 200, or 204 for a handler that returns None. `media`: the type of a stream."""
 
@@ -114,6 +116,7 @@ class Routes(list[Route]):
                 problems=problems,
                 also=also,
                 takes=takes,
+                gives=gives,
             )
             self.append(route)
             return handler
