@@ -50,13 +50,25 @@ def anything(route: Route) -> dict[str, str]:
 async def call(
     caller: Caller, route: Route, values: Mapping[str, str], key: str | None, body: Any = None, method: str = ""
 ) -> Reply:
+    return await send_to(caller, method or route.method, route.path.format(**values), key, body)
+
+
+async def send_to(
+    caller: Caller,
+    method: str,
+    target: str,
+    key: str | None,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Reply:
     """A caller that hangs up after its request: streams end then."""
-    raw = msgspec.json.encode(body) if body is not None else b""
+    raw = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else b""
     head = {"host": HOST} | ({"authorization": f"Bearer {key}"} if key is not None else {})
     head |= {"content-type": "application/json", "content-length": str(len(raw))} if raw else {}
+    path, _, query = target.partition("?")
     scope = {
-        "type": "http", "method": method or route.method, "raw_path": route.path.format(**values).encode(),
-        "query_string": b"", "headers": [(name.encode(), value.encode()) for name, value in head.items()],
+        "type": "http", "method": method, "raw_path": path.encode(), "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in (head | dict(headers or {})).items()],
         "client": ("127.0.0.1", 1), "scheme": "http",
     }  # fmt: skip
     return await sent(caller, scope, raw)
