@@ -32,8 +32,10 @@ OF_ADMINS = {
     "list_audit", "call_keys", "call_add_key", "call_rotate_key", "call_revoke_key", "call_remove_user", "call_users",
     "call_audit", "call_put_user",
 }  # fmt: skip
-# Ids, and revisions of schedules, which are never used twice.
-_NEW = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[78][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=\"revision\":)\d+")
+# Ids of jobs and events, and revisions of schedules, which are never used twice.
+_NEW = re.compile(
+    rb"[0-9a-f]{8}-[0-9a-f]{4}-[78][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|(?<=\"revision\":)\d+|(?<=\"id\":\")[\d.]+(?=\")"
+)
 
 
 def texts(value: Any) -> Iterator[str]:

@@ -48,6 +48,7 @@ def misfit(message: str, whole: str, kind: Any, given: Any) -> InvalidInput:
 
 
 def _below(place: str, name: str) -> str:
+    name = name or "''"
     return f"{place}.{name}" if place else name
 
 
