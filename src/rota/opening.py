@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import socket
+from functools import lru_cache
 from ipaddress import ip_address
 from types import ModuleType
 
 from rota.clock import Chance, Clock
 from rota.config import API_PORT, Settings
 from rota.errors import InvalidInput, SchemaMissing, StoreDenied, StoreError
-from rota.model.http import target
+from rota.model.http import Target, target
 from rota.model.principal import Principal, with_address
 from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
 from rota.telemetry.events import ApiNotServed, Bus
 
 # In use from when the store is opened.
+_log = logging.getLogger("rota.server")
 SETTINGS = ("store", "server", "key", "server_ca", "user", "key_retention", "notify")
 
 
@@ -43,7 +46,19 @@ def served(settings: Settings, clock: Clock, chance: Chance) -> Store:
     if not key:
         cure = "set ROTA_KEY, or run `rota login`"
         raise StoreDenied(f"the server at {settings.server} needs an access key, and none is set; {cure}")
+    if is_readable(place):
+        _warn_readable(settings.server)
     return server_store(place, key, clock, chance, ca=settings.server_ca)
+
+
+def is_readable(place: Target) -> bool:
+    """Whether others on the way could read what is sent to this server, the key too."""
+    return place.scheme != "https" and not is_loopback(place.host)
+
+
+@lru_cache(maxsize=100)  # once in a process, however many stores it opens
+def _warn_readable(server: str) -> None:
+    _log.warning("rota: %s is without TLS: others on the way can read the access key; use https", server)
 
 
 def is_loopback(host: str) -> bool:

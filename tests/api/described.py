@@ -10,6 +10,7 @@ import msgspec
 
 from rota.api.app import table
 from rota.api.openapi import document
+from rota.api.routes import Route
 from tests.api.caller import Caller, Reply
 
 
@@ -18,19 +19,39 @@ def own_document() -> Any:
     return msgspec.json.decode(msgspec.json.encode(document(table())))
 
 
+# Headers of every answer over HTTP, and of bodies.
+_TRANSPORT = {"content-length", "content-type"}
+
+
 @cache
-def _validator(method: str, path: str, status: int) -> Any:
-    """None: the document has no such answer; True: it has no body."""
-    responses = own_document()["paths"][path][method.lower()]["responses"]
-    answer = responses.get(str(status))
-    if answer is None:
-        return None
-    if "$ref" in answer:
+def _answer(method: str, path: str, status: int) -> Any:
+    """None: the document has no such answer."""
+    answer = own_document()["paths"][path][method.lower()]["responses"].get(str(status))
+    if answer is not None and "$ref" in answer:
         answer = own_document()["components"]["responses"][answer["$ref"].rpartition("/")[2]]
-    if "content" not in answer:
-        return True
-    content = answer["content"].get("application/json") or next(iter(answer["content"].values()))
-    return jsonschema_rs.validator_for(content["schema"] | {"components": own_document()["components"]})
+    return answer
+
+
+@cache
+def _validator(method: str, path: str, status: int, media: str) -> Any:
+    schema = _answer(method, path, status)["content"][media]["schema"]
+    return jsonschema_rs.validator_for(schema | {"components": own_document()["components"]})
+
+
+def check_described(route: Route, reply: Reply) -> None:
+    """Fails unless the document has the status, the headers, the media type and the body of the answer."""
+    answer = _answer(route.method, route.path, reply.status)
+    assert answer is not None, f"{route.method} {route.path}: the document does not know {reply}"
+    told = {name.lower() for name in answer["headers"]}
+    assert reply.headers.keys() <= told | _TRANSPORT, f"{route.method} {route.path}: {reply.headers}"
+    media = reply.headers.get("content-type")
+    assert (media is None) == ("content" not in answer), f"{route.method} {route.path}: {reply}"
+    if media is None:
+        assert reply.body == b""
+        return
+    assert media in answer["content"], f"{route.method} {route.path}: {media}"
+    if media.endswith("json"):
+        _validator(route.method, route.path, reply.status, media).validate(reply.json)
 
 
 class DescribedCaller(Caller):
@@ -38,11 +59,5 @@ class DescribedCaller(Caller):
         reply = await super().call(method, path, *args, **more)
         found = self.api.table.find(path.partition("?")[0])
         assert found is not None, path
-        route = found[0][method]
-        validator = _validator(method, route.path, reply.status)
-        assert validator is not None, f"{method} {route.path}: the document does not know {reply}"
-        if validator is True:
-            assert reply.body == b""
-        else:
-            validator.validate(reply.json)
+        check_described(found[0][method], reply)
         return reply

@@ -102,7 +102,8 @@ async def test_a_name_may_contain_what_paths_must_encode(caller: Caller) -> None
 
 async def test_methods_are_told_to_those_with_a_key(caller: Caller) -> None:
     reply = await caller.get("/api/v1/parcels/a")
-    assert (reply.status, reply.headers["allow"]) == (405, "DELETE, POST")
+    assert (reply.status, reply.headers["allow"]) == (405, "DELETE, OPTIONS, POST")
+    assert (await caller.call("HEAD", "/api/v1/parcels/a")).status == 405  # there is no GET
 
 
 async def test_a_role_without_the_permission_is_refused_before_its_body_is_read(caller: Caller) -> None:

@@ -165,6 +165,48 @@ async def test_the_longest_idle_connection_makes_room(world: World, monkeypatch:
             writer.close()
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /health/live HTTP/1.1\r\nx-a: ",
+        b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99\r\n\r\n{",  # refused, and the rest awaited
+        b"nonsense\r\n\r\n",
+    ],
+)
+async def test_connections_without_a_whole_request_make_room_too(
+    world: World, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    for name in ("HEAD_TIME", "LINGER"):
+        monkeypatch.setattr(connections, name, 100.0)
+    async with serving(world, api_connections=10) as served:
+        opened = [await served.open(sent) for _ in range(10)]
+        for _ in range(1_000):  # until the server has read from all of them
+            if not served.server._connections.idle:
+                break
+            await asyncio.sleep(0.01)
+        for _ in range(15):  # more than there is room for
+            assert (await served.ask()).startswith(b"HTTP/1.1 200 ")
+        for _, writer in opened:
+            writer.close()
+
+
+async def test_requests_that_are_being_answered_make_no_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "table", lambda: Table([TEST]))
+    monkeypatch.setattr(connections, "BODY_TIME", 100.0)
+    async with serving(world, api_connections=3) as served:
+        head = (POST % 1).replace(b"content-type", b"expect: 100-continue\r\ncontent-type")
+        busy = [await served.open(head) for _ in range(3)]
+        for reader, _ in busy:
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        late, writer = await served.open(LIVE)
+        assert await late.read() == b""  # turned away
+        for reader, other in busy:
+            other.write(b"5")
+            assert (await answer_of(reader)).endswith(b"\r\n\r\n5")
+            other.close()
+        writer.close()
+
+
 async def test_only_proxies_may_connect_beside_loopback(world: World) -> None:
     made = connections.Connections(None, world.clock, 10, [IPv4Network("10.0.0.0/8")])
     one = made.make()
@@ -188,10 +230,13 @@ async def test_thousands_of_idle_connections_do_not_keep_it_from_answering(
     async with serving(world) as served:
         place = ("127.0.0.1", served.port)
         idle = await asyncio.to_thread(lambda: [socket.create_connection(place) for _ in range(many)])
+        for one in idle[::2]:
+            one.send(LIVE[:20])  # half a head
         loop = asyncio.get_running_loop()
         began = loop.time()
         for _ in range(20):
-            assert (await served.ask()).startswith(b"HTTP/1.1 200 ")
-        assert loop.time() - began < 2
+            for request in (LIVE, b"GET /api/v1/jobs HTTP/1.1\r\nhost: localhost\r\n" + KEY + b"\r\n"):
+                assert (await served.ask(request)).startswith(b"HTTP/1.1 200 ")
+        assert loop.time() - began < 4
         for one in idle:
             one.close()

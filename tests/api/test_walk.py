@@ -1,32 +1,37 @@
 """Walks all routes of the table with all kinds of callers: what each is answered follows from the table alone.
+`test_methods.py` does the same for other methods and paths than those of the table.
 
 A route whose path names something is classified here by what it names. A new route that is not makes a test fail.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
-from rota.api import app
 from rota.api.routes import PUBLIC, Route
 from rota.model.access import ROLES, Grant, Permission, Role
 from rota.model.principal import Principal
 from rota.model.times import SECOND
-from tests.api.caller import HOST, Caller, Reply, secret
+from tests.api.caller import Caller, secret
+from tests.api.described import check_described
+from tests.api.walking import (
+    ABSENT,
+    FOR_EVERY_KEY,
+    KEYED,
+    PUBLIC_ROUTES,
+    ROUTES,
+    allows,
+    anything,
+    call,
+    named,
+    on_both_stores,
+)
 from tests.contracts.world import FATAL, World
 
-ROUTES = list(app.table())
-KEYED = [route for route in ROUTES if route.permission is not PUBLIC]
-# All there is for whoever has no key. A route is added here by a person who means it.
-PUBLIC_ROUTES = {"GET /health/live", "GET /health/ready", "GET /api/v1/openapi.json"}
-# What every key may know, whatever its role: itself, and that something has changed.
-FOR_EVERY_KEY = {"GET /api/v1/server", "GET /api/v1/wakes", "GET /api/v1/me"}
-ABSENT = "00000000-0000-7000-8000-000000000000"
+pytest_generate_tests = on_both_stores
 # What the variable part of a path names, by the beginning of the path. "": something that all users share.
 OWNED = {
     "/api/v1/jobs/{id}": "job",
@@ -51,40 +56,8 @@ ADDING = {"put_schedule", "put_calendar", "set_limit"}
 COMMAND = {"command": ["true"]}
 
 
-def named(route: Route) -> str:
-    return f"{route.method} {route.path}"
-
-
 def kind_of(route: Route) -> str | None:
     return next((kind for start, kind in OWNED.items() if route.path.startswith(start)), None)
-
-
-async def call(caller: Caller, route: Route, values: Mapping[str, str], key: str | None, body: Any = None) -> Reply:
-    """A caller that hangs up after its request: streams end then."""
-    raw = msgspec.json.encode(body) if body is not None else b""
-    head = {"host": HOST} | ({"authorization": f"Bearer {key}"} if key is not None else {})
-    head |= {"content-type": "application/json", "content-length": str(len(raw))} if raw else {}
-    scope = {
-        "type": "http", "method": route.method, "raw_path": route.path.format(**values).encode(), "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in head.items()], "client": ("127.0.0.1", 1),
-        "scheme": "http",
-    }  # fmt: skip
-    messages = [{"type": "http.request", "body": raw, "more_body": False}]
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return messages.pop() if messages else {"type": "http.disconnect"}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    async with asyncio.timeout(10):
-        await caller.api(scope, receive, send)
-    return Reply(sent[0]["status"], sent[0]["headers"], b"".join(one.get("body", b"") for one in sent[1:]))
-
-
-def anything(route: Route) -> dict[str, str]:
-    return dict.fromkeys(route.parts, ABSENT)
 
 
 @pytest.fixture
@@ -113,21 +86,22 @@ async def test_without_a_valid_key_every_route_answers_the_same(world: World, ca
     for what, key in keys.items():
         answers = set()
         for route in KEYED:
-            world.clock.advance(60 * SECOND)  # repeated wrong keys are slowed down
-            reply = await call(caller, route, anything(route), key)
-            answers.add((reply.status, reply.body))
-        assert len(answers) == 1, what
-        assert next(iter(answers))[0] == 401, what
+            for method in (route.method, "OPTIONS", "PROPFIND", "HEAD"):
+                world.clock.advance(60 * SECOND)  # repeated wrong keys are slowed down
+                reply = await call(caller, route, anything(route), key, method=method)
+                answers.add((reply.status, method == "HEAD" or reply.body, reply.headers["content-length"]))
+        assert len(answers) == 2, what  # one body, and none of HEAD
+        assert {status for status, *_ in answers} == {401}, what
 
 
 @pytest.mark.parametrize("role", Role)
 async def test_each_role_reaches_what_its_permissions_say(caller: Caller, role: Role) -> None:
     for route in KEYED:
         reply = await call(caller, route, anything(route), secret(role))
-        allowed = route.permission in ROLES[role] or named(route) in FOR_EVERY_KEY
-        assert (reply.status == 403) == (not allowed), (named(route), reply)
+        assert (reply.status == 403) == (not allows(role, route)), (named(route), reply)
         assert reply.status < 500, (named(route), reply)
-        if not allowed:
+        check_described(route, reply)
+        if not allows(role, route):
             assert reply.json["code"] == "not_allowed"
 
 
@@ -166,6 +140,7 @@ async def test_what_another_owns_is_as_absent_as_what_nobody_owns(world: World, 
                 await call(caller, route, {part: value}, secret("admin"), body) for value in (things[kind], ABSENT)
             ]
         assert theirs.status == nobodys.status == 404, (named(route), theirs, nobodys)
+        check_described(route, theirs)
         assert theirs.body.replace(things[kind].encode(), b"") == nobodys.body.replace(ABSENT.encode(), b"")
         own = await call(caller, route, {part: things[kind]}, secret("admin", "bob"), body)
         assert own.status not in (404, 500), (named(route), own)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from rota import opening
+from rota.cli.main import main
 from rota.model.access import Role
 from tests.cli.program import Rota
 from tests.remote.serving import Server, key_of, server_on
@@ -69,3 +73,45 @@ def test_a_server_that_is_away(rota: Rota, tmp_path: Path) -> None:
     code, _, complaint = logged_in(rota, server, key_of(Role.ADMIN))
     assert code == 1
     assert f"the server at {server.url} does not answer (connection refused)" in complaint
+
+
+def refuse_loopback(monkeypatch: pytest.MonkeyPatch, folder: Path, stdin: str) -> None:
+    """As if the server were on another machine."""
+    monkeypatch.setattr(opening, "is_loopback", lambda host: False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+    opening._warn_readable.cache_clear()
+
+
+def test_a_key_does_not_travel_readable_by_an_oversight(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refuse_loopback(monkeypatch, tmp_path, key_of(Role.ADMIN, "ann"))
+    assert main(["login", server.url, "--key-stdin"]) == 2
+    complaint = capsys.readouterr().err
+    assert "expected an address with https: others on the way could read the key; --insecure" in complaint
+    assert complaint.count("\n") == 1
+    assert sys.stdin.read(), "the key was not even read"
+    assert not (tmp_path / "config").exists()
+
+
+@pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("\n", 2), ("no\n", 2)])
+def test_a_person_is_asked_first(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int
+) -> None:
+    refuse_loopback(monkeypatch, tmp_path, said)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("rota.cli.login.getpass", lambda prompt: key_of(Role.ADMIN, "ann"))
+    assert main(["login", server.url]) == code
+    assert (tmp_path / "config").exists() == (code == 0)
+
+
+def test_one_who_insists_is_warned_once(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuse_loopback(monkeypatch, tmp_path, key_of(Role.ADMIN, "ann"))
+    assert main(["login", server.url, "--key-stdin", "--insecure"]) == 0
+    assert main(["job", "list"]) == 0
+    assert [record.getMessage() for record in caplog.records if record.name == "rota.server"] == [
+        f"rota: {server.url} is without TLS: others on the way can read the access key; use https"
+    ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 
 import pytest
 
 from rota.model.outcome import Outcome
 from rota.model.principal import LOCAL, SYSTEM
-from rota.model.statistics import Statistics, Window
+from rota.model.statistics import JobTally, Statistics, Window
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.store.base import Store
+from rota.store.carriers import statistics as carrier
 from rota.store.statistics import SETTLED
 from tests.contracts.world import ALICE, BOB, DONE, FATAL, OLGA, PLENTY, World
 
@@ -165,6 +167,45 @@ async def test_tasks_without_number_share_a_tally(world: World, monkeypatch: pyt
     assert counts(await world.store.statistics(LOCAL, HOURLY))[2] == 6
     own = [counts(await world.store.statistics(LOCAL, Window(HOUR, task=f"name-{n}")))[2] for n in range(6)]
     assert sum(own) == 3
+
+
+async def test_tallies_of_all_tasks_count_what_those_of_each_task_do(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A history of all tasks reads the former; nodes of an older version make only the latter, and see no others."""
+    actor = await world.node()
+    steps = [counting_as_ever, counting_by_task_only, counting_as_ever]
+    for place, count in enumerate(steps):
+        for task in ("true", "t"):
+            await actor.run(DONE if place else FATAL, await world.one(ALICE, task=task))
+        world.clock.advance(120)
+        with monkeypatch.context() as patch:
+            count(patch)
+            await tally(world)
+            by_task = [await ends(world, Window(HOUR, MINUTE, task=task)) for task in ("true", "t")]
+            total = [(at, one + other) for (at, one), (_, other) in zip(*by_task, strict=True)]
+            assert await ends(world, MINUTELY) == total
+        assert await ends(world, MINUTELY) == total
+        assert sum(count for _, count in total) == 2 * (place + 1)
+
+
+def counting_as_ever(patch: pytest.MonkeyPatch) -> None: ...
+
+
+def counting_by_task_only(patch: pytest.MonkeyPatch) -> None:
+    made = carrier._in_grains
+
+    def older(step: carrier.Step) -> dict[tuple[int, carrier.Place], JobTally]:
+        return {key: one for key, one in made(step).items() if key[0] > 0}
+
+    patch.setattr(carrier, "_in_grains", older)
+    patch.setattr(carrier, "QUEUES", "not known")
+    patch.setattr(carrier, "QUEUES_SINCE", "not known")
+
+
+async def ends(world: World, window: Window) -> list[tuple[datetime, int]]:
+    found = await world.store.history(ALICE, window)
+    return [(one.since, one.succeeded + one.failed) for one in found.buckets]
 
 
 async def test_nothing_to_count_writes_nothing(world: World) -> None:

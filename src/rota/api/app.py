@@ -2,13 +2,16 @@
 
 Host and Origin, exact route, key, permission, body and query, handler. Whoever has no valid key learns nothing: not
 which paths there are, nor which methods they have.
+
+HEAD is answered as GET is, by the same checks and the same handler, without the body. Streams have no HEAD: their
+head says nothing that their length or content would. OPTIONS names the methods of a path to those who may use one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -21,7 +24,7 @@ from rota.api.origins import OriginCheck, headers_of
 from rota.api.problems import MEDIA, Refusal, refusal_of, trace_of, unexpected
 from rota.api.requests import Receive, Request
 from rota.api.resources import ROUTES
-from rota.api.routes import PUBLIC, Route, Table
+from rota.api.routes import ANY_KEY, PUBLIC, Route, Table
 from rota.errors import RotaError
 from rota.model.access import Permission
 from rota.telemetry import events
@@ -76,10 +79,14 @@ class Api:
         headers = headers_of(scope)
         origin = self._origins.check(scope, headers)
         found = self.table.find(scope["raw_path"].decode("latin-1"))
-        route = found[0].get(scope["method"]) if found else None
+        if found is not None and scope["method"] == "OPTIONS":
+            allow = await self._options(found[0], headers, origin.address)
+            await _respond(scope, send, 204, [*_ALWAYS, *_encoded({"allow": allow})], b"")
+            return
+        route = _route_for(scope["method"], found[0]) if found else None
         if found is None or route is None:
             await self._keys.grant(headers.get(b"authorization"), origin.address)
-            raise _not_there(scope, found[0] if found else None)
+            raise _not_there(found[0] if found else None)
         grant = None
         if route.permission is not PUBLIC:
             grant = await self._keys.grant(headers.get(b"authorization"), origin.address)
@@ -99,12 +106,22 @@ class Api:
         else:
             await self._send(route, given, scope, send)
 
+    async def _options(self, methods: Mapping[str, Route], headers: Mapping[bytes, bytes], address: str) -> str:
+        """The methods of a path, for those who may use one of them; whether the thing that it names is there is not
+        looked at."""
+        needed = [route.permission for route in methods.values()]
+        if PUBLIC not in needed:
+            grant = await self._keys.grant(headers.get(b"authorization"), address)
+            if not any(one is ANY_KEY or one in grant.permissions for one in needed):
+                grant.check(cast(Permission, needed[0]))
+        _check_no_body(headers)
+        return _allowed(methods)
+
     async def _body(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> Any:
         reader = self._bodies.get(route.name)
         if reader is not None:
             return reader.read(await read_body(receive, headers, self._max_body), headers.get(b"content-type"))
-        if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
-            raise Refusal(400, "invalid_input", "this route takes no body", what="body")
+        _check_no_body(headers)
         return None
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -161,16 +178,35 @@ class Api:
         return unexpected(incident)
 
 
-def _not_there(scope: Scope, methods: Mapping[str, Route] | None) -> Refusal:
+def _route_for(method: str, methods: Mapping[str, Route]) -> Route | None:
+    if method != "HEAD":
+        return methods.get(method)
+    route = methods.get("GET")
+    return route if route is not None and route.media is None else None
+
+
+def _allowed(methods: Mapping[str, Route]) -> str:
+    head = {"HEAD"} if _route_for("HEAD", methods) is not None else set()
+    return ", ".join(sorted({*methods, *head, "OPTIONS"}))
+
+
+def _check_no_body(headers: Mapping[bytes, bytes]) -> None:
+    if b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0":
+        raise Refusal(400, "invalid_input", "this route takes no body", what="body")
+
+
+def _not_there(methods: Mapping[str, Route] | None) -> Refusal:
     if methods is None:
         return Refusal(404, "no_such_route", "there is no such route")
-    allowed = ", ".join(sorted(methods))
+    allowed = _allowed(methods)
     return Refusal(405, "method_not_allowed", f"this route takes {allowed}", {"allow": allowed})
 
 
 async def _respond(scope: Scope, send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
     if status not in (204, 304):
         headers.append((b"content-length", b"%d" % len(body)))
+    if scope["method"] == "HEAD":
+        body = b""
     if (send_whole := scope.get("extensions", {}).get(WHOLE)) is not None:
         await send_whole(status, headers, body)
         return

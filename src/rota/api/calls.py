@@ -44,6 +44,10 @@ def permission_of(verb: Verb) -> Permission:
     return PERMISSIONS.get(verb.name) or _BY_CALLER.get(verb.by, plain)
 
 
+# The declaration of routes of rota's own clients, which call `check_version` and answer with `stamped`.
+OWN: dict[str, Any] = {"takes": ("Rota-Version",), "gives": ("Rota-Version", "Rota-Time")}
+
+
 def check_version(request: Request[Any, Any]) -> None:
     theirs = request.header(HEADER)
     if theirs is not None and not understand(OURS, theirs):
@@ -70,8 +74,13 @@ def call_route(call: Call, carry: Carry) -> Route:
         method="POST", path=f"{CALLS}/{call.name}", permission=permission_of(call.verb), handler=handle,
         summary=f"The verb {call.name.replace('_', ' ')}, for rota's own clients", tag="calls",
         body=call.arguments, answer=call.answer.type, problems=(409, 412, 426, *(OF_KEYS if keyed else ())),
-        takes=(IDEMPOTENCY_KEY,) if keyed else (), keyed=keyed,
+        takes=_takes(call, keyed), gives=OWN["gives"], keyed=keyed,
     )  # fmt: skip
+
+
+def _takes(call: Call, keyed: bool) -> tuple[str, ...]:
+    again = ("Rota-Repeat",) if call.name == ORDERS else (IDEMPOTENCY_KEY,) if keyed else ()
+    return (*OWN["takes"], *again)
 
 
 def _carry(call: Call, check: Check, steps: Steps | None) -> Carry:

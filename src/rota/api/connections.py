@@ -3,13 +3,17 @@
 A caller may be slow, but not for ever:
 
 - A request's head must be there within HEAD_TIME of its first byte, or of the connection; it may have MOST_HEAD bytes.
-- A body must bring BODY_STEP bytes, or its end, within each BODY_TIME.
+- A body must bring BODY_STEP bytes, or its end, within each BODY_TIME. What frames its pieces may have no more than
+  MOST_FRAMING bytes for each byte of it, beside MOST_HEAD: extensions of chunks and trailers are read by nobody.
 - An answer must be taken: a caller that reads nothing for SEND_TIME is cut off.
 - After an answer that did not need the whole request, the rest of it may come for LINGER.
 - A connection without a request is closed after IDLE_TIME. If there are too many connections, the one that has been
-  idle for longest makes room for a new one.
+  idle for longest makes room for a new one; if none is idle, one without a complete request does.
 
 One sweep a second checks all of them, and none runs while there are no connections.
+
+A request that a proxy might read in another way than we do is refused, and its connection is closed: other versions of
+HTTP, other codings of a body, fragments. Trailers are dropped: a proxy that removes a header may let them through.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ HEAD_TIME = 10.0
 MOST_HEAD = 64 << 10
 BODY_TIME = 10.0
 BODY_STEP = 4 << 10
+MOST_FRAMING = 8  # a chunk of one byte has five others
 SEND_TIME = 30.0
 LINGER = 5.0
 IDLE_TIME = 75.0
@@ -96,13 +101,22 @@ class Connections:
         if not self._welcome(one):
             return False
         if len(self.state.connections) > self.most:
-            if not self.idle:
+            spare = self._spare(one)
+            if spare is None:
                 return False
-            oldest, _ = self.idle.popitem(last=False)
-            oldest.transport.abort()
+            self.idle.pop(spare, None)
+            spare.transport.abort()
         if self._sweep is None:
             self._sweep = one.loop.call_later(SWEEP, self._look)
         return True
+
+    def _spare(self, new: Connection) -> Connection | None:
+        """The longest idle connection; if none is idle, the one that has been sending a head, or the rest of a request
+        that was refused, for longest. Requests that are being answered are never cut off."""
+        if self.idle:
+            return next(iter(self.idle))
+        others = (cast("Connection", one) for one in self.state.connections if one is not new)
+        return min((one for one in others if not one.answering), key=lambda one: one.since, default=None)
 
     def _welcome(self, one: Connection) -> bool:
         if not self._only_from or one.client is None:
@@ -149,16 +163,17 @@ class Connection(HttpToolsProtocol):
         self.logger = all_.log
         self.access_log = False
         self._begun = False  # a request has
-        self._since = 0.0  # when the current step began
+        self.since = 0.0  # when the current step began
         self._head: int | None = 0  # bytes of the head so far; None: it is complete
         self._got = 0  # bytes of the body in the current step
+        self._framing = 0  # bytes of the body that may still come beside its content
         self._refused = False  # what still comes is dropped
         self._unsent = 0  # bytes that waited to be sent at the last look
 
     # -- uvicorn's protocol ------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._since = self.loop.time()
+        self.since = self.loop.time()
         if self._all.opened(self):
             self._all.idle[self] = None
         else:
@@ -174,18 +189,29 @@ class Connection(HttpToolsProtocol):
         if self._head is not None:
             if self._head == 0:  # the first bytes of a request
                 self._all.idle.pop(self, None)
-                self._since = self.loop.time()
+                self.since = self.loop.time()
             self._head += len(data)
         else:
             self._got += len(data)
+            self._framing -= len(data)
         super().data_received(data)
         if self._head is not None and self._head > MOST_HEAD:
             self._refuse(_LONG_HEAD)
+        elif self._head is None and self._framing < 0:
+            self._refuse(_BROKEN)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is not None:  # no trailer
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._framing += (1 + MOST_FRAMING) * len(body)
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        if not self.url.startswith(b"/"):  # another form of address: for proxies, which we are not
-            raise ValueError("not a path")
-        self._head, self._got, self._since, self._begun = None, 0, self.loop.time(), True
+        _check_form(self.url, self.parser.get_http_version(), self.headers)
+        self._head, self._got, self.since, self._begun = None, 0, self.loop.time(), True
+        self._framing = MOST_HEAD
         self._all.date()
         super().on_headers_complete()
         scope: dict[str, Any] = cast("dict[str, Any]", self.cycle.scope)
@@ -224,7 +250,7 @@ class Connection(HttpToolsProtocol):
 
     def _rest(self) -> None:
         """The answer is sent. The connection is idle, unless the rest of a body is still to come."""
-        self._since = self.loop.time()
+        self.since = self.loop.time()
         if self._head is not None and not self.transport.is_closing():
             self._all.idle[self] = None
 
@@ -237,20 +263,20 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     @property
-    def _answering(self) -> bool:
+    def answering(self) -> bool:
         return self._begun and not self.cycle.response_complete
 
     # -- bounds ------------------------------------------------------------------------------------------------------
     def check(self, now: float) -> None:
         """Ends the connection if the caller is too slow."""
-        waited = now - self._since
+        waited = now - self.since
         if self._refused:
             if waited > LINGER:
                 self.transport.abort()
         elif self in self._all.idle:
             if waited > (IDLE_TIME if self._begun else HEAD_TIME):
                 self.transport.close()
-        elif not self._answering:
+        elif not self.answering:
             if self._head is None:
                 if waited > LINGER:
                     self.transport.close()
@@ -261,13 +287,13 @@ class Connection(HttpToolsProtocol):
         elif self.cycle.more_body and not self.flow.read_paused and waited > BODY_TIME:
             if self._got < BODY_STEP:
                 self._refuse(_SLOW)
-            self._since, self._got = now, 0
+            self.since, self._got = now, 0
 
     def _check_sending(self, now: float) -> None:
         unsent = self.transport.get_write_buffer_size()
         if unsent != self._unsent:
-            self._unsent, self._since = unsent, now
-        elif now - self._since > SEND_TIME:
+            self._unsent, self.since = unsent, now
+        elif now - self.since > SEND_TIME:
             self.transport.abort()
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -275,7 +301,7 @@ class Connection(HttpToolsProtocol):
         sends is dropped for a while: closing at once would reset the connection, and the answer might be lost."""
         if self._refused or self.transport.is_closing():
             return
-        if (self._answering and self.cycle.response_started) or not self.transport.can_write_eof():
+        if (self.answering and self.cycle.response_started) or not self.transport.can_write_eof():
             self.transport.close()
             return
         body = msgspec.json.encode(refusal.body)
@@ -283,7 +309,18 @@ class Connection(HttpToolsProtocol):
         head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write(head.encode() + body)
         self.transport.write_eof()
-        self._refused, self._since = True, self.loop.time()
-        if self._answering:
+        self._refused, self.since = True, self.loop.time()
+        if self.answering:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+
+
+def _check_form(url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    """Raises ValueError for a request that is not in the one form that we read."""
+    if not url.startswith(b"/") or b"#" in url:  # another form of address: for proxies, which we are not
+        raise ValueError("not a path")
+    if version not in ("1.0", "1.1"):
+        raise ValueError("another version")
+    for name, value in headers:
+        if name == b"transfer-encoding" and (value.lower() != b"chunked" or version == "1.0"):
+            raise ValueError("another coding")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect
 
 from rota.api.misfits import misfit
-from rota.api.problems import Refusal
+from rota.api.problems import LONGEST_GIVEN, Refusal
 from rota.api.requests import Receive
 from rota.errors import InvalidInput, TooLarge
 
@@ -20,6 +20,7 @@ MOST_PARAMETERS = 100
 _DEEP = re.compile(rb"\[{%d}" % (DEEPEST + 1))
 _AS_ARRAYS = bytes.maketrans(b"{}", b"[]")
 _OTHER_BYTES = bytes(set(range(256)) - set(b'[]{}"'))
+_BAD_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
 _JSON = re.compile(rb"application/json(?:\s*;\s*charset=\"?utf-?8\"?)?", re.IGNORECASE)
 
 
@@ -29,6 +30,12 @@ class Nothing(Exception):
 
 async def read_body(receive: Receive, headers: Mapping[bytes, bytes], limit: int) -> bytes:
     """The whole body. One that is too large is refused as soon as that is known, and the rest is not read."""
+    coding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+    if coding.lower() != "identity":
+        raise Refusal(
+            415, "wrong_media_type", "the body must be JSON as it is, without a content-encoding",
+            what="content-encoding", given=coding[:LONGEST_GIVEN], expected="none",
+        )  # fmt: skip
     declared = int(headers.get(b"content-length", b"0"))
     if declared > limit:
         raise _too_large(declared, limit)
@@ -68,7 +75,10 @@ class BodyReader:
             return None
         if media is None or not _JSON.fullmatch(media.strip()):
             given = (media or b"").decode("latin-1")
-            raise Refusal(415, "wrong_media_type", "the body must be JSON: content-type: application/json", given=given)
+            raise Refusal(
+                415, "wrong_media_type", "the body must be JSON: content-type: application/json",
+                what="content-type", given=given[:LONGEST_GIVEN], expected="application/json",
+            )  # fmt: skip
         if too_deep(body):
             raise InvalidInput("body", "deeper JSON", f"at most {DEEPEST} levels of arrays and objects")
         try:
@@ -150,8 +160,10 @@ class QueryReader:
 def _pairs(raw: bytes) -> list[tuple[str, str]]:
     try:
         text = raw.decode("ascii")
+        if _BAD_PERCENT.search(text):
+            raise ValueError(text)
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MOST_PARAMETERS)
-    except ValueError:  # too many, or not UTF-8
+    except ValueError:  # too many, not UTF-8, or a percent sign that means nothing
         expected = f"at most {MOST_PARAMETERS} parameters in UTF-8, with percent signs where needed"
         raise InvalidInput("query", raw.decode("latin-1"), expected) from None
 

@@ -24,6 +24,8 @@ _PLAIN = {
     "Invalid RFC3339 encoded date": "a date such as 2027-01-31",
     "Invalid RFC3339 encoded datetime": "a time in ISO 8601 with offset such as 2027-01-01T09:00:00+01:00",
     "Invalid base64 encoded string": "bytes in base64",
+    "Number out of range": "a number of 64 bits",
+    "Integer value out of range": "a whole number of 64 bits",
 }
 
 
@@ -40,10 +42,13 @@ def misfit(message: str, whole: str, kind: Any, given: Any) -> InvalidInput:
         return InvalidInput(name, None if value is _ABSENT else value, _no_such_field(named[1], types))
     expected, _, got = problem.removeprefix("Expected ").replace("`", "").partition(", got ")
     value = _value_at(given, _STEP.findall(place))
-    return InvalidInput(place or whole, (got or None) if value is _ABSENT else value, _right(expected, types))
+    if value is _ABSENT:
+        value = got or ("a larger number" if problem.endswith("out of range") else None)
+    return InvalidInput(place or whole, value, _right(expected, types))
 
 
 def _below(place: str, name: str) -> str:
+    name = name or "''"
     return f"{place}.{name}" if place else name
 
 

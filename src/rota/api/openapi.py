@@ -10,19 +10,41 @@ from typing import Any, get_args
 import msgspec
 
 from rota import __version__
-from rota.api.problems import MEDIA, ProblemBody
+from rota.api.examples import EXAMPLES
+from rota.api.problems import MEDIA, ProblemBody, codes
 from rota.api.requests import Request
 from rota.api.routes import ANY_KEY, IDEMPOTENCY_KEY, PUBLIC, Route, Routes, Table
 
 ROUTES = Routes("document")
 REFERENCE = "#/components/schemas/{name}"
-ETAG, IF_MATCH, IF_NONE_MATCH = "ETag", "If-Match", "If-None-Match"
-HEADERS = {
-    ETAG: "The version of what can be edited. Only edits change it.",
-    IF_MATCH: "Do it only if the version is still this one; otherwise 412.",
-    IF_NONE_MATCH: "Answer 304 if the version is this one; of an edit: `*` adds only what is not there.",
+ABOUT = """HEAD is answered as GET is, without the body, on every GET that is no stream. OPTIONS answers 204 with the
+methods of a path in `Allow`. Other methods get 405, other paths 404; both are `application/problem+json`, as all
+refusals are. A field or a parameter that a route does not know is refused."""
+# Headers of requests and of answers, and what they mean.
+TAKEN = {
+    "If-Match": "Do it only if the version is still this one; otherwise 412.",
+    "If-None-Match": "Answer 304 if the version is this one; of an edit: `*` adds only what is not there.",
     IDEMPOTENCY_KEY: "The same request again has the same answer and no second effect; another request gives 422.",
+    "Last-Event-ID": "The id of the last piece that is known: the stream goes on behind it, as with `after`.",
+    "Rota-Version": "The version of a client of rota's own; one that does not fit gets 426.",
+    "Rota-Repeat": "Says that this order may have been carried out before.",
 }
+GIVEN = {
+    "Allow": "The methods of this path",
+    "Cache-Control": "Always `no-store`: an answer belongs to one caller.",
+    "ETag": "The version of what can be edited. Only edits change it.",
+    "Retry-After": "Seconds to wait before the next try",
+    "Rota-Time": "The time of the store, in microseconds since 1970",
+    "Rota-Version": "The version of the server",
+    "WWW-Authenticate": "How to send a key",
+    "X-Accel-Buffering": "Always `no`: a proxy must pass pieces on as they come.",
+    "X-Content-Type-Options": "Always `nosniff`",
+}
+_ALWAYS = ("Cache-Control", "X-Content-Type-Options")
+_OF_PROBLEMS = {
+    401: ("WWW-Authenticate",), 405: ("Allow",), 409: ("Retry-After",), 426: ("Rota-Version", "Rota-Time"),
+    429: ("Retry-After", "WWW-Authenticate"), 503: ("Retry-After",),
+}  # fmt: skip
 _EVERY_ROUTE = {400, 421, 431, 500, 503}  # also a public one without parameters: its Host may be wrong, for example
 _KEYED = {401, 403, 429}
 _WITH_BODY = {408, 413, 415}
@@ -37,13 +59,19 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "rota", "version": __version__, "license": {"name": "MIT", "identifier": "MIT"}},
+        "info": {
+            "title": "rota",
+            "version": __version__,
+            "description": ABOUT.replace("\n", " "),
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
         "paths": paths,
         "tags": [{"name": name} for name in sorted({route.tag for route in routes})],
         "components": {
             "schemas": schemas.components,
+            "headers": {name: {"description": what, "schema": {"type": "string"}} for name, what in GIVEN.items()},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "A key: rota_..."}},
-            "responses": {str(status): _problem(status, schemas) for status in _statuses(routes)},
+            "responses": {str(status): _problem(status, schemas) for status in [*_statuses(routes), 405]},
         },
         "security": [{"key": []}],
     }
@@ -103,8 +131,10 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
         made["description"] = f"Needs the permission `{route.permission}`."
     if route.body is not None:
         optional = type(None) in get_args(route.body)
-        content = {"application/json": {"schema": schemas.of(route.body)}}
-        made["requestBody"] = {"required": not optional, "content": content}
+        content = {"schema": schemas.of(route.body)}
+        if route.name in EXAMPLES:
+            content["example"] = EXAMPLES[route.name]
+        made["requestBody"] = {"required": not optional, "content": {"application/json": content}}
     return made
 
 
@@ -114,15 +144,14 @@ def _part(name: str) -> dict[str, Any]:
 
 def _header(name: str) -> dict[str, Any]:
     return {
-        "name": name, "in": "header", "required": False, "description": HEADERS[name],
+        "name": name, "in": "header", "required": False, "description": TAKEN[name],
         "schema": {"type": "string", "pattern": "^[!-~]([ -~]*[!-~])?$", "maxLength": 255},
     }  # fmt: skip
 
 
 def _success(route: Route, schemas: _Schemas, status: int) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
-    if {IF_MATCH, IF_NONE_MATCH} & {*route.takes} and status != 204:
-        made["headers"] = {ETAG: {"description": HEADERS[ETAG], "schema": {"type": "string"}}}
+    gives = [name for name in route.gives if (name, status) != ("ETag", 204)]
+    made = _answer(status, (*gives, *(("X-Accel-Buffering",) if route.media is not None else ())))
     if status == 304:
         return made
     content: dict[str, Any] = {}
@@ -149,13 +178,14 @@ def _statuses(routes: list[Route]) -> list[int]:
 
 
 def _problem(status: int, schemas: _Schemas) -> dict[str, Any]:
-    made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
-    if status >= 400:
-        made["content"] = {MEDIA: {"schema": schemas.of(ProblemBody)}}
-    if status in (409, 429, 503):  # of 409: while the first try of the request runs
-        wait = {"description": "Seconds to wait before the next try", "schema": {"type": "string"}}
-        made["headers"] = {"Retry-After": wait}
-    return made
+    own = {"properties": {"status": {"const": status}, "code": {"enum": codes()[status]}}}
+    schema = {"allOf": [schemas.of(ProblemBody), own]}
+    return _answer(status, _OF_PROBLEMS.get(status, ())) | {"content": {MEDIA: {"schema": schema}}}
+
+
+def _answer(status: int, headers: Iterable[str]) -> dict[str, Any]:
+    named = {name: {"$ref": f"#/components/headers/{name}"} for name in sorted({*headers, *_ALWAYS})}
+    return {"description": HTTPStatus(status).phrase, "headers": named}
 
 
 @ROUTES.get("/api/v1/openapi.json", PUBLIC, "This document")

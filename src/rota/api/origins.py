@@ -19,7 +19,10 @@ LOOPBACK_NAMES = frozenset({"localhost"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?")
 # Headers that may come once: two values could mean one thing to a proxy and another to us.
-_ONCE = (b"host", b"authorization", b"content-type", b"content-length", b"origin", b"sec-fetch-site")
+_ONCE = (
+    b"host", b"authorization", b"content-type", b"content-length", b"content-encoding", b"origin", b"sec-fetch-site",
+    b"idempotency-key", b"if-match", b"if-none-match", b"last-event-id", b"rota-version", b"rota-repeat",
+)  # fmt: skip
 _OWN_SITE = (None, b"same-origin", b"none")
 
 

@@ -1,8 +1,8 @@
 """ProblemBody bodies (RFC 9457), made from errors in one place.
 
-The code of a rota error is the name of its class in small letters. Beside `title`, `status` and `detail` a body has the
-fields of the error that are plain values, such as `what`, `given` and `expected`. So a client can make the same error
-of it again.
+The code of a rota error is the name of its class of `rota.errors` in small letters. Beside `title`, `status` and
+`detail` a body has the fields of the error that are plain values, such as `what`, `given` and `expected`. So a client
+can make the same error of it again.
 
 An error that nobody expected becomes a 500 with an incident: the number under which the node's log has the trace.
 """
@@ -19,7 +19,7 @@ import msgspec
 
 from rota import errors
 from rota.errors import RotaError, StoreError
-from rota.remote.problems import code_of
+from rota.remote.problems import KINDS, known_code
 
 MEDIA = "application/problem+json"
 RETRY_AFTER = 1  # seconds, while the store is away, or the first try of a request is still carried out
@@ -42,6 +42,27 @@ _STATUS: Mapping[type[RotaError], int] = {
     errors.ResultMismatch: 409,
     errors.WaitTimeout: 408,
     errors.Stale: 409,
+}
+
+
+# The codes of refusals that are no errors of rota.
+_REFUSALS: Mapping[int, tuple[str, ...]] = {
+    400: ("wrong_header", "broken_request"),
+    401: ("unauthenticated", "wrong_key"),
+    403: ("cross_origin",),
+    404: ("no_such_route",),
+    405: ("method_not_allowed",),
+    408: ("too_slow",),
+    410: ("events_gone",),
+    412: ("exists_already",),
+    415: ("wrong_media_type",),
+    421: ("wrong_host",),
+    422: ("idempotency_key_reused",),
+    426: ("wrong_version",),
+    429: ("too_many_wrong_keys",),
+    431: ("head_too_large",),
+    500: ("internal_error",),
+    503: ("not_ready",),
 }
 
 
@@ -85,11 +106,25 @@ def refusal_of(error: RotaError) -> Refusal | None:
     if isinstance(error, StoreError):
         if not error.whole:
             return None
-        return Refusal(503, code_of(type(error)), _AWAY, {"retry-after": str(RETRY_AFTER)})
-    for kind in type(error).__mro__:
-        if kind in _STATUS:
-            return Refusal(_STATUS[kind], code_of(type(error)), str(error), _headers(error), **_fields(error))
-    return None
+        return Refusal(503, known_code(type(error)), _AWAY, {"retry-after": str(RETRY_AFTER)})
+    status = _status_of(type(error))
+    if status is None:
+        return None
+    return Refusal(status, known_code(type(error)), str(error), _headers(error), **_fields(error))
+
+
+def codes() -> dict[int, list[str]]:
+    """All codes that a status may come with."""
+    found = {status: set(names) for status, names in _REFUSALS.items()}
+    for code, kind in KINDS.items():
+        status = 503 if issubclass(kind, StoreError) and kind.whole else _status_of(kind)
+        if status is not None:
+            found.setdefault(status, set()).add(code)
+    return {status: sorted(names) for status, names in sorted(found.items())}
+
+
+def _status_of(kind: type[RotaError]) -> int | None:
+    return next((_STATUS[one] for one in kind.__mro__ if one in _STATUS), None)
 
 
 def _headers(error: RotaError) -> dict[str, str]:

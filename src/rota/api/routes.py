@@ -47,8 +47,8 @@ PUBLIC, ANY_KEY = Public
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One operation. `body`, `query` and `answer` are types; None: there is none. `media` is the type of a stream.
-    `also`: other statuses of success. `takes`: the headers that the handler reads. `keyed`: repeats are recognised by
-    their Idempotency-Key before the handler (`api.repeats`)."""
+    `also`: other statuses of success. `takes`: the headers that the handler reads; `gives`: those of its answers.
+    `keyed`: repeats are recognised by their Idempotency-Key before the handler (`api.repeats`)."""
 
     method: str
     path: str
@@ -64,6 +64,7 @@ class Route:
     problems: tuple[int, ...] = ()  # statuses beside those that every route of its shape may answer with
     also: tuple[int, ...] = ()
     takes: tuple[str, ...] = ()
+    gives: tuple[str, ...] = ()
     keyed: bool = False
     parts: tuple[str, ...] = field(init=False)  # the names of the path's variable parts
 
@@ -95,6 +96,7 @@ class Routes(list[Route]):
         problems: tuple[int, ...] = (),
         also: tuple[int, ...] = (),
         takes: tuple[str, ...] = (),
+        gives: tuple[str, ...] = (),
     ) -> Callable[[H], H]:
         """Declares a route. `status`: 200, or 204 for a handler that returns None. `media`: the type of a stream. All
         methods but GET take an Idempotency-Key; a handler that reads it itself names it in `takes`."""
@@ -120,6 +122,7 @@ class Routes(list[Route]):
                 problems=problems,
                 also=also,
                 takes=takes,
+                gives=gives,
                 keyed=keyed,
             )
             self.append(route)

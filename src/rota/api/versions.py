@@ -12,9 +12,10 @@ from rota.model.versions import ABSENT
 
 T = TypeVar("T")
 # The declarations of routes that read, add or replace, and change what has a version.
-READS: dict[str, Any] = {"also": (304,), "takes": ("If-None-Match",)}
-PUTS: dict[str, Any] = {"problems": (412,), "also": (201,), "takes": ("If-Match", "If-None-Match")}
-EDITS: dict[str, Any] = {"problems": (412,), "takes": ("If-Match",)}
+TELLS: dict[str, Any] = {"gives": ("ETag",)}
+READS: dict[str, Any] = {"also": (304,), "takes": ("If-None-Match",), **TELLS}
+PUTS: dict[str, Any] = {"problems": (412,), "also": (201,), "takes": ("If-Match", "If-None-Match"), **TELLS}
+EDITS: dict[str, Any] = {"problems": (412,), "takes": ("If-Match", "If-None-Match"), **TELLS}
 
 
 def tagged(value: T, version: str, status: int | None = None) -> Answer[T]:

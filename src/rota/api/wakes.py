@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from rota.api.answers import Answer, Stream
-from rota.api.calls import check_version, stamped
+from rota.api.calls import OWN, check_version, stamped
 from rota.api.requests import Request
 from rota.api.routes import ANY_KEY, Routes
 from rota.errors import InvalidInput
@@ -22,7 +22,9 @@ ROUTES = Routes("server")
 PAUSE = 0.02
 
 
-@ROUTES.get(PATH, ANY_KEY, "The version and time of this server, and the rights of the caller's key")
+@ROUTES.get(
+    PATH, ANY_KEY, "The version and time of this server, and the rights of the caller's key", problems=(426,), **OWN
+)
 async def get_server(request: Request[None, None]) -> Answer[ServerInfo]:
     check_version(request)
     grant, desk = request.grant, request.desk
@@ -38,7 +40,7 @@ class WakesQuery(msgspec.Struct, forbid_unknown_fields=True):
     topics: str
 
 
-@ROUTES.get(WAKES, ANY_KEY, "Wake-ups for rota's own clients", media="text/plain")
+@ROUTES.get(WAKES, ANY_KEY, "Wake-ups for rota's own clients", media="text/plain", problems=(426,), **OWN)
 async def get_wakes(request: Request[None, WakesQuery]) -> Stream:
     """Lines of topics; an empty line is a sign of life."""
     check_version(request)

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from rota.api.answers import Answer, Stream
-from rota.api.calls import check_version, stamped
+from rota.api.calls import OWN, check_version, stamped
 from rota.api.far_workers import FarWorkers
 from rota.api.requests import Request
 from rota.api.routes import Route, Routes
@@ -54,7 +54,7 @@ def _route(verb: WorkerVerb) -> Route:
     return Route(
         method="POST", path=f"{calls.PATH}/{name}", permission=Permission.WORK, handler=handle, summary=verb.summary,
         tag="worker", body=verb.body, answer=None if silent else verb.answer, status=204 if silent else 200,
-        problems=(426,),
+        problems=(426,), **OWN,
     )  # fmt: skip
 
 
@@ -66,7 +66,8 @@ ROUTES.extend(map(_route, VERBS))
     Permission.WORK,
     "The line of a worker: wake-ups, for as long as it lives",
     media=LINES,
-    problems=(404,),
+    problems=(404, 426),
+    **OWN,
 )
 async def open_line(request: Request[None, calls.LineQuery]) -> Stream:
     """Lines of text: `open` with the address of the server, then letters of topics or `.` for a sign of life, and `end`

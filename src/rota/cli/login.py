@@ -13,6 +13,7 @@ from rota.cli import login_file
 from rota.cli.login_file import Login
 from rota.cli.show import answer
 from rota.errors import InvalidInput
+from rota.model.http import target
 from rota.remote.hello import ServerInfo
 from rota.remote.store import ServerStore
 
@@ -21,6 +22,7 @@ LONGEST_KEY = 1_000  # characters that are read
 
 async def login_(args: argparse.Namespace) -> int:
     """The server is asked first: a login that does not work is not kept."""
+    _check_readable(args)
     app = AppCore(server=args.url, key=_key(args), server_ca=args.ca)
     info = await ask(app)
     settings = app.settings
@@ -54,6 +56,19 @@ def said(info: ServerInfo) -> str:
 
 def _time(moment: int) -> str:
     return datetime.fromtimestamp(moment / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _check_readable(args: argparse.Namespace) -> None:
+    """A key must not leave this machine readable by an oversight, so it is not even asked for."""
+    if args.insecure or not opening.is_readable(target(AppCore(server=args.url).settings.server)):
+        return
+    if sys.stdin.isatty() and not args.key_stdin:
+        question = f"{args.url} is without TLS: others on the way can read the key. Go on? [y/N] "
+        print(question, end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    expected = "an address with https: others on the way could read the key; --insecure sends it all the same"
+    raise InvalidInput("server", args.url, expected)
 
 
 def _key(args: argparse.Namespace) -> str:

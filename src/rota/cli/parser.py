@@ -102,6 +102,9 @@ def _api(up: Parser) -> None:
 def _login(login: Parser) -> None:
     login.add_argument("url", metavar="URL", help="the address of the server, such as https://rota.example.com:8787")
     login.add_argument("--key-stdin", action="store_true", help="read the access key from standard input")
+    login.add_argument(
+        "--insecure", action="store_true", help="send the key without TLS beyond this machine, where others can read it"
+    )
     login.add_argument("--ca", metavar="FILE", help="certificates that the server's must be signed by, in PEM form")
 
 

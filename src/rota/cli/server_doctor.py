@@ -47,7 +47,7 @@ async def _connection(place: Target, ca: str, now: Instant) -> list[Finding]:
     try:
         secure = connection.transport and connection.transport.get_extra_info("peercert")
         if place.scheme != "https":
-            far = not opening.is_loopback(place.host)
+            far = opening.is_readable(place)
             text = "without TLS: others on the way can read the key; use https" if far else "without TLS, on loopback"
             return [Finding("connection", not far, text)]
         return [Finding("connection", True, "TLS"), _certificate(secure or {}, now)]

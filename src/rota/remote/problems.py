@@ -37,11 +37,12 @@ KINDS: dict[str, type[RotaError]] = {code_of(kind): kind for kind in _tree(RotaE
 
 
 def as_body(error: RotaError) -> ErrorBody:
-    return ErrorBody(code_of(_known(type(error))), str(error), plain_fields(error))
+    return ErrorBody(known_code(type(error)), str(error), plain_fields(error))
 
 
-def _known(kind: type[RotaError]) -> type[RotaError]:
-    return next(one for one in kind.__mro__ if code_of(one) in KINDS)
+def known_code(kind: type[RotaError]) -> str:
+    """The code of the nearest class that callers know: an error may be of a class of its module's own."""
+    return next(code for one in kind.__mro__ if (code := code_of(one)) in KINDS)
 
 
 def plain_fields(error: RotaError) -> dict[str, Any]:

@@ -44,7 +44,13 @@ class EventList(msgspec.Struct):
     next: str
 
 
-@ROUTES.get("/api/v1/events", Permission.READ, "Events as a stream, or as pages with format=json", problems=(410,))
+@ROUTES.get(
+    "/api/v1/events",
+    Permission.READ,
+    "Events as a stream, or as pages with format=json",
+    problems=(410,),
+    takes=("Last-Event-ID",),
+)
 async def watch_events(request: Request[None, EventQuery]) -> Stream | EventList:
     query = request.query
     which = EventFilter(

@@ -12,7 +12,7 @@ from rota.api.versions import EDITS, PUTS, READS, check_match, tagged, unless_kn
 from rota.errors import InvalidInput, NotFound
 from rota.model.access import Permission
 from rota.model.limits import Limit, concurrency, key_name
-from rota.model.versions import limit_version
+from rota.model.versions import ABSENT, limit_version
 from rota.store.admission import LimitInfo
 from rota.views.admission import BoundsView, LimitView
 
@@ -49,9 +49,10 @@ async def set_limit(request: Request[BoundsBody, None]) -> Answer[BoundsView]:
     if body.concurrency is None and body.rate is None:
         raise InvalidInput("concurrency and rate", "none", "one of them, or both")
     at_once = None if body.concurrency is None else concurrency(body.concurrency)  # by its name in the body
-    expected = check_match(request, _version(await _find(request)))
+    before = _version(await _find(request))
+    expected = check_match(request, before)
     limit = await request.limits.set_limit(key, at_once=at_once, starts=body.rate, version=expected)
-    return tagged(BoundsView.of(limit), limit_version(limit))
+    return tagged(BoundsView.of(limit), limit_version(limit), 201 if before == ABSENT else 200)
 
 
 @ROUTES.delete("/api/v1/limits/{key}", Permission.ORDER, "Removes the bounds of a key", **EDITS)

@@ -11,7 +11,7 @@ from rota.api.answers import Answer
 from rota.api.pages import Limit, Page
 from rota.api.requests import Request
 from rota.api.routes import Routes
-from rota.api.versions import EDITS, READS, check_match, tagged, unless_known
+from rota.api.versions import EDITS, READS, TELLS, check_match, tagged, unless_known
 from rota.errors import InvalidInput
 from rota.model.access import Permission
 from rota.model.feedback import read_feedback
@@ -62,7 +62,7 @@ async def get_queue(request: Request[None, None]) -> Answer[QueueView]:
     return unless_known(request, QueueView.of(info), version(info))
 
 
-@ROUTES.post("/api/v1/queues/{name}/pause", Permission.OPERATE, "Stops claims of everyone's jobs in a queue")
+@ROUTES.post("/api/v1/queues/{name}/pause", Permission.OPERATE, "Stops claims of everyone's jobs in a queue", **TELLS)
 async def pause_queue(request: Request[PauseBody | None, None]) -> Answer[QueueView]:
     before = await _find(request)
     note = None if request.body is None else request.body.note
@@ -72,7 +72,7 @@ async def pause_queue(request: Request[PauseBody | None, None]) -> Answer[QueueV
     return await _answer(request)
 
 
-@ROUTES.post("/api/v1/queues/{name}/resume", Permission.OPERATE, "Ends the pause of a queue")
+@ROUTES.post("/api/v1/queues/{name}/resume", Permission.OPERATE, "Ends the pause of a queue", **TELLS)
 async def resume_queue(request: Request[None, None]) -> Answer[QueueView]:
     await request.limits.resume_queue(request.path["name"])
     return await _answer(request)

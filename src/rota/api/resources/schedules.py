@@ -12,7 +12,7 @@ from rota.api.pages import Cursor, Limit, Page, cursor_of, read_cursor
 from rota.api.requests import Request
 from rota.api.resources.searches import LONGEST, Number
 from rota.api.routes import Routes
-from rota.api.versions import EDITS, PUTS, READS, check_match, tagged, unless_known
+from rota.api.versions import EDITS, PUTS, READS, TELLS, check_match, tagged, unless_known
 from rota.clients.schedules import NEVER, Saved
 from rota.errors import InvalidInput
 from rota.model.access import Permission
@@ -184,7 +184,9 @@ async def list_fires(request: Request[None, FiresQuery]) -> Page[FireView]:
 
 
 # -- verbs -----------------------------------------------------------------------------------------------------------
-@ROUTES.post("/api/v1/schedules/{name}/pause", Permission.ORDER, "Skips the fires of a schedule until it is resumed")
+@ROUTES.post(
+    "/api/v1/schedules/{name}/pause", Permission.ORDER, "Skips the fires of a schedule until it is resumed", **TELLS
+)
 async def pause_schedule(request: Request[NoteBody | None, None]) -> Answer[ScheduleView]:
     name, note = request.path["name"], None if request.body is None else _note(request.body.note)
     info = await request.schedules.get(name)
@@ -193,7 +195,7 @@ async def pause_schedule(request: Request[NoteBody | None, None]) -> Answer[Sche
     return tagged(ScheduleView.of(info), version(info))
 
 
-@ROUTES.post("/api/v1/schedules/{name}/resume", Permission.ORDER, "Lets a schedule fire again")
+@ROUTES.post("/api/v1/schedules/{name}/resume", Permission.ORDER, "Lets a schedule fire again", **TELLS)
 async def resume_schedule(request: Request[None, None]) -> Answer[ScheduleView]:
     info = await request.schedules.resume(request.path["name"])
     return tagged(ScheduleView.of(info), version(info))

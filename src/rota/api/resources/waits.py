@@ -95,7 +95,10 @@ class OutputStreamQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
     after: Annotated[str, msgspec.Meta(max_length=40)] | None = None
 
 
-@ROUTES.get("/api/v1/jobs/{id}/output/stream", Permission.OUTPUT, "The output of a job as it comes, until it has ended")
+@ROUTES.get(
+    "/api/v1/jobs/{id}/output/stream", Permission.OUTPUT, "The output of a job as it comes, until it has ended",
+    takes=("Last-Event-ID",),
+)  # fmt: skip
 async def follow_output(request: Request[None, OutputStreamQuery]) -> Stream:
     given = request.query.after or request.header(LAST_EVENT_ID)
     info = await request.jobs.get(request.path["id"])

@@ -1,4 +1,10 @@
-"""Statistics: counting ended jobs into tallies, and reading them."""
+"""Statistics: counting ended jobs into tallies, and reading them.
+
+Most questions are about all tasks of a queue, and a history of minutes would add up a row for each task of each minute.
+So every tally is kept twice: by task, and under the negative of its grain for all tasks together. Nodes of a version
+that did not know the latter count without them; `QUEUES` says up to where and `QUEUES_SINCE` from where on they are
+complete, and others are read by task.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +24,8 @@ from rota.store.statistics import SETTLED
 # many as jobs, and the tallies of a day must not be.
 MOST_TASKS = 1_000
 NO_TASK = ""
+# Cursors: jobs that ended until then are in the tallies; they are in those of all tasks, too, since then.
+ENDED, QUEUES, QUEUES_SINCE = "ended", "queues", "queues since"
 # Tries to read while the tallier is at work.
 TRIES = 5
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder(JobTally).decode
@@ -59,6 +67,9 @@ async def keep_step(unit: Unit, step: Step) -> bool:
         await unit.run("start_tallying")
     if not await unit.run("tallied", after=step.after, until=step.until):
         return False
+    if (await _cursors(unit)).get(QUEUES) != step.after:
+        await unit.run("put_tally_cursor", part=QUEUES_SINCE, until=step.after)
+    await unit.run("put_tally_cursor", part=QUEUES, until=step.until)
     added = _in_grains(step)
     keys = _columns(added)
     for grain, at, owner, queue, task, body in await unit.rows("same_tallies", keys):
@@ -66,8 +77,13 @@ async def keep_step(unit: Unit, step: Step) -> bool:
     bodies = [_encode(one).decode() for one in added.values()]
     await unit.run("put_tallies", {**keys, "bodies": bodies})
     for grain, kept in GRAINS.items():
-        await unit.run("delete_old_tallies", grain=grain, before=step.until - kept)
+        for one in (grain, -grain):
+            await unit.run("delete_old_tallies", grain=one, before=step.until - kept)
     return True
+
+
+async def _cursors(unit: Unit) -> dict[str, Instant]:
+    return dict(await unit.rows("tally_cursors"))
 
 
 async def _ended(
@@ -96,13 +112,15 @@ def _few(tallies: dict[Place, JobTally]) -> dict[Place, JobTally]:
 
 
 def _in_grains(step: Step) -> dict[tuple[int, Place], JobTally]:
-    """The tallies of all lengths that are kept for so long."""
+    """The tallies of all lengths that are kept for so long, by task and of all tasks."""
     found: dict[tuple[int, Place], JobTally] = {}
+    of_queues = _grouped(step.tallies, lambda place: place._replace(task=NO_TASK))
     for grain, kept in GRAINS.items():
-        for place, one in step.tallies.items():
-            if place.at >= step.until - kept:
-                begins = place._replace(at=place.at // grain * grain)
-                found.setdefault((grain, begins), JobTally()).add(one)
+        for key, tallies in ((grain, step.tallies), (-grain, of_queues)):
+            for place, one in tallies.items():
+                if place.at >= step.until - kept:
+                    begins = place._replace(at=place.at // grain * grain)
+                    found.setdefault((key, begins), JobTally()).add(one)
     return dict(sorted(found.items()))
 
 
@@ -170,8 +188,11 @@ async def _counts(unit: Unit, sees: str | None, window: Window, since: Instant, 
     which = {"sees": sees, "queue": window.queue, "task": window.task}
     found: list[Count] = []
     for _ in range(TRIES):
-        after = await unit.value("tallied_until") or 0
-        rows = await unit.rows("tally_rows", grain=window.grain, since=since, **which)
+        cursors = await _cursors(unit)
+        after = cursors.get(ENDED, 0)
+        of_queues = window.task is None and cursors.get(QUEUES) == after and since > cursors[QUEUES_SINCE]
+        grain = -window.grain if of_queues else window.grain
+        rows = await unit.rows("tally_rows", grain=grain, since=since, **which)
         found = [Count(at, queue, _decode(body)) for at, queue, body in rows]
         lately = await _ended(unit, max(after, since - 1), now, **which)
         found += [Count(place.at, place.queue, one) for place, one in lately.items() if place.at >= since]

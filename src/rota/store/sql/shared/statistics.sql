@@ -4,6 +4,12 @@ SELECT rota.clock(:now)
 -- name: tallied_until
 SELECT until FROM rota.tallied WHERE part = 'ended'
 
+-- name: tally_cursors
+SELECT part, until FROM rota.tallied
+
+-- name: put_tally_cursor
+INSERT INTO rota.tallied (part, until) VALUES (:part, :until) ON CONFLICT (part) DO UPDATE SET until = excluded.until
+
 -- name: tally_until
 -- The end of the next step: about `limit` ended jobs, and all that ended at the same moment.
 SELECT coalesce(
