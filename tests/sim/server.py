@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 # Verbs of which this server knows more than the tables.
 PLAYED = ("register", "renew", "nodes")
 # Of schemas and partitions there are none. Other parts of a prune, and of a purge, than these the verb itself does.
-# There is never a step to tally: nothing that is checked here depends on statistics.
+# There is never a step to tally or output to count: nothing that is checked here depends on statistics or quotas.
 NOTHING: dict[str, Any] = {
     "check": None, "needs": (False, []), "old_rows": 0, "old_events": 0, "sweep": (0, 0, []), "settle_piece": False,
-    "next_step": None,
+    "next_step": None, "next_counts": [],
 }  # fmt: skip
 
 

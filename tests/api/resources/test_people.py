@@ -108,3 +108,15 @@ async def test_times_in_the_audit_are_times(caller: Caller) -> None:
     added, user = (await caller.get("/api/v1/audit")).json["items"]
     assert added["data"]["expires_at"] == made.json["key"]["expires_at"]
     assert user["data"] == {"quotas": {"submissions": "5/1s"}}
+
+
+async def test_the_key_of_the_quota_for_running_jobs_is_nobodys(caller: Caller) -> None:
+    await caller.post("/api/v1/users", {"name": "ann", "quotas": {"running": 1}})
+    for answer in (
+        await caller.put("/api/v1/limits/%20running", {"concurrency": 9}),
+        await caller.delete("/api/v1/limits/%20running"),
+        await caller.post("/api/v1/jobs", {"command": ["true"], "limits": {" running": 9}}),
+        await caller.post("/api/v1/jobs", {"command": ["true"], "exclusive": " running"}),
+    ):
+        assert (answer.status, answer.json["what"]) == (400, "key"), answer.json
+    assert (await caller.get("/api/v1/limits")).json["items"] == []

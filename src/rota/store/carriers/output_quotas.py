@@ -102,7 +102,7 @@ class Count(NamedTuple):
     size: int
 
 
-async def count(unit: Unit) -> list[Count]:
+async def next_counts(unit: Unit) -> list[Count]:
     """The kept output of users whose count is due."""
     pauses = {"again": COUNT_AGAIN, "anyway": COUNT_ANYWAY, "nearly": NEARLY}
     names = [name for (name,) in await unit.rows("uncounted_output", now=unit.now, **pauses)]

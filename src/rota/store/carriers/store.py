@@ -90,7 +90,7 @@ class CarriedStore(Store):
     seal_repeat = writes(repeats_.seal)
 
     # As below: only the write of what was counted needs the write lock of SQLite.
-    _count_output, _keep_output = reads(output_quotas.count), writes(output_quotas.keep_counts)
+    _count_output, _keep_output = reads(output_quotas.next_counts), writes(output_quotas.keep_counts)
 
     async def count_output(self, who: Principal, /) -> int:
         counts = await self._count_output(who)
