@@ -167,6 +167,10 @@ class TrailStore:
     def now(self) -> Instant:
         return self._trail.now()
 
+    async def get(self, who: Principal, /, job_id: str) -> JobInfo | None:
+        found: list[JobInfo | None] = await self.__getattr__("get_many")(who, [job_id])
+        return found[0]
+
     async def find(self, who: Principal, /, query: JobFilter) -> list[JobInfo]:
         page: JobPage = await self.__getattr__("page")(who, query)
         return page.jobs
