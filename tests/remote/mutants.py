@@ -17,13 +17,12 @@ from rota.api import authentication
 from rota.api.far_workers import FarWorkers
 from rota.api.lines import Lines
 from rota.api.tickets import Tickets
-from rota.errors import InvalidInput, StoreError
+from rota.errors import InvalidInput, StoreUnavailable
 from rota.model.access import Grant
 from rota.model.job import Ref, Verdict
 from rota.model.principal import SYSTEM
-from rota.remote import line, replies, store, work_calls
+from rota.remote import line, replies, store
 from rota.remote.line import Look, WorkerLine
-from rota.remote.worker_link import WorkerLink
 from rota.telemetry.events import NodeDied
 
 VARIABLE = "ROTA_MUTANT"
@@ -98,14 +97,9 @@ def _named(begin: Callable[..., None]) -> Callable[..., None]:
 def _blamed(error_of: Callable[..., Exception]) -> Callable[..., Exception]:
     def error(*args: Any) -> Exception:
         found = error_of(*args)
-        return InvalidInput("values", "some", "others") if isinstance(found, StoreError) else found
+        return InvalidInput("values", "some", "others") if isinstance(found, StoreUnavailable) else found
 
     return error
-
-
-async def _no_names(self: WorkerLink, incarnation: str, stopping: bool = False) -> Any:
-    call = work_calls.RenewCall(incarnation, stopping, None)
-    return (await self._ask("renew", call, work_calls.Renewed)).news
 
 
 _DOOR, _LINES = "tests/api/test_far_workers.py", "tests/api/test_lines.py"
@@ -131,7 +125,7 @@ MUTANTS = {
     "exposure-ignored": Mutant(_LINE, WorkerLine, "exposed", None),
     "look-ignored": Mutant(_LINE, Look, "refused", False),
     "goodbye-ignored": Mutant(_LINE, line, "ENDED", b"never said"),
-    "line-unnamed": Mutant(_LINK, WorkerLink, "renew", _no_names),
+    "line-unnamed": Mutant(_LINE, WorkerLine, "name", lambda _: None),
     "answer-not-repeated": Mutant(_LINK, store, "PAUSES", ()),
     "outage-blamed-on-values": Mutant("tests/remote/test_store.py", store, "error_of", _blamed(replies.error_of)),
 }
