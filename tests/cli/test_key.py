@@ -79,6 +79,8 @@ def test_the_audit_says_who_did_what(ann: Rota) -> None:
     assert ann.json("audit", "--until", "1h") == []
     assert len(ann.json("audit", "--limit", "2")) == 2
     assert "note=quiet" in ann.ok("audit").splitlines()[1]
+    ann.ok("user", "set", "ann", "--quota", "submissions=5/1s,waiting=3")
+    assert ann.ok("audit").splitlines()[1].endswith("quotas=submissions=5/1s waiting=3")
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_keys_that_are_full() -> None:
 def test_a_quota_for_running_jobs_that_is_used_up() -> None:
     holder = Holder("a", 1, aware(NOW - SECOND), "n1")
     used_up = Waiting(keys=(LimitInfo("ann", RUNNING_QUOTA, 1, None, (holder,), 3),), now=NOW)
-    said = "the quota of user 'ann' for running jobs is used up: running=1, 1 run (a on n1 for 1s); 3 jobs wait for it"
+    said = "the quota of user 'ann' for running jobs is used up: running=1, 1 run (a on n1 for 1s); 3 wait in line"
     assert told(job(State.HELD), used_up) == [("quota", said)]
     (reason,) = explain(job(State.HELD), [], used_up, NOW).reasons
     assert (reason.data["quota"], reason.data["used"], reason.data["allowed"]) == ("running", 1, 1)

@@ -53,4 +53,10 @@ def _row(row: AuditEntry, now: Instant) -> tuple[Cell, ...]:
 
 
 def _data(data: dict[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in data.items())
+    return ", ".join(f"{name}={_value(value)}" for name, value in data.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name}={part}" for name, part in value.items() if part is not None)
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -176,7 +176,7 @@ def _running_quota(key: LimitInfo, now: Instant) -> WaitReason:
         "quota": "running", "user": key.owner, "used": len(key.holders), "allowed": key.concurrency,
         "running": [one.job for one in key.holders[:MOST_NAMED]], "waiting": key.waiting,
     }  # fmt: skip
-    return WaitReason("quota", f"{text} ({_holders(key, now)}); {_count(key.waiting, 'job')} wait for it", data)
+    return WaitReason("quota", f"{text} ({_holders(key, now)}); {key.waiting} wait in line", data)
 
 
 def _rank(info: JobInfo, waiting: Waiting) -> WaitReason:
