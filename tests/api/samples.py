@@ -213,7 +213,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "fires": lambda t: [{"owner": t.user, "name": t.schedule, "before": 1 << 60, "limit": 9}],
     "flows": lambda t: [{"limit": 9}],
     "gates": lambda t: [{}],
-    "get": lambda t: [{"job_id": one} for one in (t.ready, t.failed, t.blocked, t.running)],
+    "get_many": lambda t: [{"ids": [one]} for one in (t.ready, t.failed, t.blocked, t.running)],
     "history": lambda t: [
         {"window": {"span": HOUR, "step": MINUTE}},
         {"window": {"span": HOUR, "step": MINUTE, "queue": t.queue}},
@@ -285,6 +285,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "undeclare_schedules": lambda t: [{"app": "app", "read": [[t.schedule, t.revision]]}],
     "users": lambda t: [{}, {"names": [t.user]}],
     "waiting": lambda t: [{"job_id": t.ready}, {"job_id": t.blocked}],
+    "watch": lambda t: [{}],
     "workflow": lambda t: [{"workflow_id": t.workflow}],
     "workflows": lambda t: [{"query": {}}, {"query": {"ids": [t.workflow]}}, {"query": {"name": t.workflow_name}}],
 }
