@@ -19,6 +19,7 @@ _PLACE = re.compile(r"(?P<problem>.*?)(?: - at `(?:key in )?\$?\.?(?P<place>.*)`
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _STEP = re.compile(r"[^.\[\]]+|\[\d+\]|\[\.\.\.\]")
+FEW = 15  # fields that a complaint may name
 _ABSENT: Final = object()
 _PLAIN = {
     "Invalid RFC3339 encoded date": "a date such as 2027-01-31",
@@ -60,8 +61,9 @@ def _missing(name: str) -> InvalidInput:
 
 def _no_such_field(name: str, types: Sequence[inspect.Type]) -> str:
     known = [field.encode_name for one in types if isinstance(one, inspect.StructType) for field in one.fields]
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"no such field; did you mean {close[0]}?" if close else "no such field"
+    if close := difflib.get_close_matches(name, known, n=1):
+        return f"no such field; did you mean {close[0]}?"
+    return f"no such field; there are {', '.join(known)}" if 0 < len(known) <= FEW else "no such field"
 
 
 def _right(expected: str, types: Sequence[inspect.Type]) -> str:
