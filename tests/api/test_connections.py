@@ -28,6 +28,11 @@ async def post(request: Request[int, None]) -> int:
     return request.body
 
 
+@TEST.get("/large", Permission.READ, "More than the buffers of the system hold")
+async def large(request: Request[None, None]) -> str:
+    return "x" * (8 << 20)
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds of time, a hundredth of the real ones."""
@@ -107,6 +112,26 @@ async def test_a_body_that_is_too_large_is_answered_and_the_connection_lives_if_
         assert (await answer_of(reader)).startswith(b"HTTP/1.1 413 ")
         assert (await answer_of(reader)).endswith(b"\r\n\r\n5")
         writer.close()
+
+
+@pytest.mark.parametrize("more", [b"", b"connection: close\r\n"])
+async def test_a_caller_that_does_not_read_is_cut_off_though_all_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch, more: bytes
+) -> None:
+    monkeypatch.setattr(app, "table", lambda: Table([TEST]))
+    lost = asyncio.Event()
+
+    def connection_lost(one: connections.Connection, error: Exception | None) -> None:
+        ended(one, error)
+        lost.set()
+
+    ended = connections.Connection.connection_lost
+    monkeypatch.setattr(connections.Connection, "connection_lost", connection_lost)
+    async with serving(world) as served:
+        with socket.create_connection(("127.0.0.1", served.port)) as unread:
+            unread.sendall(b"GET /large HTTP/1.1\r\nhost: localhost\r\n" + KEY + more + b"\r\n")
+            async with asyncio.timeout(20):
+                await lost.wait()
 
 
 async def test_a_head_has_a_bound(world: World) -> None:

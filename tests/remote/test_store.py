@@ -14,7 +14,9 @@ from rota.clock import Chance, SystemClock
 from rota.errors import InvalidInput, NotAllowed, StoreDenied, StoreError, StoreUnavailable, WrongVersion
 from rota.model.access import Role
 from rota.model.http import target
+from rota.model.job import Submitted
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.quotas import quotas
 from rota.remote import store as store_module
 from rota.remote.connection import Reply
 from rota.remote.hello import TIME
@@ -112,6 +114,21 @@ async def test_an_order_whose_answer_got_lost_is_accepted_once(
     ]
     assert isinstance(answers[2], errors.KeyConflict)
     assert await store.counts(LOCAL) == {"ready": 3}
+
+
+async def test_an_order_whose_answer_got_lost_may_have_used_up_the_quota(
+    world: World, remote: tuple[ServerStore, AsgiPool]
+) -> None:
+    store, pool = remote
+    await world.store.put_user(LOCAL, LOCAL.user, quotas("submissions=2/1h,waiting=2"), new=True)
+    first, keyed, more = world.job(), world.job(key="k"), world.job()
+    pool.lose = 2
+    answers = await store.submit(LOCAL, [[first], [keyed], [more]])
+    assert answers[:2] == [[Submitted(first.id, True)], [Submitted(keyed.id, True)]], "as it was, not refused"
+    assert isinstance(answers[2], errors.QuotaExceeded)
+    assert await store.counts(LOCAL) == {"ready": 2}
+    (answer,) = await store.submit(LOCAL, [[more]])
+    assert isinstance(answer, errors.QuotaExceeded)
 
 
 async def test_a_write_whose_answer_got_lost_is_answered_as_the_first_time(

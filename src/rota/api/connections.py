@@ -273,6 +273,8 @@ class Connection(HttpToolsProtocol):
         if self._refused:
             if waited > LINGER:
                 self.transport.abort()
+        elif not self.answering and self.transport.get_write_buffer_size():
+            self._check_sending(now)  # also if it is closing: that waits until all is sent
         elif self in self._all.idle:
             if waited > (IDLE_TIME if self._begun else HEAD_TIME):
                 self.transport.close()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rota.errors import InvalidInput, KeyConflict, StoreError
+from rota.errors import InvalidInput, KeyConflict, QuotaExceeded, StoreError
 from rota.model.job import JobInfo, NewJob, Submitted
 from rota.model.principal import Principal
 from rota.store.base import Store
@@ -23,7 +23,8 @@ async def submit(store: Store, who: Principal, orders: Sequence[Sequence[NewJob]
     """Like the verb. `repeat`: the same orders may have been accepted before, and are answered with the jobs that they
     made."""
     try:
-        return await store.submit(who, orders)
+        answers = await store.submit(who, orders)
+        return await _as_before(store, who, orders, answers) if repeat else answers
     except StoreError as error:
         if error.whole or error.passing:
             raise
@@ -32,6 +33,24 @@ async def submit(store: Store, who: Principal, orders: Sequence[Sequence[NewJob]
         if not known:
             raise InvalidInput("orders", "ids that are in use", "new ids, and values that the store can hold") from None
         return [await _answer(store, who, order, known) for order in orders]
+
+
+async def _as_before(
+    store: Store, who: Principal, orders: Sequence[Sequence[NewJob]], answers: Sequence[Answer]
+) -> list[Answer]:
+    """The answers of the first try. An order that was accepted may have used up the quota by which its repeat is
+    refused; and jobs that are known by their keys were new if they have the ids of this order."""
+    refused = [order for order, answer in zip(orders, answers, strict=True) if isinstance(answer, QuotaExceeded)]
+    known = await _known(store, who, {job.id: job for order in refused for job in order})
+    found: list[Answer] = []
+    for order, answer in zip(orders, answers, strict=True):
+        if isinstance(answer, list):
+            found.append(
+                [Submitted(one.id, one.created or one.id == job.id) for one, job in zip(answer, order, strict=True)]
+            )
+        else:
+            found.append(await _answer(store, who, order, known) if any(job.id in known for job in order) else answer)
+    return found
 
 
 async def _answer(store: Store, who: Principal, order: Sequence[NewJob], known: set[str]) -> Answer:
