@@ -73,12 +73,13 @@ def query_steps(db: apsw.Connection, name: str, **values: Any) -> int:
     return steps(db, QUERIES[name], values)
 
 
-# They look at every row: one counts them all, the other looks at the ends of ids (asked by hand, now and then).
-WHOLE = {"state_counts", "ids_ending"}
+# They look at every row: one counts them all, one looks at the ends of ids (asked by hand, now and then), one sizes up
+# the output of users with a quota for it (housekeeping, every few minutes).
+WHOLE = {"state_counts", "ids_ending", "count_output"}
 # They walk along a small index: one row of it, the few that run, or (for `rota doctor`) what is ready.
 ALONG = {"any_ready": "jobs_ready", "ready_kinds": "jobs_ready", "stray_holders": "jobs_running"}
 # They count jobs that live, by the indexes that hold no others.
-LIVING = {"living_states", "living_tallies", "waiting_jobs_of"}
+LIVING = {"living_states", "living_tallies", "waiting_jobs_of", "running_jobs_of"}
 OF_LIVING = {"jobs_blocked", "jobs_due", "jobs_held", "jobs_ready", "jobs_running"}
 # Looked at elsewhere: test_admission_plans.py.
 ADMISSION = queries.names("sqlite", "admission")
