@@ -135,7 +135,7 @@ PEOPLE: dict[str, Samples] = {
     "pause_schedule": lambda t: [b(t.schedule, note="n"), q(t.schedule)],
     "resume_schedule": lambda t: [q(t.schedule)],
     "fire_schedule": lambda t: [q(t.schedule)],
-    "backfill_schedule": lambda t: [Sample(t.schedule, {}, EXAMPLES["backfill_schedule"])],
+    "backfill_schedule": lambda t: [example("backfill_schedule", t.schedule)],
     "list_calendars": lambda t: [q()],
     "get_calendar": lambda t: [q(t.calendar)],
     "put_calendar": lambda t: [example("put_calendar", t.calendar)],
@@ -213,7 +213,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "fires": lambda t: [{"owner": t.user, "name": t.schedule, "before": 1 << 60, "limit": 9}],
     "flows": lambda t: [{"limit": 9}],
     "gates": lambda t: [{}],
-    "get": lambda t: [{"job_id": one} for one in (t.ready, t.failed, t.blocked, t.running)],
+    "get_many": lambda t: [{"ids": [t.ready, t.failed, t.blocked, t.running]}],
     "history": lambda t: [
         {"window": {"span": HOUR, "step": MINUTE}},
         {"window": {"span": HOUR, "step": MINUTE, "queue": t.queue}},
@@ -285,6 +285,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "undeclare_schedules": lambda t: [{"app": "app", "read": [[t.schedule, t.revision]]}],
     "users": lambda t: [{}, {"names": [t.user]}],
     "waiting": lambda t: [{"job_id": t.ready}, {"job_id": t.blocked}],
+    "watch": lambda t: [{}],
     "workflow": lambda t: [{"workflow_id": t.workflow}],
     "workflows": lambda t: [{"query": {}}, {"query": {"ids": [t.workflow]}}, {"query": {"name": t.workflow_name}}],
 }
