@@ -18,8 +18,8 @@ from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
 from rota.telemetry.events import ApiNotServed, Bus
 
-# In use from when the store is opened.
 _log = logging.getLogger("rota.server")
+# In use from when the store is opened.
 SETTINGS = ("store", "server", "key", "server_ca", "user", "key_retention", "notify")
 
 
