@@ -375,7 +375,7 @@ SMALL = {
     "delete_old_access_keys", "delete_old_audit", "delete_old_tallies", "delete_user", "expire_access_key", "grant_row",
     "hold_admins", "hold_quotas", "insert_access_key", "insert_user", "live_admin_keys", "make_secret", "moment",
     "outbox_span", "put_tallies", "quotas_of", "revoke_access_key", "revoke_access_keys_of", "same_tallies", "save_use",
-    "secret", "set_quotas", "start_tallying", "tallied", "tallied_until", "tally_cursors", "put_tally_cursor",
+    "secret", "set_quotas", "start_tallying", "tallied", "tally_cursors", "put_tally_cursor",
     "tally_rows", "touch_access_keys",
     "unread_events_are_old", "user_exists", "user_rows",
 }  # fmt: skip
