@@ -47,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
     server: Annotated[str, _server] = ""  # "": the store is used directly
     key: Annotated[str, _key] = ""  # an access key of the server
     server_ca: Annotated[str, _path] = ""  # "": the authorities that the system trusts
+    server_insecure: Annotated[bool, _switch] = False  # nothing is said about a server without TLS
     name: Annotated[str, _word_if_any] = ""  # of the app; "": none, so it can't declare schedules
     node: Annotated[str, _word_if_any] = ""  # "": a random name
     user: Annotated[str, word] = "local"
@@ -144,7 +145,7 @@ def _over(weaker: dict[str, tuple[Any, str]], stronger: dict[str, tuple[Any, str
         (store, place), (server, other) = stronger["store"], stronger["server"]
         given = f"{without_secrets(str(store))} and {server}"
         raise InvalidInput(f"{place} and {other}", given, "one of them: the store itself, or a server in front of it")
-    dropped = ("server", "key", "server_ca") if named == ["store"] else ()
+    dropped = ("server", "key", "server_ca", "server_insecure") if named == ["store"] else ()
     return {name: value for name, value in weaker.items() if name not in dropped} | stronger
 
 

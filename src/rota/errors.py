@@ -120,8 +120,12 @@ class KeyConflict(RotaError):
 
 
 class IdempotencyKeyReused(RotaError):
-    def __init__(self) -> None:
-        super().__init__("the Idempotency-Key was used before for another request: use a new key")
+    """`job_id`: the job that the first request ordered, if it was an order."""
+
+    def __init__(self, job_id: str | None = None) -> None:
+        self.job_id = job_id
+        ordered = "" if job_id is None else f" (job {job_id})"
+        super().__init__(f"the Idempotency-Key was used before for another request{ordered}: use a new key")
 
 
 class RepeatInFlight(RotaError):

@@ -18,9 +18,9 @@ from rota.store.base import Store
 from rota.store.sqlite import SqliteStore
 from rota.telemetry.events import ApiNotServed, Bus
 
-# In use from when the store is opened.
 _log = logging.getLogger("rota.server")
-SETTINGS = ("store", "server", "key", "server_ca", "user", "key_retention", "notify")
+# In use from when the store is opened.
+SETTINGS = ("store", "server", "key", "server_ca", "server_insecure", "user", "key_retention", "notify")
 
 
 def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
@@ -46,7 +46,7 @@ def served(settings: Settings, clock: Clock, chance: Chance) -> Store:
     if not key:
         cure = "set ROTA_KEY, or run `rota login`"
         raise StoreDenied(f"the server at {settings.server} needs an access key, and none is set; {cure}")
-    if is_readable(place):
+    if is_readable(place) and not settings.server_insecure:
         _warn_readable(settings.server)
     return server_store(place, key, clock, chance, ca=settings.server_ca)
 

@@ -75,6 +75,7 @@ class Caller:
         bus.subscribe(self.told.append)
         self.keys = Keys(world.store)
         self.desk = Desk(world.store, world.clock, Chance(3), Settings(**settings), bus)
+        self.desk.workers.patience = 0  # for the end of a predecessor: their clock stands
         self.authenticator = Authenticator(self.keys, world.clock)
         origins = OriginCheck(["rota.example.com"])
         self.api = Api(routes or app.table(), self.desk, self.authenticator, origins, max_body=100_000)

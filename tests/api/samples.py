@@ -135,7 +135,7 @@ PEOPLE: dict[str, Samples] = {
     "pause_schedule": lambda t: [b(t.schedule, note="n"), q(t.schedule)],
     "resume_schedule": lambda t: [q(t.schedule)],
     "fire_schedule": lambda t: [q(t.schedule)],
-    "backfill_schedule": lambda t: [Sample(t.schedule, {}, EXAMPLES["backfill_schedule"])],
+    "backfill_schedule": lambda t: [example("backfill_schedule", t.schedule)],
     "list_calendars": lambda t: [q()],
     "get_calendar": lambda t: [q(t.calendar)],
     "put_calendar": lambda t: [example("put_calendar", t.calendar)],

@@ -60,7 +60,8 @@ def test_the_key_is_not_shown() -> None:
 def test_it_is_used_where_nothing_else_names_a_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert login_file.chosen(None) == {}
     login_file.save(LOGIN)
-    assert login_file.chosen(None) == {"server": LOGIN.server, "key": LOGIN.key, "server_ca": "/etc/ca.pem"}
+    place = {"server": LOGIN.server, "key": LOGIN.key, "server_ca": "/etc/ca.pem", "server_insecure": None}
+    assert login_file.chosen(None) == place
     assert login_file.chosen("sqlite:///a.db") == {"store": "sqlite:///a.db"}
     monkeypatch.setenv("ROTA_STORE", "sqlite:///a.db")
     assert login_file.chosen(None) == {}
@@ -72,7 +73,7 @@ def test_it_is_used_where_nothing_else_names_a_place(home: Path, monkeypatch: py
 def test_its_key_goes_with_its_server_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     login_file.save(LOGIN)
     monkeypatch.setenv("ROTA_SERVER", f"{LOGIN.server}/")
-    assert login_file.chosen(None) == {"key": LOGIN.key}
+    assert login_file.chosen(None) == {"key": LOGIN.key, "server_insecure": None}
     monkeypatch.setenv("ROTA_KEY", key_of(Role.VIEWER))
     assert login_file.chosen(None) == {}
     monkeypatch.delenv("ROTA_KEY")

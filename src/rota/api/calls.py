@@ -15,12 +15,12 @@ from rota.api.answers import Answer
 from rota.api.call_checks import Sender, check
 from rota.api.problems import Refusal
 from rota.api.requests import Request
-from rota.api.routes import IDEMPOTENCY_KEY, OF_KEYS, Route
+from rota.api.routes import OF_REPEATS, Route
 from rota.clients.schedules import SchedulesClient
 from rota.errors import InvalidInput, StoreError, WrongVersion
 from rota.model.access import Permission
 from rota.model.trigger.records import Advance, Fate
-from rota.remote.hello import CALLS, REPEAT, TIME
+from rota.remote.hello import CALLS, IDEMPOTENCY_KEY, REPEAT, TIME
 from rota.remote.versions import HEADER, OURS, understand
 from rota.remote.wire import Call, calls
 from rota.store.verbs import ADMIN, NODE, OPERATOR, READ, WRITE, Verb
@@ -36,16 +36,14 @@ PERMISSIONS = {
     "rotate_key": Permission.READ,
     "watch": Permission.READ,  # it changes only what its user is told
 }
+# The declaration of routes of rota's own clients, which call `check_version` and answer with `stamped`.
+OWN: dict[str, Any] = {"takes": ("Rota-Version",), "gives": ("Rota-Version", "Rota-Time")}
 _BY_CALLER = {OPERATOR: Permission.OPERATE, ADMIN: Permission.ADMINISTER}
 
 
 def permission_of(verb: Verb) -> Permission:
     plain = Permission.READ if verb.access is READ else Permission.ORDER
     return PERMISSIONS.get(verb.name) or _BY_CALLER.get(verb.by, plain)
-
-
-# The declaration of routes of rota's own clients, which call `check_version` and answer with `stamped`.
-OWN: dict[str, Any] = {"takes": ("Rota-Version",), "gives": ("Rota-Version", "Rota-Time")}
 
 
 def check_version(request: Request[Any, Any]) -> None:
@@ -73,7 +71,7 @@ def call_route(call: Call, carry: Carry) -> Route:
     return Route(
         method="POST", path=f"{CALLS}/{call.name}", permission=permission_of(call.verb), handler=handle,
         summary=f"The verb {call.name.replace('_', ' ')}, for rota's own clients", tag="calls",
-        body=call.arguments, answer=call.answer.type, problems=(409, 412, 426, *(OF_KEYS if keyed else ())),
+        body=call.arguments, answer=call.answer.type, problems=(409, 412, 426, *(OF_REPEATS if keyed else ())),
         takes=_takes(call, keyed), gives=OWN["gives"], keyed=keyed,
     )  # fmt: skip
 

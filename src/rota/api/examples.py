@@ -1,4 +1,5 @@
-"""Examples of bodies in the document, by the names of their routes. A test sends each to a server, which takes it."""
+"""Examples of bodies in the document, by the names of their routes. Tests check each against the document's own schema,
+and send it to a server."""
 
 from __future__ import annotations
 

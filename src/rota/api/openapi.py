@@ -13,7 +13,8 @@ from rota import __version__
 from rota.api.examples import EXAMPLES
 from rota.api.problems import MEDIA, ProblemBody, codes
 from rota.api.requests import Request
-from rota.api.routes import ANY_KEY, IDEMPOTENCY_KEY, PUBLIC, Route, Routes, Table
+from rota.api.routes import ANY_KEY, PUBLIC, Route, Routes, Table
+from rota.remote.hello import IDEMPOTENCY_KEY
 
 ROUTES = Routes("document")
 REFERENCE = "#/components/schemas/{name}"

@@ -43,8 +43,6 @@ _STATUS: Mapping[type[RotaError], int] = {
     errors.WaitTimeout: 408,
     errors.Stale: 409,
 }
-
-
 # The codes of refusals that are no errors of rota.
 _REFUSALS: Mapping[int, tuple[str, ...]] = {
     400: ("wrong_header", "broken_request"),
@@ -57,7 +55,6 @@ _REFUSALS: Mapping[int, tuple[str, ...]] = {
     412: ("exists_already",),
     415: ("wrong_media_type",),
     421: ("wrong_host",),
-    422: ("idempotency_key_reused",),
     426: ("wrong_version",),
     429: ("too_many_wrong_keys",),
     431: ("head_too_large",),

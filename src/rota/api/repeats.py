@@ -22,21 +22,18 @@ from rota.model.principal import SYSTEM
 from rota.model.readers import printable
 from rota.model.repeats import key_name
 from rota.model.times import DAY, Duration
-from rota.remote.hello import CALLS, REPEAT
+from rota.remote.hello import CALLS, IDEMPOTENCY_KEY, REPEAT
 
 if TYPE_CHECKING:
     from rota.api.desk import Desk
     from rota.api.requests import Request
     from rota.api.routes import Route
 
-IDEMPOTENCY_KEY = "idempotency-key"
 LONGEST_LIFE: Duration = DAY  # that a repeat is recognised; less if the store keeps the keys of orders for less
 TRIES = 10  # another server can't overtake us for ever: a request has few writes
 # What a request asks for is in these headers, too.
 _CONDITIONS = ("if-match", "if-none-match")
-
-
-_Place = tuple[str, str, str]
+_Place = tuple[str, str, str]  # the access key, its user, and the name of the idempotency key
 
 
 class _Running(NamedTuple):
@@ -46,10 +43,10 @@ class _Running(NamedTuple):
 
 def checked_key(request: Request[Any, Any]) -> str | None:
     """The idempotency key of a request; None: it has none."""
-    given = request.header(IDEMPOTENCY_KEY)
+    given = request.header(IDEMPOTENCY_KEY.lower())
     if given is not None:
         expected = f"a text of 1 to {LONGEST_KEY} printable characters"
-        printable(given, "Idempotency-Key", 1, LONGEST_KEY, expected)
+        printable(given, IDEMPOTENCY_KEY, 1, LONGEST_KEY, expected)
     return given
 
 

@@ -25,9 +25,10 @@ from urllib.parse import unquote
 from rota.api.answers import EVENTS, Answer, Stream
 from rota.api.requests import Request
 from rota.model.access import Permission
+from rota.remote.hello import IDEMPOTENCY_KEY
 
 H = TypeVar("H", bound=Callable[[Request[Any, Any]], Awaitable[Any]])
-IDEMPOTENCY_KEY, OF_KEYS = "Idempotency-Key", (409, 422)  # the header, and the refusals that it brings
+OF_REPEATS = (409, 422)  # the refusals that an Idempotency-Key brings
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PART = re.compile(r"\{([a-z_]+)\}")
 _LITERAL = re.compile(r"[a-z0-9_.-]+")
@@ -102,7 +103,7 @@ class Routes(list[Route]):
         methods but GET take an Idempotency-Key; a handler that reads it itself names it in `takes`."""
         keyed = method != "GET" and permission is not PUBLIC and IDEMPOTENCY_KEY not in takes
         if keyed:
-            takes, problems = (*takes, IDEMPOTENCY_KEY), (*problems, *OF_KEYS)
+            takes, problems = (*takes, IDEMPOTENCY_KEY), (*problems, *OF_REPEATS)
 
         def declare(handler: H) -> H:
             body, query, answer = _types(handler)

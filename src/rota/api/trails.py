@@ -32,7 +32,7 @@ from rota.remote.wire import Call, calls
 from rota.store.base import Store
 from rota.store.graph import WorkflowJob
 from rota.store.repeats import KeptStep
-from rota.store.values import JobFilter, JobPage
+from rota.store.values import JobPage
 from rota.store.verbs import WRITE
 
 LARGEST = 1 << 20  # bytes of a step; the answer of a larger one is not kept
@@ -167,13 +167,8 @@ class TrailStore:
     def now(self) -> Instant:
         return self._trail.now()
 
-    async def get(self, who: Principal, /, job_id: str) -> JobInfo | None:
-        found: list[JobInfo | None] = await self.__getattr__("get_many")(who, [job_id])
-        return found[0]
-
-    async def find(self, who: Principal, /, query: JobFilter) -> list[JobInfo]:
-        page: JobPage = await self.__getattr__("page")(who, query)
-        return page.jobs
+    # No verbs themselves: they call one.
+    get, find = Store.get, Store.find
 
     def __getattr__(self, name: str) -> Any:
         method, call = getattr(self._store, name), calls().get(name)

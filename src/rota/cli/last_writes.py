@@ -26,6 +26,7 @@ def become(settings: Settings, incarnation: str, guards: Sequence[int]) -> NoRet
     place = {"ROTA_STORE": settings.store}
     if settings.server:
         place = {"ROTA_SERVER": settings.server, "ROTA_KEY": settings.key, "ROTA_SERVER_CA": settings.server_ca}
+        place["ROTA_SERVER_INSECURE"] = "true"  # the node has said so
     # The address of the store may hold a password, and a key is a secret. Other processes can't read data in a socket
     # while the new program is not yet hidden.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

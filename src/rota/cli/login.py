@@ -22,11 +22,11 @@ LONGEST_KEY = 1_000  # characters that are read
 
 async def login_(args: argparse.Namespace) -> int:
     """The server is asked first: a login that does not work is not kept."""
-    _check_readable(args)
+    insecure = _check_readable(args)
     app = AppCore(server=args.url, key=_key(args), server_ca=args.ca)
     info = await ask(app)
     settings = app.settings
-    place = login_file.save(Login(settings.server, settings.key, settings.server_ca))
+    place = login_file.save(Login(settings.server, settings.key, settings.server_ca, insecure))
     wire = {"server": settings.server, "user": info.user, "key": info.key, "role": info.role, "file": str(place)}
     return answer(args, wire, f"logged in to {settings.server} as {info.user} ({said(info)}); kept in {place}")
 
@@ -58,15 +58,18 @@ def _time(moment: int) -> str:
     return datetime.fromtimestamp(moment / 1_000_000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _check_readable(args: argparse.Namespace) -> None:
-    """A key must not leave this machine readable by an oversight, so it is not even asked for."""
-    if args.insecure or not opening.is_readable(target(AppCore(server=args.url).settings.server)):
-        return
+def _check_readable(args: argparse.Namespace) -> bool:
+    """A key must not leave this machine readable by an oversight, so it is not even asked for. True: it will, and the
+    caller knows."""
+    if not opening.is_readable(target(AppCore(server=args.url).settings.server)):
+        return False
+    if args.insecure:
+        return True
     if sys.stdin.isatty() and not args.key_stdin:
         question = f"{args.url} is without TLS: others on the way can read the key. Go on? [y/N] "
         print(question, end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
-            return
+            return True
     expected = "an address with https: others on the way could read the key; --insecure sends it all the same"
     raise InvalidInput("server", args.url, expected)
 

@@ -18,10 +18,13 @@ from rota.errors import InvalidInput
 NAME = "login.json"
 
 
-class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`insecure`: its user knows that others can read the key on its way."""
+
     server: str
     key: str
     server_ca: str = ""
+    insecure: bool = False
 
     def __repr__(self) -> str:
         return f"Login(server={self.server!r})"
@@ -65,7 +68,7 @@ def load() -> Login | None:
         raise InvalidInput("login", str(place), "a file of `rota login`; log in again, or `rota logout`") from None
 
 
-def chosen(store: str | None) -> dict[str, str | None]:
+def chosen(store: str | None) -> dict[str, str | bool | None]:
     """What the login adds to the settings of a client: the server, if nothing else names one or a store; or the key
     of a server that is named without one. `store`: of the option."""
     if store is not None:
@@ -73,6 +76,10 @@ def chosen(store: str | None) -> dict[str, str | None]:
     if names_place():
         named = variables().get("ROTA_SERVER", "").rstrip("/")
         login = load() if named and not variables().get("ROTA_KEY") else None
-        return {"key": login.key} if login is not None and login.server == named else {}
+        return _access(login) if login is not None and login.server == named else {}
     login = load()
-    return {} if login is None else {"server": login.server, "key": login.key, "server_ca": login.server_ca or None}
+    return {} if login is None else {"server": login.server, "server_ca": login.server_ca or None, **_access(login)}
+
+
+def _access(login: Login) -> dict[str, str | bool | None]:
+    return {"key": login.key, "server_insecure": login.insecure or None}

@@ -137,6 +137,7 @@ class SettingKeywords(TypedDict, total=False):
     server: str | None
     key: str | None
     server_ca: str | None
+    server_insecure: bool | None
     name: str | None
     node: str | None
     user: str | None

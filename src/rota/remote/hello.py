@@ -10,6 +10,7 @@ PATH = "/api/v1/server"
 WAKES = "/api/v1/wakes"
 CALLS = "/api/v1/calls"
 TIME = "rota-time"  # header of answers: the time of the store in microseconds
+IDEMPOTENCY_KEY = "Idempotency-Key"  # header of requests: by it the store recognises a repeat
 REPEAT = "rota-repeat"  # header of a call that may have been carried out before
 PING = 10.0  # seconds between two signs of life in a stream
 

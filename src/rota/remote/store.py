@@ -25,7 +25,7 @@ from rota.model.repeats import Repeat
 from rota.model.times import Duration, Instant
 from rota.remote import worker_link
 from rota.remote.connection import Lost, Reply
-from rota.remote.hello import CALLS, PATH, REPEAT, TIME, WAKES, ServerInfo
+from rota.remote.hello import CALLS, IDEMPOTENCY_KEY, PATH, REPEAT, TIME, WAKES, ServerInfo
 from rota.remote.pool import Dialer, ServerPool, Unreachable, cure
 from rota.remote.replies import PASSING, error_of
 from rota.remote.versions import HEADER, OURS, understand
@@ -173,9 +173,9 @@ class ServerStore(Store):
         body = call.encode_arguments(args, named)
         headers = {"Content-Type": "application/json"}
         if call.verb.access is WRITE:
-            headers["Idempotency-Key"] = f"{self._chance.token()}{self._chance.token()}"
+            headers[IDEMPOTENCY_KEY] = f"{self._chance.token()}{self._chance.token()}"
         if repeat is not None:
-            headers |= {"Idempotency-Key": repeat.key, REPEAT: "yes"}
+            headers |= {IDEMPOTENCY_KEY: repeat.key, REPEAT: "yes"}
         reply = await self._ask(self._request("POST", f"{CALLS}/{call.name}", body, headers))
         try:
             return call.decode_answer(reply.body or b"null")

@@ -193,20 +193,20 @@ def _takes_principal(carrier: Callable[..., Any]) -> bool:
     return list(signature(carrier, follow_wrapped=False).parameters)[1:2] == ["who"]
 
 
+def _given_principal(carrier: Callable[..., Any]) -> Callable[..., Any]:
+    """The carrier as one that is always given the principal."""
+    return carrier if _takes_principal(carrier) else lambda unit, who, /, *args, **named: carrier(unit, *args, **named)
+
+
 def audited(declared: Verb, carrier: Callable[..., Any]) -> Callable[..., Any]:
     """The carrier of a verb, which also writes the audit row of each call, in the same transaction."""
-    deed = declared.deed
+    deed, carried = declared.deed, _given_principal(carrier)
     assert deed is not None
-    takes_principal = _takes_principal(carrier)
-
-    def given(who: Principal, args: Sequence[Any]) -> Sequence[Any]:
-        return (who, *args) if takes_principal else args
-
     if not iscoroutinefunction(carrier):
 
         @wraps(carrier)
         def carry_out_at_once(unit: Any, who: Principal, /, *args: Any, **named: Any) -> Any:
-            answer = carrier(unit, *given(who, args), **named)
+            answer = carried(unit, who, *args, **named)
             if deed.concerns(who) and (row := declared.audit(who, args, named, answer)):
                 unit.run(APPEND_AUDIT, now=unit.now(), **row._asdict())
             return answer
@@ -216,9 +216,9 @@ def audited(declared: Verb, carrier: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(carrier)
     async def carry_out(unit: Any, who: Principal, /, *args: Any, **named: Any) -> Any:
         if not deed.concerns(who):
-            return await carrier(unit, *given(who, args), **named)
+            return await carried(unit, who, *args, **named)
         await unit.begin()
-        answer = await carrier(unit, *given(who, args), **named)
+        answer = await carried(unit, who, *args, **named)
         if row := declared.audit(who, args, named, answer):
             await unit.run(APPEND_AUDIT, now=unit.now, **row._asdict())
         return answer
@@ -229,21 +229,17 @@ def audited(declared: Verb, carrier: Callable[..., Any]) -> Callable[..., Any]:
 def once(carrier: Callable[..., Any]) -> Callable[..., Any]:
     """The carrier of a write, which is carried out once for each `Principal.repeat`: its first statement looks for the
     row of an earlier try, its last one keeps the answer, in the same transaction. A write that fails keeps nothing."""
-    takes_principal = _takes_principal(carrier)
-
-    def given(who: Principal, args: Sequence[Any]) -> Sequence[Any]:
-        return (who, *args) if takes_principal else args
-
+    carried = _given_principal(carrier)
     if not iscoroutinefunction(carrier):
 
         @wraps(carrier)
         def carry_out_at_once(unit: Any, who: Principal, /, *args: Any, **named: Any) -> Any:
             if (repeat := who.repeat) is None:
-                return carrier(unit, *given(who, args), **named)
+                return carried(unit, who, *args, **named)
             now = unit.now()
             if kept := _kept(repeat, unit.rows(HOLD_REPEAT, now=now, **_place(who, repeat))):
                 return repeat.recall(kept.content)
-            answer = carrier(unit, *given(who, args), **named)
+            answer = carried(unit, who, *args, **named)
             unit.run(KEEP_REPEAT, now=now, **_place(who, repeat), **_content(repeat, answer))
             return answer
 
@@ -252,11 +248,11 @@ def once(carrier: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(carrier)
     async def carry_out(unit: Any, who: Principal, /, *args: Any, **named: Any) -> Any:
         if (repeat := who.repeat) is None:
-            return await carrier(unit, *given(who, args), **named)
+            return await carried(unit, who, *args, **named)
         await unit.begin()
         if kept := _kept(repeat, await unit.rows(HOLD_REPEAT, now=unit.now, **_place(who, repeat))):
             return repeat.recall(kept.content)
-        answer = await carrier(unit, *given(who, args), **named)
+        answer = await carried(unit, who, *args, **named)
         await unit.run(KEEP_REPEAT, now=unit.now, **_place(who, repeat), **_content(repeat, answer))
         return answer
 

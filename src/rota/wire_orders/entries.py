@@ -135,6 +135,16 @@ def command_options(entry: Entry) -> dict[str, Any]:
     return {name: value for name, value in zip(_COMMANDS, values, strict=True) if value is not None}
 
 
+def named_as_given(entry: Entry, what: str) -> str:
+    """The fields that a complaint about options is about, as the entry names them: `at and in` for `at and delay`."""
+    return " and ".join(_field(entry, name) for name in what.split(" and "))
+
+
+def _field(entry: Entry, name: str) -> str:
+    other = _ALSO.get(name)
+    return name if other is None or getattr(entry, other) is None else other.rstrip("_")
+
+
 def job_options(entry: Entry) -> dict[str, Any]:
     """The given options of the job, by the names of the table."""
     values = _of_job(entry)

@@ -16,7 +16,7 @@ from rota.model.options import Options, new_job, read_options, with_results
 from rota.model.retry import Retry
 from rota.model.task import TaskInfo
 from rota.tasks.results import argument_names, split
-from rota.wire_orders.entries import KINDS, Entry, OrderEntry, command_options, job_options
+from rota.wire_orders.entries import KINDS, Entry, OrderEntry, command_options, job_options, named_as_given
 
 _RETRY = ("retries", "backoff")
 
@@ -51,8 +51,9 @@ def read_order(
     given = job_options(entry)
     for name in given:
         if name not in allowed and name not in _RETRY:
-            raise InvalidInput(name, given[name], f"no such option here; one of {', '.join(allowed)}")
-    options = _read(given, work.options)
+            what = named_as_given(entry, name)
+            raise InvalidInput(what, given[name], f"no such option here; one of {', '.join(allowed)}")
+    options = _read(entry, given, work.options)
     if entry.results:
         options = with_results(options, {job.lower(): paths for job, paths in entry.fills().items()})
     return work._replace(options=options)
@@ -111,12 +112,19 @@ _function = lru_cache(maxsize=1024)(Spec.function)
 def options_of(entry: Entry, defaults: Options) -> Options:
     """The options of a job of a workflow, without its parents: these are given by names of the workflow."""
     given = job_options(entry)
-    return _read({name: value for name, value in given.items() if name not in ("after", "on")}, defaults)
+    return _read(entry, {name: value for name, value in given.items() if name not in ("after", "on")}, defaults)
 
 
-def _read(given: dict[str, Any], defaults: Options) -> Options:
+def _read(entry: Entry, given: dict[str, Any], defaults: Options) -> Options:
     given.pop("results", None)  # they are edges: see `with_results`
     changes = {name: given.pop(name) for name in _RETRY if name in given}
     if changes:
         given["retry"] = Retry(**(defaults.retry.parts() | changes))
-    return read_options(defaults, given) if given else defaults
+    if not given:
+        return defaults
+    try:
+        return read_options(defaults, given)
+    except InvalidInput as error:
+        if (what := named_as_given(entry, error.what)) != error.what:
+            raise InvalidInput(what, error.given, error.expected) from None
+        raise

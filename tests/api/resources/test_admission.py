@@ -30,7 +30,7 @@ async def test_a_gate_is_closed_and_opened(world: World, caller: Caller) -> None
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        ({"reason": "x"}, "match"),
+        ({"reason": "x"}, "task, queue, user and label"),
         ({"queue": "mail"}, "reason"),
         ({"queue": "mail", "reason": ""}, "reason"),
         ({"queue": "mail", "reason": "x", "all": True}, "all"),

@@ -49,7 +49,7 @@ async def test_a_list_is_accepted_whole_or_refused_with_the_place_of_the_bad_one
         ({"command": ["true"], "owner": "bob"}, "owner"),
         ({"command": ["true"], "queue": 7}, "queue"),
         ({"command": ["true"], "queue": "no queue"}, "queue"),
-        ({"command": ["true"], "in": "soon"}, "delay"),
+        ({"command": ["true"], "in": "soon"}, "in"),
         ({"command": ["tr\0ue"]}, "command"),
         ({"jobs": [{"command": ["true"], "retries": "2"}]}, "jobs[0].retries"),
         ({"http": {"method": "GET"}}, "http.url"),

@@ -83,6 +83,8 @@ FIRST = [
         SELECT CASE WHEN i <= 49900 THEN i END, {NOW} - 25000 + i, 'job.failed', 'local', 'x', '{{}}'
         FROM generate_series(1, 50000) AS i""",
     "SELECT setval('rota.outbox_positions', 50000)",
+    f"""INSERT INTO rota.repeats SELECT 'local', 'r' || i, 0, 'route', 'd', 'x', {NOW} + {DAY} + i
+        FROM generate_series(1, 50000) AS i""",
     f"""INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock)
         SELECT 'inc' || i, 'box' || i, '["worker","control"]', '{{"q0":4,"q1":4,"none":1}}',
                array(SELECT 't' || t FROM generate_series(0, 19) AS t), '1', 'live', {NOW}, {NOW}, 1, i

@@ -18,9 +18,10 @@ from rota.model.feedback import Feedback
 from rota.model.gates import Effect, match
 from rota.model.job import Kind, NewJob, Ref, Spec
 from rota.model.lifecycle import JobEvent
-from rota.model.limits import Key, Limit, Rate
+from rota.model.limits import RUNNING_QUOTA, Key, Limit, Rate
 from rota.model.outcome import Ending, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.quotas import Quotas
 from rota.model.rank import AGEING_STEP
 from rota.model.requirements import Requirements
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
@@ -29,17 +30,29 @@ from rota.store.carriers import gates as gates_
 from rota.store.carriers import limits as limits_
 from rota.store.carriers import orders as orders_
 from rota.store.carriers import queues as queues_
+from rota.store.carriers import quotas
 from rota.store.postgres import PostgresStore, admission, nodes, orders, work
 from rota.store.postgres.database import Unit
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.values import Retention, Topic
 from tests.store import queries
 from tests.store.postgres import plans
+from tests.store.postgres.admission_crowd import (
+    CROWD,
+    GATE,
+    GATED,
+    HELD,
+    HOLDS,
+    KEYS,
+    LANE,
+    LATE,
+    LONG,
+    PLAIN,
+    WAITS,
+)
 from tests.store.postgres.crowd import (
-    ADMISSION,
     CLOCK,
     NOW,
-    SHARED,
     Large,
     large_tables,
     run_as_owner,
@@ -50,78 +63,10 @@ from tests.store.postgres.crowd import (
 from tests.store.postgres.plans import Seen, observe, pruned
 
 pytestmark = pytest.mark.slow
-HELD, KEYS, LANE = 100_000, 2_000, 50_000
-# Sorts of jobs, each with ids of its own.
-GATED, WAITS, HOLDS, PLAIN, FREE, FULL, SHUT, FED, BACK, STEPPED, ENDED, LONG, LATE, HASTY = range(51, 65)
-GATE, LAST = uid(50, 1), "ffffffff-ffff-ffff-ffff-ffffffffffff"
 GROWING = re.compile(
     r"^(jobs|history|attempts|output|keys|outbox|limits|slots|starts|freed|flows|wanted)(?:_(?:\d{8}|other|lasting|dated))?$"
 )
 
-
-class Sort(NamedTuple):
-    number: int
-    state: str
-    queue: str
-    many: int
-    task: str = "'t'"
-    requirements: str = "NULL"  # those with any need keys
-    held_by: str = "NULL"
-    more: str = "0, NULL::bigint"  # level, own_step
-
-
-def keyed(name: str) -> str:
-    return f"""'{{"keys":[["' || {name} || '",1,null,"wait"]]}}'"""
-
-
-def rows(sort: Sort) -> str:
-    node = "'inc0'" if sort.state == "running" else "NULL"
-    return f"""
-INSERT INTO rota.jobs ({SHARED}, fence, tries, node, claimed_at, started_at, {ADMISSION})
-SELECT {sql_id(sort.number)}, 'local', '{sort.state}', '{sort.queue}', 'command', {sort.task}, 5, {NOW} - {HOUR} + i,
-       {NOW} - {HOUR}, NULL, {NOW} - {HOUR}, '{{}}', 'd', '{{}}', '{{}}', 1, 1, {node}, {NOW}, {NOW},
-       {sort.requirements}, {sort.requirements} IS NOT NULL, {sort.held_by}, {sort.more}
-FROM generate_series(1, {sort.many}) AS i"""
-
-
-LINE = f"'key' || i % {KEYS}"
-SORTS = (
-    Sort(GATED, "held", "q", HELD, "'gated'", held_by=f"'g:{GATE}'"),
-    Sort(WAITS, "held", "keyed", HELD, requirements=keyed(LINE), held_by=f"'k:local:' || {LINE}"),
-    Sort(HOLDS, "running", "keyed", KEYS, requirements=keyed(LINE)),
-    Sort(LONG, "running", "keyed", 1, requirements=keyed("'long'")),
-    Sort(LATE, "held", "keyed", LANE, requirements=keyed("'long'"), held_by="'k:local:long'"),
-    Sort(PLAIN, "ready", "q", LANE),
-    Sort(FREE, "ready", "keyed", LANE, requirements=keyed("'free' || i")),
-    Sort(FULL, "ready", "full", 1_000, requirements=keyed(LINE)),
-    Sort(SHUT, "ready", "shut", LANE, "'gated'"),
-    Sort(FED, "ready", "fed", LANE, "'t' || i % 100"),
-    Sort(BACK, "ready", "fed", LANE, "'back'", more="1, NULL::bigint"),
-    Sort(STEPPED, "ready", "stepped", LANE, more=f"0, CASE WHEN i > 100 THEN {2 * AGEING_STEP} END"),
-    Sort(HASTY, "ready", "hasty", LANE, more=f"0, {SECOND}"),
-)
-CROWD = [
-    f"""INSERT INTO rota.nodes (incarnation, id, roles, queues, tasks, version, state, started_at, seen_at, lease, lock)
-        VALUES ('inc0', 'box', '["worker"]', '{{"q":4}}', '{{t}}', '1', 'live', {NOW}, {NOW}, 1, 1)""",
-    *map(rows, SORTS),
-    f"""INSERT INTO rota.history ({SHARED}, fence, tries, node, started_at, outcome, finished_at, lasting)
-        SELECT {sql_id(ENDED)}, 'local', 'succeeded', 'q', 'command', 't', 5, {NOW}, {NOW}, NULL, {NOW}, '{{}}', 'd',
-               '{{}}', '{{}}', 1, 1, 'n', {NOW}, 'succeeded', {NOW} - {HOUR} + i, false
-        FROM generate_series(1, {HELD}) AS i""",
-    f"""INSERT INTO rota.gates (id, task, task_like, effect, reason, author, created_at, swept)
-        VALUES ('{GATE}', 'gated', 'gated', 'pause', 'why', 'local', {NOW} - {HOUR}, '{LAST}')""",
-    f"""INSERT INTO rota.slots SELECT 'local', {LINE}, 1, {sql_id(HOLDS)}, 1, {NOW}
-        FROM generate_series(1, {KEYS}) AS i""",
-    f"INSERT INTO rota.slots VALUES ('local', 'long', 1, '{uid(LONG, 1)}', 1, {NOW})",
-    f"""INSERT INTO rota.starts SELECT 'local', 'rate' || i % {KEYS}, {sql_id(ENDED)}, 1, {NOW} - {DAY} + i,
-               500000, {NOW} - {DAY} + i FROM generate_series(1, {HELD}) AS i""",
-    f"INSERT INTO rota.limits SELECT 'local', 'set' || i, 1 FROM generate_series(1, {KEYS}) AS i",
-    f"""INSERT INTO rota.queues (name, feedback, boosted_at, step)
-        VALUES ('fed', true, {NOW}, NULL), ('stepped', false, {NOW}, {2 * AGEING_STEP})""",
-    # One flow at the front of the line has fallen; the other, which stands behind, has fallen before.
-    f"INSERT INTO rota.flows VALUES ('fed', 'local/t1', {15 * SECOND}, 1), ('fed', 'local/back', {15 * SECOND}, 1)",
-    f"""INSERT INTO rota.flows SELECT 'other', 'local/x' || i, 1, 0 FROM generate_series(1, {KEYS}) AS i""",
-]
 
 TABLES = ", ".join(f"rota.{name}" for name in ("jobs", "history", "limits", "slots", "starts", "flows", "gates"))
 OURS = "SELECT oid FROM pg_class WHERE relnamespace = 'rota'::regnamespace"
@@ -277,6 +222,19 @@ async def lift_nothing(unit: Unit) -> None:
     assert await unit.run("put_forward", step=AGEING_STEP, most=500) == 0
 
 
+async def adopt(unit: Unit) -> None:
+    """A user with two thousand running jobs gets a quota for them."""
+    await quotas.put_bounds(unit, "local", Quotas(running=1))
+    held = "SELECT count(*) FROM rota.slots WHERE key = $1"
+    assert await unit.connection.fetchval(held, RUNNING_QUOTA) == KEYS + 1
+
+
+async def adopt_nothing(unit: Unit) -> None:
+    """None of those that run is of a user with the quota."""
+    await unit.run("put_limit", owner="other", key=RUNNING_QUOTA, concurrency=1, starts=None, span=None)
+    await quotas.adopt(unit)
+
+
 async def charge(unit: Unit) -> None:
     await queues_.charge(unit, {("fed", f"local/t{n}"): SECOND for n in range(100)})
 
@@ -386,6 +344,10 @@ DEEDS: dict[str, Deed] = {
     "end alone": Deed(end_alone, False, 5_000, 20_000, {"let_alone_go", "yield_alone", "cancel_beside"}),
     "lift flows": Deed(lift, False, 5_000, 30_000, {"boost", "put_forward"}),
     "lift nothing": Deed(lift_nothing, False, 100, 1_000, {"boost", "put_forward"}),
+    "adopt": Deed(adopt, False, 30 * KEYS, 80 * KEYS, {
+        "any_unadopted", "hold_admission", "mark_unadopted", "adopt_running",
+    }),
+    "adopt nothing": Deed(adopt_nothing, False, 2 * KEYS, 4 * KEYS, {"any_unadopted"}),
     "charge": Deed(charge, False, 1_000, 4_000, {"feedback_rules", "charge", "set_levels"}),
     "renew": Deed(renew, False, 5_000, 10_000, {"renew"}),
     "prune": Deed(prune, False, 1_000, 4_000, {"delete_old_starts"}),

@@ -10,37 +10,29 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psycopg
 import pytest
 
 from rota.clock import Chance
-from rota.model.job import Kind, NewJob, Ref, Spec
-from rota.model.lifecycle import TERMINAL, JobEvent, State
-from rota.model.outcome import CrashRule, Ending, Problem, Settlement
-from rota.model.principal import LOCAL, SYSTEM, Principal
-from rota.model.progress import Progress
-from rota.model.times import DAY, MINUTE, aware
+from rota.model.lifecycle import TERMINAL, State
+from rota.model.principal import LOCAL, SYSTEM
+from rota.model.times import DAY
 from rota.store import sql_files
-from rota.store.carriers import orders as changes
-from rota.store.carriers import reads as carried
-from rota.store.postgres import PostgresStore, nodes, orders, reads, work
+from rota.store.postgres import PostgresStore, work
 from rota.store.postgres.address import STEADY_PLANS
 from rota.store.postgres.database import Unit
 from rota.store.postgres.pool import ConnectionPool
-from rota.store.postgres.scan_floor import ScanFloor
-from rota.store.values import Chunk, JobCursor, JobFilter, Note, Position, Retention
+from rota.store.values import JobCursor
 from tests.store import queries
-from tests.store.postgres import crowd
+from tests.store.postgres import deeds
 from tests.store.postgres.beliefs import BELIEFS, believe, mislead
-from tests.store.postgres.crowd import CLOCK, COUNTS, FIRST, NOW, SECOND, Large, large_tables, uid, uids
-from tests.store.postgres.plans import Seen, observe, pruned
+from tests.store.postgres.crowd import CLOCK, DEAD, ENDED, FIRST, NOW, SECOND, Large, large_tables, uid, uids
+from tests.store.postgres.deeds import BATCH, looking
+from tests.store.postgres.plans import Seen, observe
 
 pytestmark = pytest.mark.slow
-
-SCHEDULED, READY, RUNNING, AHEAD = crowd.SCHEDULED, crowd.READY, crowd.RUNNING, crowd.AHEAD
-DUE, EXPIRED, ENDED, DEAD = crowd.DUE, crowd.EXPIRED, crowd.ENDED, crowd.DEAD
 
 QUERIES = sql_files.load("postgres")
 ELSEWHERE = queries.names("postgres", "schedules", "graph", "admission", "offers")
@@ -67,214 +59,6 @@ async def store(believing: Large) -> AsyncIterator[PostgresStore]:
     await store.close()
 
 
-# -- what is done -----------------------------------------------------------------------------------------------------
-
-BATCH = 100
-KINDS = tuple(Kind)
-RETENTION = Retention(DAY, DAY, MINUTE, DAY)
-
-
-def new(number: int, **changes: Any) -> NewJob:
-    return NewJob(uid(99, number), "t1", Spec.function("t1"), **changes)
-
-
-def settlement(sort: int, number: int, event: JobEvent, ending: Ending, **more: Any) -> Settlement:
-    problem = Problem("E", "boom")
-    return Settlement(uid(sort, number), 1, event, ending, error=problem, reason="boom", **more)
-
-
-def batch(event: JobEvent, ending: Ending, **more: Any) -> list[Settlement]:
-    return [settlement(RUNNING, number, event, ending, **more) for number in range(1, BATCH + 1)]
-
-
-def refs(sort: int, fence: int = 1) -> list[Ref]:
-    return [Ref(job, fence) for job in uids(sort, *range(1, BATCH + 1))]
-
-
-async def claim(unit: Unit) -> None:
-    wants = {f"q{n}": BATCH for n in range(7)}
-    assert len(await work.claim(unit, "inc1", wants, KINDS, wants, ScanFloor(CLOCK))) == 7 * BATCH
-
-
-async def claim_one(unit: Unit) -> None:
-    assert len(await work.claim(unit, "inc1", {"q3": 1}, KINDS, {"q3": 1}, ScanFloor(CLOCK))) == 1
-
-
-async def lonely(jobs: int, unit: Unit) -> None:
-    """Claims for a node whose only functions rank behind all others of their queue."""
-    await unit.connection.execute("UPDATE rota.nodes SET tasks = '{own, a, b, c}' WHERE incarnation = 'inc1'")
-    own = [NewJob(uid(98, n), "own", Spec.function("own"), queue="q4", priority=9) for n in range(jobs)]
-    await orders.submit(unit, LOCAL, [own], DAY)
-    claimed = await work.claim(unit, "inc1", {"q4": jobs}, (Kind.FUNCTION,), {"q4": jobs}, ScanFloor(CLOCK))
-    assert [one.job_id for one in claimed] == [job.id for job in own]
-
-
-async def claim_nothing(unit: Unit) -> None:
-    assert await work.claim(unit, "inc1", {"none": 500}, KINDS, {"none": 500}, ScanFloor(CLOCK)) == []
-
-
-async def succeed(unit: Unit) -> None:
-    verdicts = await work.finish(unit, [
-        Settlement(job, 1, JobEvent.SUCCEED, Ending.SUCCEEDED, result="1")
-        for job in uids(RUNNING, *range(1, BATCH + 1))
-    ])  # fmt: skip
-    assert set(verdicts) == {"applied"}
-
-
-async def finish_again(unit: Unit) -> None:
-    again = [
-        Settlement(job, 1, JobEvent.SUCCEED, Ending.SUCCEEDED, result="1") for job in uids(ENDED, *range(1, BATCH + 1))
-    ]
-    assert set(await work.finish(unit, again)) == {"already"}
-
-
-async def fail(unit: Unit) -> None:
-    assert set(await work.finish(unit, batch(JobEvent.FAIL, Ending.FAILED, failures=1))) == {"applied"}
-
-
-async def retry(unit: Unit) -> None:
-    assert set(await work.finish(unit, batch(JobEvent.RETRY, Ending.FAILED, failures=1, delay=5))) == {"applied"}
-
-
-async def renew(unit: Unit) -> None:
-    news = await nodes.renew(unit, "inc1", False, None, ScanFloor(CLOCK), ScanFloor(CLOCK))
-    assert len(news.holds) == COUNTS[RUNNING] // 20
-
-
-async def promote(unit: Unit) -> None:
-    moved, _ = await nodes.promote(unit, BATCH, 0, ScanFloor(CLOCK))
-    assert moved == 2 * BATCH
-
-
-async def promote_all(unit: Unit) -> None:
-    """So that there is nothing left to do, and the next instant has to be found."""
-    moved, upcoming = await nodes.promote(unit, 2_000, 0, ScanFloor(CLOCK))
-    assert moved == COUNTS[DUE] + COUNTS[EXPIRED]
-    assert upcoming is not None
-
-
-async def take_over(unit: Unit) -> None:
-    moved = await nodes.departures.take_over(unit, "inc0", 0, CrashRule())
-    assert moved is not None
-    assert len(moved) == COUNTS[RUNNING] // 20 + COUNTS[AHEAD]
-
-
-async def list_nodes(unit: Unit) -> None:
-    assert len(await nodes.nodes(unit, SYSTEM, True, ())) == 20
-
-
-async def say(unit: Unit) -> None:
-    chunks = [Chunk(j, 1, n, NOW, "log", b"", {9: 5}.get(n)) for j in uids(RUNNING, *range(1, 11)) for n in range(10)]
-    verdicts = await work.append_output(unit, chunks)
-    assert (verdicts.count("applied"), verdicts.count("already")) == (80, 20)  # type: ignore[arg-type]
-
-
-async def note(unit: Unit) -> None:
-    """Half of them have told something before."""
-    half = Progress(0.5, "half", aware(NOW))
-    notes = [Note(job, 1, 9, half, "{}") for job in uids(RUNNING, *range(951, 951 + BATCH))]
-    assert set(await work.note(unit, notes)) == {"applied"}
-
-
-async def succeed_saved(unit: Unit) -> None:
-    chosen = [
-        Settlement(job, 1, JobEvent.SUCCEED, Ending.SUCCEEDED, saved=True)
-        for job in uids(RUNNING, *range(951, 951 + BATCH))
-    ]
-    assert set(await work.finish(unit, chosen)) == {"applied"}
-
-
-async def start(unit: Unit) -> None:
-    assert {one.verdict for one in await work.start(unit, refs(AHEAD))} == {"applied"}
-
-
-async def hand_back(unit: Unit) -> None:
-    assert set(await work.hand_back(unit, refs(AHEAD))) == {"applied"}
-
-
-async def hand_back_cancelled(unit: Unit) -> None:
-    await changes.cancel(unit, SYSTEM, uids(AHEAD, *range(1, 11)), "no")
-    await work.hand_back(unit, refs(AHEAD)[:10])
-
-
-async def submit(unit: Unit) -> None:
-    await orders.submit(unit, LOCAL, [[new(n) for n in range(20)]], DAY)
-
-
-async def submit_keyed(unit: Unit) -> None:
-    jobs = [new(n, key=f"new{n}") for n in range(10)]
-    await orders.submit(unit, LOCAL, [jobs, jobs], DAY)
-
-
-async def cancel(unit: Unit) -> None:
-    some = range(1, 21)
-    chosen = [*uids(SCHEDULED, *some), *uids(READY, *some), *uids(RUNNING, *some), *uids(ENDED, *some)]
-    answers = await changes.cancel(unit, SYSTEM, chosen, "no")
-    assert [answers.count(kind) for kind in ("cancelled", "requested", "ended")] == [40, 20, 20]  # type: ignore[arg-type]
-
-
-async def replay(unit: Unit) -> None:
-    assert all(await orders.replay(unit, SYSTEM, uids(DEAD, *range(1, 51)), again=False))
-
-
-async def hurry(unit: Unit) -> None:
-    assert all(await changes.hurry(unit, SYSTEM, uids(SCHEDULED, *range(1, 51))))
-
-
-async def purge(unit: Unit) -> None:
-    assert all(await orders.purge(unit, SYSTEM, uids(ENDED, *range(1, 51))))
-
-
-async def prune(unit: Unit) -> None:
-    """Row by row. The clock is moved on, so that all of it is old."""
-    CLOCK.jump(30 * DAY // 1_000_000)
-    try:
-        assert await pruned(unit, RETENTION, 50) >= 200
-    finally:
-        CLOCK.jump(-30 * DAY // 1_000_000)
-
-
-async def trim(unit: Unit) -> None:
-    await unit.run("trim_output", id=uid(ENDED, 7), limit=300)
-
-
-async def rescue(unit: Unit) -> None:
-    assert await nodes.departures.rescue(unit, CrashRule()) == []
-
-
-async def events(unit: Unit) -> None:
-    assert len(await reads.events(unit, SYSTEM, 49_000, 100)) == 100
-
-
-async def tally(unit: Unit) -> None:
-    until = await unit.value("tally_until", after=0, settled=0, limit=100, now=NOW * 2)
-    assert await unit.rows("ended_tallies", after=until - 1, until=until, sees=None, queue=None, task=None)
-
-
-async def look_for_keys(unit: Unit) -> None:
-    assert await unit.value("keys_known_of", owner="local", keys=["none"]) == 0
-
-
-async def get(unit: Unit) -> None:
-    for job in (uid(SCHEDULED, 5), uid(RUNNING, 5), uid(ENDED, 5), uid(DEAD, 5)):
-        assert None not in await reads.get_many(unit, SYSTEM, [job])
-
-
-async def output(unit: Unit) -> None:
-    assert len(await carried.output(unit, SYSTEM, uid(ENDED, 5), Position(), 100)) == 2
-
-
-async def resolve(unit: Unit) -> None:
-    assert await reads.resolve(unit, LOCAL, uid(ENDED, 5)[:-1]) == uids(ENDED, 1, 2, 3)
-
-
-def looking(who: Principal, found: int, **query: Any) -> Callable[[Unit], Awaitable[None]]:
-    async def look(unit: Unit) -> None:
-        assert len((await reads.page(unit, who, JobFilter(**query))).jobs) == found
-
-    return look
-
-
 class Deed(NamedTuple):
     do: Callable[[Unit], Awaitable[None]]
     reading: bool  # on the connections for reads, where the server plans as it likes
@@ -297,61 +81,67 @@ SHOWN = {
 
 WAITED_FOR, DEAD_ONLY = tuple(uids(ENDED, *range(900, 1100))), (State.FAILED,)
 DEEDS = {
-    "claim 700": Deed(claim, False, 4_000, 45_000, {"claim": {"jobs_ready"}}),
-    "claim 1": Deed(claim_one, False, 10 + work.REACH, 300, {"claim": {"jobs_ready"}}),
-    "claim 1 behind others": Deed(partial(lonely, 1), False, 20 + 2 * work.REACH, 700, {"claim": {"jobs_ready"}}),
-    "claim 100 behind others": Deed(partial(lonely, BATCH), False, 8 * BATCH, 8_000, {"claim": {"jobs_ready"}}),
-    "claim nothing": Deed(claim_nothing, False, 0, 50, {"claim": {"jobs_ready"}}),
-    "succeed": Deed(succeed, False, 100, 4_000, {"succeed": {PKEY}}),
-    "succeed again": Deed(finish_again, False, 400, 9_000, {"succeed": {PKEY}, **SETTLED}),
-    "fail": Deed(fail, False, 700, 9_000, {**SETTLED, "end_jobs": {PKEY}}),
-    "retry": Deed(retry, False, 900, 9_000, {**SETTLED, **MOVED}),
-    "renew": Deed(renew, False, 300, 700, {"renew": SHELVES}),
-    "promote": Deed(promote, False, 700, 9_000, {"promote": {"jobs_expiring", "jobs_due"}}),
-    "promote all": Deed(promote_all, False, 4_500, 80_000, {"promote": {"jobs_expiring", "jobs_due"}}),
-    "take over": Deed(take_over, False, 2_500, 20_000, {
+    "claim 700": Deed(deeds.claim, False, 4_000, 45_000, {"claim": {"jobs_ready"}}),
+    "claim 1": Deed(deeds.claim_one, False, 10 + work.REACH, 300, {"claim": {"jobs_ready"}}),
+    "claim 1 behind others": Deed(partial(deeds.lonely, 1), False, 20 + 2 * work.REACH, 700, {"claim": {"jobs_ready"}}),
+    "claim 100 behind others": Deed(partial(deeds.lonely, BATCH), False, 8 * BATCH, 8_000, {"claim": {"jobs_ready"}}),
+    "claim nothing": Deed(deeds.claim_nothing, False, 0, 50, {"claim": {"jobs_ready"}}),
+    "succeed": Deed(deeds.succeed, False, 100, 4_000, {"succeed": {PKEY}}),
+    "succeed again": Deed(deeds.finish_again, False, 400, 9_000, {"succeed": {PKEY}, **SETTLED}),
+    "fail": Deed(deeds.fail, False, 700, 9_000, {**SETTLED, "end_jobs": {PKEY}}),
+    "retry": Deed(deeds.retry, False, 900, 9_000, {**SETTLED, **MOVED}),
+    "renew": Deed(deeds.renew, False, 300, 700, {"renew": SHELVES}),
+    "promote": Deed(deeds.promote, False, 700, 9_000, {"promote": {"jobs_expiring", "jobs_due"}}),
+    "promote all": Deed(deeds.promote_all, False, 4_500, 80_000, {"promote": {"jobs_expiring", "jobs_due"}}),
+    "take over": Deed(deeds.take_over, False, 2_500, 20_000, {
         "held_by": {"jobs_running"}, "hand_back_states": {PKEY, ATTEMPTS}, "hand_back_jobs": {PKEY}, **SETTLED, **MOVED,
     }),
-    "nodes": Deed(list_nodes, True, 2_500, 9_000, {"node_rows": {"jobs_running"}}),
-    "note": Deed(note, False, 900, 6_000, {"note": {PKEY, "progress_pkey", "checkpoints_pkey"}}),
-    "succeed with a saved state": Deed(succeed_saved, False, 300, 6_000, {
+    "nodes": Deed(deeds.list_nodes, True, 2_500, 9_000, {"node_rows": {"jobs_running"}}),
+    "note": Deed(deeds.note, False, 900, 6_000, {"note": {PKEY, "progress_pkey", "checkpoints_pkey"}}),
+    "succeed with a saved state": Deed(deeds.succeed_saved, False, 300, 6_000, {
         "succeed": {PKEY}, "forget_states": {"checkpoints_pkey"},
     }),
-    "output": Deed(say, False, 500, 4_500, {"append_output": {PKEY, OUTPUT}, "cut_output": {PKEY, OUTPUT}}),
-    "start": Deed(start, False, 300, 4_000, STARTED),
-    "hand back": Deed(hand_back, False, 400, 9_000, {
+    "output": Deed(deeds.say, False, 500, 4_500, {"append_output": {PKEY, OUTPUT}, "cut_output": {PKEY, OUTPUT}}),
+    "output beyond a quota": Deed(deeds.say_too_much, False, 700, 6_000, {
+        "append_output": {PKEY, OUTPUT}, "last_output": {OUTPUT},
+    }),
+    "start": Deed(deeds.start, False, 300, 4_000, STARTED),
+    "hand back": Deed(deeds.hand_back, False, 400, 9_000, {
         "hand_back_states": {PKEY, ATTEMPTS}, "handed_back_before": {HISTORY, ATTEMPTS}, "hand_back_jobs": {PKEY},
     }),
-    "hand back cancelled": Deed(hand_back_cancelled, False, 100, 3_000, {
+    "hand back cancelled": Deed(deeds.hand_back_cancelled, False, 100, 3_000, {
         "cancel_running": {PKEY}, "end_unstarted": {PKEY},
     }),
-    "submit": Deed(submit, False, 0, 1_000, {"insert_jobs": set()}),
-    "submit with keys": Deed(submit_keyed, False, 200, 3_000, {"accept": set()}),
-    "cancel": Deed(cancel, False, 300, 6_000, {
+    "submit": Deed(deeds.submit, False, 0, 1_000, {"insert_jobs": set()}),
+    "submit with keys": Deed(deeds.submit_keyed, False, 200, 3_000, {"accept": set()}),
+    "cancel": Deed(deeds.cancel, False, 300, 6_000, {
         "lock_jobs": {PKEY}, "lock_history": {HISTORY}, "cancel_waiting": {PKEY}, "cancel_running": {PKEY},
     }),
-    "replay": Deed(replay, False, 300, 6_000, {"lock_history": {HISTORY}, "reopen_jobs": {HISTORY, PKEY}}),
-    "hurry": Deed(hurry, False, 200, 4_000, {"lock_jobs": {PKEY}, "hurry_jobs": {PKEY}}),
-    "purge": Deed(purge, False, 500, 6_000, {
+    "replay": Deed(deeds.replay, False, 300, 6_000, {"lock_history": {HISTORY}, "reopen_jobs": {HISTORY, PKEY}}),
+    "hurry": Deed(deeds.hurry, False, 200, 4_000, {"lock_jobs": {PKEY}, "hurry_jobs": {PKEY}}),
+    "purge": Deed(deeds.purge, False, 500, 6_000, {
         "lock_history": {HISTORY}, "delete_output": {OUTPUT}, "delete_attempts": {ATTEMPTS},
         "delete_history": {HISTORY}, "delete_progress": {"progress_pkey"}, "forget_states": {"checkpoints_pkey"},
     }),
-    "prune": Deed(prune, False, 3_000, 20_000, {
+    "prune": Deed(deeds.prune, False, 3_000, 20_000, {
         "old_ended": {FINISHED}, "old_dead": {FINISHED}, "output_counts": {OUTPUT},
         "delete_old_keys": {"keys_expiring", "keys_pkey", PKEY},
-        "delete_old_events": {"outbox_at", "outbox_pkey"},
+        "delete_old_events": {"outbox_at", "outbox_pkey"}, "delete_old_repeats": {"repeats_expiry", "repeats_pkey"},
     }),
-    "trim": Deed(trim, False, 10, 300, {"trim_output": {OUTPUT}}),
-    "rescue": Deed(rescue, False, 2_500, 9_000, {"stray_holders": {"jobs_running"}}),
-    "events": Deed(events, True, 500, 4_000, {
+    "trim": Deed(deeds.trim, False, 10, 300, {"trim_output": {OUTPUT}}),
+    "rescue": Deed(deeds.rescue, False, 2_500, 9_000, {"stray_holders": {"jobs_running"}}),
+    "events": Deed(deeds.events, True, 500, 4_000, {
         "any_unread": {"outbox_unread"}, "number_events": {"outbox_unread", "outbox_pkey"},
         "event_rows": {"outbox_seq_key"},
     }, frozenset({"outbox_seq_key"})),
-    "tally": Deed(tally, False, 2_000, 9_000, {"tally_until": {FINISHED}, "ended_tallies": {FINISHED}}),
-    "known keys": Deed(look_for_keys, False, 1, 20, {"keys_known_of": {"keys_pkey"}}),
-    "get": Deed(get, True, 20, 600, SHOWN),
-    "output of a job": Deed(output, True, 20, 100, {"owns_job": {PKEY, HISTORY}, "output_rows": {OUTPUT}}),
-    "resolve": Deed(resolve, True, 30, 200, {"ids_beginning": {PKEY, HISTORY}}),
+    "tally": Deed(deeds.tally, False, 2_000, 9_000, {"tally_until": {FINISHED}, "ended_tallies": {FINISHED}}),
+    "known keys": Deed(deeds.look_for_keys, False, 1, 20, {"keys_known_of": {"keys_pkey"}}),
+    "repeat": Deed(deeds.repeat, False, 10, 100, {
+        "kept_repeats": {"repeats_pkey"}, "hold_repeat": set(), "keep_repeat": {"repeats_pkey"},
+    }),
+    "get": Deed(deeds.get, True, 20, 600, SHOWN),
+    "output of a job": Deed(deeds.output, True, 20, 100, {"owns_job": {PKEY, HISTORY}, "output_rows": {OUTPUT}}),
+    "resolve": Deed(deeds.resolve, True, 30, 200, {"ids_beginning": {PKEY, HISTORY}}),
     "the newest": Deed(looking(SYSTEM, 100, limit=100), True, 1_500, 6_000, SHOWN),
     "one's own newest": Deed(looking(LOCAL, 100, limit=100), True, 1_500, 6_000, SHOWN),
     **{name: Deed(look, True, 1_500, 12_000, SHOWN) for name, look in {
@@ -365,8 +155,12 @@ DEEDS = {
 }  # fmt: skip
 
 # They look at every row: one counts them all, one looks at the ends of ids (asked by hand, now and then), one is of the
-# doctor, three count the jobs that live (for statistics, and at most once a second for a quota).
-WHOLE = {"state_counts", "ids_ending", "ready_kinds", "living_states", "living_tallies", "waiting_jobs_of"}
+# doctor, four count the jobs that live (for statistics, for someone who asks, and at most once a second for a quota),
+# one sizes up the output of users with a quota for it (control nodes do, every few minutes).
+WHOLE = {
+    "state_counts", "ids_ending", "ready_kinds", "living_states", "living_tallies", "waiting_jobs_of",
+    "running_jobs_of", "count_output",
+}  # fmt: skip
 # They look at tables that stay small, or only write.
 SMALL = {
     "insert_node", "lock_node", "lock_number", "living_with_id", "upsert_tasks", "end_node", "really_gone",
@@ -375,9 +169,10 @@ SMALL = {
     "delete_old_access_keys", "delete_old_audit", "delete_old_tallies", "delete_user", "expire_access_key", "grant_row",
     "hold_admins", "hold_quotas", "insert_access_key", "insert_user", "live_admin_keys", "make_secret", "moment",
     "outbox_span", "put_tallies", "quotas_of", "revoke_access_key", "revoke_access_keys_of", "same_tallies", "save_use",
-    "secret", "set_quotas", "start_tallying", "tallied", "tallied_until", "tally_cursors", "put_tally_cursor",
+    "secret", "set_quotas", "start_tallying", "tallied", "tally_cursors", "put_tally_cursor",
     "tally_rows", "touch_access_keys",
-    "unread_events_are_old", "user_exists", "user_rows",
+    "unread_events_are_old", "user_exists", "user_rows", "bound_output", "hold_output", "save_output",
+    "uncounted_output", "keep_output_counts", "watch_state", "keep_watch", "confirm_watch", "writers_of_jobs",
 }  # fmt: skip
 
 

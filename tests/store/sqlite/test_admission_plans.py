@@ -106,10 +106,11 @@ LATEST = 2_000_000
 SEQS = json.dumps([READY + n for n in range(1, BATCH + 1)])
 ASIDE = json.dumps([(READY + n, "g:gate", "why") for n in range(1, BATCH + 1)])
 DROPPED = json.dumps([(READY + n, "dropped", "why") for n in range(1, BATCH + 1)])
+HEAD: dict[str, Any] = {"kind": "command", "now": NOW, "incarnation": "x", "bounded": False}
 # What is asked, and how many steps are enough.
 COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
-    "a claim": ("lane", {"queue": "q", "kind": "command", "now": NOW, "limit": BATCH, "incarnation": "x"}, 30 * BATCH),
-    "a claim of nothing": ("lane", {"queue": "x", "kind": "command", "now": NOW, "limit": 9, "incarnation": "x"}, 100),
+    "a claim": ("lane", {"queue": "q", "limit": BATCH, **HEAD}, 30 * BATCH),
+    "a claim of nothing": ("lane", {"queue": "x", "limit": 9, **HEAD}, 100),
     "who asks": ("claimer", {"incarnation": "x", "now": NOW}, 200),
     "is anything left": ("left_over", {}, 100),
     "candidates": ("candidates", {"seqs": SEQS}, 60 * BATCH),

@@ -150,11 +150,11 @@ def test_what_is_first_in_line_needs_no_sorting(large: apsw.Connection, name: st
 
 
 def test_a_claim_costs_by_what_it_takes_not_by_what_waits(large: apsw.Connection) -> None:
-    head = {"queue": "q1", "kind": "command", "now": NOW, "incarnation": "inc1"}
+    head = {"queue": "q1", "kind": "command", "now": NOW, "incarnation": "inc1", "bounded": False}
     for limit in (1, 50, 500):
         assert query_steps(large, "lane", **head, limit=limit) < 100 + 25 * limit
-        near = query_steps(large, "near_functions", queue="q1", now=NOW, incarnation="inc1", limit=limit)
-        assert near < 1_000 + 60 * limit
+        functions = {"queue": "q1", "now": NOW, "incarnation": "inc1", "bounded": False}
+        assert query_steps(large, "near_functions", **functions, limit=limit) < 1_000 + 60 * limit
     head["limit"] = 50
     seqs = [seq for _, seq, *_ in json.loads(large.execute(QUERIES["lane"], head).get)]
     assert len(seqs) == 50
@@ -165,7 +165,7 @@ def test_a_claim_costs_by_what_it_takes_not_by_what_waits(large: apsw.Connection
 
 def test_functions_of_others_cost_nothing(large: apsw.Connection) -> None:
     """A function at the very end of a queue costs as many steps to find whether nothing or a crowd stands before it."""
-    place = {"rank": -1, "seq": 0, "queue": "crowded", "now": NOW, "limit": 1}
+    place = {"rank": -1, "seq": 0, "queue": "crowded", "now": NOW, "limit": 1, "bounded": False}
     columns = "(id, owner, state, queue, kind, task, priority, rank, run_at, created_at)"
     job = f"INSERT INTO jobs {columns} SELECT 'x' || value, 'local', 'ready', 'crowded', 'function', ?, 5, ?, 1, 1 "
     job += "FROM json_each(?)"
@@ -187,7 +187,8 @@ def test_functions_of_others_cost_nothing(large: apsw.Connection) -> None:
 
 
 def test_an_empty_lane_costs_nothing(large: apsw.Connection) -> None:
-    assert query_steps(large, "lane", queue="nothing", kind="command", now=NOW, limit=500, incarnation="inc1") < 100
+    head = {"queue": "nothing", "kind": "command", "now": NOW, "incarnation": "inc1", "bounded": False}
+    assert query_steps(large, "lane", **head, limit=500) < 100
 
 
 def test_a_finish_costs_by_its_batch(large: apsw.Connection) -> None:

@@ -47,8 +47,11 @@ async def get_gate(request: Request[None, None]) -> GateView:
 async def close_gate(request: Request[GateBody, None]) -> GateView:
     body = request.body
     which = {kind: getattr(body, kind) for kind in ("task", "queue", "user", "label")}
-    if body.all and any(value is not None for value in which.values()):
+    named = any(value is not None for value in which.values())
+    if body.all and named:
         raise InvalidInput("all", True, "it alone, or task, queue, user and label")
+    if not body.all and not named:
+        raise InvalidInput("task, queue, user and label", "none", "one of them or more, or all")
     if body.until is not None and body.for_ is not None:
         raise InvalidInput("until and for", "both", "one of them")
     until = body.until

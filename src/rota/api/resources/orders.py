@@ -9,21 +9,22 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rota.api.answers import Answer
-from rota.api.problems import Refusal
-from rota.api.repeats import IDEMPOTENCY_KEY, checked_key
+from rota.api.repeats import checked_key
 from rota.api.requests import Request
 from rota.api.routes import Routes
 from rota.clients.jobs import JobsClient
-from rota.errors import InvalidInput, KeyConflict
+from rota.errors import IdempotencyKeyReused, InvalidInput, KeyConflict, RotaError
 from rota.model.access import Permission
 from rota.model.job import NewJob
 from rota.model.repeats import key_name
+from rota.remote.hello import IDEMPOTENCY_KEY
 from rota.wire_orders.entries import OrderEntry
 from rota.wire_orders.jobs import read_order, read_orders
 
 ROUTES = Routes("jobs")
 MOST_JOBS = 20_000
-CREATES: dict[str, Any] = {"status": 201, "also": (200,), "takes": ("Idempotency-Key",)}
+CREATES: dict[str, Any] = {"status": 201, "also": (200,), "takes": (IDEMPOTENCY_KEY,)}
+_OF_REQUEST = "request:"  # how keys of jobs begin that come from such a header
 
 
 class OrderBody(OrderEntry, kw_only=True, forbid_unknown_fields=True):
@@ -88,14 +89,13 @@ def keyed(request: Request[Any, Any], jobs: Sequence[NewJob]) -> list[NewJob]:
         return list(jobs)
     name = key_name(given)
     return [
-        job if job.key is not None else msgspec.structs.replace(job, key=f"request:{name}:{place}")
+        job if job.key is not None else msgspec.structs.replace(job, key=f"{_OF_REQUEST}{name}:{place}")
         for place, job in enumerate(jobs)
     ]
 
 
-def other_body(request: Request[Any, Any], conflict: KeyConflict) -> Exception:
+def other_body(request: Request[Any, Any], conflict: KeyConflict) -> RotaError:
     """The answer to a repeat with another body."""
-    if request.header(IDEMPOTENCY_KEY) is None or not conflict.key.startswith("request:"):
+    if checked_key(request) is None or not conflict.key.startswith(_OF_REQUEST):
         return conflict
-    detail = "the Idempotency-Key was used before for another body: use a new key"
-    return Refusal(422, "idempotency_key_reused", detail, job_id=conflict.job_id)
+    return IdempotencyKeyReused(conflict.job_id)

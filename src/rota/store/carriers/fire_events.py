@@ -32,4 +32,4 @@ async def append(unit: Unit, kind: str, told: Sequence[tuple[str, str, str]]) ->
     if told:
         owners, names, data = (list(column) for column in zip(*told, strict=True))
         columns: Columns = {"owners": owners, "subjects": names, "data": data}
-        await unit.run("append_entries", columns, kind=kind, now=unit.now)
+        await unit.run("append_events", columns, kind=kind, now=unit.now)

@@ -51,7 +51,7 @@ class Step(NamedTuple):
 # -- counting --------------------------------------------------------------------------------------------------------
 async def next_step(unit: Unit, limit: int) -> Step | None:
     """What there is to count; None: nothing."""
-    after = await unit.value("tallied_until") or 0
+    after = (await _cursors(unit)).get(ENDED, 0)
     until = await unit.value("tally_until", after=after, settled=SETTLED, limit=limit, now=unit.now)
     if until is None:
         return None
@@ -196,7 +196,7 @@ async def _counts(unit: Unit, sees: str | None, window: Window, since: Instant, 
         found = [Count(at, queue, _decode(body)) for at, queue, body in rows]
         lately = await _ended(unit, max(after, since - 1), now, **which)
         found += [Count(place.at, place.queue, one) for place, one in lately.items() if place.at >= since]
-        if (await unit.value("tallied_until") or 0) == after:
+        if (await _cursors(unit)).get(ENDED, 0) == after:
             break  # else jobs were counted meanwhile, and some are in both parts
     for at, queue, what, count in await unit.rows("living_tallies", since=since, **which):
         found.append(Count(at, queue, JobTally(**{what: count})))

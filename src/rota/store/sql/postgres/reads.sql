@@ -40,11 +40,6 @@ SELECT state, count(*) FROM rota.jobs WHERE :sees::text IS NULL OR owner = :sees
 UNION ALL
 SELECT state, count(*) FROM rota.history WHERE :sees::text IS NULL OR owner = :sees GROUP BY state
 
--- name: append_events
-INSERT INTO rota.outbox (at, kind, owner, subject, data)
-SELECT rota.clock(:now), :kind, owner, subject, data
-FROM unnest(:subjects::text[], :owners::text[], :data::text[]) AS new(subject, owner, data)
-
 -- name: writers_of_jobs
 -- Whoever has read the watches holds a lock on the table until the end of its transaction.
 SELECT DISTINCT virtualtransaction FROM pg_locks

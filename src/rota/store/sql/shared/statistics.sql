@@ -1,9 +1,6 @@
 -- name: moment
 SELECT rota.clock(:now)
 
--- name: tallied_until
-SELECT until FROM rota.tallied WHERE part = 'ended'
-
 -- name: tally_cursors
 SELECT part, until FROM rota.tallied
 
