@@ -31,3 +31,8 @@ class Stream:
         self, pieces: AsyncIterator[bytes], media: str = EVENTS, headers: Mapping[str, str] | None = None
     ) -> None:
         self.pieces, self.media, self.headers = pieces, media, headers or {}
+
+    async def close(self) -> None:
+        close = getattr(self.pieces, "aclose", None)
+        if close is not None:
+            await close()

@@ -10,7 +10,8 @@ head says nothing that their length or content would. OPTIONS names the methods 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -101,7 +102,7 @@ class Api:
         answer = await self._desk.repeats.answer(route, request)
         given = answer if isinstance(answer, Answer) else Answer(answer)
         if isinstance(given.value, Stream):
-            lost = self._lost(headers, origin.address) if grant is not None else _never()
+            lost = partial(self._lost, headers, origin.address) if grant is not None else _never
             await self._stream(route, given.value, given.status or route.status, receive, send, lost)
         else:
             await self._send(route, given, scope, send)
@@ -133,16 +134,37 @@ class Api:
             await _respond(scope, send, status, [*_ALWAYS, _JSON, *more], self._encode(given.value))
 
     async def _stream(
-        self, route: Route, stream: Stream, status: int, receive: Receive, send: Send, lost: Coroutine[Any, Any, None]
+        self,
+        route: Route,
+        stream: Stream,
+        status: int,
+        receive: Receive,
+        send: Send,
+        lost: Callable[[], Awaitable[None]],
     ) -> None:
-        """Sends pieces until there are no more, the caller has gone or lost their key, or the server stops. After an
-        error the answer stays without its end, so that the caller notices."""
-        head = [*_ALWAYS, (b"content-type", stream.media.encode()), *_encoded(stream.headers)]
-        # Proxies must pass pieces on as they come.
-        head.append((b"x-accel-buffering", b"no"))
-        await send({"type": "http.response.start", "status": status, "headers": head})
-        pump: asyncio.Task[None] = asyncio.create_task(_pump(stream, send))
-        ends = [asyncio.create_task(_gone(receive)), asyncio.create_task(lost)]
+        """Sends pieces until there are no more, the caller has gone or lost their key, or the server stops. The answer
+        begins with the first piece: what goes wrong before it is refused as on other routes. After a later error the
+        answer stays without its end, so that the caller notices."""
+        try:
+            first = await anext(stream.pieces, b"")
+            head = [*_ALWAYS, (b"content-type", stream.media.encode()), *_encoded(stream.headers)]
+            # Proxies must pass pieces on as they come.
+            head.append((b"x-accel-buffering", b"no"))
+            await send({"type": "http.response.start", "status": status, "headers": head})
+            error = await self._pieces(first, stream, receive, send, lost)
+        finally:
+            await stream.close()
+        if error is None:
+            await send({"type": "http.response.body", "body": b""})
+        elif not isinstance(error, RotaError) or refusal_of(error) is None:  # the store may be away: no defect
+            self._incident(route.method, route.path, error)
+
+    async def _pieces(
+        self, first: bytes, stream: Stream, receive: Receive, send: Send, lost: Callable[[], Awaitable[None]]
+    ) -> BaseException | None:
+        """Returns what went wrong."""
+        pump: asyncio.Task[None] = asyncio.create_task(_pump(first, stream, send))
+        ends = [asyncio.ensure_future(_gone(receive)), asyncio.ensure_future(lost())]
         self._streams.add(pump)
         try:
             await asyncio.wait({pump, *ends}, return_when=asyncio.FIRST_COMPLETED)
@@ -151,11 +173,7 @@ class Api:
                 task.cancel()
             self._streams.discard(pump)
             await asyncio.wait({pump, *ends})
-        if not pump.cancelled() and (error := pump.exception()) is not None:
-            if not isinstance(error, RotaError) or refusal_of(error) is None:  # the store may be away: no defect
-                self._incident(route.method, route.path, error)
-            return
-        await send({"type": "http.response.body", "body": b""})
+        return None if pump.cancelled() else pump.exception()
 
     async def _lost(self, headers: Mapping[bytes, bytes], address: str) -> None:
         """Returns when the key of the caller has expired or was revoked."""
@@ -214,19 +232,15 @@ async def _respond(scope: Scope, send: Send, status: int, headers: list[tuple[by
     await send({"type": "http.response.body", "body": body})
 
 
-async def _pump(stream: Stream, send: Send) -> None:
-    sent = 0
-    try:
-        async for piece in stream.pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-            sent += 1
-            if sent % IN_A_ROW == 0:
-                # Nothing waits in a stream that always has more, once its caller is gone: others must have their turn.
-                await asyncio.sleep(0)
-    finally:
-        close = getattr(stream.pieces, "aclose", None)
-        if close is not None:
-            await close()
+async def _pump(first: bytes, stream: Stream, send: Send) -> None:
+    await send({"type": "http.response.body", "body": first, "more_body": True})
+    sent = 1
+    async for piece in stream.pieces:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        sent += 1
+        if sent % IN_A_ROW == 0:
+            # Nothing waits in a stream that always has more, once its caller is gone: others must have their turn.
+            await asyncio.sleep(0)
 
 
 async def _never() -> None:

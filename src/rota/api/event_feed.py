@@ -175,12 +175,17 @@ class EventStream:
 
     # -- the caller's side -------------------------------------------------------------------------------------------
     async def pieces(self, after: EventPlace | None) -> AsyncIterator[bytes]:
-        """`after`: where the caller has left off; None: events from now on."""
-        self._task = asyncio.current_task()
+        """`after`: where the caller has left off; None: events from now on. The first piece comes when all that happens
+        from then on will be told."""
         try:
+            await self._feed.watch.renew(self.who, self.filter)
+            if after is None:
+                self._sent = str(await self._feed.join(self))
             yield b"retry: 1000\n\n"
-            async for body in self._catch_up(after):
-                yield body
+            self._task = asyncio.current_task()
+            if after is not None:
+                async for body in self._catch_up(after):
+                    yield body
             while True:
                 await self._filled.wait()
                 self._filled.clear()
@@ -203,13 +208,9 @@ class EventStream:
         self._size = 0
         return body, last
 
-    async def _catch_up(self, after: EventPlace | None) -> AsyncIterator[bytes]:
-        """Events up to the position at which the stream has joined the feed."""
+    async def _catch_up(self, after: EventPlace) -> AsyncIterator[bytes]:
+        """Events up to the position at which the stream joins the feed."""
         store = self._feed.store
-        await self._feed.watch.renew(self.who, self.filter)
-        if after is None:
-            self._sent = str(await self._feed.join(self))
-            return
         span = await store.outbox_span(self.who)
         if not span.first - 1 <= after.seq <= span.last:
             old = after.seq < span.first

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from rota.api import event_feed
 from rota.clients import events as events_client
+from rota.errors import StoreUnavailable
 from rota.model.principal import Principal
 from rota.model.times import SECOND
 from rota.store.carriers.watches import LIFE
@@ -42,6 +45,40 @@ async def test_a_stream_tells_orders_and_starts_of_all_from_its_beginning(world:
         ]  # fmt: skip
         assert ordered.data["data"] == {"queue": "default", "task": "true"}
         assert started.data["data"] == {"queue": "default", "task": "true", "attempt": 1, "node": "here"}
+
+
+async def test_a_stream_begins_when_it_is_watched_for(
+    world: World, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, let_go, watch = asyncio.Event(), asyncio.Event(), world.store.watch
+
+    async def slow(who: Principal) -> None:
+        asked.set()
+        await let_go.wait()
+        await watch(who)
+
+    monkeypatch.setattr(world.store, "watch", slow)
+    opening = opened(caller, STARTS)
+    begun = asyncio.create_task(opening.__aenter__())
+    await asked.wait()
+    await run(world)  # before the beginning
+    assert not begun.done()
+    let_go.set()
+    stream = await begun
+    job = await run(world)
+    assert [one.data["subject"] for one in await stream.count(1)] == [job]
+    await opening.__aexit__(None, None, None)
+
+
+async def test_a_stream_that_can_not_begin_is_refused(
+    world: World, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(who: Principal) -> None:
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(world.store, "watch", fail)
+    answer = await caller.get(STARTS)
+    assert (answer.status, answer.json["code"]) == (503, "store_unavailable")
 
 
 async def test_who_listens_for_ends_only_does_not_watch(world: World, caller: Caller) -> None:
