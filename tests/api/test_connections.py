@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import socket
 from ipaddress import IPv4Network
@@ -50,6 +51,24 @@ async def test_requests_follow_each_other_on_one_connection(world: World) -> Non
             writer.write(LIVE)
         writer.write(LIVE * 3)  # without waiting
         assert [(await answer_of(reader))[:15] for _ in range(4)] == [b"HTTP/1.1 200 OK"] * 4
+        writer.close()
+
+
+async def test_answers_leave_nothing_to_the_garbage_collector(world: World) -> None:
+    """Its pauses would be felt by all callers."""
+    async with serving(world) as served:
+        reader, writer = await served.open(LIVE)
+        await answer_of(reader)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(50):
+                writer.write(LIVE)
+                await answer_of(reader)
+            left = gc.collect()
+        finally:
+            gc.enable()
+        assert left < 50
         writer.close()
 
 

