@@ -73,6 +73,7 @@ class Requirements(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NO_REQUIREMENTS = Requirements()
+_decode = msgspec.json.Decoder(Requirements).decode
 
 
 def read_requirements(text: str | None) -> Requirements:
@@ -80,9 +81,6 @@ def read_requirements(text: str | None) -> Requirements:
     with suppress(msgspec.MsgspecError, RecursionError):
         return _decode(text) if text else NO_REQUIREMENTS
     return NO_REQUIREMENTS
-
-
-_decode = msgspec.json.Decoder(Requirements).decode
 
 
 def subject(owner: str, task: str, queue: str, requirements: str | None) -> Subject:
