@@ -1,0 +1,1 @@
+"""The language in which people search jobs and output: `task:mail.* state:failed took>5m "connection refused"`."""
