@@ -135,6 +135,7 @@ async def test_what_is_left_is_told_even_if_something_was_skipped(world: World) 
     assert world.backend.contents()["settling"] == []
 
 
+@pytest.mark.slow
 async def test_a_limit_counts_edges_so_that_a_write_stays_short(world: World) -> None:
     """A child with many parents that have ended: each write marks about as many edges as it was told."""
     actor = await world.node()

@@ -23,6 +23,8 @@ from examples.shop.app import app
 from examples.shop.database import Order, session
 from examples.shop.web import web
 
+pytestmark = pytest.mark.slow
+
 with TestClient(web) as client:
     wanted = {"article": "lamp", "quantity": 1, "email": "ann@example.com"}
     numbers = [client.post("/orders", json=wanted).json()["order"] for _ in range(2)]

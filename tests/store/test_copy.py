@@ -161,6 +161,7 @@ def without_nul(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value).replace(b"a pause\\u0000", "a pause\ufffd".encode()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "target"),
     [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")],

@@ -83,6 +83,7 @@ async def work(actor: Actor, witness: Witness, most: int) -> None:
         await finish_all(actor, claimed)
 
 
+@pytest.mark.slow
 async def test_eight_claimers_never_share_a_key(world: World, runtime: list[Actor]) -> None:
     bounds = {"a": 1, "b": 1, "c": 2, "d": 5}
     wanted: dict[str, tuple[str, ...]] = {}

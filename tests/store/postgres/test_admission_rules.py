@@ -17,6 +17,8 @@ from rota.model.requirements import Requirements
 from tests.store.postgres import rule_cases as cases
 from tests.store.postgres.rule_cases import NOW, STEP, Case, Cases, Connection, Job, put_cases
 
+pytestmark = pytest.mark.slow
+
 ROUNDS, PIECE = 8, 250  # calls, and cases in each
 
 

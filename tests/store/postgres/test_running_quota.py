@@ -26,6 +26,7 @@ async def claimers(world: World, place: Place, store: PostgresStore, clock: Manu
     return [await world.node(store=stores[number % 4]) for number in range(8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("running", [1, 3])
 async def test_eight_claimers_never_run_more_than_it_allows(world: World, claimers: list[Actor], running: int) -> None:
     await world.store.put_user(LOCAL, LOCAL.user, quotas(f"running={running}"), new=True)
