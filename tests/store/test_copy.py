@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,7 @@ def without_nul(value: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")],
-)
+@pytest.mark.parametrize(("source", "target"), product(("sqlite", "postgres"), repeat=2))
 async def test_all_there_is(places: Places, source: str, target: str) -> None:
     here, there = places.new(source), places.new(target)
     async with make_app(here, default=8) as app:
