@@ -16,6 +16,7 @@ from rota.tasks.modules import ImportFailed
 MADE: list[BaseException] = [
     errors.InvalidInput("age", -1, "a number from 0"),
     errors.UnknownTask("mail", "this app has none"),
+    errors.InvalidQuery("stat:x", 1, "no such field"),
     errors.NotSerialisable("result", "a set", "JSON"),
     errors.TooLarge("arguments", 12, 10),
     errors.InvalidArguments("mail", "'x' is missing", ["x"]),

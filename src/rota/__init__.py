@@ -15,10 +15,10 @@ _NAMES = {
     "rota.clients.job_queries": ["Changes"],
     "rota.errors": [
         "AnswerNotKept", "ChangedMeanwhile", "IdempotencyKeyReused", "IllegalEvent", "InvalidArguments", "InvalidInput",
-        "JobFailed", "KeyConflict", "NotAllowed", "NotFaked", "NotFound", "NotSerialisable", "QuotaExceeded",
-        "RepeatInFlight", "ResultMismatch", "RotaError", "SchemaMissing", "SchemaTooNew", "Stale", "StoreDenied",
-        "StoreError", "StoreFull", "StoreReadOnly", "StoreUnavailable", "TooLarge", "UnknownTask", "WaitTimeout",
-        "WrongVersion",
+        "InvalidQuery", "JobFailed", "KeyConflict", "NotAllowed", "NotFaked", "NotFound", "NotSerialisable",
+        "QuotaExceeded", "RepeatInFlight", "ResultMismatch", "RotaError", "SchemaMissing", "SchemaTooNew", "Stale",
+        "StoreDenied", "StoreError", "StoreFull", "StoreReadOnly", "StoreUnavailable", "TooLarge", "UnknownTask",
+        "WaitTimeout", "WrongVersion",
     ],
     "rota.handles.job": ["Job"],
     "rota.handles.jobs": ["JobQuery"],
@@ -60,6 +60,7 @@ if typing.TYPE_CHECKING:
     from rota.errors import IllegalEvent as IllegalEvent
     from rota.errors import InvalidArguments as InvalidArguments
     from rota.errors import InvalidInput as InvalidInput
+    from rota.errors import InvalidQuery as InvalidQuery
     from rota.errors import JobFailed as JobFailed
     from rota.errors import KeyConflict as KeyConflict
     from rota.errors import NotAllowed as NotAllowed

@@ -4,6 +4,7 @@ RotaError
 ├── InvalidInput            a given value is wrong; says what was given and what was expected
 │   ├── InvalidArguments    arguments that the function of a task does not take
 │   ├── UnknownTask         no task of that name is known
+│   ├── InvalidQuery        a search that can't be read; says at which character
 │   ├── NotSerialisable     a value that JSON can't carry
 │   └── TooLarge            arguments, a command or a call beyond the limit
 ├── KeyConflict             an idempotency key was used before for another order
@@ -100,6 +101,16 @@ class UnknownTask(InvalidInput):
         self.name = name
         super().__init__("task", name, hint)
         self.args = (f"unknown task {name!r}; {hint}",)
+
+
+class InvalidQuery(InvalidInput):
+    """`position`: the character at fault, counted from 1; None: the query came as a tree, or is wrong as a whole."""
+
+    def __init__(self, text: object, position: int | None, problem: str) -> None:
+        self.position, self.problem = position, "".join(one if one.isprintable() else "\ufffd" for one in problem)
+        super().__init__("query", text, "a query as docs/search.md has it")
+        place = "" if position is None else f", character {position}"
+        self.args = (f"query{place}: {self.problem}",)
 
 
 class NotSerialisable(InvalidInput):

@@ -70,3 +70,5 @@ class Any(msgspec.Struct, frozen=True, tag="any", forbid_unknown_fields=True):
 
 
 Condition = Union[Term, Text, Not, All, Any]  # noqa: UP007
+EVERYTHING = All(())
+NOTHING = Any(())
