@@ -18,7 +18,10 @@ READY := .venv/.ready$(if $(PYTHON),-$(subst /,_,$(PYTHON)))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-slow test-user check demo bench sim chaos fmt clean
+TARGETS := help up test test-slow test-user check demo bench sim chaos fmt clean
+# Other words after `bench` name what is measured: `make bench search`. As targets they need nothing but that.
+MEASURED := $(if $(filter bench,$(firstword $(MAKECMDGOALS))),$(filter-out $(TARGETS),$(MAKECMDGOALS)))
+.PHONY: $(TARGETS) $(MEASURED)
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,8 +56,11 @@ check: $(READY) ## lint, formatting, types, import layers, hygiene
 demo: $(READY) ## watch the life of a few jobs
 	@$(BIN)/python examples/demo.py
 
-bench: $(READY) ## measure the speed (BENCH_ARGS=...)
-	@$(BIN)/python -m bench $(BENCH_ARGS)
+bench: $(READY) ## measure the speed (BENCH_ARGS=..., or `make bench search`)
+	@$(BIN)/python -m bench $(MEASURED) $(BENCH_ARGS)
+
+$(MEASURED): bench
+	@:
 
 sim: $(READY) ## run the whole system in simulated time, and hunt the mutants that need long (SEEDS=...)
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS)

@@ -24,6 +24,7 @@ from bench.postgres import quiet as pg_quiet
 from bench.postgres import schedules as pg_schedules
 from bench.postgres import statistics as pg_statistics
 from bench.postgres import throughput as pg_throughput
+from bench.search import rivals
 
 ON_SQLITE: dict[str, Measure] = {
     "submit": throughput.submit_many,
@@ -74,13 +75,20 @@ OVER_HTTP: dict[str, Measure] = {
     "http-worker": over_http.worker,
     "http-streams": streams.streams,
 }
-MEASURES = ON_SQLITE | ON_POSTGRES | OVER_HTTP
+IN_SEARCH: dict[str, Measure] = {
+    "search-grep": rivals.grep,
+    "search-fts5": rivals.fts,
+    "search-tsvector": rivals.tsvector,
+}
+MEASURES = ON_SQLITE | ON_POSTGRES | OVER_HTTP | IN_SEARCH
 GROUPS = {
     "sqlite": list(ON_SQLITE),
     "pg": list(ON_POSTGRES),
     "pg-order": list(ON_ORDER),
     "http": list(OVER_HTTP),
+    "search": list(IN_SEARCH),
 }
+# What is searched takes half an hour to make, and several times its size on the disk: only if it is named.
 EVERYTHING = ("sqlite", "pg", "http")
 # How long a transaction stays open with --long.
 LONG = 300.0
@@ -93,6 +101,8 @@ def main() -> None:
         size = msgspec.structs.replace(size, runs=given.runs)
     if given.keyed:
         size = msgspec.structs.replace(size, keyed=given.keyed)
+    if given.lines:
+        size = msgspec.structs.replace(size, lines=given.lines)
     if given.long:
         size = msgspec.structs.replace(size, held=LONG)
     names = [name for one in given.only or EVERYTHING for name in GROUPS.get(one, [one])]
@@ -119,6 +129,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, help="how often rota and the floor take turns (5)")
     parser.add_argument("--long", action="store_true", help=f"pg-horizon: hold the transaction for {LONG:g} s")
     parser.add_argument("--keyed", type=int, help="pg-keys: so many jobs with keys (50,000)")
+    parser.add_argument("--lines", type=int, help="search: so many lines (10,000,000)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
         "--dir", type=Path, help="where the stores are made: their disk is measured too (a temporary folder)"

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "rota"
 SMALL = 40  # lines: less than that is a name or a value, and tested where it is used
 
-SCENARIOS = {"chaos", "checks", "contracts", "docs", "node", "servers", "sim", "typing"}
+SCENARIOS = {"bench", "chaos", "checks", "contracts", "docs", "node", "servers", "sim", "typing"}
 
 TESTED_BY = {
     "api/desk.py": "api/test_app.py",
