@@ -32,6 +32,7 @@ _NAMES = {
     "rota.handles.task": ["Task"],
     "rota.handles.workflow": ["Workflow"],
     "rota.handles.workflow_builder": ["WorkflowBuilder"],
+    "rota.model.error_groups": ["ErrorGroup"],
     "rota.model.graph": ["Need", "ParentInfo"],
     "rota.model.job": ["AttemptInfo", "JobInfo", "Kind"],
     "rota.model.lifecycle": ["State"],
@@ -99,6 +100,7 @@ if typing.TYPE_CHECKING:
     from rota.handles.task import Task as Task
     from rota.handles.workflow import Workflow as Workflow
     from rota.handles.workflow_builder import WorkflowBuilder as WorkflowBuilder
+    from rota.model.error_groups import ErrorGroup as ErrorGroup
     from rota.model.graph import Need as Need
     from rota.model.graph import ParentInfo as ParentInfo
     from rota.model.job import AttemptInfo as AttemptInfo

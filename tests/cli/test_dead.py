@@ -50,6 +50,31 @@ def test_look(served: Rota, letters: list[str]) -> None:
     assert "a job that failed; this one is succeeded" in done.stderr
 
 
+def test_groups(served: Rota, letters: list[str]) -> None:
+    first, _, third = letters
+    groups = served.json("dead", "list", "--groups")
+    assert [(one["task"], one["title"], one["count"]) for one in groups] == [
+        ("beta", "rota.ExitCode: exit code 3", 1),
+        ("alpha", "rota.ExitCode: exit code 2", 1),
+        ("alpha", "rota.ExitCode: exit code 1", 1),
+    ]
+    beta, _, alpha = (one["id"] for one in groups)
+    shown = served.ok("dead", "list", "--groups", "--task", "alpha", "--limit", "1").splitlines()
+    assert shown[0].split() == ["GROUP", "TASK", "COUNT", "FIRST", "LAST", "ERROR"]
+    assert len(shown) == 2
+    assert "exit code 2" in shown[1]
+    assert listed(served, "--group", beta) == [third]
+    assert served.json("dead", "show", third)["error_group"] == beta
+    assert served.ok("dead", "replay", "--group", beta, "--dry-run") == f"{third} beta\n1 dead letter would be replayed"
+    assert served.ok("dead", "replay", "--group", beta, "--yes") == "1 dead letter replayed"
+    served.here("job", "wait", third)
+    assert served.json("dead", "list", "--groups", "--task", "beta")[0]["id"] == beta
+    assert served.ok("dead", "purge", "--group", alpha, "-y") == "1 dead letter purged"
+    assert listed(served, "--group", alpha) == []
+    wrong = served("dead", "replay", first, "--group", beta)
+    assert (wrong.returncode, "filters go with --all" in wrong.stderr) == (2, True)
+
+
 def test_by_id(served: Rota, letters: list[str]) -> None:
     first, second, third = letters
     good = served.ok("submit", "--wait", "--", "true")

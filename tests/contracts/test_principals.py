@@ -328,6 +328,7 @@ PEOPLE: dict[str, Deed] = {
     "get_many": lambda h, s: s.get_many(BOB, h.ids),
     "page": lambda h, s: s.page(BOB, JobFilter(ids=tuple(h.ids), limit=len(h.ids))),
     "count": lambda h, s: s.count(BOB, JobFilter(ids=tuple(h.ids))),
+    "error_groups": lambda h, s: s.error_groups(BOB, JobFilter()),
     "resolve": lambda h, s: s.resolve(BOB, h.jobs[State.READY]),
     "output": lambda h, s: s.output(BOB, h.jobs[State.RUNNING], Position(), PLENTY),
     "counts": lambda h, s: s.counts(BOB),

@@ -149,6 +149,19 @@ async def test_many_are_changed_in_steps(shop: Shop, test: Harness) -> None:
 
 
 @pytest.mark.usefixtures("small_pages")
+async def test_groups_of_errors(shop: Shop, test: Harness) -> None:
+    await shop.sent("bad-1", "bad-2", "good")
+    await test.run_due()
+    (group,) = await shop.app.dead().groups()
+    assert (group.task, group.count) == ("send", 2)
+    assert group.title == "ValueError: no such address: bad-<n> (test_jobs.py: send)"
+    found = await shop.app.dead(group=group.id).list()
+    assert {info.error_group for info in found} == {group.id}
+    assert group.example == max(info.id for info in found)
+    assert await shop.app.dead(queue="reports").groups() == []
+    assert await shop.app.dead(group=group.id).replay() == Changes(2, 2)
+
+
 async def test_a_dead_letter_that_fails_again_is_replayed_once(shop: Shop, test: Harness) -> None:
     await shop.sent(*(f"bad {n}" for n in range(8)))
     await test.run_due()

@@ -63,6 +63,10 @@ class Backend(ABC):
     def bury_node(self, incarnation: str) -> None:
         """Declares a node dead and leaves its jobs as they are."""
 
+    @abstractmethod
+    def forget_groups(self) -> None:
+        """Takes the groups of errors from all dead letters, as if they had failed under an earlier version."""
+
 
 def named_backend(target: str) -> type[Backend]:
     """The class that `--store` names."""

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rota.cli.job import report, show_job, show_jobs
 from rota.cli.many import Wording, change_all, check_choice, filter_of
 from rota.cli.relations import relations
 from rota.cli.session import existing, resolve
+from rota.cli.show import ago, document, on_terminal, table
 from rota.clients import job_queries
 from rota.clients.job_queries import Change
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
+from rota.model.error_groups import ErrorGroup
 from rota.model.lifecycle import State
+from rota.model.times import Instant
 from rota.store.values import JobFilter
+from rota.views.error_groups import ErrorGroupView
 
 DEAD = (State.FAILED,)
 
 
 async def list_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
-        found = await client.find(await filter_of(args, client, DEAD))
+        query = await filter_of(args, client, DEAD)
+        if args.groups:
+            show_groups(args, await client.error_groups(query), client.store.now())
+            return 0
+        found = await client.find(query)
         show_jobs(args, found, client.store.now())
     return 0
+
+
+def show_groups(args: argparse.Namespace, groups: Sequence[ErrorGroup], now: Instant) -> None:
+    if args.json:
+        document([ErrorGroupView.of(group) for group in groups])
+        return
+    table(
+        ("GROUP", "TASK", "COUNT", "FIRST", "LAST", "ERROR"),
+        (
+            (one.id, one.task, str(one.count), ago(one.first_at, now), ago(one.last_at, now), one.title)
+            for one in groups
+        ),
+    )
+    if len(groups) == args.limit and on_terminal():
+        print(f"({args.limit} shown; there may be more: --limit N)")
 
 
 async def show_(args: argparse.Namespace) -> int:
@@ -44,6 +67,7 @@ async def purge_(args: argparse.Namespace) -> int:
 
 
 async def _change(args: argparse.Namespace, make: Callable[[JobsClient], Change], done: str) -> int:
+    args.all = args.all or (args.group is not None and not args.ids)
     check_choice(args)
     async with existing(args) as client:
         if args.all:

@@ -20,7 +20,7 @@ from rota.model.lifecycle import State
 from rota.model.times import duration
 from rota.store.values import JobFilter
 
-FILTERS = ("state", "queue", "task", "error", "label", "workflow", "schedule", "older_than")
+FILTERS = ("state", "queue", "task", "error", "group", "label", "workflow", "schedule", "older_than")
 PREVIEW = 5
 
 
@@ -49,7 +49,7 @@ async def filter_of(args: argparse.Namespace, client: JobsClient, states: tuple[
     if "older_than" in texts:
         before = client.store.now() - duration(texts["older_than"], "--older-than")
         query = msgspec.structs.replace(query, ended_before=before)
-    plain = {name: texts[name] for name in ("queue", "task", "error", "label", "schedule") if name in texts}
+    plain = {name: texts[name] for name in ("queue", "task", "error", "group", "label", "schedule") if name in texts}
     return msgspec.structs.replace(query, **plain)
 
 

@@ -223,12 +223,23 @@ def _from(parser: Parser) -> None:
 
 
 def _dead(verbs: Verbs) -> None:
-    _filters(verb(verbs, "list", "dead", "list dead letters, latest first"), error=True, limit=True)
+    listing = verb(verbs, "list", "dead", "list dead letters, latest first")
+    _filters(listing, error=True, limit=True)
+    listing.add_argument("--groups", action="store_true", help="list groups of the same error, last seen first")
+    _group(listing)
     _id(verb(verbs, "show", "dead", "show all there is to see of a dead letter"))
-    _many(verb(verbs, "replay", "dead", "run dead letters again, with a fresh budget of attempts", MANY))
+    replay = verb(verbs, "replay", "dead", "run dead letters again, with a fresh budget of attempts", MANY)
+    _many(replay)
+    _group(replay, "; implies --all")
     purge = verb(verbs, "purge", "dead", "delete dead letters with their history", MANY)
     _many(purge)
+    _group(purge, "; implies --all")
     purge.add_argument("--older-than", metavar="DURATION", help="only those that ended longer ago")
+
+
+def _group(parser: Parser, all_of: str = "") -> None:
+    text = f"only those of this group of errors (rota dead list --groups){all_of}"
+    parser.add_argument("--group", metavar="GROUP", help=text)
 
 
 def _task(verbs: Verbs) -> None:

@@ -12,6 +12,7 @@ from rota.batching import Batcher
 from rota.clients.explain import explain
 from rota.clock import Chance
 from rota.errors import InvalidInput, KeyConflict, NotFound, QuotaExceeded, StoreError, StoreUnavailable, WaitTimeout
+from rota.model.error_groups import ErrorGroup
 from rota.model.job import JobInfo, NewJob, Submitted
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.options import check_reason
@@ -164,6 +165,9 @@ class JobsClient:
 
     async def count(self, query: JobFilter) -> int:
         return await self.store.count(self.who, query)
+
+    async def error_groups(self, query: JobFilter) -> list[ErrorGroup]:
+        return await self.store.error_groups(self.who, query)
 
     async def resolve(self, part: str) -> str:
         """The one id that begins or ends with this text."""

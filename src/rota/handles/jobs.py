@@ -16,6 +16,7 @@ from rota.handles.job import Job
 from rota.handles.schedule import Schedule
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
+from rota.model.error_groups import ErrorGroup
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import instant
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Time = datetime | str
 DEAD = JobFilter(states=(State.FAILED,))  # the dead letters
 Infos = list[JobInfo]  # the name `list` is taken in JobQuery
+Groups = list[ErrorGroup]
 
 
 class DeadConditions(TypedDict, total=False):
@@ -36,6 +38,7 @@ class DeadConditions(TypedDict, total=False):
     task: str | Task[..., Any] | None
     queue: str | None
     error: str | None
+    group: str | None
     label: str | None
     workflow: str | Workflow | None
     schedule: str | Schedule | None
@@ -87,6 +90,11 @@ class JobQuery:
     async def count(self) -> int:
         client, query = await self._ready()
         return await client.count(query)
+
+    async def groups(self, limit: int = 100) -> Groups:
+        """The groups of errors of the dead letters among them, last seen first."""
+        client, query = await self._ready()
+        return await client.error_groups(msgspec.structs.replace(query, limit=_limit(limit)))
 
     async def cancel(self, reason: str = "cancelled by its user") -> Changes:
         """Ends those that wait, and asks the nodes of running ones to stop them."""
@@ -146,6 +154,9 @@ class JobQuery:
 
     def count_sync(self) -> int:
         return self._app.sync(self.count())
+
+    def groups_sync(self, limit: int = 100) -> Groups:
+        return self._app.sync(self.groups(limit))
 
     def cancel_sync(self, reason: str = "cancelled by its user") -> Changes:
         return self._app.sync(self.cancel(reason))
@@ -231,7 +242,7 @@ def _schedule(given: object, what: str) -> str:
 
 
 _READERS: dict[str, Callable[[object, str], object]] = {
-    "ids": _ids, "state": _states, "task": _task, "queue": _text, "error": _text, "label": _text,
+    "ids": _ids, "state": _states, "task": _task, "queue": _text, "error": _text, "group": _text, "label": _text,
     "workflow": _workflow, "schedule": _schedule, "created_after": instant, "created_before": instant,
     "ended_after": instant, "ended_before": instant,
 }  # fmt: skip

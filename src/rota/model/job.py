@@ -382,6 +382,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     attempts: list[AttemptInfo] = []
     result: Any = None
     error: Problem | None = None
+    error_group: str | None = None  # failed: the id of its group of errors
 
     @property
     def ended(self) -> bool:

@@ -22,6 +22,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
+from rota.model.error_groups import ErrorGroup
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Verdict
 from rota.model.lifecycle import State
 from rota.model.node import NewNode, News, NodeInfo
@@ -272,6 +273,13 @@ class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted):
     @abstractmethod
     async def count(self, who: Principal, /, query: JobFilter) -> int:
         """How many jobs fit, whatever the limit."""
+
+    @verb(READ, stale_ok=True)
+    @abstractmethod
+    async def error_groups(self, who: Principal, /, query: JobFilter) -> list[ErrorGroup]:
+        """The groups of errors of the dead letters that fit, last seen first, at most `query.limit`. `query.after` is
+        the id of a group and when it was last seen: the page begins behind it. A group that fails again meanwhile moves
+        to the front."""
 
     @verb(READ, stale_ok=True)
     @abstractmethod

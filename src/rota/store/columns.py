@@ -72,6 +72,7 @@ LIVING = (
 RESULT = (Column("outcome"), Column("exit_code", "integer"), Column("error"), Column("result"), Column("usage"))
 FINISHED, LASTING = Column("finished_at", "bigint"), Column("lasting", "boolean")
 SKIP_CAUSE = Column("skip_cause")
+ERROR_GROUP = Column("error_group")
 
 ATTEMPT = (
     Column("job", "uuid"), Column("number", "bigint"), Column("fence", "bigint"), Column("node"), STARTED, FINISHED,
@@ -143,7 +144,7 @@ _WORKED_OUT = {
     ),
     "shown": (Column("cancelling", "boolean"), Column("progress")),
 }
-_JOBS = {column.name: column for column in (*ORDER, *BORN, *COUNTS, STARTED, *CLAIM, *LIVING, FINISHED)}
+_JOBS = {column.name: column for column in (*ORDER, *BORN, *COUNTS, STARTED, *CLAIM, *LIVING, FINISHED, ERROR_GROUP)}
 
 
 def _fields(use: str, names: Iterable[str]) -> tuple[Column, ...]:
@@ -176,13 +177,15 @@ _LIFE = (*ORDER, *BORN, *COUNTS, STARTED, *CLAIM)
 TABLES = {
     "postgres": {
         "jobs": (*_LIFE, *LIVING),
-        "history": (*_LIFE, FINISHED, *RESULT, LASTING, SKIP_CAUSE),
+        "history": (*_LIFE, FINISHED, *RESULT, LASTING, SKIP_CAUSE, ERROR_GROUP),
         "attempts": (*ATTEMPT, LASTING),
         "output": (*OUTPUT, LASTING),
     },
     "sqlite": {
         "jobs": tuple(
-            one for one in (*_LIFE, *LIVING, FINISHED, SKIP_CAUSE) if not one.payload and one.name != "claimed_at"
+            one
+            for one in (*_LIFE, *LIVING, FINISHED, SKIP_CAUSE, ERROR_GROUP)
+            if not one.payload and one.name != "claimed_at"
         ),
         "payloads": tuple(one for one in ORDER if one.payload),
         "attempts": ATTEMPT,

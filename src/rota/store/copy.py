@@ -46,7 +46,7 @@ LEFT_OUT = frozenset(
 )
 # Columns that one engine has and the other does without.
 ONE_SIDED = {
-    "live": {"seq", "claimed_at", "finished_at", "skip_cause"},
+    "live": {"seq", "claimed_at", "finished_at", "skip_cause", "error_group"},
     "ended": {"seq", "claimed_at", "lasting", "tied", "parents", "waits", "special", "level", "own_step", "held_by"},
     "attempts": {"lasting"},
     "output": {"lasting", "kept_at"},

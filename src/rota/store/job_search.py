@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
 from rota.store.values import JobCursor, JobFilter
@@ -22,6 +24,7 @@ SHARED = {
     "created_before": "created_at < {}",
     "ended_after": "finished_at >= {}",
     "ended_before": "finished_at < {}",
+    "group": "error_group = {}",
     "schedule": "id IN (SELECT f.job_id FROM {schema}fires f WHERE f.owner = {owner} AND f.name = {})",
 }
 
@@ -50,6 +53,8 @@ def search(dialect: Dialect, who: Principal, query: JobFilter, schema: str = "")
     conditions = [] if who.sees is None else [f"owner = {owner}"]
     if query.states is not None:
         conditions.append(dialect.dead if query.by_end else _in_states(query.states))
+    if query.group is not None and not query.by_end:
+        conditions.append(dialect.dead)  # only dead letters have a group, and an index by it
     for name, text in {**SHARED, **dialect.conditions}.items():
         if (given := getattr(query, name)) is not None:
             value = dialect.values[name](given) if name in dialect.values else given
@@ -58,6 +63,24 @@ def search(dialect: Dialect, who: Principal, query: JobFilter, schema: str = "")
         conditions.append(_behind(query, query.after, mark))
     order = "finished_at DESC, id DESC" if query.by_end else "id DESC"
     return Search(" AND ".join(conditions) or "true", order, values)
+
+
+def groups(dialect: Dialect, who: Principal, query: JobFilter, table: str, schema: str = "") -> tuple[str, list[Any]]:
+    """The groups of errors of the dead letters that fit: id, task, count, first and last end, an example. `query.after`
+    names a group and its last end."""
+    dead = msgspec.structs.replace(query, states=(State.FAILED,), after=None)
+    condition, _, values = search(dialect, who, dead, schema)
+    behind = ""
+    if query.after is not None:
+        values += [query.after.ended_at, query.after.id]
+        end, group = (dialect.mark.format(len(values) - back) for back in (1, 0))
+        behind = f"HAVING (max(finished_at), error_group) < ({end}, {group})"
+    text = (
+        "SELECT error_group, max(task), count(*), min(finished_at), max(finished_at), max(CAST(id AS text)) "  # noqa: S608
+        f"FROM {schema}{table} WHERE {condition} AND error_group IS NOT NULL GROUP BY error_group {behind} "
+        f"ORDER BY max(finished_at) DESC, error_group DESC LIMIT {query.limit:d}"
+    )
+    return text, values
 
 
 def _in_states(states: Sequence[State]) -> str:

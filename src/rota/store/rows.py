@@ -80,7 +80,7 @@ def job_info(
 
 
 def _attempt(row: AttemptRow) -> AttemptInfo:
-    problem = _problem(row.error) if row.error is not None else None
+    problem = read_problem(row.error) if row.error is not None else None
     return AttemptInfo(
         row.number, row.fence, row.node, aware(row.started_at), aware_or_none(row.finished_at), Ending(row.outcome),
         row.exit_code, problem, None if row.usage is None else _read(row.usage, Usage, Usage()),
@@ -116,7 +116,7 @@ def _retry(text: str | None) -> Retry:
         return NO_RETRY
 
 
-def _problem(text: str) -> Problem:
+def read_problem(text: str) -> Problem:
     try:
         return msgspec.json.decode(text, type=Problem)
     except (msgspec.MsgspecError, RecursionError):

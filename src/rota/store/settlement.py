@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.model.error_groups import group_of, set_aside
 from rota.model.lifecycle import TERMINAL, JobEvent, State, step
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
 from rota.store.values import Topic
@@ -38,6 +39,7 @@ class Move(NamedTuple):
     reason: str | None
     terminal: bool
     usage: str | None
+    error_group: str | None = None
 
     @property
     def topics(self) -> set[Topic]:
@@ -59,6 +61,11 @@ def move(settlement: Settlement, cancel: str | None) -> Move:
         state, delay, settlement.failures, settlement.crashes, settlement.interruptions, reason, state in TERMINAL,
         usage,
     )  # fmt: skip
+
+
+def failed(moved: Move, settlement: Settlement, task: str) -> Move:
+    """The move of a job that failed for good, with the group of its error."""
+    return moved._replace(error_group=group_of(task, settlement.error or set_aside(moved.reason)))
 
 
 def crash(job: str, fence: int, event: JobEvent, why: str, rule: CrashRule) -> Settlement:

@@ -48,6 +48,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None  # a glob
     tasks: tuple[str, ...] | None = None  # names
     error: str | None = None  # a part of the message of the last error
+    group: str | None = None  # the id of a group of errors; only failed jobs have one
     label: str | None = None
     workflow: str | None = None  # its id
     schedule: str | None = None  # its name

@@ -151,6 +151,7 @@ class JobView(Needs, kw_only=True):
     attempts: list[AttemptView]
     result: Any
     error: ErrorView | None
+    error_group: str | None
 
     @classmethod
     def of(cls, info: JobInfo) -> JobView:

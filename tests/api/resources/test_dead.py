@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rota.model.outcome import Failed, Problem
 from tests.api.caller import Caller
 from tests.api.resources.conftest import ANN
 from tests.api.resources.test_jobs import listed
@@ -30,3 +31,23 @@ async def test_they_are_listed_replayed_and_purged(world: World, caller: Caller)
     done = (await caller.post("/api/v1/dead/purge", {"error": "hopeless"})).json
     assert (done["matched"], done["changed"]) == (2, 2)
     assert sorted(await world.all()) == sorted([jobs[0], jobs[2], living])
+
+
+async def test_groups_of_errors_in_pages(world: World, caller: Caller) -> None:
+    node = await world.node()
+    for text in ("no user 1", "no user 2", "no room", "no way"):
+        await world.one(ANN)
+        await node.run(Failed(Problem("E", text), fatal=True))
+        world.clock.advance(1)
+    first = (await caller.get("/api/v1/dead/groups?limit=2")).json
+    assert [(one["title"], one["count"]) for one in first["items"]] == [("E: no way", 1), ("E: no room", 1)]
+    second = (await caller.get(f"/api/v1/dead/groups?limit=2&cursor={first['next']}")).json
+    assert [(one["title"], one["count"], one["task"]) for one in second["items"]] == [("E: no user <n>", 2, "true")]
+    assert second["next"] is None
+    group = second["items"][0]["id"]
+    assert len(await listed(caller, f"/api/v1/dead?group={group}")) == 2
+    assert len(await listed(caller, f"/api/v1/jobs?group={group}")) == 2
+    assert (await caller.get(f"/api/v1/jobs?cursor={first['next']}")).status == 400
+    assert (await caller.get("/api/v1/dead/groups?cursor=x")).status == 400
+    assert (await caller.post("/api/v1/dead/replay", {"group": group})).json["changed"] == 2
+    assert len((await caller.get("/api/v1/dead/groups")).json["items"]) == 2

@@ -134,6 +134,10 @@ class Postgres(Backend):
             cursor = db.execute("UPDATE nodes SET state = 'dead' WHERE incarnation = %s", (incarnation,))
             assert cursor.rowcount == 1
 
+    def forget_groups(self) -> None:
+        with self.connection() as db:
+            db.execute("UPDATE history SET error_group = NULL WHERE lasting")
+
     def lose_node(self, incarnation: str) -> None:
         with self.connection() as db:
             cursor = db.execute("DELETE FROM nodes WHERE incarnation = %s", (incarnation,))

@@ -124,7 +124,8 @@ DEEDS = {
         "delete_history": {HISTORY}, "delete_progress": {"progress_pkey"}, "forget_states": {"checkpoints_pkey"},
     }),
     "prune": Deed(deeds.prune, False, 3_000, 20_000, {
-        "old_ended": {FINISHED}, "old_dead": {FINISHED}, "output_counts": {OUTPUT},
+        "old_ended": {FINISHED}, "old_dead": {FINISHED}, "ungrouped": {"history_error_group"}, "set_groups": {HISTORY},
+        "output_counts": {OUTPUT},
         "delete_old_keys": {"keys_expiring", "keys_pkey", PKEY},
         "delete_old_events": {"outbox_at", "outbox_pkey"}, "delete_old_repeats": {"repeats_expiry", "repeats_pkey"},
     }),
@@ -151,6 +152,7 @@ DEEDS = {
         "more dead letters": looking(SYSTEM, 100, states=DEAD_ONLY, after=JobCursor(uid(DEAD, 900), NOW + 2 * DAY)),
     }.items()},
     "those of a workflow": Deed(looking(LOCAL, 0, workflow=uid(ENDED, 5)), True, 10, 100, {}),
+    "those of a group of errors": Deed(looking(SYSTEM, 0, states=DEAD_ONLY, group="none"), True, 10, 100, {}),
     "those of a schedule": Deed(looking(LOCAL, 0, schedule="none"), True, 10, 100, {}),
 }  # fmt: skip
 

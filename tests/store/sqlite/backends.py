@@ -63,6 +63,10 @@ class _Sqlite(Backend):
             db.execute("UPDATE nodes SET state = 'dead' WHERE incarnation = ?", (incarnation,))
             assert db.changes() == 1
 
+    def forget_groups(self) -> None:
+        with self._connection() as db:
+            db.execute("UPDATE jobs SET error_group = NULL")
+
     def lose_node(self, incarnation: str) -> None:
         with self._connection() as db:
             db.execute("DELETE FROM nodes WHERE incarnation = ?", (incarnation,))

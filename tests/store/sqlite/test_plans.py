@@ -121,6 +121,7 @@ INTENDED = {
     "known_keys": ["SEARCH k USING PRIMARY KEY (owner=? AND key=?)"],
     "old_ended": ["SEARCH jobs USING INDEX jobs_ended (finished_at<?)"],
     "old_dead": ["INDEX jobs_dead (finished_at<?)"],
+    "dead_after": ["SEARCH j USING INDEX jobs_dead (finished_at>?)", "SEARCH a USING PRIMARY KEY (job=?)"],
     "delete_old_keys": ["SEARCH k USING INDEX keys_expiring (expires_at<?)"],
     "delete_old_events": ["SEARCH outbox USING COVERING INDEX outbox_at (at<?)"],
     "output_rows": ["SEARCH o USING PRIMARY KEY (job=? AND (fence,number)>(?,?))"],
@@ -137,7 +138,8 @@ def test_the_intended_index_is_used(large: apsw.Connection, name: str) -> None:
 
 
 IN_LINE = [
-    "lane", "near_functions", "functions_of", "due", "expired", "old_ended", "old_dead", "output_rows", "event_rows",
+    "lane", "near_functions", "functions_of", "due", "expired", "old_ended", "old_dead", "dead_after", "output_rows",
+    "event_rows",
 ]  # fmt: skip
 
 
@@ -244,6 +246,14 @@ def test_searches_that_people_repeat_are_cheap(large: apsw.Connection, who: Prin
     assert search(large, who, JobFilter(states=(State.FAILED,), after=JobCursor(some[-1], NOW), limit=100)) < 10_000
     assert search(large, who, JobFilter(workflow="none", limit=100)) < 1_000
     assert search(large, LOCAL, JobFilter(schedule="none", limit=100)) < 1_000
+
+
+def test_a_group_of_errors_is_read_in_the_order_of_its_index(large: apsw.Connection) -> None:
+    text, values = reads.page_query(LOCAL, JobFilter(states=(State.FAILED,), group="0123456789ab"))
+    lines = plan(large, text, values)
+    assert any("jobs_error_group (error_group=?)" in line for line in lines), lines
+    assert not any("TEMP B-TREE" in line for line in lines)
+    assert search(large, SYSTEM, JobFilter(group="0123456789ab")) < 1_000
 
 
 def test_the_dead_letters_are_read_in_the_order_of_their_index(large: apsw.Connection) -> None:

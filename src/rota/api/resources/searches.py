@@ -18,17 +18,19 @@ LONGEST = 1_000
 Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 Number = Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
-_TEXTS = ("queue", "task", "error", "label", "schedule")
+_TEXTS = ("queue", "task", "error", "group", "label", "schedule")
 _TIMES = ("created_after", "created_before", "ended_after", "ended_before")
 
 
 class DeadSearch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """All given conditions must hold. `task` is a glob; `error` a part of the last error; `workflow` an id or a name;
+    """All given conditions must hold. `task` is a glob; `error` a part of the last error; `group` the id of a group
+    of errors; `workflow` an id or a name;
     `older_than`: ended longer ago."""
 
     queue: str | None = None
     task: str | None = None
     error: str | None = None
+    group: str | None = None
     label: str | None = None
     workflow: str | None = None
     schedule: str | None = None

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rota.model.error_groups import group_of
+from rota.model.error_groups import set_aside as set_aside_problem
 from rota.model.task import TaskInfo
 from rota.model.times import Duration
 from rota.store.carriers.unit import Columns, Unit
@@ -35,8 +37,9 @@ async def set_aside(unit: Unit, one: Unoffered, grace: Duration, limit: int) -> 
     await unit.begin()
     reason = why_set_aside(one.task, grace)
     gone = await unit.rows(
-        "set_aside_unoffered", queue=one.queue, task=one.task, grace=grace, limit=limit, reason=reason, now=unit.now
-    )
+        "set_aside_unoffered", queue=one.queue, task=one.task, grace=grace, limit=limit, reason=reason,
+        error_group=group_of(one.task, set_aside_problem(reason)), now=unit.now,
+    )  # fmt: skip
     if gone:
         about = {"queue": one.queue, "task": one.task, "reason": reason}
         failed = [(job, owner, about | {"fence": fence}) for job, owner, fence, _ in gone]

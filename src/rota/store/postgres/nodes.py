@@ -13,6 +13,7 @@ from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Duration, Instant
+from rota.store.carriers.error_groups import old_group
 from rota.store.carriers.nodes import Departures, access_columns, taken
 from rota.store.postgres import graph, orders, partitions, reads, work
 from rota.store.postgres.database import Unit, encode
@@ -152,6 +153,15 @@ async def old_jobs(unit: Unit, retention: Retention, limit: int) -> int:
     return len(ids) or 1  # 1: a part of the preparation was done
 
 
+async def group_errors(unit: Unit, retention: Retention, limit: int) -> int:
+    """Gives groups of errors to dead letters that nodes of an earlier version have left."""
+    await unit.begin()
+    groups = {job: old_group(*texts) for job, *texts in await unit.rows("ungrouped", limit=limit)}
+    if groups:
+        await unit.run("set_groups", ids=[*groups], groups=[*groups.values()])
+    return len(groups)
+
+
 def _old(query: str, age: Callable[[Retention], Duration]) -> Pruning:
     async def old_rows(unit: Unit, retention: Retention, limit: int) -> int:
         return await unit.run(query, now=unit.now, age=age(retention), limit=limit)
@@ -177,6 +187,7 @@ PRUNINGS: tuple[Pruning, ...] = (
     _old("delete_old_audit", lambda keep: keep.audit),
     _old("delete_old_access_keys", lambda keep: keep.audit),
     _old("delete_old_repeats", lambda _: 0),
+    group_errors,
 )
 # The walks: the query of each, and the key where it begins.
 WALKS: dict[str, Place] = {

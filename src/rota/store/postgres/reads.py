@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rota.model.error_groups import ErrorGroup
 from rota.model.job import JobInfo
 from rota.model.lifecycle import LIVE, State
 from rota.model.principal import Principal
 from rota.store.carriers import reads
+from rota.store.carriers.error_groups import GroupRow, shown
 from rota.store.columns import SHOWN
-from rota.store.job_search import Dialect, search
+from rota.store.job_search import Dialect, groups, search
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import glob, id_range, ids_only
 from rota.store.postgres.session import lock_number
@@ -66,10 +68,17 @@ async def count(unit: Unit, who: Principal, query: JobFilter) -> int:
     return int(await unit.connection.fetchval(f"SELECT {' + '.join(parts)}", *values)) if parts else 0
 
 
+async def error_groups(unit: Unit, who: Principal, query: JobFilter) -> list[ErrorGroup]:
+    text, values = groups(_DIALECT, who, query, "history", f"{unit.database.schema}.")
+    found = [GroupRow(*row) for row in await unit.connection.fetch(text, *values)]
+    return shown(found, await _infos(unit, who, [row.example for row in found]))
+
+
 def _sources(schema: str, query: JobFilter, condition: str) -> list[str]:
     """The tables that may hold the answer, with their conditions; the others need not be read."""
     states = frozenset(State) if query.states is None else frozenset(query.states)
-    live = states & LIVE and query.ended_before is None and query.ended_after is None
+    ended = query.ended_before is not None or query.ended_after is not None or query.group is not None
+    live = states & LIVE and not ended
     tables = [table for table, wanted in (("jobs", live), ("history", states - LIVE)) if wanted]
     return [f"{schema}.{table} WHERE {condition}" for table in tables]
 

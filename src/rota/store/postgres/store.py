@@ -247,6 +247,7 @@ class PostgresStore(Calls):
     page = reads(reads_.page)
     count = reads(reads_.count)
     resolve = reads(reads_.resolve)
+    error_groups = reads(reads_.error_groups)
     events = reads(reads_.events)
     outbox_span = reads(reads_.outbox_span)
 

@@ -18,7 +18,7 @@ from rota.store.postgres import admission
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import clean, ids_only, is_id
 from rota.store.postgres.scan_floor import Place, ScanFloor
-from rota.store.settlement import Move, move
+from rota.store.settlement import Move, failed, move
 from rota.store.values import Chunk, Note, Start, Topic
 
 _NO_JOB = "00000000-0000-0000-0000-000000000000"
@@ -258,7 +258,8 @@ async def _end_attempts(unit: Unit, settlements: Sequence[Settlement]) -> list[V
         found_tied[one.job_id] = tied_now
         special |= bool(special_now)
         if running and one.job_id not in done:
-            moved = moves[one.job_id] = move(one, cancel)
+            moved = move(one, cancel)
+            moved = moves[one.job_id] = failed(moved, one, task) if moved.state is State.FAILED else moved
             done[one.job_id] = one.ending
             unit.topics |= moved.topics
             if moved.terminal:
@@ -282,7 +283,10 @@ async def _carry_out(unit: Unit, moves: Mapping[str, Move]) -> None:
     ended = {job: one for job, one in moves.items() if one.terminal}
     going_on = {job: one for job, one in moves.items() if not one.terminal}
     if ended:
-        await unit.run("end_jobs", now=unit.now, states=[one.state.value for one in ended.values()], **_common(ended))
+        await unit.run(
+            "end_jobs", now=unit.now, states=[one.state.value for one in ended.values()],
+            groups=[one.error_group for one in ended.values()], **_common(ended),
+        )  # fmt: skip
     if going_on:
         common = _common(going_on)
         attempts = {name: common[name] for name in ("ids", "outcomes", "codes", "errors", "results", "usages")}

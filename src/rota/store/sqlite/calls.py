@@ -79,7 +79,7 @@ class Calls(CarriedStore):
         self._closed = False
         self._writer: Database | None = None
         self._reader: Database | None = None
-        self._old_workflows = Walk(clock, ("",))
+        self._old_workflows, self._dead_letters = Walk(clock, ("",)), Walk(clock, ("0", "0"))
         self._fork = Fork()
         forking.watch(self)
 

@@ -12,6 +12,7 @@ from rota.model.outcome import Settlement
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
+from rota.store.carriers.error_groups import old_group
 from rota.store.carriers.nodes import Departures, access_columns, taken
 from rota.store.rows import NodeRow, node_info
 from rota.store.sqlite import gates, graph, orders, ranking, work
@@ -141,6 +142,15 @@ def sweep_workflows(db: Database, place: Place, age: Duration) -> tuple[int, int
     if gone:
         db.run("delete_workflows", ids=encode(gone).decode())
     return len(rows), len(gone), [rows[-1][0]] if rows else []
+
+
+def group_dead_letters(db: Database, place: Place) -> tuple[int, int, list[str]]:
+    """A piece of a walk, which gives dead letters of earlier versions their groups of errors."""
+    rows = db.rows("dead_after", at=int(place[0]), seq=int(place[1]), most=PIECE)
+    groups = {seq: old_group(*texts) for _, seq, ungrouped, *texts in rows if ungrouped}
+    if groups:
+        db.run("set_groups", rows=encode([{"jobs": seq, "groups": group} for seq, group in groups.items()]).decode())
+    return len(rows), len(groups), [str(rows[-1][0]), str(rows[-1][1])] if rows else []
 
 
 def prune(db: Database, retention: Retention, limit: int) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rota.model.error_groups import ErrorGroup
 from rota.model.job import JobInfo
 from rota.model.principal import Principal
 from rota.store.carriers import reads
-from rota.store.job_search import Dialect, search
+from rota.store.carriers.error_groups import GroupRow, shown
+from rota.store.job_search import Dialect, groups, search
 from rota.store.rows import job_row
 from rota.store.sqlite.database import Database, encode
 from rota.store.sqlite.unit import SqliteUnit
@@ -55,6 +57,12 @@ def count(db: Database, who: Principal, query: JobFilter) -> int:
     condition, _, values = search(_DIALECT, who, query)
     ((number,),) = db.connection.execute(f"SELECT count(*) FROM jobs WHERE {condition}", values)  # noqa: S608
     return int(number)
+
+
+async def error_groups(unit: SqliteUnit, who: Principal, query: JobFilter) -> list[ErrorGroup]:
+    text, values = groups(_DIALECT, who, query, "jobs")
+    found = [GroupRow(*row) for row in unit.db.connection.execute(text, values)]
+    return shown(found, await _infos(unit, who, [row.example for row in found]))
 
 
 def resolve(db: Database, who: Principal, part: str) -> list[str]:

@@ -120,6 +120,9 @@ class SqliteStore(Calls):
             looked, deleted, last = await self._write(nodes_.sweep_workflows, place, retention.ended)
             more = self._old_workflows.went(looked, last)
             pruned += deleted or int(more)
+        if (place := self._dead_letters.place) is not None:
+            looked, grouped, last = await self._write(nodes_.group_dead_letters, place)
+            pruned += grouped or int(self._dead_letters.went(looked, last))
         return pruned
 
     # -- functions that nodes offer ----------------------------------------------------------------------------------
@@ -145,3 +148,4 @@ class SqliteStore(Calls):
     page = reads(reads_.page)
     count = reads(reads_.count)
     resolve = reads(reads_.resolve)
+    error_groups = reads(reads_.error_groups)

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from rota.model.error_groups import group_of, set_aside
 from rota.model.gates import ClosedGate, Effect, fitting
 from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import State
@@ -17,7 +18,7 @@ from rota.model.requirements import subject
 from rota.model.times import Duration, as_instant
 from rota.store.carriers import output_quotas
 from rota.store.carriers.at_once import run_at_once
-from rota.store.settlement import Move, move
+from rota.store.settlement import Move, failed, move
 from rota.store.sqlite import gates, ranking
 from rota.store.sqlite.claim_scan import ClaimScan
 from rota.store.sqlite.database import Database, encode
@@ -79,7 +80,8 @@ def _taken_singly(db: Database, seq: int) -> list[Claimed]:
     try:
         return _claimed.decode(db.value("taken", seqs=encode([seq]).decode()))
     except _UNREADABLE as error:
-        db.run("set_aside", seq=seq, now=db.now(), reason=f"broken row: {error}")
+        reason = f"broken row: {error}"
+        db.run("set_aside", seq=seq, now=db.now(), reason=reason, error_group=group_of("", set_aside(reason)))
         db.run("append_set_aside", at=db.now(), seq=seq)
         db.topics.add(Topic.NEWS)
         return []
@@ -184,6 +186,8 @@ def finish(db: Database, settlements: Sequence[Settlement]) -> list[Verdict]:
 def _moved(db: Database, settlement: Settlement, cancel: str | None) -> Move:
     moved = move(settlement, cancel)
     if moved.state is State.FAILED:
+        task = bytes(db.value("task_of", id=settlement.job_id)).decode("utf-8", "replace")
+        moved = failed(moved, settlement, task)
         db.emit_for_jobs("job.failed", [(settlement.job_id, {"reason": moved.reason, "fence": settlement.fence})])
     db.topics |= moved.topics
     return moved

@@ -32,7 +32,7 @@ WITH front AS MATERIALIZED (
     DELETE FROM rota.jobs j USING front
     WHERE j.id = front.id AND front.run_at <= rota.clock(:now) - :grace::bigint RETURNING j.*
 ), kept AS (
-    INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting)
-    SELECT {jobs.kept}, 'failed', :reason, rota.clock(:now), true FROM gone
+    INSERT INTO rota.history ({jobs.kept}, state, reason, finished_at, lasting, error_group)
+    SELECT {jobs.kept}, 'failed', :reason, rota.clock(:now), true, :error_group FROM gone
 )
 SELECT id::text, owner, fence, tied FROM gone

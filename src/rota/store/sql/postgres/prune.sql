@@ -43,3 +43,11 @@ DELETE FROM rota.outbox WHERE id IN (
 SELECT p.relname, c.relname FROM pg_inherits i
 JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace n ON n.oid = p.relnamespace
 WHERE n.nspname = 'rota' AND p.relname IN ('history_dated', 'attempts_dated', 'output_dated')
+
+-- name: ungrouped
+SELECT id::text, convert_to(task, 'UTF8'), convert_to(reason, 'UTF8'), convert_to(error, 'UTF8')
+FROM rota.history WHERE lasting AND error_group IS NULL ORDER BY error_group, finished_at LIMIT :limit FOR UPDATE SKIP LOCKED
+
+-- name: set_groups
+UPDATE rota.history h SET error_group = w.error_group FROM unnest(:ids::uuid[], :groups::text[]) AS w(id, error_group)
+WHERE h.id = w.id AND h.lasting

@@ -1,5 +1,6 @@
 -- name: job_rows
 SELECT {jobs.shown j; id = j.id::text; finished_at = NULL::bigint; node = coalesce(n.id, j.node); cancelling = j.cancel IS NOT NULL;
+        error_group = NULL::text;
         progress = (SELECT json_build_array(t.fraction, t.text, t.at)::text FROM rota.progress t WHERE t.job = j.id)}
 FROM rota.jobs j LEFT JOIN rota.nodes n ON n.incarnation = j.node
 WHERE j.id = ANY (:ids::uuid[]) AND (:sees::text IS NULL OR j.owner = :sees)

@@ -179,15 +179,18 @@ LEFT JOIN rota.jobs j ON j.id = wanted.id
 WITH ended AS (
     DELETE FROM rota.jobs j
     USING unnest(:ids::uuid[], :states::text[], :outcomes::text[], :codes::integer[], :errors::text[], :results::text[],
-                 :failures::bigint[], :crashes::bigint[], :interruptions::bigint[], :reasons::text[], :usages::text[])
-          AS w(id, ending, outcome, exit_code, error, result, failed, crashed, interrupted, why, usage)
+                 :failures::bigint[], :crashes::bigint[], :interruptions::bigint[], :reasons::text[], :usages::text[], :groups::text[])
+          AS w(id, ending, outcome, exit_code, error, result, failed, crashed, interrupted, why, usage, error_group)
     WHERE j.id = w.id
-    RETURNING j.*, w.ending, w.outcome, w.exit_code, w.error, w.result, w.failed, w.crashed, w.interrupted, w.why, w.usage
+    RETURNING j.*, w.ending, w.outcome, w.exit_code, w.error, w.result, w.failed, w.crashed, w.interrupted, w.why, w.usage,
+              w.error_group
 )
-INSERT INTO rota.history ({jobs.kept}, state, node, reason, finished_at, outcome, exit_code, error, result, usage, lasting)
+INSERT INTO rota.history ({jobs.kept}, state, node, reason, finished_at, outcome, exit_code, error, result, usage, lasting,
+                          error_group)
 SELECT {jobs.kept e; failures = e.failures + e.failed; crashes = e.crashes + e.crashed; interruptions = e.interruptions + e.interrupted},
        e.ending, CASE WHEN e.started_at IS NULL THEN NULL ELSE coalesce(n.id, e.node) END, e.why, rota.clock(:now),
-       CASE WHEN e.started_at IS NULL THEN NULL ELSE e.outcome END, e.exit_code, e.error, e.result, e.usage, e.ending = 'failed'
+       CASE WHEN e.started_at IS NULL THEN NULL ELSE e.outcome END, e.exit_code, e.error, e.result, e.usage, e.ending = 'failed',
+       e.error_group
 FROM ended e LEFT JOIN rota.nodes n ON n.incarnation = e.node
 
 -- name: record_attempts

@@ -94,7 +94,8 @@ SELECT DISTINCT e.parent FROM json_each(:ids) wanted JOIN edges e ON e.child = w
 -- The budget of attempts starts again; fence and tries go on rising, so that a write of an old attempt stays stale.
 UPDATE jobs SET state = iif(EXISTS (SELECT 1 FROM edges e WHERE e.child = jobs.id AND e.state = 'open'), 'blocked', 'scheduled'),
                 run_at = :now, rank = :now + priority * :step, finished_at = NULL, expires_at = NULL,
-                failures = 0, crashes = 0, interruptions = 0, reason = NULL, skip_cause = NULL, held_by = NULL, level = 0, own_step = NULL,
+                failures = 0, crashes = 0, interruptions = 0, reason = NULL, skip_cause = NULL, error_group = NULL, held_by = NULL, level = 0,
+                own_step = NULL,
                 replays = replays + (id IN (SELECT value FROM json_each(:replayed)))
 WHERE id IN (SELECT value FROM json_each(:ids))
 

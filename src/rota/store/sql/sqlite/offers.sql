@@ -27,7 +27,7 @@ ORDER BY w.queue, w.task
 
 -- name: set_aside_unoffered
 -- Ends the first jobs in line, unless a node offers the task by now.
-UPDATE jobs SET state = 'failed', finished_at = :now, reason = :reason
+UPDATE jobs SET state = 'failed', finished_at = :now, reason = :reason, error_group = :error_group
 WHERE seq IN (SELECT seq FROM (SELECT seq, run_at FROM jobs
                                WHERE state = 'ready' AND kind = 'function' AND queue = :queue AND task = :task
                                ORDER BY rank, seq LIMIT :limit)

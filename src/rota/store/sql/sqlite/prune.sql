@@ -22,3 +22,14 @@ DELETE FROM keys WHERE (owner, key) IN (
 
 -- name: delete_old_events
 DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox WHERE at < :before ORDER BY at LIMIT :limit)
+
+-- name: dead_after
+-- A piece of a walk through the dead letters, in the order of their ends; and the texts of those without a group of errors.
+SELECT j.finished_at, j.seq, j.error_group IS NULL, iif(j.error_group IS NULL, CAST(j.task AS BLOB), NULL),
+       iif(j.error_group IS NULL, CAST(j.reason AS BLOB), NULL),
+       iif(j.error_group IS NULL, (SELECT CAST(a.error AS BLOB) FROM attempts a WHERE a.job = j.seq AND a.finished_at = j.finished_at
+                                   ORDER BY a.fence DESC LIMIT 1), NULL)
+FROM jobs j WHERE j.state = 'failed' AND (j.finished_at, j.seq) > (:at, :seq) ORDER BY j.finished_at, j.seq LIMIT :most
+
+-- name: set_groups
+UPDATE jobs SET error_group = r.value ->> 'groups' FROM json_each(:rows) r WHERE jobs.seq = r.value ->> 'jobs'

@@ -50,7 +50,8 @@ SELECT json_group_array(json_array(
 FROM jobs j LEFT JOIN payloads p USING (seq) WHERE j.seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: set_aside
-UPDATE jobs SET state = 'failed', finished_at = :now, node = NULL, cancel = NULL, reason = :reason WHERE seq = :seq
+UPDATE jobs SET state = 'failed', finished_at = :now, node = NULL, cancel = NULL, reason = :reason, error_group = :error_group
+WHERE seq = :seq
 
 -- name: append_set_aside
 INSERT INTO outbox (at, kind, owner, subject, data)
@@ -97,6 +98,10 @@ FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0
 LEFT JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
 
+-- name: task_of
+-- As bytes: it may have been written by hand.
+SELECT CAST(task AS BLOB) FROM jobs WHERE id = :id
+
 -- name: record_attempts
 -- One row per attempt, written at its end (REPLACE: a row written by hand must not fail this). Columns of a row: seq,
 -- ending, exit code, error, result, ...
@@ -114,7 +119,7 @@ UPDATE jobs SET state = 'succeeded', finished_at = :now, node = NULL, cancel = N
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: move_jobs
--- ... state, delay (null: rank and time stay), failures, crashes, interruptions, reason, terminal, usage.
+-- ... state, delay (null: rank and time stay), failures, crashes, interruptions, reason, terminal, usage, error group.
 UPDATE jobs SET
     state         = r.value ->> 5,
     run_at        = iif(r.value ->> 6 IS NULL, run_at, :now + (r.value ->> 6)),
@@ -127,7 +132,8 @@ UPDATE jobs SET
     reason        = r.value ->> 10,
     finished_at   = iif(r.value ->> 11, :now, NULL),
     node          = NULL,
-    cancel        = NULL
+    cancel        = NULL,
+    error_group   = r.value ->> 13
 FROM json_each(:rows) r
 WHERE jobs.seq = r.value ->> 0
 
