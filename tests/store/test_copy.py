@@ -163,7 +163,7 @@ def without_nul(value: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("source", "target"), product(("sqlite", "postgres"), repeat=2))
+@pytest.mark.parametrize(("source", "target"), [*product(("sqlite", "postgres"), repeat=2)])
 async def test_all_there_is(places: Places, source: str, target: str) -> None:
     here, there = places.new(source), places.new(target)
     async with make_app(here, default=8) as app:

@@ -251,6 +251,6 @@ _VALUES: Mapping[str, Callable[[JobInfo], Anything]] = {
     "reason": lambda job: job.reason,
     "error": lambda job: None if job.error is None else job.error.message,
     "error_type": lambda job: None if job.error is None else job.error.type,
-    "group": lambda job: getattr(job, "error_group", None),
+    "group": lambda job: job.error_group,
     "exit": _exit,
 }
