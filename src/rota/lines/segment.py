@@ -35,7 +35,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = ["LARGEST", "BadSegment", "Packed", "Segment", "Track", "pack", "read", "unpack", "zstd"]
+__all__ = ["LARGEST", "BadSegment", "Packed", "Contents", "Track", "pack", "read", "unpack", "zstd"]
 
 FORMAT = 1
 # The bytes of output in a segment. Sealing stays far below; more would be a frame that lies.
@@ -75,7 +75,7 @@ class Track(NamedTuple):
     starts: list[int]
 
 
-class Segment(NamedTuple):
+class Contents(NamedTuple):
     """Tracks in the order of jobs, attempts and first chunks. Behind each track the text has a line feed."""
 
     text: bytes
@@ -162,7 +162,7 @@ def _lines(text: bytes) -> int:
     return text.count(b"\n") + (text[-1:] not in (b"\n", b""))
 
 
-def read(body: bytes) -> Segment:
+def read(body: bytes) -> Contents:
     """Raises `BadSegment`."""
     table, text = _frames(body)
     try:
@@ -172,7 +172,7 @@ def read(body: bytes) -> Segment:
         raise BadSegment(f"a segment's table can't be read: {error}") from error
     if len(whole) != (tracks[-1].end + 1 if tracks else 0):
         raise BadSegment("a segment's table doesn't fit its text")
-    return Segment(whole, tracks)
+    return Contents(whole, tracks)
 
 
 def _frames(body: bytes) -> tuple[bytes, bytes]:
