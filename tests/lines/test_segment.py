@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.lines import segment
-from rota.lines.segment import BadSegment, pack, read, unpack
+from rota.lines.segment import BadSegment, gather, pack, read, unpack
 from rota.store.values import CUT, Chunk
 
 JOBS = [str(uuid.UUID(int=n)) for n in (7, 1 << 127, (1 << 128) - 1)]
@@ -58,6 +58,7 @@ def test_what_goes_in_comes_out(given: list[Chunk]) -> None:
 @given(chunks)
 def test_tracks_have_the_lines_whole(given: list[Chunk]) -> None:
     packed = pack(given)
+    assert gather(given) == read(packed.body)
     text, tracks = read(packed.body)
     lines = 0
     for track in tracks:

@@ -35,7 +35,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-__all__ = ["LARGEST", "BadSegment", "Packed", "Contents", "Track", "pack", "read", "unpack", "zstd"]
+__all__ = ["LARGEST", "BadSegment", "Contents", "Packed", "Track", "gather", "pack", "read", "unpack", "zstd"]
 
 FORMAT = 1
 # The bytes of output in a segment. Sealing stays far below; more would be a frame that lies.
@@ -108,9 +108,9 @@ def pack(chunks: Sequence[Chunk]) -> Packed:
     if not ordered or size > LARGEST:
         raise ValueError(f"a segment holds at least one chunk and at most {LARGEST} bytes, not {size}")
     tracks = _tracks(ordered)
-    jobs = list(dict.fromkeys(track[0].job_id for track in tracks))
-    texts = [b"".join([chunk.body for chunk in track]) for track in tracks]
+    texts = _texts(tracks)
     text = b"\n".join([*texts, b""])
+    jobs = list(dict.fromkeys(track[0].job_id for track in tracks))
     ids = b"".join(UUID(job).bytes for job in jobs)
     table = zstd.compress(_encode(_table(tracks, jobs, ids)), _LEVEL)
     rest = struct.pack("<I", len(table)) + table + zstd.compress(text, _LEVEL)
@@ -124,6 +124,24 @@ def pack(chunks: Sequence[Chunk]) -> Packed:
         first_at=min(times),
         last_at=max(times),
     )
+
+
+def gather(chunks: Sequence[Chunk]) -> Contents:
+    """The contents of a segment that these chunks would make. Each number of an attempt once."""
+    ordered = sorted(chunks, key=lambda chunk: (chunk.job_id, chunk.fence, chunk.number))
+    begin, tracks = 0, list[Track]()
+    chunks_of = _tracks(ordered)
+    for track in chunks_of:
+        first, numbers = track[0], [chunk.number for chunk in track]
+        starts = list(accumulate((len(chunk.body) for chunk in track), initial=begin))
+        times = [chunk.written_at for chunk in track]
+        tracks.append(Track(first.job_id, first.fence, first.stream, begin, starts[-1], numbers, times, starts[:-1]))
+        begin = starts[-1] + 1
+    return Contents(b"\n".join([*_texts(chunks_of), b""]), tracks)
+
+
+def _texts(tracks: list[list[Chunk]]) -> list[bytes]:
+    return [b"".join([chunk.body for chunk in track]) for track in tracks]
 
 
 def _tracks(ordered: list[Chunk]) -> list[list[Chunk]]:

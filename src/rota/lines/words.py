@@ -5,6 +5,9 @@ bytes behind the first `LONGEST_WORD`. The filter is a Bloom filter in blocks of
 block, so a database reads 64 bytes of it for each word, not all. It never misses a word that is there; of the words
 that aren't there it takes about one in eighty for present.
 
+Of words with bytes beyond ASCII the runs of ASCII in them are in the filter too, because regular expressions take those
+for words.
+
 A beginning of a word is looked up by the longest of its own beginnings that has one of the lengths `PREFIXES`. Only
 beginnings without digits are in the filter: they are few in any text, and those of numbers and ids are as many as the
 numbers.
@@ -30,6 +33,7 @@ _PIECE = 1 << 18
 
 LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" + bytes(range(128, 256))
 _LOWER_OR_SPACE = bytes(byte if byte in LETTERS else 0x20 for byte in range(256)).lower()
+_ASCII_RUN = re.compile(rb"[0-9a-z_]+")
 _DIGIT = re.compile(rb"[0-9]")
 # Behind the beginnings of words, so that they are other entries than words.
 _BEGINNING = b"*"
@@ -45,6 +49,7 @@ class Probe(NamedTuple):
 
 
 def words_of(text: bytes) -> set[bytes]:
+    """The words as filters have them."""
     spaced = text.translate(_LOWER_OR_SPACE)
     words: set[bytes] = set()
     begin = 0
@@ -53,6 +58,8 @@ def words_of(text: bytes) -> set[bytes]:
         end = len(spaced) if end < 0 else end
         words.update(spaced[begin:end].split())
         begin = end
+    if not spaced.isascii():
+        words.update([run for word in words if not word.isascii() for run in _ASCII_RUN.findall(word)])
     return {word[:LONGEST_WORD] for word in words}
 
 
