@@ -125,7 +125,7 @@ conditions = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(some_chunks(), conditions, st.sampled_from([1, 12, 1 << 18]), st.sampled_from([0, 40]))
 def test_it_finds_what_a_look_at_every_line_finds(
     chunks: list[Chunk], condition: Condition, piece: int, few: int
@@ -136,7 +136,7 @@ def test_it_finds_what_a_look_at_every_line_finds(
         assert found(chunks, condition) == slowly(chunks, condition)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(some_chunks(), conditions)
 def test_what_the_index_excludes_has_nothing(chunks: list[Chunk], condition: Condition) -> None:
     packed = pack(chunks)

@@ -34,7 +34,7 @@ def with_text(lowered: bytes, begin: int, end: int, wanted: Text) -> set[int]:
     while place >= 0:
         behind = place + len(part)
         if (left and place and lowered[place - 1] in _LETTERS) or (right and lowered[behind] in _LETTERS):
-            following = _behind_word(lowered, place, end) if left else place + 1
+            following = _behind_word(lowered, place, end)
         else:
             found.add(lowered.rfind(b"\n", 0, place) + 1)
             following = lowered.find(b"\n", behind, end)
@@ -43,7 +43,8 @@ def with_text(lowered: bytes, begin: int, end: int, wanted: Text) -> set[int]:
 
 
 def _behind_word(text: bytes, place: int, end: int) -> int:
-    """What begins with a letter can only begin behind another character, so a long word is passed in one step."""
+    """Where the next occurrence can begin. One that begins with a letter stands behind another character, so a long
+    word is passed in one step."""
     found = _NO_LETTER.search(text, place, end)
     return found.end() if found else -1
 
