@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -25,6 +25,7 @@ from rota.model.job import variable
 from rota.model.limits import word
 from rota.model.times import DAY, HOUR, MINUTE, SECOND, Duration, duration, duration_between, some_time
 
+T = TypeVar("T")
 FILE = "rota.toml"
 PREFIX = "ROTA_"
 MIB = 1 << 20
@@ -65,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True):
     dead_retention: Annotated[Duration, duration] = 90 * DAY
     key_retention: Annotated[Duration, duration] = 7 * DAY
     audit_retention: Annotated[Duration, duration] = 400 * DAY
+    log_retention: Annotated[Duration | None, _unless_none(some_time)] = None  # None: as long as their jobs
+    log_space: Annotated[int | None, _unless_none(_size(MIB, 1 << 60))] = None  # None: without a bound
     crash_limit: Annotated[int, _number(1, 1000)] = 3
     unknown_grace: Annotated[Duration, duration] = HOUR
     warm_processes: Annotated[int, _number(0, 1000)] = 0  # 0: as many as there are cores, and at least two
@@ -342,13 +345,13 @@ def _switch(value: Any, name: str) -> bool:
     return chosen
 
 
+def _unless_none(reader: Callable[[Any, str], T]) -> Callable[[Any, str], T | None]:
+    """`none` removes what the file has set."""
+    return lambda value, name: None if value == "none" else reader(value, name)
+
+
 def _bound(part: str) -> Callable[[Any, str], int | None]:
-    """`none` removes a bound that the file has set."""
-
-    def read(value: Any, name: str) -> int | None:
-        return None if value == "none" else resources.READERS[part](value, name)
-
-    return read
+    return _unless_none(resources.READERS[part])
 
 
 def _variables(value: Any, name: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from rota.control.promoter import Promoter
 from rota.control.reaper import Reaper
 from rota.control.resolver import Resolver
 from rota.control.scheduler import Scheduler
+from rota.control.sealer import Sealer
 from rota.control.tallier import Tallier
 from rota.control.unoffered import UnofferedSweep
 from rota.errors import NotAllowed, RotaError, StoreDenied, StoreError
@@ -37,6 +38,7 @@ from rota.model.task import TaskInfo
 from rota.model.times import DAY, SECOND
 from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
 from rota.store.base import Store
+from rota.store.log_store import LogRetention
 from rota.store.values import Retention, Topic
 from rota.tasks.hooks import Hooks
 from rota.telemetry import events
@@ -257,6 +259,8 @@ class NodeSession:
             self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
             self._serve(Tallier(node.store, self._leads))
             self._serve(OutputCounter(node.store, self._leads))
+            kept_output = LogRetention(kept, settings.dead_retention, settings.log_retention, settings.log_space)
+            self._serve(Sealer(node.store, node.chance, kept_output, self._leads, asyncio.to_thread))
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._runtime:
             self._serve(self.worker)

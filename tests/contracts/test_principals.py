@@ -30,6 +30,7 @@ from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.store.admission import NewGate
 from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
+from rota.store.log_store import LogRetention, RawScan, Run, Sealing, SegmentScan
 from rota.store.offers import Unoffered
 from rota.store.people import AuditFilter
 from rota.store.repeats import KeptStep
@@ -56,6 +57,11 @@ class House:
     @property
     def ids(self) -> list[str]:
         return [*self.jobs.values(), self.ahead.job_id]
+
+    @property
+    def run(self) -> Run:
+        ref, now = self.running.ref, self.world.clock.now()
+        return Run(ref.job_id, ref.fence, 0, 0, 1, 6, now, "alice", self.running.task, False)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -270,6 +276,13 @@ Deed = Callable[[House, Store], Awaitable[object]]
 DEEDS: dict[str, Deed] = {
     "tally": lambda h, s: s.tally(BOB, PLENTY),
     "count_output": lambda h, s: s.count_output(BOB),
+    "runs": lambda h, s: s.runs(BOB, None, 0, PLENTY),
+    "read_runs": lambda h, s: s.read_runs(BOB, [h.run], PLENTY),
+    "seal": lambda h, s: s.seal(BOB, [Sealing(None, [h.run])]),
+    "purged_output": lambda h, s: s.purged_output(BOB, PLENTY),
+    "small_segments": lambda h, s: s.small_segments(BOB, PLENTY),
+    "set_segments_aside": lambda h, s: s.set_segments_aside(BOB, [h.jobs[State.RUNNING]]),
+    "prune_output": lambda h, s: s.prune_output(BOB, LogRetention(0, 0, 0, 0), PLENTY),
     "claim": lambda h, s: s.claim(BOB, h.actor.incarnation, {"default": 99}, list(Kind), {"default": 99}),
     "start": lambda h, s: s.start(BOB, [h.ahead.ref]),
     "hand_back": lambda h, s: s.hand_back(BOB, [h.ahead.ref]),
@@ -331,6 +344,9 @@ PEOPLE: dict[str, Deed] = {
     "error_groups": lambda h, s: s.error_groups(BOB, JobFilter()),
     "resolve": lambda h, s: s.resolve(BOB, h.jobs[State.READY]),
     "output": lambda h, s: s.output(BOB, h.jobs[State.RUNNING], Position(), PLENTY),
+    "segments": lambda h, s: s.segments(BOB, SegmentScan()),
+    "segment_extent": lambda h, s: s.segment_extent(BOB, SegmentScan()),
+    "unsealed": lambda h, s: s.unsealed(BOB, RawScan()),
     "counts": lambda h, s: s.counts(BOB),
     "statistics": lambda h, s: s.statistics(BOB, Window(HOUR)),
     "history": lambda h, s: s.history(BOB, Window(HOUR, MINUTE)),

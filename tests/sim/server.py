@@ -16,6 +16,7 @@ import msgspec
 from rota.model.node import NodeInfo
 from rota.model.times import as_instant
 from rota.store.base import Store
+from rota.store.log_store import Purged, RunPage
 from rota.store.postgres import PostgresStore, nodes
 from rota.store.postgres.session import GRACE, lock_number
 from rota.store.sqlite import SqliteStore
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 # Verbs of which this server knows more than the tables.
 PLAYED = ("register", "renew", "nodes")
 # Of schemas and partitions there are none. Other parts of a prune, and of a purge, than these the verb itself does.
-# There is never a step to tally or output to count: nothing that is checked here depends on statistics or quotas.
+# There is never a step to tally, or output to count or to seal: nothing that is checked here depends on that.
 NOTHING: dict[str, Any] = {
     "check": None, "needs": (False, []), "old_rows": 0, "old_events": 0, "sweep": (0, 0, []), "settle_piece": False,
-    "next_step": None, "next_counts": [],
+    "next_step": None, "next_counts": [], "runs": RunPage([], None), "small_segments": [],
+    "purged_output": Purged([], []), "prune_output": 0,
 }  # fmt: skip
 
 

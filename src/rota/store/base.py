@@ -33,6 +33,7 @@ from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
 from rota.store.deeds import Deed, each
 from rota.store.graph import Graph
+from rota.store.log_store import LogStore
 from rota.store.offers import Offers
 from rota.store.people import People
 from rota.store.repeats import Repeated
@@ -61,7 +62,7 @@ def tell_nobody(line: str) -> None:
     """The default for `tell`: lines are dropped."""
 
 
-class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted):
+class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogStore):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:

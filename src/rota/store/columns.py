@@ -83,6 +83,15 @@ OUTPUT = (
     Column("kept_at", "bigint"), Column("stream"), Column("body", "bytea"),
 )  # fmt: skip
 
+SEGMENT = (
+    Column("id", "uuid"), Column("owner"), Column("task"), LASTING, Column("kept_at", "bigint"),
+    Column("first_at", "bigint"), Column("last_at", "bigint"), Column("lines", "bigint"), Column("size", "bigint"),
+    Column("cell", "bigint"), Column("low_job", "uuid"), Column("high_job", "uuid"),
+    Column("low_fence", "bigint"), Column("low_number", "bigint"), Column("high_fence", "bigint"),
+    Column("high_number", "bigint"), Column("stored", "bigint"), Column("gone"),
+    Column("jobs", "bytea"), Column("words", "bytea"), Column("body", "bytea"),
+)  # fmt: skip
+
 # `swept`: the last job that the sweep of the gate has looked at.
 GATE = (
     "id", "owner", "task", "queue", "by_user", "label", "effect", "reason", "until", "job", "author", "created_at",
@@ -161,6 +170,7 @@ _BOTH = {
     "jobs.shown": SHOWN,
     "attempts.kept": ATTEMPT,
     "output.kept": OUTPUT,
+    "segments.kept": SEGMENT,
     "gates.closed": tuple(map(Column, GATE)),
     "schedules.shown": tuple(Column(name) for name in StoredSchedule.__struct_fields__),
 }
@@ -180,6 +190,7 @@ TABLES = {
         "history": (*_LIFE, FINISHED, *RESULT, LASTING, SKIP_CAUSE, ERROR_GROUP),
         "attempts": (*ATTEMPT, LASTING),
         "output": (*OUTPUT, LASTING),
+        "segments": SEGMENT,
     },
     "sqlite": {
         "jobs": tuple(
@@ -189,6 +200,8 @@ TABLES = {
         ),
         "payloads": tuple(one for one in ORDER if one.payload),
         "attempts": ATTEMPT,
+        "output": OUTPUT,
+        "segments": SEGMENT,
     },
 }
 

@@ -35,8 +35,8 @@ _NAMING = ("id", "job", "child", "key", "name", "owner")
 # Edges come before jobs: on SQLite a job counts its parents.
 TABLES = (
     "tasks", "users", "access_keys", "queues", "flows", "limits", "calendars", "schedules", "fires", "skips",
-    "workflows", "members", "edges", "gates", "keys", "live", "ended", "attempts", "output", "progress",
-    "checkpoints", "wanted", "starts", "settling", "freed", "outbox", "audit", "tallies", "tallied",
+    "workflows", "members", "edges", "gates", "keys", "live", "ended", "attempts", "output", "segments", "purged",
+    "progress", "checkpoints", "wanted", "starts", "settling", "freed", "outbox", "audit", "tallies", "tallied",
     "repeats",
 )  # fmt: skip
 # Not copied: the nodes of the source, which have ended, and what belongs to their running attempts or to the server.
@@ -49,7 +49,7 @@ ONE_SIDED = {
     "live": {"seq", "claimed_at", "finished_at", "skip_cause", "error_group"},
     "ended": {"seq", "claimed_at", "lasting", "tied", "parents", "waits", "special", "level", "own_step", "held_by"},
     "attempts": {"lasting"},
-    "output": {"lasting", "kept_at"},
+    "output": {"lasting"},
     "edges": {"at"},
     "gates": {"swept", "task_like", "claims"},
     "settling": {"number"},

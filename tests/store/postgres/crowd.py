@@ -106,6 +106,13 @@ SECOND = [
         f"FROM generate_series(1, {count}) AS i, generate_series(0, 1) AS n"
         for sort, count in ((ENDED, 25_000), (DEAD, 2_000), (RUNNING, 2_000))
     ),
+    # Of its own cells, and small ones of two days.
+    f"""INSERT INTO rota.segments
+        SELECT {sql_id(ENDED)}, CASE WHEN i % 1000 = 0 THEN 'alice' ELSE 'local' END, 't' || i % 20, i % 50 = 0,
+               {NOW} + i % 3 * {DAY} + i, {NOW} + i, {NOW} + i, 10, CASE WHEN i % 100 = 0 THEN 100 ELSE 500000 END,
+               i / 100, {sql_id(ENDED)}, {sql_id(ENDED)}, 1, 0, 1, 1, 100, NULL,
+               uuid_send({sql_id(ENDED)}), 'words', 'body'
+        FROM generate_series(1, 50000) AS i""",
     *(
         f"INSERT INTO rota.progress (job, fence, number, fraction, text, at) "
         f"SELECT {sql_id(sort)}, 1, 5, 0.5, 'half', {NOW} FROM generate_series(1, {count}) AS i"

@@ -11,9 +11,11 @@ from rota.model.outcome import CrashRule, Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.progress import Progress
 from rota.model.times import DAY, MINUTE, aware
+from rota.store.carriers import log_retention, sealing
 from rota.store.carriers import orders as changes
-from rota.store.carriers import reads as carried
-from rota.store.postgres import nodes, orders, reads, work
+from rota.store.carriers import output as read_output
+from rota.store.log_store import LogRetention, NewSegment, Sealing, SegmentScan
+from rota.store.postgres import log_search, nodes, orders, reads, work
 from rota.store.postgres.database import Unit
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.values import Chunk, JobFilter, Note, Position, Retention
@@ -248,7 +250,43 @@ async def get(unit: Unit) -> None:
 
 
 async def output(unit: Unit) -> None:
-    assert len(await carried.output(unit, SYSTEM, uid(ENDED, 5), Position(), 100)) == 2
+    found = await read_output.output(unit, SYSTEM, uid(ENDED, 705), Position(), 100)
+    assert [chunk.number for chunk in found] == [1, 0, 1], "a mark, for the body is no segment"
+    assert await unit.value("owns_job", id=uid(ENDED, 5), sees="local")
+
+
+async def seal(unit: Unit) -> None:
+    page = await sealing.runs(unit, None, -DAY, BATCH)
+    found = await sealing.read_runs(unit, page.runs, 1_000)
+    segment = NewSegment(
+        id=uid(99, 1), owner="local", task="t1", lasting=False, first_at=1, last_at=2, lines=1, size=1,
+        low=Position(1, 0), high=Position(1, 1), jobs=bytes(16), words=b"", body=b"",
+    )  # fmt: skip
+    assert await sealing.seal(unit, [Sealing(segment, found.runs)]) == [True]
+    assert len(found.chunks) == BATCH
+
+
+async def rewrite(unit: Unit) -> None:
+    await sealing.list_purged(unit, [uid(ENDED, 705)])
+    purged = await sealing.purged_output(unit, BATCH)
+    assert [one.id for one in purged.segments] == [uid(ENDED, 705)]
+    assert await sealing.seal(unit, [Sealing(None, segments=[uid(ENDED, 705)])], purged.jobs) == [True]
+    assert len(await sealing.small_segments(unit, 2)) == 2
+
+
+async def prune_output(unit: Unit) -> None:
+    await log_retention.past(unit, False, -3 * DAY, BATCH)
+    await log_retention.past(unit, True, -3 * DAY, BATCH)
+    kept = LogRetention(DAY, DAY, -DAY, 1000)
+    assert await log_retention.prune_output(unit, kept, BATCH) > BATCH
+
+
+async def search(unit: Unit) -> None:
+    scan = SegmentScan(since=NOW, words=(), limit=10, look=100)
+    page = await log_search.segments(unit, LOCAL, scan)
+    assert (len(page.segments), page.looked) == (10, 10)
+    assert len((await log_search.segments(unit, SYSTEM, scan)).segments) == 10
+    assert len((await log_search.segments(unit, LOCAL, SegmentScan(jobs=(uid(ENDED, 705),)))).segments) == 1
 
 
 async def resolve(unit: Unit) -> None:

@@ -23,7 +23,7 @@ EMPTY_SCHEMA = True  # see conftest.py
 
 NAMES = [
     "server", "schema", "functions", "schema drift", "partitions", "running jobs", "kinds", "tasks", "schedules",
-    "declared schedules", "bloat", "long transactions", "clock", "sessions",
+    "declared schedules", "sealed output", "bloat", "long transactions", "clock", "sessions",
 ]  # fmt: skip
 
 

@@ -70,6 +70,9 @@ class Deed(NamedTuple):
 
 PKEY, HISTORY, ATTEMPTS, OUTPUT = "jobs_pkey", "history_id_idx", "attempts_job_fence_idx", "output_job_fence_number_idx"
 FINISHED = "history_finished_at_idx"
+KEPT = "output_kept_at_idx"
+SEGMENT, CELL = "segments_id_idx", "segments_cell_low_job_high_job_idx"
+SMALL_ONES = "segments_owner_task_kept_at_idx"
 SHELVES = {"jobs_running", "jobs_ready", "jobs_due", "jobs_expiring", "jobs_held"}
 STARTED = {"start_states": {PKEY}, "hold_gated": {PKEY}, "start_jobs": {PKEY}}
 SETTLED = {"lock_jobs": {PKEY}, "attempt_states": {PKEY, ATTEMPTS, HISTORY}}
@@ -141,7 +144,25 @@ DEEDS = {
         "kept_repeats": {"repeats_pkey"}, "hold_repeat": set(), "keep_repeat": {"repeats_pkey"},
     }),
     "get": Deed(deeds.get, True, 20, 600, SHOWN),
-    "output of a job": Deed(deeds.output, True, 20, 100, {"owns_job": {PKEY, HISTORY}, "output_rows": {OUTPUT}}),
+    "output of a job": Deed(deeds.output, True, 200, 300, {
+        "owns_job": {PKEY, HISTORY}, "owner_of_job": {PKEY, HISTORY}, "output_rows": {OUTPUT},
+        "segments_of_job": {CELL},
+    }),
+    "seal": Deed(deeds.seal, False, 50_000, 9_000, {
+        "runs": {KEPT, PKEY, HISTORY}, "end_of_runs": {KEPT}, "run_chunks": {OUTPUT}, "hold_raw": {OUTPUT},
+        "delete_raw": {OUTPUT},
+    }),
+    "rewrite": Deed(deeds.rewrite, False, 3_000, 9_000, {
+        "segments_of_purged": {CELL}, "list_purged": {CELL}, "still_in_segments": {CELL, "purged_pkey"},
+        "hold_segments": {SEGMENT}, "delete_segments": {SEGMENT}, "stored_segments": {SEGMENT},
+        "small_segments_of": {SMALL_ONES}, "forget_purged": {"purged_pkey"},
+    }),
+    "prune output": Deed(deeds.prune_output, False, 60_000, 90_000, {
+        "segments_past": {"segments_kept_at_stored_idx"}, "segments_by_age": {"segments_kept_at_stored_idx"},
+        "keep_segments": {SEGMENT}, "empty_segments": {SEGMENT}, "existing_jobs": {PKEY, HISTORY},
+        "oldest_segments": {"segments_last_at_id_size_idx"},
+    }),
+    "search output": Deed(deeds.search, True, 3_000, 9_000, {}),
     "resolve": Deed(deeds.resolve, True, 30, 200, {"ids_beginning": {PKEY, HISTORY}}),
     "the newest": Deed(looking(SYSTEM, 100, limit=100), True, 1_500, 6_000, SHOWN),
     "one's own newest": Deed(looking(LOCAL, 100, limit=100), True, 1_500, 6_000, SHOWN),
@@ -158,10 +179,11 @@ DEEDS = {
 
 # They look at every row: one counts them all, one looks at the ends of ids (asked by hand, now and then), one is of the
 # doctor, four count the jobs that live (for statistics, for someone who asks, and at most once a second for a quota),
-# one sizes up the output of users with a quota for it (control nodes do, every few minutes).
+# one sizes up the output of users with a quota for it, and others all segments, by indexes that hold little else
+# (control nodes do, every few minutes).
 WHOLE = {
     "state_counts", "ids_ending", "ready_kinds", "living_states", "living_tallies", "waiting_jobs_of",
-    "running_jobs_of", "count_output",
+    "running_jobs_of", "count_output", "segment_space", "small_segments", "damaged_segments",
 }  # fmt: skip
 # They look at tables that stay small, or only write.
 SMALL = {
@@ -174,7 +196,8 @@ SMALL = {
     "secret", "set_quotas", "start_tallying", "tallied", "tally_cursors", "put_tally_cursor",
     "tally_rows", "touch_access_keys",
     "unread_events_are_old", "user_exists", "user_rows", "bound_output", "hold_output", "save_output",
-    "uncounted_output", "keep_output_counts", "watch_state", "keep_watch", "confirm_watch", "writers_of_jobs",
+    "uncounted_output", "keep_output_counts", "insert_segment", "purged_jobs", "set_segments_aside", "watch_state",
+    "keep_watch", "confirm_watch", "writers_of_jobs",
 }  # fmt: skip
 
 

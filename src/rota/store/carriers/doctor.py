@@ -20,7 +20,7 @@ MOST_SCHEDULES = 3
 async def examine(unit: Unit, now: Instant) -> list[Finding]:
     return [
         await _holders(unit), await _kinds(unit), await _tasks(unit), await _schedules(unit, now),
-        await _declared(unit),
+        await _declared(unit), await _segments(unit),
     ]  # fmt: skip
 
 
@@ -65,6 +65,12 @@ async def _declared(unit: Unit) -> Finding:
     found = f"not declared by the node of their app that started last: {_first(names)}"
     cure = f"start one that imports their modules, or, if they are gone for good, {remove}"
     return Finding("declared schedules", False, f"{found}; {cure}")
+
+
+async def _segments(unit: Unit) -> Finding:
+    count, size = (await unit.rows("damaged_segments"))[0]
+    bad = f"{count} segments with {size:,} bytes of output are damaged and were set aside; the other output is fine"
+    return Finding("sealed output", not count, bad if count else "nothing is damaged")
 
 
 def _first(names: Sequence[str]) -> str:

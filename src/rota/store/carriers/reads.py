@@ -1,4 +1,4 @@
-"""Reads for people: attempts, output, tasks, counts, events. Each store finds jobs in its own tables."""
+"""Reads for people: attempts, tasks, counts, events. Each store finds jobs in its own tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.model.task import TaskInfo
 from rota.store.carriers import graph, schedules
 from rota.store.carriers.unit import Unit
 from rota.store.rows import AttemptRow, JobRow, job_info, read_object, task_infos
-from rota.store.values import Chunk, OutboxEvent, OutboxSpan, Position
+from rota.store.values import OutboxEvent, OutboxSpan
 
 NO_ATTEMPTS: Mapping[str, AttemptRow] = {}
 
@@ -28,13 +28,6 @@ async def infos(
         attempts.setdefault(job, []).append(attempt)
     fires, workflows = await schedules.of_jobs(unit, ids), await graph.of_jobs(unit, ids)
     return {job: job_info(row, attempts.get(job, []), fires.get(job), workflows.get(job)) for job, row in rows.items()}
-
-
-async def output(unit: Unit, who: Principal, job_id: str, after: Position, limit: int) -> list[Chunk]:
-    if not unit.ids([job_id]) or not await unit.value("owns_job", id=job_id, sees=who.sees):
-        return []
-    rows = await unit.rows("output_rows", id=job_id, fence=after.fence, number=after.number, limit=limit)
-    return [Chunk(job_id, *row) for row in rows]
 
 
 async def tasks(unit: Unit) -> list[TaskInfo]:

@@ -8,7 +8,7 @@ from rota.store.base import Store
 # A trailing underscore distinguishes a module from the verb of the same name.
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import gates as gates_
-from rota.store.carriers import graph, offers, orders, output_quotas, people, watches
+from rota.store.carriers import graph, log_retention, offers, orders, output, output_quotas, people, sealing, watches
 from rota.store.carriers import limits as limits_
 from rota.store.carriers import nodes as nodes_
 from rota.store.carriers import queues as queues_
@@ -98,8 +98,17 @@ class CarriedStore(Store):
             await self._keep_output(who, counts)
         return len(counts)
 
+    # -- log store ---------------------------------------------------------------------------------------------------
+    runs = reads(sealing.runs)
+    read_runs = reads(sealing.read_runs)
+    seal = writes(sealing.seal)
+    purged_output = reads(sealing.purged_output)
+    small_segments = reads(sealing.small_segments)
+    set_segments_aside = writes(sealing.set_segments_aside)
+    prune_output = writes(log_retention.prune_output)
+
     # -- reads -------------------------------------------------------------------------------------------------------
-    output = reads(reads_.output)
+    output = reads(output.output)
     counts = reads(reads_.counts)
     events = reads(reads_.events)
     outbox_span = reads(reads_.outbox_span)

@@ -32,6 +32,7 @@ _ROWS = {
     "ended": ("{schema}.history t WHERE true", ("id",)),
     "attempts": ("{schema}.attempts t WHERE " + _EXISTS, ("job", "fence")),
     "output": ("{schema}.output t WHERE " + _EXISTS, ("job", "fence", "number")),
+    "segments": ("{schema}.segments t WHERE true", ("id",)),
     "progress": ("{schema}.progress t WHERE " + _EXISTS, ("job",)),
     "checkpoints": ("{schema}.checkpoints t WHERE " + _EXISTS, ("job",)),
     # Gates that jobs which run alone have closed for themselves are closed anew when they run.
@@ -253,8 +254,6 @@ def _completed(table: str, columns: Sequence[str], rows: Sequence[Row]) -> tuple
     match table:
         case "ended":
             return [*columns, "lasting"], [(*row, row[place["state"]] == "failed") for row in rows]
-        case "output":
-            return [*columns, "kept_at"], [(*row, row[place["at"]]) for row in rows]
         case "edges":
             now = SystemClock().now()
             return [*columns, "at"], [(*row, now) for row in rows]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+from rota.store.cells import is_id
+
+__all__ = ["clean", "glob", "id_range", "ids_only", "is_id"]
+
 _SHAPE = "00000000-0000-0000-0000-000000000000"
-
-
-def is_id(text: str) -> bool:
-    return _ID.fullmatch(text) is not None
 
 
 def ids_only(texts: Iterable[str]) -> list[str]:

@@ -11,7 +11,7 @@ from rota.model.principal import Principal
 from rota.model.rank import rank
 from rota.model.times import LATEST, Duration, Instant
 from rota.store import columns
-from rota.store.carriers import quotas
+from rota.store.carriers import quotas, sealing
 from rota.store.postgres import graph
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import ids_only
@@ -120,6 +120,7 @@ async def purge(unit: Unit, who: Principal, ids: Sequence[str]) -> list[bool]:
     if chosen:
         await unit.emit_for_jobs("job.purged", _told(chosen, who))
         await delete(unit, list(chosen))
+        await sealing.list_purged(unit, chosen)
     return [job in chosen for job in ids]
 
 

@@ -1,9 +1,9 @@
 """History by days: partitions made ahead, and dropped whole when their time is over.
 
-Jobs that ended, attempts and output lie in one partition per day and table. Dropping a day costs next to nothing and
-leaves no dead rows behind. Rows that must outlive their day are moved aside first: output and attempts of jobs that
-still live, that ended later, or that are dead letters. Rows of a day without a partition go to the default partition,
-and are deleted from there row by row.
+Jobs that ended, attempts, output and its segments lie in one partition per day and table. Dropping a day costs next to
+nothing and leaves no dead rows behind. Rows that must outlive their day are moved aside first: output and attempts of
+jobs that still live, that ended later, or that are dead letters, and segments with output of such jobs. Rows of a day
+without a partition go to the default partition, and are deleted from there row by row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rota.store import columns
 from rota.store.postgres.database import Unit
 from rota.store.postgres.session import lock_number
 
-TABLES = {"history": "finished_at", "attempts": "finished_at", "output": "kept_at"}
+TABLES = {"history": "finished_at", "attempts": "finished_at", "output": "kept_at", "segments": "kept_at"}
 AHEAD = 3  # days
 # With a retention of at least this long, days are dropped whole (so rows are kept up to a day longer). With a shorter
 # one, rows are deleted one by one.
@@ -26,6 +26,8 @@ WORTH_WAITING: Duration = 2 * DAY
 LOCK_LIMIT = "150ms"
 # The columns of rows that must outlive their day.
 _LASTING_COLUMNS = {table: columns.expand("postgres", f"{{{table}.kept}}") for table in ("attempts", "output")}
+_SEGMENT = columns.expand("postgres", "{segments.kept}")
+_LASTING_SEGMENT = columns.expand("postgres", "{segments.kept; lasting = true}")
 
 
 def name(table: str, day: Instant) -> str:
@@ -115,6 +117,14 @@ async def drop(unit: Unit, table: str, partition: str) -> int:
             f"INSERT INTO {schema}.{table} ({kept}, lasting) "  # noqa: S608
             f"SELECT {kept}, true FROM {schema}.{partition} p "
             f"WHERE p.job IN (SELECT id FROM {schema}.jobs UNION ALL SELECT id FROM {schema}.history)"
+        )
+    elif table == "segments":  # some are looked at again as lasting ones: carriers.log_retention
+        await connection.execute(
+            f"INSERT INTO {schema}.segments ({_SEGMENT}) SELECT {_LASTING_SEGMENT} FROM {schema}.{partition} p "  # noqa: S608
+            "WHERE EXISTS (SELECT FROM generate_series(0, octet_length(p.jobs) / 16 - 1) AS place "
+            "CROSS JOIN LATERAL (SELECT encode(substring(p.jobs FROM place * 16 + 1 FOR 16), 'hex')::uuid AS id) job "
+            f"WHERE EXISTS (SELECT FROM {schema}.jobs j WHERE j.id = job.id) "
+            f"OR EXISTS (SELECT FROM {schema}.history h WHERE h.id = job.id))"
         )
     else:
         lasting = [f"{other}_{where}" for other in _LASTING_COLUMNS for where in ("lasting", "other")]

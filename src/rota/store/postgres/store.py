@@ -26,7 +26,7 @@ from rota.store.carriers import fires as fires_
 from rota.store.carriers import offers
 
 # A trailing underscore distinguishes a module from the verb of the same name.
-from rota.store.postgres import admission, doctor, graph, migrate, partitions, work
+from rota.store.postgres import admission, doctor, graph, log_search, migrate, partitions, work
 from rota.store.postgres import nodes as nodes_
 from rota.store.postgres import orders as orders_
 from rota.store.postgres import reads as reads_
@@ -241,6 +241,11 @@ class PostgresStore(Calls):
 
     # -- jobs that wait for others -----------------------------------------------------------------------------------
     settle = writes(graph.settle_any)
+
+    # -- log store ---------------------------------------------------------------------------------------------------
+    segments = reads(log_search.segments)
+    segment_extent = reads(log_search.segment_extent)
+    unsealed = reads(log_search.unsealed)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     get_many = reads(reads_.get_many)

@@ -22,6 +22,7 @@ import msgspec
 
 from rota import errors
 from rota.clock import Clock
+from rota.lines.words import Probe, may_contain
 from rota.model.times import Duration, Instant
 from rota.store import sql_files
 from rota.store.sqlite.write_queue import WriteQueue
@@ -83,6 +84,7 @@ class Database:
         connection.pragma("synchronous", "full")
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -32_000)
+        connection.create_scalar_function("has_words", _has_words, 2, deterministic=True)
         return connection
 
     def _prepare_to_write(self) -> None:
@@ -184,6 +186,17 @@ class Database:
             finally:
                 if self.connection.in_transaction:
                     self.connection.execute("COMMIT")
+
+
+def _has_words(*given: Any) -> bool:
+    """Whether a filter of words lets all of them through."""
+    words, probes = given
+    return all(may_contain(words, probe) for probe in _read_probes(probes))
+
+
+@lru_cache(maxsize=16)
+def _read_probes(probes: str) -> list[Probe]:
+    return msgspec.json.decode(probes, type=list[Probe])
 
 
 def _refuse_foreign(connection: apsw.Connection, path: str) -> None:

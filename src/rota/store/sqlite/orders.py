@@ -14,7 +14,7 @@ from rota.model.rank import rank
 from rota.model.requirements import NO_REQUIREMENTS
 from rota.model.times import LATEST, Duration, Instant
 from rota.store import columns
-from rota.store.carriers import quotas
+from rota.store.carriers import quotas, sealing
 from rota.store.carriers.at_once import run_at_once
 from rota.store.sqlite import graph
 from rota.store.sqlite.database import Database, encode
@@ -170,6 +170,7 @@ def purge(db: Database, who: Principal, ids: Sequence[str]) -> list[bool]:
     if chosen:
         db.emit_for_jobs("job.purged", [(job, {"by": who.user}) for job in sorted(chosen)])
         delete(db, [seq for (seq,) in db.rows("seqs_of_ended", ids=encode(list(chosen)).decode())])
+        run_at_once(sealing.list_purged(SqliteUnit(db), chosen))
     return [job in chosen for job in ids]
 
 

@@ -19,7 +19,7 @@ from rota.store.carriers import fires as fires_
 from rota.store.graph import Settled
 
 # A trailing underscore distinguishes a module from the verb of the same name.
-from rota.store.sqlite import admission, doctor, graph, migrate, offers, work
+from rota.store.sqlite import admission, doctor, graph, log_search, migrate, offers, work
 from rota.store.sqlite import nodes as nodes_
 from rota.store.sqlite import orders as orders_
 from rota.store.sqlite import reads as reads_
@@ -142,6 +142,11 @@ class SqliteStore(Calls):
     # -- jobs that wait for others -----------------------------------------------------------------------------------
     async def settle(self, who: Principal, /, limit: int) -> Settled:
         return await self._commit(lambda db: graph.settle_any(db, limit))
+
+    # -- log store ---------------------------------------------------------------------------------------------------
+    segments = reads(log_search.segments)
+    segment_extent = reads(log_search.segment_extent)
+    unsealed = reads(log_search.unsealed)
 
     # -- reads -------------------------------------------------------------------------------------------------------
     get_many = reads(reads_.get_many)

@@ -236,7 +236,8 @@ def _append(db: Database, chunks: Sequence[Chunk], live: Mapping[int, int]) -> l
     kept = {key for (key,) in db.rows("kept_chunks", chunks=_chunks(chunks))}
     fresh = [index for index in live if index not in kept]
     if fresh:
-        rows = [(live[i], (c := chunks[i]).fence, c.number, c.written_at, c.stream, c.body) for i in fresh]
+        now = db.now()
+        rows = [(live[i], (c := chunks[i]).fence, c.number, c.written_at, now, c.stream, c.body) for i in fresh]
         db.many("insert_output", rows)
         db.topics.add(Topic.NEWS)
     verdicts = [Verdict.ALREADY if index in kept else Verdict.STALE for index in range(len(chunks))]

@@ -6,9 +6,15 @@ CROSS JOIN LATERAL (SELECT o.number, o.stream, o.body FROM rota.output o WHERE o
                     ORDER BY o.number DESC LIMIT 1) AS last
 
 -- name: count_output
--- Bytes of kept output, from one snapshot with the number that the row has. (The size of a chunk is read without the chunk.)
-SELECT u.name, u.output_kept, coalesce(sum(octet_length(o.body)), 0)::bigint
+-- Bytes of kept output, sealed and unsealed, from one snapshot with the number that the row has. (The size of a chunk is read
+-- without the chunk.)
+SELECT u.name, u.output_kept, coalesce(raw.size, 0)::bigint + coalesce(sealed.size, 0)::bigint
 FROM rota.users u
-LEFT JOIN (SELECT id, owner FROM rota.jobs UNION ALL SELECT id, owner FROM rota.history) j ON j.owner = u.name
-LEFT JOIN rota.output o ON o.job = j.id AND o.stream <> 'cut'
-WHERE u.name = ANY (:names::text[]) GROUP BY u.name, u.output_kept
+LEFT JOIN (
+    SELECT j.owner, sum(octet_length(o.body)) AS size
+    FROM rota.output o JOIN (SELECT id, owner FROM rota.jobs UNION ALL SELECT id, owner FROM rota.history) j ON j.id = o.job
+    WHERE o.stream <> 'cut' AND j.owner = ANY (:names::text[]) GROUP BY j.owner) raw ON raw.owner = u.name
+LEFT JOIN (
+    SELECT s.owner, sum(s.size) AS size FROM rota.segments s
+    WHERE s.gone IS NULL AND s.owner = ANY (:names::text[]) GROUP BY s.owner) sealed ON sealed.owner = u.name
+WHERE u.name = ANY (:names::text[])

@@ -42,7 +42,7 @@ DELETE FROM rota.outbox WHERE id IN (
 -- The days that have partitions, and how many rows of no known day there are.
 SELECT p.relname, c.relname FROM pg_inherits i
 JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent JOIN pg_namespace n ON n.oid = p.relnamespace
-WHERE n.nspname = 'rota' AND p.relname IN ('history_dated', 'attempts_dated', 'output_dated')
+WHERE n.nspname = 'rota' AND p.relname IN ('history_dated', 'attempts_dated', 'output_dated', 'segments_dated')
 
 -- name: ungrouped
 SELECT id::text, convert_to(task, 'UTF8'), convert_to(reason, 'UTF8'), convert_to(error, 'UTF8')

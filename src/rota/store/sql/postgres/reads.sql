@@ -31,6 +31,10 @@ ORDER BY 1 LIMIT 3
 SELECT EXISTS (SELECT FROM rota.jobs WHERE id = :id AND (:sees::text IS NULL OR owner = :sees))
     OR EXISTS (SELECT FROM rota.history WHERE id = :id AND (:sees::text IS NULL OR owner = :sees))
 
+-- name: owner_of_job
+SELECT owner FROM rota.jobs WHERE id = :id AND (:sees::text IS NULL OR owner = :sees)
+UNION ALL SELECT owner FROM rota.history WHERE id = :id AND (:sees::text IS NULL OR owner = :sees) LIMIT 1
+
 -- name: output_rows
 -- A repeat that crossed the first on its way may be kept twice; it is shown once.
 SELECT DISTINCT ON (fence, number) fence, number, at, stream, body FROM rota.output

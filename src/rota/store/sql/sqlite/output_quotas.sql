@@ -12,8 +12,9 @@ JOIN output o ON o.job = j.seq AND o.fence = c.value ->> 1 AND o.number BETWEEN 
 WHERE o.stream <> 'cut' GROUP BY j.owner
 
 -- name: count_output
--- Bytes of kept output. (The size of a chunk is read without the chunk.)
+-- Bytes of kept output, sealed and unsealed. (The size of a chunk is read without the chunk.)
 SELECT u.name, u.output_kept,
-       coalesce((SELECT sum(length(o.body)) FROM jobs j CROSS JOIN output o ON o.job = j.seq
+       coalesce((SELECT sum(length(o.body)) FROM output o CROSS JOIN jobs j ON j.seq = o.job
                  WHERE j.owner = u.name AND o.stream <> 'cut'), 0)
+       + coalesce((SELECT sum(s.size) FROM segments s WHERE s.owner = u.name AND s.gone IS NULL), 0)
 FROM users u WHERE u.name IN (SELECT value FROM json_each(:names))

@@ -16,6 +16,9 @@ WHERE j.id IN (SELECT value FROM json_each(:ids)) AND (:sees IS NULL OR j.owner 
 SELECT {attempts.kept a; job = j.id} FROM jobs j JOIN attempts a ON a.job = j.seq
 WHERE j.id IN (SELECT value FROM json_each(:ids)) ORDER BY a.job, a.fence
 
+-- name: owner_of_job
+SELECT owner FROM jobs WHERE id = :id AND (:sees IS NULL OR owner = :sees)
+
 -- name: output_rows
 SELECT o.fence, o.number, o.at, o.stream, o.body
 FROM output o

@@ -155,7 +155,7 @@ JOIN jobs j ON j.id = wanted.value ->> 0
 JOIN output o ON o.job = j.seq AND o.fence = wanted.value ->> 1 AND o.number = wanted.value ->> 2
 
 -- name: insert_output
-INSERT OR IGNORE INTO output (job, fence, number, at, stream, body) VALUES (?, ?, ?, ?, ?, ?)
+INSERT OR IGNORE INTO output (job, fence, number, at, kept_at, stream, body) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: note_states
 -- For each note: whether its attempt runs, and the numbers of the last progress and the last saved state.

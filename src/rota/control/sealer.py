@@ -1,0 +1,210 @@
+"""Seals the output of ended attempts, and removes output whose time is over. Only the leader does it.
+
+It walks through the unsealed chunks in the order in which they were kept and gathers those of one owner and task. What
+makes a whole segment is sealed at once. Smaller rests wait for more, for some minutes; so segments are compressed well
+at low rates too. After each walk it looks for the rest of its work: segments with output of purged jobs, small segments
+to join, output that is too old or too much.
+
+The walk keeps nothing but its place, so it may begin anew at any time, on any node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from rota.clock import Chance
+from rota.errors import StoreError
+from rota.lines.segment import BadSegment, Packed, pack, unpack
+from rota.model.principal import SYSTEM
+from rota.model.times import MINUTE, SECOND, Duration, Instant
+from rota.store.base import Store
+from rota.store.log_store import ChunkCursor, LogRetention, NewSegment, Run, Sealing, Stored
+from rota.store.values import CUT, Chunk, Position
+
+T = TypeVar("T")
+# Runs a function that computes for a while, apart from the node's loop.
+Aside = Callable[[Callable[[], T]], Awaitable[T]]
+
+# Chunks of one page of the walk.
+PAGE = 20_000
+# Of small jobs so many share a segment at most.
+MOST_RUNS = 4_096
+# Pauses, in seconds: between pages, after a walk, before a new leader begins.
+BREATH, REST, SOON = 0.02, 5.0, 5.0
+# A write of the store pauses others: one that deletes rows takes at most so many.
+PRUNED = 50
+PURGED = 100
+GROUPS = 4
+# Joining fewer is not worth its writes.
+LEAST_JOINED = 4
+
+
+class Rules(msgspec.Struct, frozen=True):
+    target: int = 512 << 10  # bytes of output in a segment
+    settled: Duration = 5 * SECOND  # younger chunks are left to those who follow
+    wait: Duration = 5 * MINUTE  # for more output of the same task
+
+
+RULES = Rules()
+
+
+class Sealer:
+    name = "sealer"
+
+    def __init__(
+        self,
+        store: Store,
+        chance: Chance,
+        retention: LogRetention,
+        leads: Callable[[], bool],
+        aside: Aside[Packed],
+        rules: Rules = RULES,
+    ) -> None:
+        self._store, self._chance, self._retention, self._leads = store, chance, retention, leads
+        self._aside, self._rules = aside, rules
+        self._gathering = Gathering(rules)
+        self._after: ChunkCursor | None = None
+        self._unfit: set[str] = set()  # jobs whose output can't be sealed
+
+    async def tick(self) -> float:
+        if not self._leads():
+            self._begin_anew()
+            return SOON
+        page = await self._store.runs(SYSTEM, self._after, self._rules.settled, PAGE)
+        batches = self._gathering.add(one for one in page.runs if one.job_id not in self._unfit)
+        if page.last is not None:
+            self._after = page.last
+            await self._seal_all(batches)
+            return BREATH
+        await self._seal_all([*batches, *self._gathering.overdue(self._store.now())])
+        self._begin_anew()
+        return await self._keep_house()
+
+    def _begin_anew(self) -> None:
+        self._after, self._gathering = None, Gathering(self._rules)
+
+    async def _keep_house(self) -> float:
+        busy = await self._rewrite_purged()
+        busy |= await self._join_small()
+        busy |= bool(await self._store.prune_output(SYSTEM, self._retention, PRUNED))
+        return BREATH if busy else REST
+
+    # -- sealing -----------------------------------------------------------------------------------------------------
+    async def _seal_all(self, batches: Iterable[Sequence[Run]]) -> None:
+        for batch in batches:
+            try:
+                await self._seal(batch)
+            except StoreError:
+                raise
+            except Exception:
+                await self._seal_apart(batch)
+
+    async def _seal_apart(self, batch: Sequence[Run]) -> None:
+        """The output of each job by itself: one that can't be sealed must not hold up the others."""
+        for run in batch:
+            try:
+                await self._seal([run])
+            except StoreError:
+                raise
+            except Exception:
+                self._unfit.add(run.job_id)
+
+    async def _seal(self, runs: Sequence[Run]) -> None:
+        """Mostly one segment; more of large output."""
+        rest = list(runs)
+        while rest:
+            size = sum(one.size for one in rest)
+            room = size + 1 if size < 2 * self._rules.target else self._rules.target
+            found = await self._store.read_runs(SYSTEM, rest, room)
+            if found.chunks:
+                segment = await self._pack(found.chunks, runs[0].owner, runs[0].task, runs[0].dead)
+                await self._store.seal(SYSTEM, [Sealing(segment, found.runs)])
+            rest = found.rest
+
+    async def _pack(self, chunks: list[Chunk], owner: str, task: str, lasting: bool) -> NewSegment:
+        packed = await self._aside(lambda: pack(chunks))
+        positions = [(one.fence, one.number) for one in chunks]
+        return NewSegment(
+            id=self._chance.job_id(self._store.now()), owner=owner, task=task, lasting=lasting,
+            first_at=packed.first_at, last_at=packed.last_at, lines=packed.lines,
+            size=sum(len(one.body) for one in chunks if one.stream != CUT), low=Position(*min(positions)),
+            high=Position(*max(positions)), jobs=packed.jobs, words=packed.words, body=packed.body,
+        )  # fmt: skip
+
+    # -- rewriting ---------------------------------------------------------------------------------------------------
+    async def _rewrite_purged(self) -> bool:
+        purged = await self._store.purged_output(SYSTEM, PURGED)
+        if not purged.jobs:
+            return False
+        sealings = [await self._rewrite([one], frozenset(purged.jobs)) for one in purged.segments]
+        await self._store.seal(SYSTEM, [one for one in sealings if one is not None], purged.jobs)
+        return True
+
+    async def _join_small(self) -> bool:
+        joined = False
+        for group in await self._store.small_segments(SYSTEM, GROUPS):
+            some = _together(group, self._rules.target)
+            sealing = await self._rewrite(some, frozenset()) if len(some) >= LEAST_JOINED else None
+            if sealing is not None:
+                joined |= (await self._store.seal(SYSTEM, [sealing]))[0]
+        return joined
+
+    async def _rewrite(self, old: Sequence[Stored], without: frozenset[str]) -> Sealing | None:
+        """These segments as one; None if one of them is damaged."""
+        chunks: list[Chunk] = []
+        for one in old:
+            try:
+                chunks += [chunk for chunk in unpack(one.body) if chunk.job_id not in without]
+            except BadSegment:
+                await self._store.set_segments_aside(SYSTEM, [one.id])
+                return None
+        segment = None
+        if chunks:
+            first = old[0]
+            segment = await self._pack(chunks, first.owner, first.task, first.lasting)
+            segment = msgspec.structs.replace(segment, kept_at=max(one.kept_at for one in old))
+        return Sealing(segment, segments=[one.id for one in old])
+
+
+class Gathering:
+    """Runs that are to be sealed together."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._groups: dict[tuple[str, str, bool], _Group] = {}
+
+    def add(self, runs: Iterable[Run]) -> list[list[Run]]:
+        """Returns what makes whole segments by now."""
+        whole = []
+        for one in runs:
+            name = one.owner, one.task, one.dead
+            group = self._groups.setdefault(name, _Group())
+            group.runs.append(one)
+            group.size += one.size
+            if len(group.runs) >= MOST_RUNS or group.size >= self._rules.target:
+                whole.append(self._groups.pop(name).runs)
+        return whole
+
+    def overdue(self, now: Instant) -> list[list[Run]]:
+        """Smaller parts that have waited long enough."""
+        latest = now - self._rules.wait
+        return [one.runs for one in self._groups.values() if one.runs[0].kept_at <= latest]
+
+
+class _Group:
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.size = 0
+
+
+def _together(group: Sequence[Stored], target: int) -> list[Stored]:
+    """As many of them as make one segment."""
+    chosen: list[Stored] = []
+    for one in group:
+        if chosen and sum(stored.size for stored in chosen) + one.size > target:
+            break
+        chosen.append(one)
+    return chosen

@@ -1,0 +1,80 @@
+"""Reads the output of a job: chunks and segments, in one order, each chunk once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rota.lines.segment import BadSegment, unpack
+from rota.model.principal import Principal
+from rota.store.carriers.unit import Unit
+from rota.store.cells import cells_of
+from rota.store.values import CUT, Chunk, Position
+
+# Segments that are read at first; a job with more output has them to itself, so a page needs few.
+FEW = 4
+# Marks come before all output of a job: no attempt has the fence 0.
+_REMOVED, _DAMAGED = Position(0, 0), Position(0, 1)
+_MARKS = {
+    "age": (_REMOVED, b"[rota: earlier output was removed: it was older than log_retention]\n"),
+    "space": (_REMOVED, b"[rota: earlier output was removed: the store keeps no more than log_space]\n"),
+    "damaged": (_DAMAGED, b"[rota: some of the output is damaged and can't be read]\n"),
+}
+
+
+async def output(unit: Unit, who: Principal, job_id: str, after: Position, limit: int) -> list[Chunk]:
+    if not unit.ids([job_id]) or (owner := await unit.value("owner_of_job", id=job_id, sees=who.sees)) is None:
+        return []
+    # Chunks first: what is sealed in between is found by the second read.
+    rows = await unit.rows("output_rows", id=job_id, fence=after.fence, number=after.number, limit=limit)
+    raw = [Chunk(job_id, *row) for row in rows]
+    place = {"owner": owner, "job": job_id, "cells": cells_of(job_id), "fence": after.fence, "number": after.number}
+    most = FEW
+    while True:
+        found = [_Sealed(*row) for row in await unit.rows("segments_of_job", most=most + 1, **place)]
+        chunks = _merged(raw, found[:most], job_id, after)
+        if len(raw) == limit:  # what comes behind it is for the next page
+            chunks = [one for one in chunks if _place(one) <= _place(raw[-1])]
+        if len(found) <= most:
+            return chunks[:limit]
+        # Segments that were not read may hold anything from here on.
+        bound = found[most].low_fence, found[most].low_number
+        if len(chunks) >= limit and _place(chunks[limit - 1]) < bound:
+            return chunks[:limit]
+        most *= 4
+
+
+class _Sealed(NamedTuple):
+    id: str
+    low_fence: int
+    low_number: int
+    last_at: int
+    gone: str | None
+    body: bytes
+
+
+def _merged(raw: list[Chunk], segments: list[_Sealed], job_id: str, after: Position) -> list[Chunk]:
+    """A chunk may be in both: a repeat that crossed the first on its way was kept after that had been sealed."""
+    found = {_place(one): one for one in raw}
+    for segment in segments:
+        found |= {_place(one): one for one in _read(segment, job_id)}
+    behind = after.fence, after.number
+    return [one for place, one in sorted(found.items(), key=_first) if place > behind]
+
+
+def _read(segment: _Sealed, job_id: str) -> list[Chunk]:
+    gone = segment.gone
+    if gone is None:
+        try:
+            return [one for one in unpack(segment.body) if one.job_id == job_id]
+        except BadSegment:
+            gone = "damaged"
+    position, text = _MARKS[gone]
+    return [Chunk(job_id, position.fence, position.number, segment.last_at, CUT, text)]
+
+
+def _place(chunk: Chunk) -> tuple[int, int]:
+    return chunk.fence, chunk.number
+
+
+def _first(item: tuple[tuple[int, int], Any]) -> tuple[int, int]:
+    return item[0]
