@@ -7,6 +7,7 @@ is stopped and the node joins again as a new incarnation, so the two can't be co
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ from rota.control.tallier import Tallier
 from rota.control.unoffered import UnofferedSweep
 from rota.errors import NotAllowed, RotaError, StoreDenied, StoreError
 from rota.lease import WARNING, Lease
+from rota.lines.packer import Packer
 from rota.logs.shipper import Shipper
 from rota.model.job import Kind, Verdict
 from rota.model.node import NewNode as NodeValue
@@ -46,6 +48,7 @@ from rota.work.attempt import Pipeline, Stop, weight
 from rota.work.functions.hooked import NodeHooks
 from rota.work.heartbeat import Heartbeat, LeaseGuard
 from rota.work.meter import Meter
+from rota.work.own_programs import bare
 from rota.work.reconciler import Reconciler
 from rota.work.runtime import MakeRuntime, Runtime
 from rota.work.worker import Worker
@@ -195,6 +198,7 @@ class NodeSession:
         self.worker: Worker | None = None
         self._loops: list[tuple[Loop, asyncio.Task[None]]] = []
         self._unlisten: list[Callable[[], None]] = []
+        self._packer = Packer(bare(os.environ))
 
     async def join(self, replaces: Sequence[str]) -> None:
         node, settings = self._node, self._node.settings
@@ -260,7 +264,7 @@ class NodeSession:
             self._serve(Tallier(node.store, self._leads))
             self._serve(OutputCounter(node.store, self._leads))
             kept_output = LogRetention(kept, settings.dead_retention, settings.log_retention, settings.log_space)
-            self._serve(Sealer(node.store, node.chance, kept_output, self._leads, asyncio.to_thread))
+            self._serve(Sealer(node.store, node.chance, kept_output, self._leads, self._packer.pack))
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._runtime:
             self._serve(self.worker)
@@ -397,6 +401,7 @@ class NodeSession:
         await asyncio.wait([task for _, task in self._loops], timeout=LAST_WRITES)
         for _, task in self._loops:
             task.cancel()
+        self._packer.close()
         if self._unstopped:
             # Running work ends with this process, and must not be handed back before that.
             self._node.remains = self.incarnation

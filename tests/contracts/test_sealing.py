@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from rota.control.sealer import Rules, Sealer
-from rota.lines.segment import pack, unpack
+from rota.lines.segment import Packed, pack, unpack
 from rota.model.job import Claimed
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.quotas import quotas
@@ -373,13 +374,12 @@ async def test_output_that_cannot_be_sealed_does_not_hold_up_the_rest(world: Wor
     jobs = [await printed(world, actor, b"%d" % number) for number in range(4)]
     service = sealer(world)
 
-    async def aside(work: Any) -> Any:
-        packed = work()
-        if jobs[2].job_id.replace("-", "") in packed.jobs.hex():
+    async def packer(chunks: Sequence[Chunk]) -> Packed:
+        if jobs[2].job_id in {chunk.job_id for chunk in chunks}:
             raise ValueError("a bug")
-        return packed
+        return pack(chunks)
 
-    service._aside = aside
+    service._packer = packer
     await run(service)
     assert kept(world) == (1, 3)
     async with world.unchanged():

@@ -11,22 +11,19 @@ The walk keeps nothing but its place, so it may begin anew at any time, on any n
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
 
 import msgspec
 
 from rota.clock import Chance
 from rota.errors import StoreError
-from rota.lines.segment import BadSegment, Packed, pack, unpack
+from rota.lines.segment import BadSegment, Packed, unpack
 from rota.model.principal import SYSTEM
 from rota.model.times import MINUTE, SECOND, Duration, Instant
 from rota.store.base import Store
 from rota.store.log_store import ChunkCursor, LogRetention, NewSegment, Run, Sealing, Stored
 from rota.store.values import CUT, Chunk, Position
 
-T = TypeVar("T")
-# Runs a function that computes for a while, apart from the node's loop.
-Aside = Callable[[Callable[[], T]], Awaitable[T]]
+Pack = Callable[[Sequence[Chunk]], Awaitable[Packed]]
 
 # Chunks of one page of the walk.
 PAGE = 20_000
@@ -60,11 +57,11 @@ class Sealer:
         chance: Chance,
         retention: LogRetention,
         leads: Callable[[], bool],
-        aside: Aside[Packed],
+        pack: Pack,
         rules: Rules = RULES,
     ) -> None:
         self._store, self._chance, self._retention, self._leads = store, chance, retention, leads
-        self._aside, self._rules = aside, rules
+        self._packer, self._rules = pack, rules
         self._gathering = Gathering(rules)
         self._after: ChunkCursor | None = None
         self._unfit: set[str] = set()  # jobs whose output can't be sealed
@@ -125,7 +122,7 @@ class Sealer:
             rest = found.rest
 
     async def _pack(self, chunks: list[Chunk], owner: str, task: str, lasting: bool) -> NewSegment:
-        packed = await self._aside(lambda: pack(chunks))
+        packed = await self._packer(chunks)
         positions = [(one.fence, one.number) for one in chunks]
         return NewSegment(
             id=self._chance.job_id(self._store.now()), owner=owner, task=task, lasting=lasting,
