@@ -10,7 +10,9 @@ The walk keeps nothing but its place, so it may begin anew at any time, on any n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +22,7 @@ from rota.lines.segment import BadSegment, Packed, unpack
 from rota.model.principal import SYSTEM
 from rota.model.times import MINUTE, SECOND, Duration, Instant
 from rota.store.base import Store
-from rota.store.log_store import ChunkCursor, LogRetention, NewSegment, Run, Sealing, Stored
+from rota.store.log_store import ChunkCursor, LogRetention, NewSegment, Run, RunsRead, Sealing, Stored
 from rota.store.values import CUT, Chunk, Position
 
 Pack = Callable[[Sequence[Chunk]], Awaitable[Packed]]
@@ -91,35 +93,47 @@ class Sealer:
 
     # -- sealing -----------------------------------------------------------------------------------------------------
     async def _seal_all(self, batches: Iterable[Sequence[Run]]) -> None:
+        """While one piece is packed, the next is read."""
+        packing: tuple[Piece, asyncio.Task[NewSegment]] | None = None
+        try:
+            async for piece in self._pieces(batches):
+                before, packing = packing, (piece, asyncio.create_task(self._pack_piece(piece)))
+                if before is not None:
+                    await self._finish(*before)
+            if packing is not None:
+                await self._finish(*packing)
+        finally:
+            if packing is not None:
+                packing[1].cancel()
+
+    async def _pieces(self, batches: Iterable[Sequence[Run]]) -> AsyncIterator[Piece]:
+        """Mostly one of each batch; more of large output."""
         for batch in batches:
-            try:
-                await self._seal(batch)
-            except StoreError:
-                raise
-            except Exception:
-                await self._seal_apart(batch)
+            rest = list(batch)
+            while rest:
+                size = sum(one.size for one in rest)
+                room = size + 1 if size < 2 * self._rules.target else self._rules.target
+                found = await self._store.read_runs(SYSTEM, rest, room)
+                rest = found.rest
+                if found.chunks:
+                    yield Piece(batch[0], found)
 
-    async def _seal_apart(self, batch: Sequence[Run]) -> None:
-        """The output of each job by itself: one that can't be sealed must not hold up the others."""
-        for run in batch:
-            try:
-                await self._seal([run])
-            except StoreError:
-                raise
-            except Exception:
-                self._unfit.add(run.job_id)
+    async def _pack_piece(self, piece: Piece) -> NewSegment:
+        first = piece.first
+        return await self._pack(piece.read.chunks, first.owner, first.task, first.dead)
 
-    async def _seal(self, runs: Sequence[Run]) -> None:
-        """Mostly one segment; more of large output."""
-        rest = list(runs)
-        while rest:
-            size = sum(one.size for one in rest)
-            room = size + 1 if size < 2 * self._rules.target else self._rules.target
-            found = await self._store.read_runs(SYSTEM, rest, room)
-            if found.chunks:
-                segment = await self._pack(found.chunks, runs[0].owner, runs[0].task, runs[0].dead)
-                await self._store.seal(SYSTEM, [Sealing(segment, found.runs)])
-            rest = found.rest
+    async def _finish(self, piece: Piece, packing: asyncio.Task[NewSegment]) -> None:
+        try:
+            await self._store.seal(SYSTEM, [Sealing(await packing, piece.read.runs)])
+        except StoreError:
+            raise
+        except Exception:
+            if len({run.job_id for run in piece.read.runs}) == 1:
+                self._unfit.add(piece.read.runs[0].job_id)
+            else:  # the output of each job by itself: one that can't be sealed must not hold up the others
+                for run in piece.read.runs:
+                    async for part in self._pieces([[run]]):
+                        await self._finish(part, asyncio.create_task(self._pack_piece(part)))
 
     async def _pack(self, chunks: list[Chunk], owner: str, task: str, lasting: bool) -> NewSegment:
         packed = await self._packer(chunks)
@@ -164,6 +178,13 @@ class Sealer:
             segment = await self._pack(chunks, first.owner, first.task, first.lasting)
             segment = msgspec.structs.replace(segment, kept_at=max(one.kept_at for one in old))
         return Sealing(segment, segments=[one.id for one in old])
+
+
+class Piece(NamedTuple):
+    """What becomes a segment."""
+
+    first: Run  # of its batch: all runs have its owner, task and end
+    read: RunsRead
 
 
 class Gathering:
