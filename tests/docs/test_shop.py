@@ -14,6 +14,8 @@ from tests.cli.program import Running, environment
 from tests.docs.pages import ROOT
 from tests.servers.postgres import database, shared_server
 
+pytestmark = pytest.mark.slow
+
 # A visitor: orders two lamps, of which there is one, and waits until the work is done.
 VISIT = """
 import json
@@ -22,8 +24,6 @@ import rota
 from examples.shop.app import app
 from examples.shop.database import Order, session
 from examples.shop.web import web
-
-pytestmark = pytest.mark.slow
 
 with TestClient(web) as client:
     wanted = {"article": "lamp", "quantity": 1, "email": "ann@example.com"}
