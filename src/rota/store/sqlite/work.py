@@ -193,11 +193,15 @@ def _moved(db: Database, settlement: Settlement, cancel: str | None) -> Move:
     return moved
 
 
-def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:
-    rows = db.rows("open_attempts", refs=_chunks(chunks))
+def append_output(db: Database, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
+    rows = db.rows("late_attempts" if late else "open_attempts", refs=_chunks(chunks))
     live = {key: seq for key, seq, _ in rows}
     owners = {key: owner for key, _, owner in rows if owner is not None}
-    return _append_bounded(db, chunks, live, owners) if owners else _append(db, chunks, live)
+    verdicts = _append_bounded(db, chunks, live, owners) if owners else _append(db, chunks, live)
+    if late and Verdict.STALE in verdicts:
+        running = {key for key, _, _ in db.rows("open_attempts", refs=_chunks(chunks))}
+        verdicts = [Verdict.EARLY if key in running else verdict for key, verdict in enumerate(verdicts)]
+    return verdicts
 
 
 def _append_bounded(
