@@ -21,8 +21,10 @@ os.environ.setdefault("ROTA_ROLES", "control,worker")
 
 
 # The login and keys of whoever runs the tests are not theirs.
-os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="rota-test-config-")
-atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
+for folder in ("config", "state"):
+    name = f"XDG_{folder.upper()}_HOME"
+    os.environ[name] = tempfile.mkdtemp(prefix=f"rota-test-{folder}-")
+    atexit.register(shutil.rmtree, os.environ[name], ignore_errors=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -31,6 +31,10 @@ TESTED_BY = {
     "work/output.py": "node/test_output.py",
     "work/progress*.py": "node/test_telling.py contracts/test_progress.py",
     "work/runtime.py": "node/test_functions.py node/test_commands.py",
+    # The spool: what each part must do shows when the writer dies.
+    "logs/pieces.py": "logs/test_sink.py",
+    "logs/recovery.py": "logs/test_journal.py",
+    "logs/spool.py": "logs/test_journal.py logs/test_replayer.py",
     # Far-away workers: what they may do is shown by their verbs.
     "api/tickets.py": "api/test_far_workers.py",
     "api/work_checks.py": "api/test_far_workers.py",

@@ -17,7 +17,7 @@ from rota import __version__
 from rota.batching import Batcher
 from rota.clock import Chance, Clock
 from rota.config import Settings
-from rota.control import janitor
+from rota.control import janitor, sealer
 from rota.control.admission import AdmissionSweep
 from rota.control.janitor import Janitor
 from rota.control.output_counter import OutputCounter
@@ -31,17 +31,19 @@ from rota.control.unoffered import UnofferedSweep
 from rota.errors import NotAllowed, RotaError, StoreDenied, StoreError
 from rota.lease import WARNING, Lease
 from rota.lines.packer import Packer
+from rota.logs.place import open_spool, spool_base
+from rota.logs.replayer import Replayer
 from rota.logs.shipper import Shipper
+from rota.logs.spool import Spool
 from rota.model.job import Kind, Verdict
 from rota.model.node import NewNode as NodeValue
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import SYSTEM
 from rota.model.task import TaskInfo
-from rota.model.times import DAY, SECOND
+from rota.model.times import SECOND
 from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
 from rota.store.base import Store
-from rota.store.log_store import LogRetention
-from rota.store.values import Retention, Topic
+from rota.store.values import Topic
 from rota.tasks.hooks import Hooks
 from rota.telemetry import events
 from rota.work.attempt import Pipeline, Stop, weight
@@ -196,6 +198,8 @@ class NodeSession:
         self._end = float("inf")  # when the keeper kills all work
         self._runtime: Runtime | None = None
         self.worker: Worker | None = None
+        self._shipper: Shipper | None = None
+        self._spool: Spool | None = None
         self._loops: list[tuple[Loop, asyncio.Task[None]]] = []
         self._unlisten: list[Callable[[], None]] = []
         self._packer = Packer(bare(os.environ))
@@ -210,15 +214,27 @@ class NodeSession:
             if self._lease.overdue:
                 await self._catch_up()
             if is_worker:
-                self._runtime = node.make_runtime(node.store.guards(self.incarnation))
+                self._spool = open_spool(settings, self.incarnation, node.bus)
+                self._runtime = node.make_runtime(self._guards())
                 await self._runtime.start()
                 self._runtime.extend(self._lease.deadline)
                 self.worker = self._make_worker(self._runtime)
         except BaseException:
             if self._runtime:
                 await self._runtime.close()
+            self._close_spool()
             await self._leave()
             raise
+
+    def _guards(self) -> list[int]:
+        """What every process of this node holds, so that others see when the last is gone."""
+        return [*self._node.store.guards(self.incarnation), *(self._spool.guards if self._spool else ())]
+
+    def _close_spool(self) -> None:
+        if self._shipper:
+            self._shipper.stop()
+        if self._spool:
+            self._spool.close()
 
     async def _catch_up(self) -> None:
         """The lease counts from before the node has joined. If that took long (the store was slow, or a server waited
@@ -229,7 +245,7 @@ class NodeSession:
 
     def _make_worker(self, runtime: Runtime) -> Worker:
         node, settings = self._node, self._node.settings
-        shipper = Shipper(node.store, settings.max_output, node.bus)
+        shipper = self._shipper = Shipper(node.store, settings.max_output, node.bus, self._spool)
         finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: node.store.finish(SYSTEM, batch), weigh=weight)
         rule = CrashRule(limit=settings.crash_limit)
         pipeline = Pipeline(dict(runtime.executors), shipper, finishes, node.bus, node.chance, rule)
@@ -258,13 +274,10 @@ class NodeSession:
             self._serve(Promoter(node.store, self._leads), Topic.DUE)
             self._serve_schedules()
             self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
-            kept = settings.retention
-            retention = Retention(kept, settings.dead_retention, kept, DAY, settings.audit_retention)
-            self._serve(Janitor(node.store, retention, self._leads), limit=janitor.LIMIT)
+            self._serve(Janitor(node.store, janitor.retention(settings), self._leads), limit=janitor.LIMIT)
             self._serve(Tallier(node.store, self._leads))
             self._serve(OutputCounter(node.store, self._leads))
-            kept_output = LogRetention(kept, settings.dead_retention, settings.log_retention, settings.log_space)
-            self._serve(Sealer(node.store, node.chance, kept_output, self._leads, self._packer.pack))
+            self._serve(Sealer(node.store, node.chance, sealer.retention(settings), self._leads, self._packer.pack))
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._runtime:
             self._serve(self.worker)
@@ -274,6 +287,8 @@ class NodeSession:
             self._heartbeat.before = self._hand_over_guards
             self._runtime.watch(self.worker.when_ready)
             self._listen(Topic.READY, self.worker.when_ready)
+            if base := spool_base(settings):
+                self._serve(Replayer(node.store, base, self.incarnation, settings.max_output, node.bus))
             self._serve(Meter(node.store, self.worker, lambda: self._heartbeat.feedback))
         self._serve(Watchdog(self._loops, self._give_up))
 
@@ -339,7 +354,7 @@ class NodeSession:
         the node's processes must hold that session's socket too."""
         if self._runtime:
             with suppress(OSError):  # no more descriptors; the renewal is more important
-                self._runtime.guard(self._node.store.guards(self.incarnation))
+                self._runtime.guard(self._guards())
 
     def _lose(self, why: str) -> None:
         if self._lost is None:
@@ -406,6 +421,7 @@ class NodeSession:
             # Running work ends with this process, and must not be handed back before that.
             self._node.remains = self.incarnation
             return
+        self._close_spool()
         await self._leave()
 
     async def _leave(self) -> None:

@@ -34,6 +34,9 @@ SAMPLES: list[events.Event] = [
     events.PoolSaid("a word too late"),
     events.HookFailed("the hooks process.stop of the node took longer than 5 s"),
     events.MigrationWaits("waits for process 4711 of the server"),
+    events.SpoolFailed("no space is left on the device"),
+    events.OutputRecovered(3, 12_345),
+    events.OutputAside("rota.db-rota/spool/aside", "bytes that wait are missing"),
     events.ServiceFailed("reaper", "away"),
     events.ServiceStuck("promoter", 60.0),
     events.LoopBlocked(5.0),
@@ -54,7 +57,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 30), ("info", 28), ("warning", 21), ("error", 13)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 33), ("info", 31), ("warning", 23), ("error", 14)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from rota.api import work_checks as check
@@ -25,7 +26,7 @@ from rota.model.outcome import CrashRule
 from rota.model.principal import SYSTEM, Principal
 from rota.remote import work_calls as calls
 from rota.store.base import Store
-from rota.store.values import Start
+from rota.store.values import Chunk, Start
 from rota.telemetry.events import Bus
 
 W = TypeVar("W", bound=OfAttempt)
@@ -171,7 +172,10 @@ class FarWorkers:
     async def append_output(self, grant: Grant, call: calls.OutputCall) -> calls.Verdicts:
         for one in call.chunks:
             check.chunk(one)
-        return calls.Verdicts(await self._carry(grant, call, call.chunks, self._store.append_output, Verdict.STALE))
+        append: Callable[[Principal, Sequence[Chunk]], Awaitable[list[Verdict]]] = self._store.append_output
+        if call.late:
+            append = partial(self._store.append_output, late=True)
+        return calls.Verdicts(await self._carry(grant, call, call.chunks, append, Verdict.STALE))
 
     async def note(self, grant: Grant, call: calls.NoteCall) -> calls.Verdicts:
         for one in call.notes:

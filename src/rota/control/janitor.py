@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rota.config import Settings
 from rota.model.principal import SYSTEM
+from rota.model.times import DAY
 from rota.store.base import Store
 from rota.store.values import Retention
 
@@ -16,6 +18,11 @@ SOON = 5.0
 BREATH = 0.02
 # A tick drops a few partitions, which may take up to ten minutes each.
 LIMIT = 3600.0
+
+
+def retention(settings: Settings) -> Retention:
+    kept = settings.retention
+    return Retention(kept, settings.dead_retention, kept, DAY, settings.audit_retention)
 
 
 class Janitor:

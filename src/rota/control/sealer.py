@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from rota.clock import Chance
+from rota.config import Settings
 from rota.errors import StoreError
 from rota.lines.segment import BadSegment, Packed, unpack
 from rota.model.principal import SYSTEM
@@ -48,6 +49,10 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 RULES = Rules()
+
+
+def retention(settings: Settings) -> LogRetention:
+    return LogRetention(settings.retention, settings.dead_retention, settings.log_retention, settings.log_space)
 
 
 class Sealer:

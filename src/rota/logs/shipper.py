@@ -9,6 +9,9 @@ goes at once, and its end waits for that.
 
 While the store has a problem all output waits. If one output may be the cause, each attempt's output is tried apart, so
 that none waits for another. A piece is replaced by a note only if the store can't hold its bytes.
+
+Output of an attempt that another node has taken over meanwhile is refused. Its journal is left in the spool then, and a
+replay brings it to the store (`replay`).
 """
 
 from __future__ import annotations
@@ -20,8 +23,10 @@ from contextlib import suppress
 import msgspec
 
 from rota.errors import StoreUnavailable
+from rota.logs.journal import Title
 from rota.logs.sink import LARGEST_CHUNK, LARGEST_PIECE, Sink
-from rota.model.job import Ref
+from rota.logs.spool import Spool
+from rota.model.job import Ref, Verdict
 from rota.model.principal import SYSTEM
 from rota.refusals import Refusals, anyones
 from rota.store.base import Store
@@ -42,21 +47,28 @@ TAIL_RATE = 2 << 20
 
 
 class Shipper:
-    def __init__(self, store: Store, limit: int, bus: Bus) -> None:
-        self._store, self._limit = store, limit
+    def __init__(self, store: Store, limit: int, bus: Bus, spool: Spool | None = None) -> None:
+        self._store, self._limit, self._spool = store, limit, spool
         self._complaints = Complaints(bus, "writing of output")
         self._loop = asyncio.get_running_loop()
         self._sinks: dict[Ref, Sink] = {}  # sinks with output to carry; after its turn a sink goes to the end
         self._ending: dict[Ref, asyncio.Future[None]] = {}  # sinks whose attempts have ended and wait
         self._apart: dict[Ref, asyncio.Task[None]] = {}  # sinks whose output is tried apart
+        self._sent: dict[Ref, Sink] = {}  # sinks with chunks on their way
+        self._stale: set[Ref] = set()  # attempts that are not ours any more
         self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._pump: asyncio.Task[None] | None = None
         self._tails_from = 0.0  # when tails may be carried again, by the loop's time
         self._awake = False  # the pump runs, or will soon
+        self._stopped = False
 
     def open(self, ref: Ref, echo: OutputEcho | None = None) -> Sink:
-        return Sink(ref, self._limit, self._store.now, self._dirty, echo)
+        spool = self._spool.of(lambda: self._title(ref)) if self._spool is not None else None
+        return Sink(ref, self._limit, self._store.now, self._dirty, echo, spool)
+
+    def _title(self, ref: Ref) -> Title:
+        return Title(ref.job_id, ref.fence, self._limit, self._store.proof(ref))
 
     async def close(self, sink: Sink) -> None:
         """The attempt is over. Returns when everything it wrote is in the store, or was refused by it."""
@@ -66,6 +78,17 @@ class Shipper:
             self._sinks[sink.ref], self._ending[sink.ref], self._awake = sink, ended, True
         self._start()
         await ended
+        if sink.ref in self._stale:
+            self._stale.discard(sink.ref)
+        else:
+            sink.done()
+
+    def stop(self) -> None:
+        """Nothing is carried any more. What waits stays in the spool, for a replay."""
+        self._stopped = True
+        for task in (self._pump, *self._apart.values()):
+            if task is not None:
+                task.cancel()
 
     def _dirty(self, sink: Sink) -> None:
         with self._lock:
@@ -84,7 +107,7 @@ class Shipper:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._pump is None:
+        if self._pump is None and not self._stopped:
             self._pump = self._loop.create_task(self._run())
 
     async def _run(self) -> None:
@@ -128,6 +151,8 @@ class Shipper:
                     chunks += last
                 batch += chunks
                 room -= _size(chunks)
+                if chunks:
+                    self._sent[ref] = sink
                 if sink.empty:
                     del self._sinks[ref]
                     if ref in self._ending:
@@ -148,6 +173,14 @@ class Shipper:
                 return
             refusals.hopeless(error)
             await asyncio.sleep(refusals.pause)
+        for ref in _by_attempt(batch):
+            self._stored(ref)
+
+    def _stored(self, ref: Ref) -> None:
+        """Its chunks are in the store, or will never be."""
+        sink = self._sent.pop(ref)
+        if ref not in self._stale:
+            sink.stored()
 
     async def _append_apart(self, ref: Ref, chunks: list[Chunk], error: Exception | None) -> None:
         """Appends the output of one attempt piece by piece; later output waits. `error`: the answer to the first
@@ -163,6 +196,7 @@ class Shipper:
                 error = await self._try([chunk])
             error = None
         del self._apart[ref]
+        self._stored(ref)
         if ref in self._sinks:
             self._start()
         else:
@@ -172,11 +206,14 @@ class Shipper:
         """A stale chunk is dropped; the finish of its attempt will be refused too."""
         try:
             async with asyncio.timeout(PATIENCE) as limit:
-                await self._store.append_output(SYSTEM, batch)
+                verdicts = await self._store.append_output(SYSTEM, batch)
         except Exception as error:
             refusal = StoreUnavailable("the store does not answer") if limit.expired() else error
             self._complaints.tell(refusal)
             return refusal
+        if self._spool is not None and Verdict.STALE in verdicts:
+            stale = [one for one, verdict in zip(batch, verdicts, strict=True) if verdict is Verdict.STALE]
+            self._stale.update(_by_attempt(stale))
         return None
 
 

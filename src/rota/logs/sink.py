@@ -8,31 +8,29 @@ stays bounded by the limit, however fast a job writes and however long the store
 
 Chunks get their numbers when they are taken. The number before the first chunk of the window is always free for the
 mark: it belonged to a chunk that the window has left, or was skipped on purpose.
+
+With a spool, everything is in the attempt's journal too, so that it outlives this process (`journal`).
 """
 
 from __future__ import annotations
 
+import array
+import fcntl
+import os
+import termios
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
+from rota.logs.journal import Journal, SinkState
+from rota.logs.pieces import LARGEST_CHUNK, LARGEST_PIECE, SAME_TIME, Kept, Piece, Tail, count_lines
+from rota.logs.spool import AttemptSpool
 from rota.model.job import Ref
 from rota.model.times import Instant
 from rota.store.values import CUT, Chunk
 from rota.telemetry.events import OutputEcho
 
-LARGEST_CHUNK = 64 << 10
-# Writes to one stream within this time share a chunk, and so a timestamp.
-SAME_TIME = 20_000
-# The least cost of a piece: a job that writes single bytes to both streams in turn costs memory too.
-LEAST_COST = 64
-# The window moves by whole pieces: at most this part of it, and never larger than one append.
-PIECES = 8
-LARGEST_PIECE = 1 << 20
-# The lines of larger pieces are estimated from a sample: counting holds the interpreter.
-COUNTED = 64 << 10
-SAMPLE = 4 << 10
+__all__ = ["LARGEST_CHUNK", "LARGEST_PIECE", "SAME_TIME", "Sink", "count_lines"]
 
 
 class Sink:
@@ -42,7 +40,10 @@ class Sink:
         "_closed",
         "_dirty",
         "_echo",
+        "_edge",
+        "_end",
         "_first",
+        "_journal",
         "_limit",
         "_lock",
         "_now",
@@ -50,6 +51,7 @@ class Sink:
         "_room",
         "_tail",
         "ref",
+        "spool",
         "written",
     )
 
@@ -60,14 +62,19 @@ class Sink:
         now: Callable[[], Instant],
         dirty: Callable[[Sink], None],
         echo: OutputEcho | None = None,
+        spool: AttemptSpool | None = None,
     ) -> None:
         self.ref = ref
+        self.spool = spool
+        self._journal: Journal | None = None  # made with the first output
         self._limit, self._now, self._dirty, self._echo = limit, now, dirty, echo
         self._lock = threading.Lock()
-        self._first: deque[_Piece] = deque()
+        self._first: deque[Piece] = deque()
         self._room = limit // 2
-        self._tail: _Tail | None = None
+        self._tail: Tail | None = None
         self._number = 0
+        self._end = 0  # bytes written,
+        self._edge = 0  # and those of the beginning
         self._closed = False
         self.written = False
 
@@ -77,29 +84,63 @@ class Sink:
         with self._lock:
             if self._closed:
                 return
-            self.written = True
-            if self._echo is not None:
-                self._echo.write(stream, body)
             now = self._now()
-            if self._room > 0:
-                body = self._add_first(stream, body, now)
-            if body:
-                if self._tail is None:
-                    self._tail = _Tail(self._limit - self._limit // 2)
-                self._tail.add(stream, body, now)
+            if (journal := self._opened()) is None:
+                self._add(stream, body, now)
+            else:
+                for start in range(0, len(body), LARGEST_PIECE):
+                    part = body[start : start + LARGEST_PIECE]
+                    journal.wrote(self._state, stream, now, part)
+                    self._add(stream, part, now)
         self._dirty(self)
+
+    def pull(self, stream: str, pipe: int, size: int) -> bytes:
+        """Reads a pipe, as `os.read` does: the bytes are in the journal before they are out of the pipe."""
+        with self._lock:
+            now, body = self._now(), None
+            if not self._closed and _holds(pipe) and (journal := self._opened()) is not None:
+                body = journal.move(self._state, stream, now, pipe, size)
+                if body is None:
+                    body = os.read(pipe, size)
+                    journal.wrote(self._state, stream, now, body)
+            if body is None:
+                body = os.read(pipe, size)
+            if not body or self._closed:
+                return body
+            self._add(stream, body, now)
+        self._dirty(self)
+        return body
+
+    def _opened(self) -> Journal | None:
+        if self._journal is None and self.spool is not None:
+            self._journal = self.spool.journal()
+        return self._journal
+
+    def _add(self, stream: str, body: bytes, now: Instant) -> None:
+        self.written = True
+        if self._echo is not None:
+            self._echo.write(stream, body)
+        rest = self._add_first(stream, body, now) if self._room > 0 else body
+        if rest:
+            if self._tail is None:
+                self._tail = Tail(self._limit - self._limit // 2)
+            self._tail.add(stream, rest, now, self._end + len(body) - len(rest))
+        self._end += len(body)
 
     def _add_first(self, stream: str, body: bytes, now: Instant) -> bytes:
         """Returns the bytes beyond the beginning."""
         last = self._first[-1] if self._first else None
         if last is not None and last.takes(stream, body, now) and len(body) <= self._room:
             self._room -= last.add(body)
+            self._edge = self._end + len(body)
             return b""
         rest = body[self._room :]
         for start in range(0, len(body) - len(rest), LARGEST_CHUNK):
-            piece = _Piece(stream, now, body[start : min(start + LARGEST_CHUNK, len(body) - len(rest))])
+            part = body[start : min(start + LARGEST_CHUNK, len(body) - len(rest))]
+            piece = Piece(stream, now, part, self._end + start)
             self._first.append(piece)
             self._room -= piece.cost
+        self._edge = self._end + len(body) - len(rest)
         return rest
 
     def close(self) -> None:
@@ -125,7 +166,8 @@ class Sink:
     def take_first(self, room: int) -> list[Chunk]:
         """The next chunks of the beginning, at most `room` bytes."""
         with self._lock:
-            return self._chunks(self._first, room)[0]
+            taken, _ = self._chunks(self._first, room)
+            return self._sent(taken)
 
     def take_last(self, room: int) -> list[Chunk]:
         """The next chunks of the tail, after the beginning; first the mark, if the cut has grown."""
@@ -143,117 +185,79 @@ class Sink:
                     self._number += 1
                 place = (tail.kept[0].number if tail.kept else self._number) - 1
                 text = tail.mark(self._limit).encode()
-                marks = [Chunk(self.ref.job_id, self.ref.fence, place, tail.left_at, CUT, text, tail.since)]
-            chunks, kept = self._chunks(tail.fresh, room)
+                mark = Chunk(self.ref.job_id, self.ref.fence, place, tail.left_at, CUT, text, tail.since)
+                marks = [(mark, tail.fresh[0].start)]
+            taken, kept = self._chunks(tail.fresh, room)
             tail.kept += kept
-            return marks + chunks
+            return self._sent(marks + taken)
 
-    def _chunks(self, pieces: deque[_Piece], room: int) -> tuple[list[Chunk], list[_Kept]]:
-        chunks: list[Chunk] = []
-        kept: list[_Kept] = []
+    def stored(self) -> None:
+        """All chunks that were taken are in the store, or will never be."""
+        if self._journal is not None:
+            with self._lock:
+                self._journal.stored(self._state)
+
+    def done(self) -> None:
+        """The attempt has ended, and nothing of its output waits."""
+        if self._journal is not None:
+            with self._lock:
+                self._journal.close()
+
+    def _sent(self, taken: list[tuple[Chunk, int]]) -> list[Chunk]:
+        if taken and self._journal is not None:
+            self._journal.took(self._state, taken)
+        return [chunk for chunk, _ in taken]
+
+    def _chunks(self, pieces: deque[Piece], room: int) -> tuple[list[tuple[Chunk, int]], list[Kept]]:
+        """Chunks, with the places of their bytes."""
+        chunks: list[tuple[Chunk, int]] = []
+        kept: list[Kept] = []
         while pieces and pieces[0].size <= room:
             piece = pieces.popleft()
             room -= piece.size
             body, left = piece.body, piece.cost
             for start in range(0, piece.size, LARGEST_CHUNK):
                 part = body[start : start + LARGEST_CHUNK]
-                chunks.append(Chunk(self.ref.job_id, self.ref.fence, self._number, piece.at, piece.stream, part))
+                chunk = Chunk(self.ref.job_id, self.ref.fence, self._number, piece.at, piece.stream, part)
+                chunks.append((chunk, piece.start + start))
                 cost = min(left, LARGEST_CHUNK)
-                kept.append(_Kept(self._number, cost, len(part), *count_lines(part), piece.at))
+                kept.append(Kept(self._number, cost, len(part), *count_lines(part), piece.at))
                 left -= cost
                 self._number += 1
         return chunks, kept
 
-
-class _Piece:
-    """Output of one stream at one time."""
-
-    __slots__ = ("_parts", "at", "cost", "size", "stream")
-
-    def __init__(self, stream: str, at: Instant, body: bytes) -> None:
-        self.stream, self.at, self._parts, self.size = stream, at, [body], len(body)
-        self.cost = max(self.size, LEAST_COST)
-
-    def takes(self, stream: str, body: bytes, at: Instant) -> bool:
-        near = 0 <= at - self.at <= SAME_TIME
-        return near and stream == self.stream and self.size + len(body) <= LARGEST_CHUNK
-
-    def add(self, body: bytes) -> int:
-        """Returns the added cost."""
-        self._parts.append(body)
-        self.size += len(body)
-        before, self.cost = self.cost, max(self.size, LEAST_COST)
-        return self.cost - before
-
+    # -- its state, in the journal -----------------------------------------------------------------------------------
     @property
-    def body(self) -> bytes:
-        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+    def _state(self) -> SinkState:
+        first, tail = self._first, self._tail
+        about = (self._end, self._number, self._room, first[0].start if first else self._edge, self._edge)
+        if tail is None:
+            return SinkState(*about, tail_from=self._end)
+        fresh = tail.fresh[0].start if tail.fresh else self._end
+        window = tail.kept[0].number if tail.kept else -1
+        return SinkState(
+            *about, fresh, tail.since, tail.told, tail.left, tail.left_at, tail.lines, window, tail.exact
+        )  # fmt: skip
+
+    def resume(self, state: SinkState, written: Sequence[tuple[int, str, Instant, bytes]]) -> None:
+        """Goes on where another sink was. `written`: bytes that it had not taken, each with place, stream and time.
+
+        The window holds still from now on: only what lay in pipes can follow, and which chunks would have to leave
+        is not known any more.
+        """
+        self._end, self._number, self._room, self._edge = state.end, state.number, state.room, state.first_end
+        if state.tail_from < state.end or state.since >= 0 or state.left:
+            self._tail = Tail.resumed(state)
+        for start, stream, at, body in written:
+            pieces = self._first if start < state.first_end else self._tail.fresh if self._tail else self._first
+            if pieces and pieces[-1].takes(stream, body, at):
+                pieces[-1].add(body)
+            else:
+                pieces.append(Piece(stream, at, body, start))
 
 
-class _Kept(NamedTuple):
-    """A chunk of the tail that the store has, or is about to get."""
-
-    number: int
-    cost: int
-    size: int
-    lines: int
-    exact: bool
-    at: Instant
-
-
-class _Tail:
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._piece = min(max(room // PIECES, LEAST_COST), room, LARGEST_PIECE)
-        self._cost = 0  # of the window
-        self.kept: deque[_Kept] = deque()
-        self.fresh: deque[_Piece] = deque()
-        self.since = -1  # the first number behind the beginning
-        self.left = self.told = 0  # bytes that were cut, and the number in the last mark
-        self.left_at: Instant = 0
-        self._lines, self._exact = 0, True
-
-    def add(self, stream: str, body: bytes, now: Instant) -> None:
-        last = self.fresh[-1] if self.fresh else None
-        if last is not None and last.size + len(body) <= self._piece and last.takes(stream, body, now):
-            self._cost += last.add(body)
-        else:
-            over = max(len(body) - self._room, 0)
-            if over:
-                self._leave(over, *count_lines(body[:over]), now)
-            for start in range(over, len(body), self._piece):
-                piece = _Piece(stream, now, body if len(body) <= self._piece else body[start : start + self._piece])
-                self.fresh.append(piece)
-                self._cost += piece.cost
-        while self._cost > self._room and len(self.kept) + len(self.fresh) > 1:
-            self._drop()
-
-    def _drop(self) -> None:
-        if self.kept:
-            oldest = self.kept.popleft()
-            self._cost -= oldest.cost
-            self._leave(oldest.size, oldest.lines, oldest.exact, oldest.at)
-        else:
-            piece = self.fresh.popleft()
-            self._cost -= piece.cost
-            self._leave(piece.size, *count_lines(piece.body), piece.at)
-
-    def _leave(self, size: int, lines: int, exact: bool, at: Instant) -> None:
-        self.left += size
-        self._lines += lines
-        self._exact &= exact
-        self.left_at = at
-
-    def mark(self, limit: int) -> str:
-        about = "" if self._exact else "about "
-        return (
-            f"\n[rota: {self.left:,} bytes ({about}{self._lines:,} lines) of output are left out here: "
-            f"the limit is {limit:,} bytes]\n"
-        )
-
-
-def count_lines(body: bytes) -> tuple[int, bool]:
-    """The number of lines that end in it, and whether it is exact."""
-    if len(body) <= COUNTED:
-        return body.count(b"\n"), True
-    return body.count(b"\n", 0, SAMPLE) * len(body) // SAMPLE, False
+def _holds(pipe: int) -> bool:
+    """Whether there is something to read."""
+    size = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, size)
+    return size[0] > 0

@@ -300,6 +300,7 @@ class Verdict(StrEnum):
     APPLIED = "applied"
     ALREADY = "already"  # a repeat after a lost reply; the first call was applied
     STALE = "stale"  # the job has moved on; nothing was changed
+    EARLY = "early"  # to late output: the attempt still runs; nothing was changed, and a later try may be applied
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -20,6 +20,7 @@ from rota import forking
 from rota.clock import Chance, Clock
 from rota.errors import RepeatInFlight, RotaError, StoreError, StoreUnavailable, WrongVersion
 from rota.model.http import Target
+from rota.model.job import Ref
 from rota.model.principal import Principal
 from rota.model.repeats import Repeat
 from rota.model.times import Duration, Instant
@@ -163,6 +164,12 @@ class ServerStore(Store):
 
     def exposed(self, incarnation: str) -> Duration | None:
         return self._worker.exposed(incarnation) if self._worker else None
+
+    def proof(self, ref: Ref) -> str:
+        return self.worker.proof(ref)
+
+    def vouch(self, ref: Ref, proof: str) -> None:
+        self.worker.vouch(ref, proof)
 
     def _needs_store(self, what: str) -> StoreError:
         return StoreError(f"{what} needs the store itself; {self.place} is a server: run it where the store is")

@@ -81,8 +81,9 @@ class FinishCall(TicketCall, frozen=True):
     settlements: tuple[Settlement, ...]
 
 
-class OutputCall(TicketCall, frozen=True):
+class OutputCall(TicketCall, frozen=True, omit_defaults=True):
     chunks: tuple[Chunk, ...]
+    late: bool = False  # `incarnation` is the one that ran the attempts, and is gone
 
 
 class NoteCall(TicketCall, frozen=True):

@@ -63,6 +63,7 @@ class WorkerLink:
         self._claimed: dict[Ref, Ticket] = {}  # of attempts that have not ended
         self._held: dict[Ref, Ticket] = {}  # of attempts that the latest renewal has listed
         self._jobs: dict[str, Ref] = {}  # the attempts of `_claimed` by job
+        self._late: dict[Ref, Ticket] = {}  # of the attempt whose late output is being appended
         self.listeners = Listeners()
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -155,10 +156,23 @@ class WorkerLink:
         call = calls.FinishCall(incarnation, tickets, tuple(settlements))
         return self._over(refs, (await self._ask("finish", call, calls.Verdicts)).verdicts)
 
-    async def append_output(self, chunks: Sequence[Chunk]) -> list[Verdict]:
-        incarnation, tickets = self._tickets([Ref(one.job_id, one.fence) for one in chunks])
-        call = calls.OutputCall(incarnation, tickets, tuple(chunks))
+    async def append_output(self, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
+        """Late chunks are of one attempt."""
+        refs = [Ref(one.job_id, one.fence) for one in chunks]
+        if late:
+            ticket = self._late.get(refs[0], _NONE)
+            call = calls.OutputCall(ticket.incarnation, (ticket.text,) * len(chunks), tuple(chunks), late=True)
+        else:
+            call = calls.OutputCall(*self._tickets(refs), tuple(chunks))
         return (await self._ask("append_output", call, calls.Verdicts)).verdicts
+
+    def proof(self, ref: Ref) -> str:
+        ticket = self._claimed.get(ref) or self._held.get(ref) or _NONE
+        return f"{ticket.incarnation}:{ticket.text}"
+
+    def vouch(self, ref: Ref, proof: str) -> None:
+        incarnation, _, text = proof.partition(":")
+        self._late = {ref: Ticket(incarnation, text)}
 
     async def note(self, notes: Sequence[Note]) -> list[Verdict]:
         incarnation, tickets = self._tickets([Ref(one.job_id, one.fence) for one in notes])

@@ -173,8 +173,19 @@ class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogS
 
     @verb(WRITE, NODE, batch="chunks")
     @abstractmethod
-    async def append_output(self, who: Principal, /, chunks: Sequence[Chunk]) -> list[Verdict]:
-        """Keeps output of running attempts, and deletes the chunks that a chunk with `since` replaces."""
+    async def append_output(self, who: Principal, /, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
+        """Keeps output of running attempts, and deletes the chunks that a chunk with `since` replaces. `late`: of
+        attempts that ended because their node was gone (crashed, interrupted, or cancelled then), and of no others. It
+        stands in its place, however late it comes. An attempt that still runs is too early for it, for an append of its
+        dead node may be on its way; after the end that is refused."""
+
+    def proof(self, ref: Ref) -> str:
+        """What must be shown to append output of this running attempt when its node is gone. The store itself asks for
+        nothing; a server does."""
+        return ""
+
+    def vouch(self, ref: Ref, proof: str) -> None:
+        """Shows the proof, for all later calls about this attempt."""
 
     @verb(WRITE, NODE, "take notes of", batch="notes")
     @abstractmethod

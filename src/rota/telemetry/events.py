@@ -148,6 +148,26 @@ class MigrationWaits(Event, frozen=True):
     line: str
 
 
+class SpoolFailed(Event, frozen=True):
+    """Output is not spooled for a while; jobs and their output go on."""
+
+    error: str
+
+
+class OutputRecovered(Event, frozen=True):
+    """Output of attempts that a dead node had left in its spool is in the store."""
+
+    attempts: int
+    size: int
+
+
+class OutputAside(Event, frozen=True):
+    """Output in a spool can't be read, or the store can't hold it."""
+
+    folder: str
+    why: str
+
+
 class ServiceFailed(Event, frozen=True):
     service: str
     error: str

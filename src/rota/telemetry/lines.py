@@ -77,6 +77,15 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "error", error
         case events.MigrationWaits(line):
             return "warning", f"the migration of the store {line}"
+        case events.SpoolFailed(error):
+            return "warning", f"output is not spooled for now, so the death of this node would lose some: {error}"
+        case events.OutputRecovered(attempts, size):
+            return (
+                "info",
+                f"recovered {size:,} bytes of output of {attempts} attempts from the spool of a dead node",
+            )
+        case events.OutputAside(folder, why):
+            return "error", f"output in the spool of a dead node was put aside in {folder}: {why}"
         case events.ServiceFailed(service, error):
             return "error", f"{service} failed and will try again: {error}"
         case events.ServiceStuck(service, seconds):

@@ -41,11 +41,19 @@ class Counter(Protocol):
     def end(self, came: int) -> None: ...
 
 
+class Puller(Protocol):
+    """Reads a pipe into a sink, as `os.read` does."""
+
+    def __call__(self, stream: str, pipe: int, size: int) -> bytes: ...
+
+
 class Output:
     """The pipes of one command, or of one process for functions."""
 
-    def __init__(self, sink: OutputWriter, drain: Drain, counter: Counter | None = None) -> None:
-        self._sink, self._drain, self._counter = sink, drain, counter
+    def __init__(
+        self, sink: OutputWriter, drain: Drain, counter: Counter | None = None, pull: Puller | None = None
+    ) -> None:
+        self._sink, self._drain, self._counter, self._pull = sink, drain, counter, pull
         self._lock = (
             threading.Lock()
         )  # held while reading, so that bytes are written in the order in which they were read
@@ -79,11 +87,10 @@ class Output:
             if stream is None:
                 return -1
             for size in (PIPE_SIZE,) if much else (READ_SIZE, PIPE_SIZE):  # a small buffer first if little is expected
-                body = self._read(reader, size)
+                body = self._read(stream, reader, size)
                 if not body:
                     self._shut(reader)
                     return -1
-                self._sink.write(stream, body)
                 came += len(body)
                 if len(body) < size:
                     break
@@ -96,13 +103,20 @@ class Output:
             for reader, stream in self._readers.items():
                 left = self.capacity
                 with suppress(BlockingIOError):
-                    while left > 0 and (body := self._read(reader, left)):
-                        self._sink.write(stream, body)
+                    while left > 0 and (body := self._read(stream, reader, left)):
                         left -= len(body)
 
-    def _read(self, reader: int, size: int) -> bytes:
-        if self._counter is None:
-            return os.read(reader, size)
+    def _read(self, stream: str, reader: int, size: int) -> bytes:
+        """Reads into the sink."""
+        if self._pull is not None:
+            return self._pull(stream, reader, size)
+        body = os.read(reader, size) if self._counter is None else self._counted(reader, size)
+        if body:
+            self._sink.write(stream, body)
+        return body
+
+    def _counted(self, reader: int, size: int) -> bytes:
+        assert self._counter is not None
         body = b""
         self._counter.begin()
         try:

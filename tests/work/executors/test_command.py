@@ -39,6 +39,12 @@ class Heard:
 
     def __init__(self) -> None:
         self.output = {"stdout": b"", "stderr": b""}
+        self.spool = None
+
+    def pull(self, stream: str, pipe: int, size: int) -> bytes:
+        body = os.read(pipe, size)
+        self.write(stream, body)
+        return body
 
     def write(self, stream: str, body: bytes) -> None:
         self.output[stream] += body

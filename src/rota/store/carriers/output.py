@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from rota.lines.segment import BadSegment, unpack
-from rota.model.principal import Principal
+from rota.model.job import Ref, Verdict
+from rota.model.principal import SYSTEM, Principal
 from rota.store.carriers.unit import Unit
 from rota.store.cells import cells_of
 from rota.store.values import CUT, Chunk, Position
 
 # Segments that are read at first; a job with more output has them to itself, so a page needs few.
 FEW = 4
+# More than one job can have.
+MANY = 10_000
 # Marks come before all output of a job: no attempt has the fence 0.
 _REMOVED, _DAMAGED = Position(0, 0), Position(0, 1)
 _MARKS = {
@@ -70,6 +74,25 @@ def _read(segment: _Sealed, job_id: str) -> list[Chunk]:
             gone = "damaged"
     position, text = _MARKS[gone]
     return [Chunk(job_id, position.fence, position.number, segment.last_at, CUT, text)]
+
+
+async def sealed(unit: Unit, chunks: Sequence[Chunk]) -> set[int]:
+    """The places of those chunks that segments hold. For late output only, which is rare: segments are opened."""
+    held: set[tuple[Ref, int]] = set()
+    for job in sorted({chunk.job_id for chunk in chunks}):
+        if not unit.ids([job]) or (owner := await unit.value("owner_of_job", id=job, sees=SYSTEM.sees)) is None:
+            continue
+        fence, number = min(_place(one) for one in chunks if one.job_id == job)
+        place = {"owner": owner, "job": job, "cells": cells_of(job), "fence": fence, "number": number - 1}
+        for row in await unit.rows("segments_of_job", most=MANY, **place):
+            held |= {(Ref(one.job_id, one.fence), one.number) for one in _read(_Sealed(*row), job)}
+    return {at for at, one in enumerate(chunks) if (Ref(one.job_id, one.fence), one.number) in held}
+
+
+def with_sealed(count: int, sealed: Collection[int], others: Iterable[Verdict]) -> list[Verdict]:
+    """The answers for all chunks, from those for the chunks that are not sealed."""
+    rest = iter(others)
+    return [Verdict.ALREADY if place in sealed else next(rest) for place in range(count)]
 
 
 def _place(chunk: Chunk) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from rota.model.job import Claimed, Kind, Ref, Verdict
 from rota.model.lifecycle import JobEvent, State
 from rota.model.outcome import Ending, Settlement
 from rota.model.times import SECOND, as_instant
-from rota.store.carriers import output_quotas
+from rota.store.carriers import output, output_quotas
 from rota.store.postgres import admission
 from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import clean, ids_only, is_id
@@ -313,15 +313,18 @@ def _common(moves: Mapping[str, Move]) -> dict[str, list[object]]:
     }
 
 
-async def append_output(unit: Unit, chunks: Sequence[Chunk]) -> list[Verdict]:
-    verdicts, bounded, kept, cut = await _append(unit, chunks)
+async def append_output(unit: Unit, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
+    if late and (sealed := await output.sealed(unit, chunks)):
+        others = [one for place, one in enumerate(chunks) if place not in sealed]
+        return output.with_sealed(len(chunks), sealed, await append_output(unit, others, late) if others else ())
+    verdicts, bounded, kept, cut = await _append(unit, chunks, late=late)
     if bounded:
         await unit.begin()
         places = sorted(bounded)
         some, owners = [chunks[place] for place in places], [bounded[place] for place in places]
         known = {at for at, place in enumerate(places) if place in kept}
         judged = await output_quotas.judge(unit, some, owners, known, cut)
-        appended = (await _append(unit, judged.chunks, judged=True)).verdicts if judged.chunks else []
+        appended = (await _append(unit, judged.chunks, judged=True, late=late)).verdicts if judged.chunks else []
         for place, at in zip(places, judged.places, strict=True):
             verdicts[place] = Verdict.ALREADY if at is None else appended[at]
     return verdicts
@@ -334,22 +337,25 @@ class _Appended(NamedTuple):
     cut: dict[str, int]  # bytes that marks have replaced, by user
 
 
-async def _append(unit: Unit, chunks: Sequence[Chunk], judged: bool = False) -> _Appended:
+async def _append(unit: Unit, chunks: Sequence[Chunk], judged: bool = False, late: bool = False) -> _Appended:
+    cut_output, append_output = ("cut_late", "append_late") if late else ("cut_output", "append_output")
     cut: dict[str, int] = {}
     if marks := [chunk for chunk in chunks if chunk.since is not None]:
         ids, fences = _columns([Ref(mark.job_id, mark.fence) for mark in marks])
         firsts, lasts = [mark.since for mark in marks], [mark.number for mark in marks]
-        cut = dict(await unit.rows("cut_output", jobs=ids, fences=fences, firsts=firsts, lasts=lasts))
+        cut = dict(await unit.rows(cut_output, jobs=ids, fences=fences, firsts=firsts, lasts=lasts))
     ids, fences = _columns([Ref(chunk.job_id, chunk.fence) for chunk in chunks])
     rows = await unit.rows(
-        "append_output", jobs=ids, fences=fences, numbers=[chunk.number for chunk in chunks],
+        append_output, jobs=ids, fences=fences, numbers=[chunk.number for chunk in chunks],
         times=[chunk.written_at for chunk in chunks], streams=[chunk.stream for chunk in chunks],
         bodies=[chunk.body for chunk in chunks], judged=judged, now=unit.now,
     )  # fmt: skip
     verdicts = [Verdict.STALE] * len(chunks)
     bounded = {row[0]: row[4] for row in rows if row[4] is not None}
-    for place, kept, fresh, still_open, _ in rows:
-        if fresh:
+    for place, kept, fresh, still_open, _, *runs in rows:
+        if any(runs):
+            verdicts[place] = Verdict.EARLY
+        elif fresh:
             verdicts[place] = Verdict.APPLIED
             unit.topics.add(Topic.NEWS)
         elif kept or still_open:  # kept before, or twice in this call

@@ -16,7 +16,7 @@ from rota.model.lifecycle import State
 from rota.model.outcome import Ending, Settlement
 from rota.model.requirements import subject
 from rota.model.times import Duration, as_instant
-from rota.store.carriers import output_quotas
+from rota.store.carriers import output, output_quotas
 from rota.store.carriers.at_once import run_at_once
 from rota.store.settlement import Move, failed, move
 from rota.store.sqlite import gates, ranking
@@ -193,11 +193,18 @@ def _moved(db: Database, settlement: Settlement, cancel: str | None) -> Move:
     return moved
 
 
-def append_output(db: Database, chunks: Sequence[Chunk]) -> list[Verdict]:
-    rows = db.rows("open_attempts", refs=_chunks(chunks))
+def append_output(db: Database, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
+    if late and (sealed := run_at_once(output.sealed(SqliteUnit(db), chunks))):
+        others = [one for place, one in enumerate(chunks) if place not in sealed]
+        return output.with_sealed(len(chunks), sealed, append_output(db, others, late) if others else ())
+    rows = db.rows("late_attempts" if late else "open_attempts", refs=_chunks(chunks))
     live = {key: seq for key, seq, _ in rows}
     owners = {key: owner for key, _, owner in rows if owner is not None}
-    return _append_bounded(db, chunks, live, owners) if owners else _append(db, chunks, live)
+    verdicts = _append_bounded(db, chunks, live, owners) if owners else _append(db, chunks, live)
+    if late and Verdict.STALE in verdicts:
+        running = {key for key, _, _ in db.rows("open_attempts", refs=_chunks(chunks))}
+        verdicts = [Verdict.EARLY if key in running else verdict for key, verdict in enumerate(verdicts)]
+    return verdicts
 
 
 def _append_bounded(

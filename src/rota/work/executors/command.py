@@ -14,6 +14,7 @@ import msgspec
 
 from rota.config import Settings
 from rota.errors import InvalidInput
+from rota.logs.sink import Sink
 from rota.model.job import Claimed, CommandSpec
 from rota.model.outcome import Interrupted, Outcome, Usage
 from rota.model.resources import BOUNDS, Resources, niceness
@@ -57,7 +58,7 @@ class CommandExecutor:
             try:
                 telling = ProgressPipe(attempt.book)
                 made.callback(telling.close)
-                output = Output(attempt.sink, self._drain)
+                output = Output(attempt.sink, self._drain, pull=attempt.sink.pull)
                 made.callback(output.close)
             except OSError as error:
                 return not_started(SpawnError(error.errno or 0, f"no pipe for its output: {error.strerror}"))
@@ -108,7 +109,7 @@ class CommandExecutor:
                 stdout=output.writers[0],
                 stderr=output.writers[1],
                 extra=telling.writer,
-                bounds=_words(bounds, claimed.priority) | (owner.words if owner else {}),
+                bounds=_words(bounds, claimed.priority) | (owner.words if owner else {}) | _rest(attempt.sink),
                 unless=attempt.too_late,
             )
         finally:
@@ -154,6 +155,11 @@ def _words(bounds: Resources, priority: int) -> dict[str, int | str]:
         given["cpu"] = math.ceil(bounds.cpu / SECOND)
     given["nice"] = bounds.nice if bounds.nice is not None else niceness(priority)
     return {name: value for name, value in given.items() if value is not None and (value or name != "nice")}
+
+
+def _rest(sink: Sink) -> dict[str, int | str]:
+    """Where the keeper puts the rest of the output if this node dies."""
+    return {} if sink.spool is None else {"rest": os.fsencode(sink.spool.rest).hex()}
 
 
 def _source(text: str) -> int:

@@ -237,7 +237,9 @@ def _pack(argv: Sequence[str], cwd: str, env: Mapping[str, str], bounds: Mapping
 def _bearable(bounds: Mapping[str, int | str]) -> str:
     """The limits as one word if a warden can have all of them, else an empty word."""
     limits = {name: int(value) for name, value in bounds.items() if name in BEARABLE}
-    if bounds.keys() - limits.keys() - {"nice"} or any(value < BEARABLE[name] for name, value in limits.items()):
+    if bounds.keys() - limits.keys() - {"nice", "rest"} or any(
+        value < BEARABLE[name] for name, value in limits.items()
+    ):
         return ""
     return ",".join(f"{name}={value}" for name, value in sorted(limits.items()))
 

@@ -1,5 +1,6 @@
 """A warden: a fork of the keeper that runs commands, one after the other, and kills all their processes."""
 
+import fcntl
 import os
 import select
 import sys
@@ -10,6 +11,8 @@ from .lean import signal, socket
 from .limits import SWEEP_LIMIT
 from .tree import cull, terminate
 from .wire import receive, say, send
+
+F_GETPIPE_SZ = 1032
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,8 +84,11 @@ class Warden:
         is a large folder to remove."""
         self.cpu_seconds, self.memory = 0.0, 0
         command = launch(report, request, list(stdio), self.workspace, take_limits)
+        # Of its output: while it has ends, the kernel keeps what lies in the pipes.
+        outputs = stdio[1:3] if command is not None and command.request.rest else ()
         for fd in (request, *stdio):
-            os.close(fd)  # or a reader of the command's output would never see its end
+            if fd not in outputs:
+                os.close(fd)
         os.chdir("/")  # or its file system would be busy
         if command is None:
             attempt(send, self.channel, b"idle")
@@ -90,6 +96,10 @@ class Warden:
             return True
         regular = self.watch(name, command.main)
         status = self.sweep(command)
+        for fd, stream in zip(outputs, (b"stdout", b"stderr"), strict=False):
+            if unread(fd):
+                attempt(save, fd, command.request.rest + stream)
+            os.close(fd)
         if status is None or not regular:
             return False  # the next keeper removes its folder: our exit must not wait for that
         ending = self.used(command)
@@ -169,3 +179,27 @@ class Warden:
                 pause = min(2 * pause, 0.1)
             self.signals.await_ring(pause)
         return None
+
+
+def unread(pipe: int) -> bool:
+    """Whether nobody reads it any more: its reader is gone, or about to be."""
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return bool(poll.poll(0))
+
+
+def save(pipe: int, path: bytes) -> None:
+    """Writes what lies in a pipe to a new file, if there is anything. Bounded by the size of the pipe: a stranger may
+    hold it and go on writing."""
+    reader = os.open(b"/proc/self/fd/%d" % pipe, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        body = os.read(reader, fcntl.fcntl(pipe, F_GETPIPE_SZ))
+    finally:
+        os.close(reader)
+    if body:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            while body:
+                body = body[os.write(file, body) :]
+        finally:
+            os.close(file)

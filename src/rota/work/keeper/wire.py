@@ -54,6 +54,11 @@ class CommandRequest:
         return None if uid is None or gid is None else (uid, gid)
 
     @property
+    def rest(self) -> bytes:
+        """The beginning of the paths for what lies in the pipes when the controller is gone; empty: it is lost."""
+        return bytes.fromhex(self.bounds.get(b"rest", b"").decode())
+
+    @property
     def groups(self) -> list[int]:
         return [int(one) for one in self.bounds.get(b"groups", b"").split(b",") if one]
 

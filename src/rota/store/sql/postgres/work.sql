@@ -259,6 +259,48 @@ SELECT w.place - 1, w.place IN (SELECT place FROM kept), w.place IN (SELECT plac
        (SELECT open.bounded FROM open WHERE open.id = w.job AND open.fence = w.fence)
 FROM wanted w
 
+-- name: cut_late
+-- Like `cut_output`, for attempts that ended because their node was gone.
+WITH gone AS (
+    DELETE FROM rota.output o
+    USING unnest(:jobs::uuid[], :fences::bigint[], :firsts::bigint[], :lasts::bigint[]) AS cut(job, fence, first, last)
+    WHERE rota.ended_unheard(cut.job, cut.fence)
+      AND o.job = cut.job AND o.fence = cut.fence AND o.number >= cut.first AND o.number <= cut.last
+    RETURNING o.job, CASE WHEN o.stream = 'cut' THEN 0 ELSE octet_length(o.body) END AS size
+), owned AS (
+    SELECT coalesce((SELECT j.owner FROM rota.jobs j WHERE j.id = gone.job),
+                    (SELECT h.owner FROM rota.history h WHERE h.id = gone.job)) AS owner, size FROM gone
+)
+SELECT owner, sum(size)::bigint FROM owned WHERE owner IS NOT NULL GROUP BY owner
+
+-- name: append_late
+-- Like `append_output`, for attempts that ended because their node was gone. That end waited for each append of the node, or
+-- the append was refused: so what is there is seen here. Also returns whether an attempt still runs: it is too early then.
+WITH wanted AS MATERIALIZED (
+    SELECT * FROM unnest(:jobs::uuid[], :fences::bigint[], :numbers::bigint[], :times::bigint[], :streams::text[], :bodies::bytea[])
+      WITH ORDINALITY AS wanted(job, fence, number, at, stream, body, place)
+), open AS MATERIALIZED (
+    SELECT w.job AS id, w.fence, CASE WHEN NOT :judged::boolean THEN (
+               SELECT u.name FROM rota.users u WHERE u.output_allowed IS NOT NULL AND u.name = coalesce(
+                   (SELECT j.owner FROM rota.jobs j WHERE j.id = w.job),
+                   (SELECT h.owner FROM rota.history h WHERE h.id = w.job))) END AS bounded
+    FROM (SELECT DISTINCT job, fence FROM wanted) w WHERE rota.ended_unheard(w.job, w.fence)
+), kept AS MATERIALIZED (
+    SELECT w.place FROM wanted w
+    WHERE EXISTS (SELECT FROM rota.output o WHERE o.job = w.job AND o.fence = w.fence AND o.number = w.number)
+), fresh AS MATERIALIZED (
+    SELECT DISTINCT ON (w.job, w.fence, w.number) w.* FROM wanted w JOIN open ON open.id = w.job AND open.fence = w.fence
+    WHERE w.place NOT IN (SELECT place FROM kept) AND open.bounded IS NULL
+    ORDER BY w.job, w.fence, w.number, w.place
+), appended AS (
+    INSERT INTO rota.output ({output.kept}) SELECT {output.kept; kept_at = rota.clock(:now)} FROM fresh
+)
+SELECT w.place - 1, w.place IN (SELECT place FROM kept), w.place IN (SELECT place FROM fresh),
+       EXISTS (SELECT FROM open WHERE open.id = w.job AND open.fence = w.fence),
+       (SELECT open.bounded FROM open WHERE open.id = w.job AND open.fence = w.fence),
+       EXISTS (SELECT FROM rota.jobs j WHERE j.id = w.job AND j.fence = w.fence AND j.state = 'running')
+FROM wanted w
+
 -- name: note
 -- Progress and states of attempts that still run, unless a later note was written; each job once. (The row of the job
 -- is share-locked: it can't end meanwhile.)

@@ -144,6 +144,14 @@ FROM json_each(:refs) wanted
 JOIN jobs j ON j.id = wanted.value ->> 0 AND j.fence = wanted.value ->> 1
 WHERE j.state = 'running'
 
+-- name: late_attempts
+-- Which of these attempts ended because their node was gone, with owners as above.
+SELECT wanted.key, j.seq, (SELECT u.name FROM users u WHERE u.name = j.owner AND u.output_allowed IS NOT NULL)
+FROM json_each(:refs) wanted
+JOIN jobs j ON j.id = wanted.value ->> 0
+JOIN attempts a ON a.job = j.seq AND a.fence = wanted.value ->> 1
+WHERE a.outcome = 'crashed' OR a.outcome = 'interrupted' OR a.outcome = 'cancelled'
+
 -- name: cut_output
 DELETE FROM output WHERE job = ? AND fence = ? AND number BETWEEN ? AND ?
 
