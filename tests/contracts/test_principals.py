@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import pytest
 import pytest_asyncio
-from msgspec.structs import replace
 
 from rota.errors import NotAllowed, NotFound
 from rota.model.access import Role
 from rota.model.access_keys import NewKey
 from rota.model.feedback import Feedback
 from rota.model.gates import Effect, match
-from rota.model.graph import Edge
-from rota.model.job import Claimed, Kind, Membership
+from rota.model.job import Kind, Membership
 from rota.model.lifecycle import State
 from rota.model.limits import Key, Limit
 from rota.model.node import NewNode
@@ -30,87 +27,22 @@ from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.store.admission import NewGate
 from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
-from rota.store.log_store import LogRetention, RawScan, Run, Sealing, SegmentScan
+from rota.store.log_store import LogRetention, RawScan, Sealing, SegmentScan
 from rota.store.offers import Unoffered
 from rota.store.people import AuditFilter
 from rota.store.repeats import KeptStep
 from rota.store.values import Cancelling, JobFilter, Note, Position, Retention
 from rota.store.verbs import Caller, verbs
+from tests.contracts.house import HIS, PAUSING, WORKFLOW, House, filled, hers
 from tests.contracts.shelves import STATES
-from tests.contracts.world import ALICE, BOB, DONE, FATAL, GIVEN_UP, OLGA, PLENTY, Actor, World, settled
+from tests.contracts.world import ALICE, BOB, DONE, OLGA, PLENTY, World, settled
 
 HIS_KEY = NewKey(id="mine", hash="hash", user="bob", role=Role.ADMIN)
-WORKFLOW = "01900000-0000-7000-8000-000000000001"
-PAUSING, DROPPING, HIS = (f"01900000-0000-7000-8000-00000000000{n}" for n in (2, 3, 4))
-
-
-@dataclass
-class House:
-    """One job of Alice's in every state that verbs lead to, and the node that holds two of them."""
-
-    world: World
-    actor: Actor
-    jobs: dict[State, str]
-    running: Claimed
-    ahead: Claimed
-
-    @property
-    def ids(self) -> list[str]:
-        return [*self.jobs.values(), self.ahead.job_id]
-
-    @property
-    def run(self) -> Run:
-        ref, now = self.running.ref, self.world.clock.now()
-        return Run(ref.job_id, ref.fence, 0, 0, 1, 6, now, "alice", self.running.task, False)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def house(world: World) -> House:
-    actor = await world.node("box")
-    jobs: dict[State, str] = {}
-    for state, result in ((State.SUCCEEDED, DONE), (State.FAILED, FATAL), (State.CANCELLED, GIVEN_UP)):
-        jobs[state] = await world.one(ALICE)
-        await actor.run(result)
-    jobs[State.RUNNING] = await world.one(ALICE)
-    running = await actor.take()
-    await actor.say(running.ref, 0, b"secret")
-    await world.store.cancel(ALICE, [running.job_id], "her secret reason")
-    await world.one(ALICE)
-    ahead = await actor.ahead()
-    jobs[State.SCHEDULED] = await world.one(ALICE, delay=1, expires=DAY)
-    jobs[State.READY] = await world.one(ALICE, key="k")
-    family = Membership(WORKFLOW, "her secret plan")
-    after = (Edge(running.job_id),)
-    jobs[State.BLOCKED] = await world.one(ALICE, after=after, workflow=family)
-    jobs[State.SKIPPED] = await world.one(ALICE, after=(Edge(jobs[State.FAILED]),))
-    for state, gate, effect in (
-        (State.HELD, PAUSING, Effect.PAUSE),
-        (State.DROPPED, DROPPING, Effect.DROP),
-    ):
-        await world.store.close_gate(ALICE, NewGate(gate, match(label=state.value), effect, "her secret reason"))
-        jobs[state] = await world.one(
-            ALICE, requirements=Requirements(labels=(state.value,), keys=(Key("her secret key", 1),))
-        )
-    await world.store.set_limit(ALICE, Limit("her secret key", 7))
-    await world.store.admit(SYSTEM, PLENTY)
-    assert [await world.state(job) for job in jobs.values()] == list(jobs)
-    return House(world, actor, jobs, running, ahead)
-
-
-async def hers(house: House) -> dict[str, object]:
-    """All that there is to see of Alice's jobs."""
-    world = house.world
-    found: dict[str, object] = {job: await world.info(job) for job in house.ids}
-    found |= {f"{job} waits": await world.store.parents(SYSTEM, job) for job in house.ids}
-    found["workflow"] = await world.store.workflow(SYSTEM, WORKFLOW)
-    found["gates"] = [gate for gate in await world.store.gates(SYSTEM) if gate.author == "alice"]
-    found["limits"] = [limit for limit in await world.store.limits(SYSTEM) if limit.owner == "alice"]
-    for job in house.ids:
-        waiting = await world.store.waiting(SYSTEM, job)
-        # (Others may stand before it, and in the same queue.)
-        found[f"why {job}"] = None if waiting is None else replace(waiting, queue=None, ahead=0)
-    found |= {f"{job} said": await world.store.output(SYSTEM, job, Position(), PLENTY) for job in house.ids}
-    return found
+    return await filled(world)
 
 
 # -- people -----------------------------------------------------------------------------------------------------------
@@ -342,6 +274,9 @@ PEOPLE: dict[str, Deed] = {
     "page": lambda h, s: s.page(BOB, JobFilter(ids=tuple(h.ids), limit=len(h.ids))),
     "count": lambda h, s: s.count(BOB, JobFilter(ids=tuple(h.ids))),
     "error_groups": lambda h, s: s.error_groups(BOB, JobFilter()),
+    "counted": lambda h, s: s.counted(BOB, JobFilter()),
+    "facets": lambda h, s: s.facets(BOB, JobFilter()),
+    "values": lambda h, s: s.values(BOB, "task", "", PLENTY),
     "resolve": lambda h, s: s.resolve(BOB, h.jobs[State.READY]),
     "output": lambda h, s: s.output(BOB, h.jobs[State.RUNNING], Position(), PLENTY),
     "segments": lambda h, s: s.segments(BOB, SegmentScan()),

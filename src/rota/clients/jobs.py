@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from rota.batching import Batcher
 from rota.clients.explain import explain
 from rota.clock import Chance
@@ -22,7 +24,7 @@ from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Span, duration
 from rota.store.base import Store
 from rota.store.graph import WorkflowFilter
-from rota.store.values import Answer, Cancelling, Chunk, JobFilter, JobPage, Position, Topic
+from rota.store.values import Answer, Cancelling, Chunk, Facets, JobCount, JobFilter, JobPage, Position, Topic
 from rota.views.jobs import Explanation
 
 T = TypeVar("T")
@@ -158,7 +160,14 @@ class JobsClient:
         return info
 
     async def find(self, query: JobFilter) -> list[JobInfo]:
-        return (await self.page(query)).jobs
+        """The first jobs that fit, as many as the limit, however many have to be examined."""
+        found: list[JobInfo] = []
+        while True:
+            page = await self.page(query)
+            found += page.jobs
+            if page.last is None or len(found) >= query.limit:
+                return found[: query.limit]
+            query = msgspec.structs.replace(query, after=page.last)
 
     async def page(self, query: JobFilter) -> JobPage:
         return await self.store.page(self.who, query)
@@ -168,6 +177,15 @@ class JobsClient:
 
     async def error_groups(self, query: JobFilter) -> list[ErrorGroup]:
         return await self.store.error_groups(self.who, query)
+
+    async def counted(self, query: JobFilter) -> JobCount:
+        return await self.store.counted(self.who, query)
+
+    async def facets(self, query: JobFilter) -> Facets:
+        return await self.store.facets(self.who, query)
+
+    async def values(self, field: str, prefix: str, limit: int) -> list[str]:
+        return await self.store.values(self.who, field, prefix, limit)
 
     async def resolve(self, part: str) -> str:
         """The one id that begins or ends with this text."""

@@ -22,6 +22,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 
+import msgspec
+
 from rota.model.error_groups import ErrorGroup
 from rota.model.job import Claimed, JobInfo, Kind, NewJob, Ref, Verdict
 from rota.model.lifecycle import State
@@ -43,7 +45,9 @@ from rota.store.values import (
     Answer,
     Cancelling,
     Chunk,
+    Facets,
     Finding,
+    JobCount,
     JobFilter,
     JobPage,
     Note,
@@ -275,16 +279,41 @@ class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogS
     @abstractmethod
     async def page(self, who: Principal, /, query: JobFilter) -> JobPage:
         """The first jobs that fit, at most `query.limit`. A job may have changed since it was found. A walk over all
-        pages finds each job once that fits from its beginning to its end, and no job twice."""
+        pages finds each job once that fits from its beginning to its end, and no job twice. A page that no index helps
+        to find examines a bounded number of jobs, so it may have fewer jobs than its limit, or none, and not be the
+        last. InvalidInput for an order that is neither by id nor by end, if too many jobs would have to be sorted."""
 
     async def find(self, who: Principal, /, query: JobFilter) -> list[JobInfo]:
-        """The jobs of one page."""
-        return (await self.page(who, query)).jobs
+        """The first jobs that fit, as many as the limit, however many have to be examined."""
+        found: list[JobInfo] = []
+        while True:
+            page = await self.page(who, query)
+            found += page.jobs
+            if page.last is None or len(found) >= query.limit:
+                return found[: query.limit]
+            query = msgspec.structs.replace(query, after=page.last)
 
     @verb(READ, stale_ok=True)
     @abstractmethod
     async def count(self, who: Principal, /, query: JobFilter) -> int:
-        """How many jobs fit, whatever the limit."""
+        """How many jobs fit, whatever the limit: all are looked at."""
+
+    @verb(READ, stale_ok=True)
+    @abstractmethod
+    async def counted(self, who: Principal, /, query: JobFilter) -> JobCount:
+        """How many jobs fit, whatever the limit: exact if they are few enough to be examined in a moment, else an
+        estimate."""
+
+    @verb(READ, stale_ok=True)
+    @abstractmethod
+    async def facets(self, who: Principal, /, query: JobFilter) -> Facets:
+        """The jobs that fit, counted by state, queue, task and user. Estimates if they are too many, as `counted`."""
+
+    @verb(READ, stale_ok=True)
+    @abstractmethod
+    async def values(self, who: Principal, /, field: str, prefix: str, limit: int) -> list[str]:
+        """Values of a field of queries that begin with a text, for completion, in order: those of jobs that the
+        principal may see. Values of old jobs alone may be missing."""
 
     @verb(READ, stale_ok=True)
     @abstractmethod

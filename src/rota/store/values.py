@@ -13,6 +13,8 @@ from rota.errors import KeyConflict, NotFound, QuotaExceeded
 from rota.model.job import JobInfo, Submitted, Verdict
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.progress import Progress
+from rota.model.query.fields import Sort
+from rota.model.query.tree import Condition
 from rota.model.times import DAY, Duration, Instant, aware
 
 
@@ -33,10 +35,14 @@ OF_ORDERS = frozenset({Topic.READY, Topic.DUE, Topic.TIES, Topic.GATE, Topic.SCH
 
 
 class JobCursor(msgspec.Struct, frozen=True):
-    """The place of a job in the order of a search; the next page begins behind it."""
+    """A place in the order of a search; the next page begins behind it. The job of this id need not fit, or exist."""
 
     id: str
-    ended_at: Instant | None = None  # in searches for dead letters
+    ended_at: Instant | None = None  # in the order of the ends; None: behind all that have ended
+    value: str | int | float | None = None  # in other orders; None: behind all that have a value
+
+
+NEWEST = Sort("id", descending=True)
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,20 +62,56 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     created_before: Instant | None = None
     ended_after: Instant | None = None  # or then
     ended_before: Instant | None = None
+    where: Condition | None = None  # a parsed query
+    sort: Sort | None = None  # None: as above
     after: JobCursor | None = None
     limit: int = 100
 
     @property
     def by_end(self) -> bool:
-        return self.states == (State.FAILED,)
+        return self.states == (State.FAILED,) and self.sort is None
 
-    def cursor(self, job_id: str, ended_at: Instant | None) -> JobCursor:
-        return JobCursor(job_id, ended_at if self.by_end else None)
+    @property
+    def order(self) -> Sort:
+        return self.sort or (Sort("finished", descending=True) if self.by_end else NEWEST)
+
+
+class SearchProgress(msgspec.Struct, frozen=True):
+    """How far a search has come with this page. Only jobs that the principal may see are counted."""
+
+    examined: int  # jobs, for this page
+    of: int | None = None  # jobs that there were to examine for this page and all behind it, about; None: not known
+    back_to: Instant | None = None  # the time of the order (or of the end) of the last job examined
 
 
 class JobPage(msgspec.Struct, frozen=True):
+    """A page may have fewer jobs than its limit, or none, and not be the last: a search that no index helps examines a
+    bounded number of jobs for each page."""
+
     jobs: list[JobInfo]
     last: JobCursor | None  # where the next page begins; None: this is the last page
+    progress: SearchProgress | None = None
+
+
+class JobCount(msgspec.Struct, frozen=True):
+    number: int
+    exact: bool = True  # False: an estimate
+
+
+class Facet(msgspec.Struct, frozen=True):
+    """The jobs of a search with this value of a field."""
+
+    value: str
+    number: int
+    exact: bool = True
+
+
+class Facets(msgspec.Struct, frozen=True):
+    """The jobs of a search, counted by some fields; the most frequent values first. `complete`: there are no others."""
+
+    total: JobCount
+    fields: dict[str, list[Facet]]
+    complete: bool = True
 
 
 class Cancelling(StrEnum):

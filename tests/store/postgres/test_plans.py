@@ -196,6 +196,7 @@ SMALL = {
     "secret", "set_quotas", "start_tallying", "tallied", "tally_cursors", "put_tally_cursor",
     "tally_rows", "touch_access_keys",
     "unread_events_are_old", "user_exists", "user_rows", "bound_output", "hold_output", "save_output",
+    "search_tables", "workflow_names", "schedule_names", "names_of_workflows", "node_names",
     "uncounted_output", "keep_output_counts", "insert_segment", "purged_jobs", "set_segments_aside", "watch_state",
     "keep_watch", "confirm_watch", "writers_of_jobs",
 }  # fmt: skip

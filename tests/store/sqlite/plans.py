@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,10 @@ def plan(db: apsw.Connection, text: str, values: Any = None) -> list[str]:
 
 def steps(db: apsw.Connection, text: str, values: Any) -> int:
     """What it takes, in steps of the machine; a change is taken back."""
+    return counted(db, lambda: db.execute(text, values).fetchall())
+
+
+def counted(db: apsw.Connection, work: Callable[[], object]) -> int:
     taken = 0
 
     def count() -> bool:
@@ -41,7 +45,7 @@ def steps(db: apsw.Connection, text: str, values: Any) -> int:
     db.execute("BEGIN")
     db.set_progress_handler(count, 10)
     try:
-        db.execute(text, values).fetchall()
+        work()
     finally:
         db.set_progress_handler(None)
         db.execute("ROLLBACK")

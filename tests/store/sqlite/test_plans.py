@@ -12,13 +12,19 @@ from typing import Any
 import apsw
 import pytest
 
+from rota.clock import ManualClock
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import LOCAL, SYSTEM, Principal
+from rota.model.query.parse import parse
 from rota.store import sql_files
+from rota.store.carriers.at_once import run_at_once
+from rota.store.search import walk
 from rota.store.sqlite import reads
+from rota.store.sqlite.database import Database
+from rota.store.sqlite.unit import SqliteUnit
 from rota.store.values import JobCursor, JobFilter
 from tests.store import queries
-from tests.store.sqlite.plans import filled, plan, scans, steps
+from tests.store.sqlite.plans import counted, filled, plan, scans, steps
 
 pytestmark = pytest.mark.slow
 
@@ -161,7 +167,7 @@ def test_a_claim_costs_by_what_it_takes_not_by_what_waits(large: apsw.Connection
     seqs = [seq for _, seq, *_ in json.loads(large.execute(QUERIES["lane"], head).get)]
     assert len(seqs) == 50
     text = json.dumps(seqs)
-    assert query_steps(large, "take", seqs=text, incarnation="inc1", started_at=NOW) < 225 * 50
+    assert query_steps(large, "take", seqs=text, incarnation="inc1", started_at=NOW) < 230 * 50
     assert query_steps(large, "taken", seqs=text) < 200 * 50
 
 
@@ -231,7 +237,10 @@ def test_the_cost_does_not_grow_with_the_table(
 
 
 def search(db: apsw.Connection, who: Principal, query: JobFilter) -> int:
-    return steps(db, *reads.page_query(who, query))
+    """What a page takes, with its jobs, in steps of the machine."""
+    database = Database.__new__(Database)
+    database.connection, database.clock, database.topics, database._queries = db, ManualClock(NOW), set(), QUERIES
+    return counted(db, lambda: run_at_once(reads.page(SqliteUnit(database), who, query)))
 
 
 @pytest.mark.parametrize("who", [LOCAL, SYSTEM], ids=["user", "system"])
@@ -239,24 +248,33 @@ def test_searches_that_people_repeat_are_cheap(large: apsw.Connection, who: Prin
     """A list of the newest, the jobs someone waits for, the dead letters."""
     some = tuple(f"{n:08x}-0000-7000-8000-{n:012x}" for n in range(1_000, 1_200))
     ended = tuple(TERMINAL)
-    assert search(large, who, JobFilter(limit=100)) < 10_000
-    assert search(large, who, JobFilter(ids=some, states=ended, limit=200)) < 40_000
-    assert search(large, who, JobFilter(states=(State.FAILED,), limit=100)) < 10_000
-    assert search(large, who, JobFilter(after=JobCursor(some[-1]), limit=100)) < 10_000
-    assert search(large, who, JobFilter(states=(State.FAILED,), after=JobCursor(some[-1], NOW), limit=100)) < 10_000
-    assert search(large, who, JobFilter(workflow="none", limit=100)) < 1_000
-    assert search(large, LOCAL, JobFilter(schedule="none", limit=100)) < 1_000
+    assert search(large, who, JobFilter(limit=100)) < 160_000
+    assert search(large, who, JobFilter(ids=some, states=ended, limit=200)) < 160_000
+    assert search(large, who, JobFilter(states=(State.FAILED,), limit=100)) < 80_000
+    assert search(large, who, JobFilter(after=JobCursor(some[-1]), limit=100)) < 160_000
+    assert search(large, who, JobFilter(states=(State.FAILED,), after=JobCursor(some[-1], NOW), limit=100)) < 80_000
+    assert search(large, who, JobFilter(workflow="none", limit=100)) < 10_000
+    assert search(large, LOCAL, JobFilter(schedule="none", limit=100)) < 10_000
+    assert search(large, SYSTEM, JobFilter(group="0123456789ab")) < 10_000
+    assert search(large, LOCAL, JobFilter(states=(State.FAILED,), group="0123456789ab")) < 10_000
 
 
-def test_a_group_of_errors_is_read_in_the_order_of_its_index(large: apsw.Connection) -> None:
-    text, values = reads.page_query(LOCAL, JobFilter(states=(State.FAILED,), group="0123456789ab"))
-    lines = plan(large, text, values)
-    assert any("jobs_error_group (error_group=?)" in line for line in lines), lines
-    assert not any("TEMP B-TREE" in line for line in lines)
-    assert search(large, SYSTEM, JobFilter(group="0123456789ab")) < 1_000
+@pytest.mark.parametrize("who", [LOCAL, SYSTEM], ids=["user", "system"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "state:failed", "task:task7", "task:task1*", "queue:q3 state:cancelled", "NOT state:succeeded NOT state:live",
+        "user:alice", "finished>2027-01-15T08:00:00.199Z", "created>2027-01-15T08:00:00.199Z", "state:running",
+    ],
+)  # fmt: skip
+def test_searches_by_what_the_indexes_have_read_little(large: apsw.Connection, who: Principal, query: str) -> None:
+    where = parse(query, NOW)
+    assert search(large, who, JobFilter(where=where, limit=20)) < 250_000
 
 
-def test_the_dead_letters_are_read_in_the_order_of_their_index(large: apsw.Connection) -> None:
-    text, values = reads.page_query(LOCAL, JobFilter(states=(State.FAILED,)))
-    lines = plan(large, text, values)
-    assert any("jobs_dead" in line for line in lines), lines
+@pytest.mark.parametrize("query", ["error~nothing", "label:none", "args.x:7", "/nothing/"])
+def test_a_page_reads_a_part_of_a_large_table(
+    large: apsw.Connection, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "MOST_ROWS", 2_000)
+    assert search(large, SYSTEM, JobFilter(where=parse(query, NOW))) < 2_000_000

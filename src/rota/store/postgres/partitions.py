@@ -15,7 +15,7 @@ import asyncpg
 
 from rota.model.times import DAY, Duration, Instant
 from rota.store import columns
-from rota.store.postgres.database import Unit
+from rota.store.postgres.database import UNHURRIED, Unit
 from rota.store.postgres.session import lock_number
 
 TABLES = {"history": "finished_at", "attempts": "finished_at", "output": "kept_at", "segments": "kept_at"}
@@ -134,6 +134,36 @@ async def drop(unit: Unit, table: str, partition: str) -> int:
             )
     await connection.execute(f"DROP TABLE {schema}.{partition}")
     return 1
+
+
+async def index(unit: Unit) -> int:
+    """Gives one part of the history its index for searches, if a part has none: it was too large for the step that made
+    the others (0010). Its writers go on meanwhile. Returns 1 if there was such a part. Not behind a pooler, where all
+    is one transaction: there the index is made by hand."""
+    parts = [] if unit.in_transaction else await unit.rows("search_tables")
+    if not (lacking := [name for name, indexed in parts if not indexed]):
+        return 0
+    connection, number = unit.connection, lock_number(unit.database.schema, "search")
+    if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", number):
+        return 0
+    try:
+        await _make_index(unit, lacking[0])
+    finally:
+        await connection.execute("RESET statement_timeout; RESET lock_timeout")
+        await connection.execute("SELECT pg_advisory_unlock($1)", number)
+    return 1
+
+
+async def _make_index(unit: Unit, table: str) -> None:
+    schema, connection = unit.database.schema, unit.connection
+    await connection.execute(f"SET statement_timeout = '{UNHURRIED:.0f}s'")
+    # Left over from a try that was broken off, it is not valid.
+    await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {schema}.{table}_as")
+    make = f"CREATE INDEX CONCURRENTLY {table}_as ON {schema}.{table} (owner, state, queue, task, id)"
+    await connection.execute(make, timeout=UNHURRIED)
+    parent = "history_as" if table == "history_lasting" else "history_dated_as"
+    await connection.execute(f"SET lock_timeout = '{LOCK_LIMIT}'")
+    await connection.execute(f"ALTER INDEX {schema}.{parent} ATTACH PARTITION {schema}.{table}_as")
 
 
 async def _alone(unit: Unit) -> bool:

@@ -2,36 +2,235 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rota.model.error_groups import ErrorGroup
 from rota.model.job import JobInfo
-from rota.model.lifecycle import LIVE, State
+from rota.model.lifecycle import TERMINAL, State
 from rota.model.principal import Principal
+from rota.model.times import DAY, SECOND, Instant
 from rota.store.carriers import reads
 from rota.store.carriers.error_groups import GroupRow, shown
 from rota.store.columns import SHOWN
-from rota.store.job_search import Dialect, groups, search
+from rota.store.postgres import job_sources as sources
 from rota.store.postgres.database import Unit
-from rota.store.postgres.encoding import glob, id_range, ids_only
+from rota.store.postgres.encoding import id_range, ids_only
+from rota.store.postgres.job_sources import Table
+from rota.store.postgres.search_dialect import ENDED, LIVING
 from rota.store.postgres.session import lock_number
 from rota.store.rows import AttemptRow, JobRow, job_row
-from rota.store.values import JobFilter, JobPage, OutboxEvent, OutboxSpan
+from rota.store.search import pages, prefixes
+from rota.store.search import values as values_
+from rota.store.search.groups import groups
+from rota.store.search.pages import Phases
+from rota.store.search.plain import conditions
+from rota.store.search.plan import AHEAD, HIGHEST, Bounds, bounds, id_at, time_of
+from rota.store.search.statements import Statement
+from rota.store.search.walk import Part, Place, Source
+from rota.store.values import Facets, JobCount, JobFilter, JobPage, OutboxEvent, OutboxSpan
 
-_DIALECT = Dialect(
-    mark="${}",
-    conditions={
-        "ids": "id = ANY ({}::uuid[])",
-        "task": "task ~ {}",
-        "tasks": "task = ANY ({}::text[])",
-        "error": "position({}::text IN reason) > 0",
-        "label": "coalesce(requirements::jsonb -> 'labels' ? {}, false)",
-        "workflow": "id IN (SELECT m.job FROM {schema}members m WHERE m.workflow = ANY ({}::uuid[]))",
-    },
-    values={"ids": ids_only, "task": glob, "workflow": lambda workflow: ids_only([workflow])},
-    dead="lasting",  # the partition, and the server need not guess how many rows of it have failed
-)
+FEW = 5_000  # jobs that ended in a time are read by its index, and brought into order
+# Prefixes of a partition, and runs of it that are read. With more, all its jobs are examined.
+MOST_PREFIXES, MOST_RUNS = 1_500, 500
+# Steady plans, whatever the server believes of a table. One snapshot, and no partition is dropped meanwhile.
+_SEARCHING = """SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; LOCK TABLE {schema}.history IN ACCESS SHARE MODE;
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off"""
+
+
+class PostgresLookup:
+    def __init__(self, unit: Unit, who: Principal) -> None:
+        self._unit, self._who, self._sees = unit, who, who.sees
+        self._history: list[Table] | None = None
+        self._searchable: set[str] = set()
+        self._lowest: dict[str, str] = {}
+
+    @property
+    def monotonic(self) -> Callable[[], float]:
+        return self._unit.database.clock.monotonic
+
+    async def phases(self, query: JobFilter, bounds: Bounds, more: Sequence[str] = ()) -> Phases:
+        if self._history is None:
+            await self._begin()
+        shared = (self._unit, query, self._sees, bounds, more)
+        exact = conditions(query, sources.PLAIN, LIVING, Statement("${}").mark).exact
+        if query.order.field == "finished":
+            return Phases([[*self._by_end(query, shared)], self._living(query, bounds, shared)], exact)
+        return Phases([await self._by_id(query, bounds, shared)], exact)
+
+    async def _begin(self) -> None:
+        await self._unit.begin()
+        await self._unit.connection.execute(_SEARCHING.format(schema=self._unit.database.schema))
+        rows = await self._unit.rows("search_tables")
+        tables = [_table(name, self._unit.database.now()) for name, _ in rows]
+        self._searchable = {f"rota.{name}" for name, indexed in rows if indexed}
+        self._lowest = await self._lowest_ids(tables)
+        self._history = [one for one in tables if one.name in self._lowest]
+
+    async def _lowest_ids(self, tables: Sequence[Table]) -> dict[str, str]:
+        """By table, unless it is empty. Of a day that is over it never gets lower."""
+        known = self._unit.database.lowest_ids
+        if lacking := [one for one in tables if one.name not in known]:
+            parts = (f"(SELECT {place}, id FROM {one.name} ORDER BY id LIMIT 1)" for place, one in enumerate(lacking))
+            rows = await sources.fetched(self._unit, " UNION ALL ".join(parts), Statement("${}"))
+            found = {lacking[place].name: str(lowest) for place, lowest in rows}
+            known.update({one.name: found[one.name] for one in lacking if one.settled and one.name in found})
+        else:
+            found = {}
+        return {one.name: lowest for one in tables if (lowest := known.get(one.name) or found.get(one.name))}
+
+    def _by_end(self, query: JobFilter, shared: tuple[Any, ...]) -> Iterator[Source]:
+        failed = prefixes.fits(query, {"state": State.FAILED.value}) is not False
+        others = any(prefixes.fits(query, {"state": state.value}) is not False for state in TERMINAL - {State.FAILED})
+        if failed or others:
+            yield sources.ByEnd(None if failed and others else failed, *shared)
+
+    async def _by_id(self, query: JobFilter, bounds: Bounds, shared: tuple[Any, ...]) -> list[Source]:
+        if self._sees is not None and prefixes.fits(query, {"user": self._sees}) is False:
+            return []
+        if (ids := await self._few(bounds)) is not None:
+            return [sources.Listed(ids, *shared)]
+        if bounds.running:
+            return [sources.Selected(sources.RUNNING, False, *shared)]
+        found = self._living(query, bounds, shared)
+        if prefixes.ended_fit(query):
+            for table in self._history or ():
+                if not _outside(table, bounds) and self._lowest[table.name] <= bounds.highest:
+                    found.append(InPartition(self, table, self._lowest[table.name], shared))
+        if (since := bounds.created.low) is not None:
+            found.append(sources.Listed(lambda to: (
+                "SELECT f.job_id AS id FROM rota.fires f "
+                f"WHERE f.at >= {to.mark(since - AHEAD)} AND f.job_id < {to.mark(bounds.lowest)}::uuid"
+            ), *shared))  # fmt: skip
+        return found
+
+    def _living(self, query: JobFilter, bounds: Bounds, shared: tuple[Any, ...]) -> list[Source]:
+        if bounds.finished.given or not prefixes.living_fit(query):
+            return []
+        return [sources.Selected(Table("rota.jobs"), False, *shared)]
+
+    async def prefixes(self, table: Table, query: JobFilter) -> list[tuple[str, ...]] | None:
+        """Those of the partition that may fit; None: all rows of it are to be examined."""
+        if table.name not in self._searchable:
+            return None
+        all_of = await self._all_prefixes(table)
+        chosen = [one for one in all_of if prefixes.fits(query, prefixes.known(*one)) is not False]
+        if (
+            len(all_of) > MOST_PREFIXES
+            or len(chosen) > MOST_RUNS
+            or (self._sees is None and len(chosen) == len(all_of))
+        ):
+            return None
+        return chosen
+
+    async def _all_prefixes(self, table: Table) -> list[tuple[str, ...]]:
+        known = self._unit.database.job_prefixes
+        if (all_of := known.get((table.name, self._sees))) is None:
+            all_of = await sources.prefixes(self._unit, table, self._sees, MOST_PREFIXES + 1)
+            if table.settled:
+                known[table.name, self._sees] = all_of
+        return all_of
+
+    async def prefixes_of(self, query: JobFilter) -> Iterable[Sequence[str]]:
+        if self._history is None:
+            await self._begin()
+        found: set[tuple[str, ...]] = set()
+        for table in self._history or ():
+            if table.name in self._searchable:
+                found.update(await self._all_prefixes(table))
+        return found
+
+    async def _few(self, bounds: Bounds) -> Callable[[Statement], str] | None:
+        """The ids of a small set of jobs that all must be in."""
+        if bounds.ids is not None:
+            ids = ids_only(bounds.ids)
+            return lambda to: f"SELECT unnest({to.mark(ids)}::uuid[]) AS id"
+        if (flow := bounds.workflow) is not None:
+            return lambda to: (
+                "SELECT m.job AS id FROM rota.members m WHERE m.workflow IN (SELECT w.id FROM rota.workflows w "
+                f"WHERE w.name = {to.mark(flow)} OR w.id = ANY ({to.mark(ids_only([flow]))}::uuid[]))"
+            )
+        if bounds.schedule is not None:
+            return self._fires(bounds.schedule)
+        if (group := bounds.group) is not None:
+            return lambda to: f"SELECT g.id FROM rota.history g WHERE g.lasting AND g.error_group = {to.mark(group)}"
+        if bounds.finished.low is not None:
+            ended = await self._ended_in(bounds)
+            if len(ended) <= FEW:
+                return lambda to: f"SELECT unnest({to.mark(ended)}::uuid[]) AS id"
+        return None
+
+    def _fires(self, schedule: str) -> Callable[[Statement], str]:
+        everyone = """WITH RECURSIVE o(owner) AS (
+            SELECT min(f.owner) FROM rota.fires f
+            UNION ALL
+            SELECT (SELECT min(f.owner) FROM rota.fires f WHERE f.owner > o.owner) FROM o WHERE o.owner IS NOT NULL
+        ) SELECT owner FROM o"""
+        return lambda to: (
+            "SELECT f.job_id AS id FROM rota.fires f WHERE f.owner IN "
+            f"({everyone if self._sees is None else to.mark(self._sees)}) AND f.name = {to.mark(schedule)}"
+        )
+
+    async def _ended_in(self, bounds: Bounds) -> list[Any]:
+        """Jobs that ended in this time; FEW + 1, if there are more."""
+        statement = Statement("${}")
+        low, high = bounds.finished
+        text = f"SELECT j.id FROM rota.history j WHERE j.finished_at >= {statement.mark(low)}"
+        text += "" if high is None else f" AND j.finished_at <= {statement.mark(high)}"
+        text += "" if self._sees is None else f" AND j.owner = {statement.mark(self._sees)}"
+        rows = await sources.fetched(self._unit, f"{text} LIMIT {statement.mark(FEW + 1)}", statement)
+        return [job for (job,) in rows]
+
+    async def oldest(self, query: JobFilter, bounds: Bounds) -> Instant | None:
+        """By the oldest day that is kept: jobs of a day were mostly ordered on it."""
+        days = [time_of(one.top) - AHEAD - DAY for one in self._history or () if one.top < HIGHEST]
+        return min(days, default=None)
+
+    async def infos(self, ids: Sequence[str]) -> Mapping[str, JobInfo]:
+        return await _infos(self._unit, self._who, ids)
+
+    async def workflow_names(self, ids: Sequence[str]) -> Mapping[str, str]:
+        return dict(await self._unit.rows("workflow_names", ids=ids)) if ids else {}
+
+
+class InPartition:
+    """The ended jobs of a partition; its prefixes are looked for when it is first read."""
+
+    def __init__(self, lookup: PostgresLookup, table: Table, lowest: str, shared: tuple[Any, ...]) -> None:
+        self._lookup, self._table, self._shared, self.top = lookup, table, shared, table.top
+        self._lowest, self._descending = lowest, shared[1].order.descending
+        self._source: Source | None = None
+        self._empty = False
+
+    async def read(self, after: Place | None, count: int) -> Part:
+        if after is not None and self._descending and after.id <= self._lowest:
+            return Part([], None)
+        if self._source is None and not self._empty:
+            chosen = await self._lookup.prefixes(self._table, self._shared[1])
+            if chosen is None:
+                self._source = sources.Selected(self._table, True, *self._shared)
+            elif chosen:
+                self._source = sources.Runs(self._table, chosen, *self._shared)
+            self._empty = self._source is None
+        return Part([], None) if self._source is None else await self._source.read(after, count)
+
+
+def _table(name: str, now: Instant) -> Table:
+    day = name.removeprefix("history_")
+    if not day.isdigit():
+        return Table(f"rota.{name}")
+    begun = round(datetime.strptime(day, "%Y%m%d").replace(tzinfo=UTC).timestamp() * SECOND)
+    return Table(f"rota.{name}", id_at(begun + DAY + AHEAD), settled=begun + 2 * DAY < now)
+
+
+def _outside(table: Table, bounds: Bounds) -> bool:
+    """No job of the partition ended in the time that is wanted, or was ordered late enough."""
+    if table.top == HIGHEST:
+        return False
+    end = time_of(table.top) - AHEAD
+    low, high = bounds.finished
+    return table.top <= bounds.lowest or (low is not None and end <= low) or (high is not None and end - DAY > high)
 
 
 async def get_many(unit: Unit, who: Principal, ids: Sequence[str]) -> list[JobInfo | None]:
@@ -39,48 +238,37 @@ async def get_many(unit: Unit, who: Principal, ids: Sequence[str]) -> list[JobIn
 
 
 async def page(unit: Unit, who: Principal, query: JobFilter) -> JobPage:
-    text, values = page_query(unit.database.schema, who, query)
-    found = await unit.connection.fetch(text, *values) if text else []
-    infos = await _infos(unit, who, [job for job, _ in found])
-    last = query.cursor(*found[-1]) if found and len(found) == query.limit else None
-    return JobPage([infos[job] for job, _ in found if job in infos], last)
+    return await pages.page(PostgresLookup(unit, who), query)
 
 
-def page_query(schema: str, who: Principal, query: JobFilter) -> tuple[str, list[Any]]:
-    condition, order, values = search(_DIALECT, who, query, f"{schema}.")
-    limit = f"${len(values) + 1}"
-    values.append(query.limit)
-    if query.by_end:
-        (source,) = _sources(schema, query, condition)
-        return f"SELECT id::text, finished_at FROM {source} ORDER BY {order} LIMIT {limit}", values  # noqa: S608
-    parts = [
-        f"(SELECT id FROM {source} ORDER BY {order} LIMIT {limit})"  # noqa: S608
-        for source in _sources(schema, query, condition)
-    ]
-    text = f"SELECT id::text, NULL FROM ({' UNION ALL '.join(parts)}) f ORDER BY f.id DESC LIMIT {limit}"  # noqa: S608
-    return (text if parts else ""), values
+async def counted(unit: Unit, who: Principal, query: JobFilter) -> JobCount:
+    return await pages.counted(PostgresLookup(unit, who), query)
+
+
+async def facets(unit: Unit, who: Principal, query: JobFilter) -> Facets:
+    return await pages.facets(PostgresLookup(unit, who), query)
+
+
+async def values(unit: Unit, who: Principal, field: str, prefix: str, limit: int) -> list[str]:
+    return await values_.values(unit, PostgresLookup(unit, who), who.sees, field, prefix, limit)
 
 
 async def count(unit: Unit, who: Principal, query: JobFilter) -> int:
-    schema = unit.database.schema
-    condition, _, values = search(_DIALECT, who, query, f"{schema}.")
-    parts = [f"(SELECT count(*) FROM {source})" for source in _sources(schema, query, condition)]  # noqa: S608
-    return int(await unit.connection.fetchval(f"SELECT {' + '.join(parts)}", *values)) if parts else 0
+    shared = (unit, query, who.sees, bounds(query), ())
+    return sum([await sources.number(ended, *shared) for ended in _tables(query)])
+
+
+def _tables(query: JobFilter) -> list[bool]:
+    """Whether ended jobs, and living ones, may fit."""
+    living = prefixes.living_fit(query) and not bounds(query).finished.given
+    return [ended for ended, wanted in ((False, living), (True, prefixes.ended_fit(query))) if wanted]
 
 
 async def error_groups(unit: Unit, who: Principal, query: JobFilter) -> list[ErrorGroup]:
-    text, values = groups(_DIALECT, who, query, "history", f"{unit.database.schema}.")
-    found = [GroupRow(*row) for row in await unit.connection.fetch(text, *values)]
+    statement = Statement("${}")
+    text = groups(query, who.sees, sources.OF_ENDED, ENDED, "rota.history j WHERE j.lasting", statement)
+    found = [GroupRow(*row) for row in await sources.fetched(unit, text, statement)]
     return shown(found, await _infos(unit, who, [row.example for row in found]))
-
-
-def _sources(schema: str, query: JobFilter, condition: str) -> list[str]:
-    """The tables that may hold the answer, with their conditions; the others need not be read."""
-    states = frozenset(State) if query.states is None else frozenset(query.states)
-    ended = query.ended_before is not None or query.ended_after is not None or query.group is not None
-    live = states & LIVE and not ended
-    tables = [table for table, wanted in (("jobs", live), ("history", states - LIVE)) if wanted]
-    return [f"{schema}.{table} WHERE {condition}" for table in tables]
 
 
 async def resolve(unit: Unit, who: Principal, part: str) -> list[str]:

@@ -32,7 +32,7 @@ from rota.store.postgres import orders as orders_
 from rota.store.postgres import reads as reads_
 from rota.store.postgres.address import address
 from rota.store.postgres.calls import Calls
-from rota.store.postgres.database import Database, LockedUp, Unit
+from rota.store.postgres.database import UNHURRIED, Database, LockedUp, Unit
 from rota.store.postgres.errors import translated
 from rota.store.postgres.scan_floor import ScanFloor
 from rota.store.postgres.schedules import PostgresFires
@@ -214,6 +214,9 @@ class PostgresStore(Calls):
         if lacking:
             with suppress(StoreUnavailable):
                 await self._write(partitions.make, now)
+        with suppress(StoreUnavailable):
+            async with self._database.unit(self._database.pools().reads, UNHURRIED) as unit:
+                await partitions.index(unit)
         swept = 0
         for table, partition in gone:
             with suppress(StoreUnavailable):  # a reader holds the lock: try again next time
@@ -251,6 +254,9 @@ class PostgresStore(Calls):
     get_many = reads(reads_.get_many)
     page = reads(reads_.page)
     count = reads(reads_.count)
+    counted = reads(reads_.counted)
+    facets = reads(reads_.facets)
+    values = reads(reads_.values)
     resolve = reads(reads_.resolve)
     error_groups = reads(reads_.error_groups)
     events = reads(reads_.events)

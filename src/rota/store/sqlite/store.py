@@ -152,5 +152,8 @@ class SqliteStore(Calls):
     get_many = reads(reads_.get_many)
     page = reads(reads_.page)
     count = reads(reads_.count)
+    counted = reads(reads_.counted)
+    facets = reads(reads_.facets)
+    values = reads(reads_.values)
     resolve = reads(reads_.resolve)
     error_groups = reads(reads_.error_groups)

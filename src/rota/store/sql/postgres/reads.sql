@@ -67,3 +67,9 @@ UPDATE rota.outbox o SET seq = placed.seq FROM placed WHERE o.id = placed.id
 SELECT (SELECT min(seq) FROM rota.outbox),
        coalesce((SELECT max(seq) FROM rota.outbox), CASE WHEN p.is_called THEN p.last_value ELSE 0 END)
 FROM rota.outbox_positions p
+
+-- name: search_tables
+-- The parts of the history that have rows, and whether each has its index for searches.
+SELECT c.relname, EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indnkeyatts = 5 AND i.indisvalid)
+FROM pg_partition_tree('rota.history') t JOIN pg_class c ON c.oid = t.relid
+WHERE t.isleaf AND pg_relation_size(c.oid) > 0
