@@ -31,6 +31,32 @@ def test_a_table_in_a_pipe_is_aligned_and_plain(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "ID        STATE\na         failed\nlong one  x\\x1by\n"
 
 
+def test_a_table_may_come_in_portions_that_its_first_one_lays_out(capsys: pytest.CaptureFixture[str]) -> None:
+    table = show.Table(("ID", "STATE"))
+    table.add([])
+    assert capsys.readouterr().out == ""
+    table.add([("long one", "failed")])
+    table.add([("b", "ready"), ("longer than that", "x")])
+    table.end()
+    assert capsys.readouterr().out == "ID        STATE\nlong one  failed\nb         ready\nlonger than that  x\n"
+    empty = show.Table(("ID", "STATE"))
+    empty.end()
+    assert capsys.readouterr().out == "ID  STATE\n"
+
+
+def test_portions_on_a_terminal_have_one_header(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(show, "on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "30")
+    table = show.Table(("ID", "STATE"))
+    table.add([("one", ("failed", "red"))])
+    table.add([("four", "a state of more than thirty letters")])
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["ID", "STATE"], ["one", "failed"], ["four", "a"],
+    ]  # fmt: skip
+
+
 def test_facts_leave_out_what_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
     show.facts([("id", "1"), ("reason", ""), ("state", ("failed", "red"))])
     assert capsys.readouterr().out == "id     1\nstate  failed\n"

@@ -124,39 +124,96 @@ def harmless_json(text: str) -> str:
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Columns for people. In a pipe: aligned plain text, never cut."""
-    cells = [[(safe(text), style) for text, style in map(_pair, row)] for row in rows]
-    if on_terminal():
-        _rich_table(headers, cells)
-        return
-    lines = [list(headers), *([text for text, _ in row] for row in cells)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
-    for line in lines:
-        print("  ".join(f"{text:{width}}" for text, width in zip(line, widths, strict=True)).rstrip())
+    whole = Table(headers)
+    whole.add(rows)
+    whole.end()
+
+
+class Table:
+    """A table that is printed in portions, as its rows are found. The first portion decides the layout."""
+
+    def __init__(self, headers: Sequence[str]) -> None:
+        self._headers = headers
+        self._print: _Plain | _Rich | None = None
+
+    def add(self, rows: Iterable[Sequence[Cell]]) -> None:
+        cells = [[(safe(text), style) for text, style in map(_pair, row)] for row in rows]
+        if cells:
+            self._draw(cells)
+
+    def end(self) -> None:
+        """A table without rows has its headers, too."""
+        if self._print is None:
+            self._draw([])
+
+    def _draw(self, cells: _Cells) -> None:
+        if self._print is None:
+            self._print = _Rich(self._headers, cells) if on_terminal() else _Plain(self._headers, cells)
+        self._print(cells)
+        sys.stdout.flush()
+
+
+_Cells = Sequence[Sequence[tuple[str, str]]]
+
+
+class _Plain:
+    def __init__(self, headers: Sequence[str], cells: _Cells) -> None:
+        lines = [headers, *([text for text, _ in row] for row in cells)]
+        self._widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+        self._line(headers)
+
+    def __call__(self, cells: _Cells) -> None:
+        for row in cells:
+            self._line([text for text, _ in row])
+
+    def _line(self, texts: Sequence[str]) -> None:
+        print("  ".join(f"{text:{width}}" for text, width in zip(texts, self._widths, strict=True)).rstrip())
+
+
+class _Rich:
+    def __init__(self, headers: Sequence[str], cells: _Cells) -> None:
+        from rich.cells import cell_len
+        from rich.console import Console
+
+        self._headers, self._begun = headers, False
+        self._console = Console(highlight=False)
+        self._widths = [max([len(header), *(cell_len(row[n][0]) for row in cells)]) for n, header in enumerate(headers)]
+        rigid = {n for n in range(len(headers)) if any(_ID.fullmatch(row[n][0]) for row in cells)}
+        self._kept = _fit(headers, self._widths, self._console.width, rigid)
+        # A terminal that is narrower than an id breaks the line; it must not lose a part of the id.
+        self._console.width = max(self._console.width, sum(self._widths[n] + 2 for n in self._kept) - 2)
+
+    def __call__(self, cells: _Cells) -> None:
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        drawn = RichTable(
+            box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False, show_header=not self._begun
+        )
+        if self._begun:
+            self._widen(cells)
+        self._begun = True
+        for n in self._kept:
+            # Findings of the doctor are never cut; elsewhere `show` has the full text.
+            header = self._headers[n]
+            drawn.add_column(header, width=self._widths[n], no_wrap=header != "FOUND", overflow="ellipsis")
+        for row in cells:
+            drawn.add_row(*(Text(*row[n]) for n in self._kept))
+        self._console.print(drawn)
+
+    def _widen(self, cells: _Cells) -> None:
+        """Takes the room that is left, rather than cut what comes later."""
+        from rich.cells import cell_len
+
+        room = self._console.width - sum(self._widths[n] + 2 for n in self._kept) + 2
+        for n in self._kept:
+            more = max(0, min(room, max(cell_len(row[n][0]) for row in cells) - self._widths[n]))
+            self._widths[n] += more
+            room -= more
 
 
 def _pair(cell: Cell) -> tuple[str, str]:
     return (cell, "") if isinstance(cell, str) else cell
-
-
-def _rich_table(headers: Sequence[str], cells: Sequence[Sequence[tuple[str, str]]]) -> None:
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    widths = [max([len(header), *(cell_len(row[n][0]) for row in cells)]) for n, header in enumerate(headers)]
-    rigid = {n for n in range(len(headers)) if any(_ID.fullmatch(row[n][0]) for row in cells)}
-    kept = _fit(headers, widths, console.width, rigid)
-    # A terminal that is narrower than an id breaks the line; it must not lose a part of the id.
-    console.width = max(console.width, sum(widths[n] + 2 for n in kept) - 2)
-    drawn = Table(box=None, header_style="bold", padding=(0, 2, 0, 0), pad_edge=False)
-    for n in kept:
-        # Findings of the doctor are never cut; elsewhere `show` has the full text.
-        drawn.add_column(headers[n], width=widths[n], no_wrap=headers[n] != "FOUND", overflow="ellipsis")
-    for row in cells:
-        drawn.add_row(*(Text(*row[n]) for n in kept))
-    console.print(drawn)
 
 
 def _fit(headers: Sequence[str], widths: list[int], room: int, rigid: Collection[int] = ()) -> list[int]:
