@@ -41,6 +41,18 @@ def test_the_filters_choose(served: Rota, waiting: list[str]) -> None:
     assert [job["id"] for job in listed] == [second, first]
 
 
+def test_a_query_chooses_with_the_filters(served: Rota, waiting: list[str]) -> None:
+    *mails, first, second = waiting
+    dry = served.ok("job", "cancel", "--all", "-label:mail", "state:live", "--dry-run")
+    assert dry == f"{second} report scheduled\n{first} report scheduled\n2 jobs would be cancelled"
+    assert served.ok("job", "cancel", "--all", "label:report", "--state", "ready", "--yes") == "0 jobs cancelled"
+    assert served.ok("job", "priority", "--all", "task:rep*", "--yes", "created>-1h", "3") == "2 jobs reprioritised"
+    assert [served.job(job)["priority"] for job in (first, mails[0])] == [3, 5]
+    assert served.ok("job", "cancel", "--all", "priority:3", "--yes") == "2 jobs cancelled"
+    assert served.ok("job", "retry", "--all", "priority:3", "state:cancelled", "--yes") == "2 jobs retried"
+    assert set(states(served, mails)) == {"scheduled"}
+
+
 def test_it_shows_the_first_few_and_asks(served: Rota, waiting: list[str]) -> None:
     refused = served("job", "cancel", "--all", "--state", "scheduled")
     assert refused.returncode == 2
@@ -74,6 +86,8 @@ def test_retry_takes_many_too(served: Rota, waiting: list[str]) -> None:
     [
         (("cancel",), "say which: `rota job cancel ID...`, or --all with filters"),
         (("cancel", "abc", "--all"), "say which"),
+        (("cancel", "state:failed"), "a query goes with --all: rota job cancel --all state:failed"),
+        (("cancel", "--all", "stat:failed", "--yes"), "query, character 1: there is no field"),
         (("retry", "abc", "--task", "x"), "filters go with --all, not with ids"),
         (("cancel", "--all", "--state", "gone", "--yes"), "--state: 'gone' is not valid; expected some of"),
         (("cancel", "--all", "--workflow", "none", "--yes"), "no workflow 'none'"),

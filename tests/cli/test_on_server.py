@@ -57,6 +57,13 @@ job cancel {{job}}
 job retry {{job}}
 job cancel --all --label db --yes
 job list --state cancelled
+job list -state:cancelled OR label:db --sort task --limit 2
+job list stat:failed
+job list state:live --columns task,label,priority
+job list --facets task:*
+job list --count state:ended
+job cancel --all key:none queue:nothing --yes
+job cancel --all stat:x --yes
 dead list
 workflow submit flow.json
 workflow list

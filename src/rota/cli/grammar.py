@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Iterable
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from rota.cli.show import complain
 from rota.model.option_table import CALLS, COMMANDS, FOR_CALLS, JOBS, NAME, Option, Place
 
 Verbs = Any  # argparse has no public name for what add_subparsers returns
+# `-user:ann`, `-(a OR b)`, `-"a text"`: conditions of queries, which argparse would take for options.
+_NEGATED = re.compile(r'-(?:[A-Za-z][A-Za-z0-9_]+(?:\.[^:=<>~]+)?(?:[:=<>~]|!=|!~)|[("/])')
+_MARK = "\0"  # no argument of a shell can hold it
 
 
 class Parser(argparse.ArgumentParser):
@@ -19,9 +24,35 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **options})
 
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        words = sys.argv[1:] if args is None else args
+        if self.get_default("takes_query"):
+            words = [_marked(word, before) for before, word in zip(("", *words), words, strict=False)]
+        return super().parse_known_args(words, namespace)
+
     def error(self, message: str) -> NoReturn:
         complain(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
         self.exit(2)
+
+
+def _marked(word: str, before: str) -> str:
+    signed = _NEGATED.match(word) or (before == "--sort" and re.match("-[A-Za-z]", word))  # --sort -finished
+    return f"{_MARK}{word}" if signed else word
+
+
+def gather(args: argparse.Namespace, extras: Iterable[str]) -> None:
+    """Gives `rest` all positional words in their order: argparse stops at an option, and leaves over what follows."""
+    words = list(getattr(args, args.rest))
+    for name in args.late:
+        if (word := getattr(args, name)) is not None:
+            words.append(word)
+            setattr(args, name, None)
+    setattr(args, args.rest, [word.removeprefix(_MARK) for word in (*words, *extras)])
+    for name, value in vars(args).items():
+        if isinstance(value, str):
+            setattr(args, name, value.removeprefix(_MARK))
 
 
 @functools.cache
@@ -44,11 +75,12 @@ def noun(verbs: Verbs, name: str, text: str) -> Verbs:
 
 def verb(verbs: Verbs, name: str, module: str, text: str, usage: str | None = None) -> Parser:
     """Adds a verb. `takes_command`: words after `--` belong to it; `late`: its positional words that may follow
-    options."""
+    options; `rest`: the one that takes any number of them, wherever they stand; `takes_query`: they may be a query."""
     parser: Parser = verbs.add_parser(name, help=text, description=_sentence(text), parents=[everywhere()])
     if usage:
         parser.usage = f"{parser.prog} {usage}"
     parser.set_defaults(module=module, function=f"{name}_", parser=parser, takes_command=False, late=())
+    parser.set_defaults(rest="", takes_query=False)
     return parser
 
 

@@ -12,10 +12,10 @@ import msgspec
 from rota.cli import calls, commands
 from rota.cli.grammar import Parser, whole
 from rota.cli.live import Bar, bar, used
-from rota.cli.many import Wording, change_all, check_choice, check_filters, filter_of
+from rota.cli.many import Wording, change_all, check_choice, filter_of
 from rota.cli.relations import Relations, relations
 from rota.cli.session import existing, resolve, utf8
-from rota.cli.show import Cell, ago, block, complain, document, facts, on_terminal, safe, shortened, state, table, when
+from rota.cli.show import Cell, ago, block, complain, document, facts, safe, shortened, state, table, when
 from rota.cli.waiting import hinting
 from rota.clients import job_queries
 from rota.clients.jobs import JobsClient
@@ -34,24 +34,11 @@ LONGEST_REASON = 100
 ALL = tuple(State)
 
 
-async def list_(args: argparse.Namespace) -> int:
-    check_filters(args)
-    async with existing(args) as client:
-        show_jobs(args, await client.find(await filter_of(args, client)), client.store.now())
-    return 0
+HEADERS = ("ID", "TASK", "STATE", "QUEUE", "PRI", "TRIES", "WHEN", "TOOK", "REASON")
 
 
-def show_jobs(args: argparse.Namespace, jobs: Sequence[JobInfo], now: Instant) -> None:
-    if args.json:
-        document([JobView.of(job) for job in jobs])
-        return
-    headers = ("ID", "TASK", "STATE", "QUEUE", "PRI", "TRIES", "WHEN", "TOOK", "REASON")
-    table(headers, (_row(job, now) for job in jobs))
-    if len(jobs) == args.limit and on_terminal():
-        print(f"({args.limit} shown; there may be more: --limit N)")
-
-
-def _row(job: JobInfo, now: Instant) -> tuple[Cell, ...]:
+def row(job: JobInfo, now: Instant) -> tuple[Cell, ...]:
+    """Of a list; under HEADERS."""
     moment = job.finished_at if job.ended else job.started_at if job.state is State.RUNNING else job.run_at
     shown = ("cancelling", "yellow") if job.cancelling and not job.ended else state(job.state)
     tries = str(len(job.attempts))

@@ -13,6 +13,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO
 
+from rota.cli.grammar import gather
 from rota.cli.parser import build
 from rota.cli.show import complain
 from rota.errors import InvalidInput, RotaError
@@ -75,6 +76,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     unknown = [extra for extra in extras if extra.startswith("-") and extra != "-"]
     if unknown:
         args.parser.error(f"unrecognized arguments: {' '.join(extras)}")
+    if args.rest:
+        gather(args, extras)
+        extras = []
     # argparse refuses a TASK or JSON after an option, although it is unambiguous there.
     for name in args.late:
         if extras and getattr(args, name) is None:

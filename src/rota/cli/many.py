@@ -1,27 +1,35 @@
-"""Changes of many jobs: by ids, or `--all` with filters, which shows what it would change and asks first."""
+"""Changes of many jobs: by ids, or `--all` with a query or filters, which shows what it would change and asks first."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from rota.cli.live import Bar
+from rota.cli.query_words import query_text
 from rota.cli.session import utf8
 from rota.cli.show import answer, safe
 from rota.clients import job_queries
 from rota.clients.job_queries import Change, Changes
 from rota.clients.jobs import JobsClient
+from rota.clock import SystemClock
 from rota.errors import InvalidInput
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
-from rota.model.times import duration
+from rota.model.query.parse import parse
+from rota.model.query.tree import EVERYTHING, Condition
+from rota.model.times import Instant, duration
 from rota.store.values import JobFilter
 
 FILTERS = ("state", "queue", "task", "error", "group", "label", "workflow", "schedule", "older_than")
 PREVIEW = 5
+_ID = re.compile("[0-9A-Fa-f-]+")
+_OPERATOR = re.compile("[:=<>~]")  # in no id
 
 
 class Wording(NamedTuple):
@@ -30,25 +38,36 @@ class Wording(NamedTuple):
 
 
 def check_filters(args: argparse.Namespace) -> None:
-    """Refuses wrong filters before a store is looked for."""
+    """Refuses wrong filters, and what is no query, before a store is looked for."""
+    where_of(args.query, SystemClock().now())
     if getattr(args, "state", None) is not None:
         _states(args.state)
     if getattr(args, "older_than", None) is not None:
         duration(args.older_than, "--older-than")
 
 
-async def filter_of(args: argparse.Namespace, client: JobsClient, states: tuple[State, ...] | None = None) -> JobFilter:
-    """The filter that the flags describe. `states`: if there is no `--state`."""
+def where_of(words: Sequence[str] | None, now: Instant) -> Condition | None:
+    """The condition of QUERY, with times that count from this instant. None: there is none."""
+    found = parse(query_text(words or ()), now)
+    return None if found == EVERYTHING else found
+
+
+async def filter_of(
+    args: argparse.Namespace, client: JobsClient, states: tuple[State, ...] | None = None, at: Instant | None = None
+) -> JobFilter:
+    """The filter that the query and the flags describe. `states`: if there is no `--state`; `at`: now, unless a list
+    goes on that began then."""
+    now = client.store.now() if at is None else at
     given = {name: getattr(args, name, None) for name in FILTERS}
     texts = {name: utf8(text, f"--{name}") for name, text in given.items() if text is not None}
     query = JobFilter(
         states=_states(texts["state"]) if "state" in texts else states,
         workflow=await client.workflow(texts["workflow"]) if "workflow" in texts else None,
-        limit=getattr(args, "limit", JobFilter().limit),
+        where=where_of(args.query, now),
+        limit=getattr(args, "limit", None) or JobFilter().limit,
     )
     if "older_than" in texts:
-        before = client.store.now() - duration(texts["older_than"], "--older-than")
-        query = msgspec.structs.replace(query, ended_before=before)
+        query = msgspec.structs.replace(query, ended_before=now - duration(texts["older_than"], "--older-than"))
     plain = {name: texts[name] for name in ("queue", "task", "error", "group", "label", "schedule") if name in texts}
     return msgspec.structs.replace(query, **plain)
 
@@ -61,13 +80,17 @@ def _states(given: str) -> tuple[State, ...]:
 
 
 def check_choice(args: argparse.Namespace) -> None:
-    """Ids or `--all`, not both."""
+    """Ids, or `--all`: then the words are a query."""
+    both = args.all and args.ids and all(map(_ID.fullmatch, args.ids))  # more likely a slip than a search for `abc`
+    if both or not (args.ids or args.all):
+        args.parser.error(f"say which: `{args.parser.prog} ID...`, or --all with filters or a query")
+    if args.all:
+        args.query, args.ids = args.ids, []
+    elif any(map(_OPERATOR.search, args.ids)):
+        args.parser.error(f"a query goes with --all: {args.parser.prog} --all {args.ids[0]}")
+    elif any(getattr(args, name, None) is not None for name in FILTERS):
+        args.parser.error("filters go with --all, not with ids")
     check_filters(args)
-    if bool(args.ids) == args.all:
-        args.parser.error(f"say which: `{args.parser.prog} ID...`, or --all with filters")
-    for name in FILTERS:
-        if args.ids and getattr(args, name, None) is not None:
-            args.parser.error("filters go with --all, not with ids")
 
 
 async def change_all(
@@ -114,7 +137,7 @@ async def _confirmed(args: argparse.Namespace, client: JobsClient, query: JobFil
     count = await client.count(query)
     if not count:
         return True
-    for job in (await client.find(query))[:PREVIEW]:
+    for job in await client.find(msgspec.structs.replace(query, limit=PREVIEW)):
         print(f"  {_line(job, words)}", file=sys.stderr)
     if count > PREVIEW:
         print(f"  ... and {count - PREVIEW} more", file=sys.stderr)

@@ -23,14 +23,11 @@ from rota.cli.grammar import (
     verb,
 )
 from rota.cli.parser_admissions import flow, gate, limit, queue
+from rota.cli.parser_jobs import dead, job
 from rota.cli.parser_people import audit, key, user
 from rota.cli.parser_schedules import calendar, schedule
 
 ABOUT = "A distributed job scheduler: `rota up` starts a node, `rota run -- CMD` runs a command on it."
-
-
-MANY = "(ID... | --all [filters]) [options]"
-MANY_PRIORITY = "(ID... | --all [filters]) PRIORITY [options]"
 
 
 def build(words: Collection[str] | None = None) -> Parser:
@@ -147,38 +144,6 @@ def _events(events: Parser) -> None:
     events.add_argument("--after", metavar="ID", help="only events behind this one")
 
 
-def _job(verbs: Verbs) -> None:
-    listing = verb(verbs, "list", "job", "list jobs, newest first")
-    _filters(listing, error=True, limit=True)
-    _job_filters(listing)
-    _id(verb(verbs, "show", "job", "show all there is to see of a job"))
-    logs = verb(verbs, "logs", "logs", "print what the attempts of a job wrote")
-    _id(logs)
-    logs.add_argument("--follow", "-f", action="store_true", help="go on until the job has ended")
-    logs.add_argument("--attempt", metavar="N", type=count, help="only this attempt")
-    logs.add_argument("--stream", metavar="STREAM", help="only this stream: stdout, stderr, log")
-    logs.add_argument("--timestamps", "-t", action="store_true", help="begin each line with its time and stream")
-    cancel = verb(verbs, "cancel", "job", "end waiting jobs, stop running ones", MANY)
-    _many(cancel, "jobs that have not ended")
-    _job_filters(cancel)
-    cancel.add_argument("--reason", metavar="TEXT", help="why, for whoever looks at them (cancelled by its user)")
-    text = "run failed or cancelled jobs again, and waiting ones at once"
-    retry = verb(verbs, "retry", "job", text, MANY)
-    _many(retry, "jobs that can be retried")
-    _job_filters(retry)
-    urgency = verb(verbs, "priority", "job", "give waiting jobs another priority", MANY_PRIORITY)
-    _many(urgency, "waiting jobs")
-    _job_filters(urgency)
-    urgency.add_argument("priority", metavar="PRIORITY", nargs="?", help="0 (most urgent) to 9")
-    urgency.set_defaults(late=("priority",))
-    _id(verb(verbs, "explain", "job", "say why a job is where it is: a sentence for each reason"))
-    wait = verb(
-        verbs, "wait", "job", "wait until jobs have ended; exit 0 if all succeeded, 124 after --timeout, else 1"
-    )
-    _ids(wait)
-    wait.add_argument("--timeout", metavar="DURATION", help="how long to wait at most")
-
-
 def _workflow(verbs: Verbs) -> None:
     listing = verb(verbs, "list", "workflow", "list workflows, newest first")
     listing.add_argument("--name", metavar="NAME", help="only those of this name")
@@ -222,26 +187,6 @@ def _from(parser: Parser) -> None:
     )
 
 
-def _dead(verbs: Verbs) -> None:
-    listing = verb(verbs, "list", "dead", "list dead letters, latest first")
-    _filters(listing, error=True, limit=True)
-    listing.add_argument("--groups", action="store_true", help="list groups of the same error, last seen first")
-    _group(listing)
-    _id(verb(verbs, "show", "dead", "show all there is to see of a dead letter"))
-    replay = verb(verbs, "replay", "dead", "run dead letters again, with a fresh budget of attempts", MANY)
-    _many(replay)
-    _group(replay, "; implies --all")
-    purge = verb(verbs, "purge", "dead", "delete dead letters with their history", MANY)
-    _many(purge)
-    _group(purge, "; implies --all")
-    purge.add_argument("--older-than", metavar="DURATION", help="only those that ended longer ago")
-
-
-def _group(parser: Parser, all_of: str = "") -> None:
-    text = f"only those of this group of errors (rota dead list --groups){all_of}"
-    parser.add_argument("--group", metavar="GROUP", help=text)
-
-
 def _task(verbs: Verbs) -> None:
     verb(verbs, "list", "task", "list the tasks that nodes have offered or apps have made known")
     show = verb(verbs, "show", "task", "show parameters, options, nodes and jobs of a task")
@@ -263,40 +208,8 @@ def _store(verbs: Verbs) -> None:
     copy.add_argument("--dry-run", action="store_true", help="only say how many rows; change nothing")
 
 
-def _filters(parser: Parser, error: bool = False, limit: bool = False) -> None:
-    parser.add_argument("--queue", metavar="QUEUE", help="only jobs of this queue")
-    parser.add_argument("--task", metavar="GLOB", help="only tasks of this name; * and ? match anything")
-    if error:
-        parser.add_argument("--error", metavar="TEXT", help="only those whose last error contains this text")
-    if limit:
-        parser.add_argument("--limit", metavar="N", type=count, default=100, help="at most so many (100)")
-
-
-def _job_filters(parser: Parser) -> None:
-    parser.add_argument("--state", metavar="STATE,...", help="only jobs in these states")
-    parser.add_argument("--label", metavar="LABEL", help="only jobs with this label")
-    parser.add_argument("--workflow", metavar="ID", help="only jobs of this workflow: its id or name")
-    parser.add_argument("--schedule", metavar="NAME", help="only jobs that this schedule made")
-
-
-def _many(parser: Parser, all_of: str = "dead letters") -> None:
-    parser.add_argument("ids", metavar="ID", nargs="*", help="an id, or a beginning or end of it that fits no other")
-    parser.add_argument("--all", action="store_true", help=f"all {all_of} that the filters leave")
-    _filters(parser, error=True)
-    parser.add_argument("--dry-run", action="store_true", help="only say which; change nothing")
-    parser.add_argument("--yes", "-y", action="store_true", help="don't ask before --all")
-
-
-def _id(parser: Parser) -> None:
-    parser.add_argument("id", metavar="ID", help="an id, or a beginning or end of it that fits no other")
-
-
-def _ids(parser: Parser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="+", help="an id, or a beginning or end of it that fits no other")
-
-
 NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
-    ("job", "look at jobs, and change their course", _job),
+    ("job", "look at jobs, and change their course", job),
     ("workflow", "jobs that were ordered together, and wait for each other", _workflow),
     ("schedule", "rules that make jobs at their times", schedule),
     ("calendar", "named sets of dates that schedules leave out, or keep to", calendar),
@@ -304,7 +217,7 @@ NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
     ("limit", "keys that jobs need: how many at once, how many starts", limit),
     ("queue", "what waits and runs in queues; pausing them, how they rank", queue),
     ("flow", "whose turn it is: flows and their feedback levels", flow),
-    ("dead", "jobs that failed for good: look, run again, delete", _dead),
+    ("dead", "jobs that failed for good: look, run again, delete", dead),
     ("task", "functions that nodes offer, and how they are ordered", _task),
     ("node", "the processes that run jobs", _node),
     ("user", "who may order by access keys, and how much", user),

@@ -64,7 +64,8 @@ def _usage(verb: argparse.ArgumentParser) -> str:
     if verb.usage:
         return verb.usage
     positional = [action for action in options(verb) if not action.option_strings]
-    words = [f"{action.metavar}..." if action.nargs == "+" else str(action.metavar) for action in positional]
+    forms = {"+": "{}...", "*": "[{}...]"}
+    words = [forms.get(str(action.nargs), "{}").format(action.metavar) for action in positional]
     return " ".join([verb.prog, "[options]", *words])
 
 

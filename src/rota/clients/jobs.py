@@ -309,9 +309,9 @@ def _weight(jobs: Sequence[NewJob]) -> int:
 class NewsListener:
     """Wakes the watchers of jobs; they also poll, in case a wake-up gets lost."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, topics: frozenset[Topic] = frozenset({Topic.NEWS})) -> None:
         self._event = asyncio.Event()
-        self.close = store.listen(frozenset({Topic.NEWS}), self._event.set)
+        self.close = store.listen(topics, self._event.set)
 
     async def wait(self, longest: float) -> None:
         alarm = asyncio.get_running_loop().call_later(longest, self._event.set)
