@@ -16,13 +16,15 @@ import pytest
 
 from rota.cli import completion
 from rota.cli.parser import build
+from rota.cli.query_completion import conditions
+from rota.model.query.parse import parse
 from tests.cli.program import LONG, Rota, environment
 
 SLOW = 30.0
 
 
 def patiently(source: str, place: str | None) -> list[completion.Candidate]:
-    return asyncio.run(completion.read_store(SLOW, completion.sources()[source], place))
+    return asyncio.run(completion.read_store(SLOW, completion.read_of(source), place))
 
 
 def never(source: str, place: str | None) -> list[completion.Candidate]:
@@ -76,6 +78,43 @@ def test_ids_and_names_come_from_the_store(served: Rota) -> None:
     served.ok("job", "cancel", job)
 
 
+def test_conditions_of_queries_come_from_the_language() -> None:
+    assert offered("job", "list", "sta") == ["state:", "started:"]
+    assert offered("job", "list", "x:y", "-use") == ["-user:"]
+    assert offered("job", "list", "took") == ["took:"], "a > would send the output of the shell to a file"
+    assert offered("job", "list", "state:fai") == ["state:failed"]
+    assert offered("dead", "list", "state:failed,ca") == ["state:failed,cancelled"]
+    assert offered("job", "list", "finished:-1") == ["finished:-15m..", "finished:-1h..", "finished:-1d.."]
+    assert "finished:today" in offered("job", "list", "finished:")
+    assert offered("job", "cancel", "--all", "state:re") == ["state:ready"]
+    assert offered("job", "priority", "--yes", "--all", "a:b", "arg") == ["args."]
+    assert offered("job", "list", "--sort", "-fin") == ["-finished"]
+    assert offered("job", "list", "--columns", "id,arg") == ["id,args."]
+    assert offered("job", "list", "nonsense:") == []
+    assert "--watch" in offered("job", "list", "state:failed", "--")
+    assert offered("node", "list", "sta") == []
+
+
+def test_what_a_word_stands_for_can_be_read() -> None:
+    for word in ("finished:", "took:", "state:", "created:", "kind:"):
+        for found in offered("job", "list", word):
+            parse(found, 1_800_000_000_000_000)
+
+
+def test_values_of_conditions_come_from_the_store(rota: Rota) -> None:
+    for name in ("mail.send", "mail.read", "report"):
+        rota.ok("submit", "--name", name, "--label", "nightly", "--", "true")
+    assert known(rota, "job", "list", "task:ma") == ["task:mail.read", "task:mail.send"]
+    assert known(rota, "job", "list", "x:y", "-task:x,rep") == ["-task:x,report"]
+    assert known(rota, "job", "cancel", "--all", "label:ni") == ["label:nightly"]
+    assert known(rota, "job", "list", "user:") == ["user:local"]
+
+
+def test_values_that_a_shell_would_not_take_as_they_are_are_left_out() -> None:
+    found = conditions("schedule:x,", lambda asked: ["nightly", "a b", "$(evil)", 'a"b', "x>y", "süß"])
+    assert [word for word, _ in found] == ["schedule:x,nightly"]
+
+
 def tab(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "rota", "__complete", *words],
@@ -103,8 +142,12 @@ def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
 
 SHELL = """
 eval "$(rota completion bash)"
-COMP_WORDS=(rota job can); COMP_CWORD=2; _rota; echo "${COMPREPLY[@]}"
-COMP_WORDS=(rota completion ""); COMP_CWORD=2; _rota; echo "${COMPREPLY[@]}"
+compopt() { echo "$@"; }
+line() { COMP_LINE=$1; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rota; echo "${COMPREPLY[@]}"; }
+line "rota job can" rota job can
+line "rota completion " rota completion ""
+line "rota job list x:y state:failed,ca" rota job list x : y state : failed,ca
+line "rota job list  sched" rota job list sched
 complete -p rota
 """
 
@@ -124,7 +167,8 @@ def test_bash_completes(tmp_path: Path, path: str) -> None:
         env=environment(PATH=path), check=True,
     )  # fmt: skip
     assert done.stdout.splitlines() == [
-        "cancel", "bash zsh fish", "complete -o bashdefault -o default -F _rota rota",
+        "cancel", "bash zsh fish", "failed,cancelled", "-o nospace", "schedule:",
+        "complete -o bashdefault -o default -F _rota rota",
     ]  # fmt: skip
     assert done.stderr == ""
 

@@ -1,8 +1,9 @@
 """Shell completion: `rota completion SHELL` prints a script, which asks `rota __complete WORD...` at each Tab.
 
 `__complete` gets the words of the line up to the cursor. It answers with a line per candidate: the word, a tab, and a
-description. Verbs, options and choices come from the parser; ids and names from the store. A Tab must be quick and
-silent: it never creates or migrates a store, it gives up after `PATIENCE`, and any error means no candidates.
+description. Verbs, options and choices come from the parser; ids and names from the store; conditions of queries from
+the language (`model.query.complete`), and their values from the store. A Tab must be quick and silent: it never creates
+or migrates a store, it gives up after `PATIENCE`, and any error means no candidates.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from rota.cli.parser import build
 from rota.errors import RotaError
 from rota.model.graph import Need
 from rota.model.lifecycle import State
+
+if TYPE_CHECKING:
+    from rota.clients.jobs import JobsClient
 
 PATIENCE = 0.4  # seconds for the store
 LATEST = 0.5  # seconds until the process ends in any case
@@ -29,23 +34,47 @@ Ask = Callable[[str, str | None], list[Candidate]]  # a source of names, of the 
 SCRIPTS = {
     "bash": r"""# bash completion for rota: eval "$(rota completion bash)"
 _rota() {
-    local line
+    local line part rest=$COMP_LINE word
+    local -a words
     COMPREPLY=()
+    # bash also breaks words at : and =, and completes what follows: `state:fa` comes as three words.
+    for part in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+        if [[ ${#words[@]} -eq 0 || -z $rest || $rest == [[:blank:]]* ]]; then
+            words+=("$part")
+        else
+            words[${#words[@]}-1]+=$part
+        fi
+        rest=${rest#"${rest%%[![:blank:]]*}"}
+        rest=${rest#"$part"}
+    done
+    word=${words[${#words[@]}-1]}
     while IFS= read -r line; do
-        COMPREPLY+=("${line%%$'\t'*}")
-    done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+        line=${line%%$'\t'*}
+        COMPREPLY+=("${line#"${word%"${word##*[:=]}"}"}")
+    done < <("${words[0]}" __complete "${words[@]:1}" 2>/dev/null)
+    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[.:=\>\<~] ]] && compopt -o nospace 2>/dev/null
+    return 0
 }
 complete -o bashdefault -o default -F _rota rota
 """,
     "zsh": r"""#compdef rota
 # zsh completion for rota: eval "$(rota completion zsh)"
 _rota() {
-    local line
-    local -a found
+    local line word
+    local -a found open
     for line in "${(@f)$(${words[1]} __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
-        [[ -n $line ]] && found+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+        word=${line%%$'\t'*}
+        [[ -n $line ]] || continue
+        if [[ $word == *[.:\>] ]]; then
+            open+=("${word//:/\\:}:${line#*$'\t'}")
+        else
+            found+=("${word//:/\\:}:${line#*$'\t'}")
+        fi
     done
-    if (( ${#found} )); then _describe rota found; else _files; fi
+    if (( ${#found} + ${#open} == 0 )); then _files; return; fi
+    (( ${#open} )) && _describe rota open -S ''
+    (( ${#found} )) && _describe rota found
+    return 0
 }
 if [[ ${funcstack[1]} == _rota ]]; then _rota "$@"; else compdef _rota rota; fi
 """,
@@ -78,6 +107,8 @@ def candidates(words: Sequence[str], ask: Ask) -> list[Candidate]:
     if "--" in before:
         return []
     parser, pending, position, given = _walk(build(), before)
+    if pending is None and _may_be_condition(parser, current, position, given):
+        return _conditions(current, before, ask)
     if pending is not None:
         found = _values(parser, pending, before, ask)
     elif current.startswith("-"):
@@ -88,9 +119,25 @@ def candidates(words: Sequence[str], ask: Ask) -> list[Candidate]:
         found = _values(parser, argument, before, ask)
     else:
         found = []
-    several = pending is not None and pending.dest == "state"
+    several = pending is not None and pending.dest in ("state", "columns")
     head, comma, tail = current.rpartition(",") if several else ("", "", current)
     return [(head + comma + word, text) for word, text in found if word.startswith(tail)]
+
+
+def _may_be_condition(parser: argparse.ArgumentParser, current: str, position: int, given: set[str]) -> bool:
+    """Whether the word belongs to a query: `--all` makes one of what would be ids."""
+    if current == "-" or current.startswith("--") or not parser.get_default("takes_query"):
+        return False
+    argument = _positional(parser, position)
+    return argument is not None and (argument.dest == "query" or (argument.dest == "ids" and "all" in given))
+
+
+def _conditions(current: str, before: Sequence[str], ask: Ask) -> list[Candidate]:
+    from rota.cli.query_completion import conditions
+
+    return conditions(
+        current, lambda asked: [value for value, _ in _asked(f"values {asked.field} {asked.prefix}", before, ask)]
+    )
 
 
 def _walk(
@@ -146,10 +193,16 @@ def _values(
     fixed = {"state": State, "on": Need}.get(action.dest)
     if fixed is not None:
         return [(one.value, "") for one in fixed]
+    if action.dest in ("sort", "columns"):
+        from rota.cli import query_completion
+
+        return query_completion.orders() if action.dest == "sort" else query_completion.columns()
     noun = parser.prog.split()[1] if " " in parser.prog else ""
     source = _SOURCE_OF.get((noun, action.dest)) or _SOURCE_OF.get(("", action.dest))
-    if source is None:
-        return []
+    return [] if source is None else _asked(source, before, ask)
+
+
+def _asked(source: str, before: Sequence[str], ask: Ask) -> list[Candidate]:
     place = next((before[at + 1] for at, word in enumerate(before[:-1]) if word == "--store"), None)
     with suppress(RotaError, OSError, TimeoutError):
         return ask(source, place)
@@ -167,7 +220,7 @@ _SOURCE_OF = {
 
 def _ask_in_time(source: str, place: str | None) -> list[Candidate]:
     """Asks the store. The timer ends the process if the store does not let go of a connection."""
-    read = sources()[source]  # the imports take their time, too
+    read = read_of(source)  # the imports take their time, too
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, LATEST)
     try:
@@ -183,10 +236,21 @@ async def read_store(seconds: float, read: Read, place: str | None) -> list[Cand
         return await read(client)
 
 
+def read_of(source: str) -> Read:
+    """`values FIELD PREFIX` are those of a field of queries."""
+    if not source.startswith("values "):
+        return sources()[source]
+    _, field, prefix = source.split(" ", 2)
+
+    async def values(client: JobsClient) -> list[Candidate]:
+        return [(value, "") for value in await client.values(field, prefix, MOST)]
+
+    return values
+
+
 def sources() -> dict[str, Read]:
     """Imported only when the store is asked: most completions need none of it."""
     from rota.cli.session import admissions_of, people_of, planning_of
-    from rota.clients.jobs import JobsClient
     from rota.store.graph import WorkflowFilter
     from rota.store.values import JobFilter
 
