@@ -322,7 +322,7 @@ SCHEDULES = {
 async def test_no_verb_of_people_reaches_what_is_another_s(house: House, verb: str) -> None:
     before = await hers(house)
     answer = await PEOPLE[verb](house, house.world.store)
-    assert "secret" not in repr(answer)
+    assert "secret" not in repr(answer).replace("secrets=()", "")
     assert not any(job in repr(answer) for job in house.ids)
     await house.world.store.admit(SYSTEM, PLENTY)
     assert await hers(house) == before

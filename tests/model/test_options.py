@@ -61,6 +61,7 @@ GIVEN: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
     "timeout": ({"timeout": "5m"}, ["--timeout", "5m"], {"timeout": 300}),
     "expires": ({"expires": "1h"}, ["--expires", "1h"], {"expires": "1h"}),
     "key": ({"key": "k"}, ["--key", "k"], {"key": "k"}),
+    "secrets": ({"secrets": ["a", "b"]}, ["--secret", "b", "--secret", "a"], {"secrets": ["a", "b"]}),
     "labels": ({"labels": ["a", "b"]}, ["--label", "a", "--label", "b"], {"labels": ["a", "b"]}),
     "flow": ({"flow": "bulk mail"}, ["--flow", "bulk mail"], {"flow": "bulk mail"}),
     "exclusive": ({"exclusive": "u:{n}"}, ["--exclusive", "u:{n}"], {"exclusive": "u:{n}"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -20,6 +21,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.masked: list[str] = []
         self.told: list[tuple[float | None, str]] = []
         self.saves: list[tuple[str, Future[None]]] = []
         self.asked = threading.Event()
@@ -29,6 +31,9 @@ class Wire:
 
     def progress(self, fraction: float | None, text: str) -> None:
         self.told.append((fraction, text))
+
+    def mask(self, values: Sequence[str]) -> None:
+        self.masked += values
 
     def save(self, body: str) -> Future[None]:
         done: Future[None] = Future()

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput, TooLarge
-from rota.model import http
+from rota.model import http, secrets
 from rota.model.feedback import flow
 from rota.model.gates import Match, labels, match
 from rota.model.graph import Edge, edges
@@ -96,7 +96,8 @@ def work(given: Spec, largest: int) -> Spec:
     """The spec made anew, so that body and digest fit."""
     if (size := len(given.body.encode())) > largest:
         raise TooLarge(given.kind, size, largest)
-    return (_small if size <= SMALL_SPEC else _made)(given.kind, given.body)
+    made = (_small if size <= SMALL_SPEC else _made)(given.kind, given.body)
+    return made.with_secrets(secrets.names(given.secrets)) if given.secrets else made
 
 
 def _made(kind: Kind, body: str) -> Spec:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rota.errors import InvalidInput, KeyConflict, QuotaExceeded, StoreError
-from rota.model.job import JobInfo, NewJob, Submitted
+from rota.model.job import JobInfo, NewJob, Submitted, shown_order
 from rota.model.principal import Principal
 from rota.store.base import Store
 from rota.store.values import Answer, JobFilter
@@ -83,6 +83,5 @@ async def _known(store: Store, who: Principal, jobs: Mapping[str, NewJob]) -> se
 
 
 def _same(info: JobInfo, job: NewJob) -> bool:
-    return (info.task, info.kind, info.queue) == (job.task, job.spec.kind, job.queue) and (
-        info.args == msgspec.json.decode(job.args)
-    )
+    _, args = shown_order(job.spec.kind, msgspec.json.decode(job.spec.body), msgspec.json.decode(job.args))
+    return (info.task, info.kind, info.queue, info.args) == (job.task, job.spec.kind, job.queue, args)

@@ -24,6 +24,7 @@ from rota.model.job import AttemptInfo, JobInfo, Kind
 from rota.model.lifecycle import State
 from rota.model.outcome import Problem
 from rota.model.rank import priority
+from rota.model.secrets import declared
 from rota.model.times import SECOND, Duration, Instant, as_instant, duration, short
 from rota.store.values import Cancelling, JobFilter
 from rota.views.jobs import JobDetailView, JobView, WaitReason, done_views, job_fields
@@ -109,7 +110,8 @@ def _order(job: JobInfo) -> Iterator[tuple[str, Cell]]:
     elif job.kind is Kind.HTTP:
         yield from ((name, brief(text)) for name, text in calls.facts_of(job.spec))
     else:
-        yield "arguments", brief(_json(job.args))
+        yield "arguments", brief(as_json(job.args))
+    yield "secrets", ", ".join(declared(as_json(job.spec)))
     yield "queue", f"{job.queue}, priority {job.priority}, owner {job.owner}"
     yield "retries", f"{job.retry.retries}, backoff {job.retry.backoff}" if job.retry.retries else "none"
     yield "timeout", short(job.timeout) if job.timeout is not None else ""
@@ -129,7 +131,7 @@ def _course(job: JobInfo, now: Instant) -> Iterator[tuple[str, Cell]]:
     yield "used", used(last) if last else ""
     counts = {"failure": job.failures, "crash": job.crashes, "interruption": job.interruptions, "replay": job.replays}
     yield "so far", ", ".join(_counted(count, what) for what, count in counts.items() if count)
-    yield "result", brief(_json(job.result)) if job.result is not None else ""
+    yield "result", brief(as_json(job.result)) if job.result is not None else ""
     yield "error", brief(f"{job.error.type}: {job.error.message}") if job.error else ""
 
 
@@ -138,7 +140,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{ending}"
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from rota.app_core import AppCore
 from rota.cli import calls, commands
-from rota.cli.job import brief
+from rota.cli.job import as_json, brief
 from rota.cli.schedule_texts import in_zone, utc
 from rota.cli.session import check_exists, client_place, existing, planning_of, utf8
 from rota.cli.show import Cell, age, complain, document, facts, listing, shortened, state, table, when
@@ -173,14 +173,15 @@ def _work(info: StoredSchedule, parsed: Parsed | None) -> Iterator[tuple[str, Ce
     work = parsed.template if parsed else stored(info).template
     if work is None:
         return
-    spec = work.spec.shown
+    spec, arguments = work.shown
     yield "task", f"{work.task} ({work.spec.kind})"
     if work.spec.kind is Kind.COMMAND:
         yield from ((name, brief(text)) for name, text in commands.facts_of(spec))
     elif work.spec.kind is Kind.HTTP:
         yield from ((name, brief(text)) for name, text in calls.facts_of(spec))
     else:
-        yield "arguments", brief(work.args)
+        yield "arguments", brief(as_json(arguments))
+    yield "secrets", ", ".join(work.spec.secrets)
     yield "queue", f"{work.queue}, priority {work.priority}"
     yield "retries", f"{work.retry.retries}, backoff {work.retry.backoff}" if work.retry.retries else "none"
     yield "timeout", short(work.timeout) if work.timeout is not None else ""

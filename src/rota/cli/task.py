@@ -58,6 +58,7 @@ def _facts(task: TaskInfo) -> Iterator[tuple[str, Cell]]:
     yield "queue", f"{task.queue}, priority {task.priority}"
     yield "retries", f"{task.retry.retries}, backoff {task.retry.backoff}" if task.retry.retries else "none"
     yield "timeout", _timeout(task)
+    yield "secrets", ", ".join(task.secrets)
     yield "labels", ", ".join(task.labels)
     yield "limits", ", ".join(map(key_text, task.templates))
     yield "rate", "" if task.rate is None else rate_text(task.rate)

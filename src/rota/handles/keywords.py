@@ -35,6 +35,7 @@ class JobKeywords(TypedDict, total=False):
     queue: str | None
     retry: Retry | int | None
     timeout: Span | None
+    secrets: str | Collection[str] | None
     exclusive: str | None
     rate: str | Rate | None
     limits: Mapping[str, int | str | Rate | None] | None

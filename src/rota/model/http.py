@@ -23,6 +23,7 @@ LONGEST_URL = 8_000
 LONGEST_WAIT: Duration = DAY  # the longest Retry-After
 GOOD = ("2xx",)
 HIDDEN = "***"
+SHORTEST_SECRET = 8  # of a header that is masked where it comes back
 PORTS = {"http": 80, "https": 443}
 # Headers that are shown with the job, and sent to the target of a redirect.
 HARMLESS = frozenset({
@@ -231,6 +232,14 @@ def _moment(text: str) -> Instant | None:
 
 def is_secret(header: str) -> bool:
     return header.lower() not in HARMLESS
+
+
+def secrets_in(headers: Mapping[str, str]) -> list[str]:
+    """The secret values of headers, and those behind a scheme: `Bearer ...`. Short ones may be plain words, which would
+    be masked everywhere."""
+    hidden = [value for name, value in headers.items() if is_secret(name)]
+    parts = (part for value in hidden for part in (value, value.partition(" ")[2]))
+    return [part for part in parts if len(part) >= SHORTEST_SECRET]
 
 
 def shown_url(url: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from rota.errors import InvalidInput
-from rota.model import http
+from rota.model import http, secrets
 from rota.model.graph import Edge, edges
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.limits import Key, word
@@ -66,6 +66,10 @@ class Spec(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, kind: Kind, body: FunctionSpec | CommandSpec | http.HttpSpec) -> Spec:
         text = _canonical.encode(body)
+        return cls._named(kind, text)
+
+    @classmethod
+    def _named(cls, kind: Kind, text: bytes) -> Spec:
         return cls(kind, text.decode(), hashlib.sha256(kind.encode() + b"\0" + text).hexdigest())
 
     @classmethod
@@ -109,13 +113,20 @@ class Spec(msgspec.Struct, frozen=True):
         return cls.of(Kind.HTTP, http.call(method, url, headers, body, expect, redirects))
 
     @property
-    def shown(self) -> dict[str, Any]:
-        """The specification without secrets."""
-        return shown_spec(self.kind, msgspec.json.decode(self.body))
+    def secrets(self) -> tuple[str, ...]:
+        """The names of secret arguments and environment variables. They stand beside the work of any kind."""
+        return secrets.declared(self.body)
+
+    def with_secrets(self, names: Sequence[str]) -> Spec:
+        if not names:
+            return self
+        return self._named(self.kind, _canonical.encode(msgspec.json.decode(self.body) | {"secrets": list(names)}))
 
 
-def shown_spec(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return http.shown(spec) if kind == Kind.HTTP else spec
+def shown_order(kind: str, spec: dict[str, Any], args: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Specification and arguments without secrets."""
+    args, spec = secrets.shown(args, spec)
+    return (http.shown(spec) if kind == Kind.HTTP else spec), args
 
 
 def _check_texts(argv: object, cwd: object, env: object) -> None:

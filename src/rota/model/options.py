@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model import secrets
 from rota.model.feedback import flow
 from rota.model.gates import labels, scope
 from rota.model.graph import Edge, Need, Path, edges, need
@@ -37,6 +38,7 @@ class Drained(StrEnum):
 class TaskOptions(Terms, frozen=True, kw_only=True):
     """The options that a task may have by itself."""
 
+    secrets: tuple[str, ...] = ()  # names of arguments and environment variables
     labels: tuple[str, ...] = ()
     flow: str | None = None  # None: that of the task
     exclusive: str | None = None  # a template of a key
@@ -84,6 +86,8 @@ def read_options(
             raise InvalidInput("option", name, f"one of {', '.join((*beside, *allowed))}")
         if value is not None and name not in ("after", "on"):
             changes["job_name" if name == "name" else name] = READERS[name](value)
+    if "secrets" in changes:  # an order can't make public what its task has declared
+        changes["secrets"] = secrets.names([*defaults.secrets, *changes["secrets"]])
     if given.get("after") is not None:
         changes["after"] = parents(given["after"], given.get("on"))
     elif given.get("on") is not None:
@@ -149,13 +153,15 @@ def _edge(given: Any, otherwise: Need) -> Edge:
 
 def new_job(job_id: str, spec: Spec, task: str, body: str, options: Options) -> NewJob:
     needed = requirements(task, body, options)
-    return NewJob(job_id, task, spec, body, requirements=needed, **shared(options, NewJob))
+    return NewJob(
+        job_id, task, spec.with_secrets(options.secrets), body, requirements=needed, **shared(options, NewJob)
+    )
 
 
 def new_jobs(
     ids: Sequence[str], spec: Spec, task: str, bodies: Sequence[str], options: Options, meta: str | None = None
 ) -> list[NewJob]:
-    first = NewJob("", task, spec, **shared(options, NewJob), meta=meta)
+    first = NewJob("", task, spec.with_secrets(options.secrets), **shared(options, NewJob), meta=meta)
     return [
         msgspec.structs.replace(first, id=job_id, args=body, requirements=requirements(task, body, options))
         for job_id, body in zip(ids, bodies, strict=True)
@@ -252,6 +258,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "retry": _retry,
     "timeout": lambda value: some_time(value, "timeout"),
     "expires": lambda value: some_time(value, "expires"),
+    "secrets": secrets.names,
     "labels": labels,
     "flow": _flow,
     "exclusive": _template,

@@ -33,6 +33,9 @@ class Ending(StrEnum):
     SET_ASIDE = "set_aside"
 
 
+CUT_MARK = "\n...\n"  # where the middle of a long text was left out
+
+
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error as it is kept: `type` for machines, `message` for people, `trace` for developers."""
 

@@ -11,6 +11,7 @@ from rota.errors import InvalidInput
 from rota.model.times import Instant, aware
 
 LONGEST_TEXT = 200
+CUT_MARK = "…"
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):
@@ -34,7 +35,7 @@ def _fraction(given: object) -> float | None:
 
 def _text(given: object) -> str:
     text = str(given).encode("utf-8", "backslashreplace").decode().replace("\0", "\ufffd")
-    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
+    return text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - len(CUT_MARK)] + CUT_MARK
 
 
 def read_line(line: bytes, at: Instant) -> Progress | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from rota.model.graph import Edge, EdgeState, Need, ParentEnd, ParentInfo, Path, SkipCause
-from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind, shown_spec
+from rota.model.job import NO_RETRY, AttemptInfo, JobInfo, Kind, shown_order
 from rota.model.lifecycle import State
 from rota.model.node import FarAccess, NodeInfo, NodeState
 from rota.model.outcome import Ending, Problem, Usage
@@ -66,7 +66,7 @@ def job_info(
     state, attempts = read["state"], [_attempt(one) for one in past]
     if state is State.RUNNING and (started_at := read["started_at"]) is not None:
         attempts.append(AttemptInfo(tries, row["fence"], row["node"] or "", started_at))
-    read["spec"] = shown_spec(row["kind"], read_object(row["spec"]))
+    read["spec"], read["args"] = shown_order(row["kind"], read_object(row["spec"]), read["args"])
     return JobInfo(
         **read,
         attempts=attempts,

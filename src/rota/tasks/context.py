@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Generator, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from rota.errors import InvalidInput
 from rota.model.graph import ParentInfo
+from rota.model.secrets import MOST_VALUES, can_be_masked, leaves
 from rota.tasks.encoding import to_json
 
 # A thread that waits looks up so often: the exception by which a sync task is told to stop arrives only there.
 LOOK_UP = 0.1
+T = TypeVar("T")
 
 
 class RunningJob(msgspec.Struct, frozen=True):
@@ -36,6 +38,9 @@ class Reporter(Protocol):
 
     def save(self, body: str) -> Future[None]:
         """Keeps a state, as JSON. Done when it is durable; raises Stale if this attempt is over for the store."""
+
+    def mask(self, values: Sequence[str]) -> None:
+        """Masks these values in all that the attempt says from now on."""
 
 
 class Context:
@@ -69,6 +74,7 @@ class Context:
         self.meta = _read(meta, "metadata") or {}
         self._reporter, self._max_state = reporter, max_state
         self._cancelled = False
+        self._masked: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<Context of job {self.job.id!r}, task {self.job.task!r}, attempt {self.attempt}>"
@@ -91,6 +97,17 @@ class Context:
         """Tells how far the task is: from 0 to 1, or None if it can't tell. Costs next to nothing: of what is told in
         a moment only the newest is kept."""
         self._reporter.progress(fraction, text)
+
+    def mask(self, value: T) -> T:
+        """Keeps a secret that the task has learnt out of its output, its errors and its result, from now on; returns
+        the value. Of a list or a mapping every text and number is masked."""
+        values = [one for one in leaves(value) if can_be_masked(one)]
+        if len(self._masked | {*values}) > MOST_VALUES:
+            raise InvalidInput("mask", f"{len(values):,} values", f"at most {MOST_VALUES:,} of one attempt")
+        self._masked |= {*values}
+        if values:
+            self._reporter.mask(values)
+        return value
 
     def save(self, state: Any) -> Awaitable[None]:
         """Keeps a value that JSON can carry for the next attempt at this job, which finds it in `ctx.state`.

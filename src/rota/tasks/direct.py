@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 from rota.model.job import DEFAULT_QUEUE
@@ -23,6 +24,9 @@ class DirectReporter:
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+    def mask(self, values: Sequence[str]) -> None:
+        """Nothing is kept of what is printed here."""
 
 
 def direct_context(task: str) -> Context:

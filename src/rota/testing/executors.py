@@ -44,7 +44,7 @@ class _Unwaited:
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self.log, self.progress = reporter.log, reporter.progress
+        self.log, self.progress, self.mask = reporter.log, reporter.progress, reporter.mask
 
     def save(self, body: str) -> Future[None]:
         self._reporter.save(body)
@@ -129,7 +129,7 @@ class FakedCommands:
         fake.calls.append(spec)
         for stream, text in (("stdout", fake.stdout), ("stderr", fake.stderr)):
             if text:
-                attempt.sink.write(stream, text)
+                attempt.output.write(stream, text)
         return outcome(Exit(fake.exit_code, None, 0.0, 0, lost=False), spec, NO_BOUNDS)
 
 

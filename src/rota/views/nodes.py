@@ -72,6 +72,7 @@ class TaskView(msgspec.Struct, kw_only=True):
     priority: int
     retry: RetryView
     timeout: Period | None
+    secrets: list[str]
     labels: list[str]
     flow: str | None
     exclusive: str | None

@@ -98,9 +98,10 @@ class TemplateView(Needs, kw_only=True):
 
     @classmethod
     def of(cls, template: Template) -> TemplateView:
+        spec, args = template.shown
         return cls(
-            task=template.task, kind=template.spec.kind, spec=template.spec.shown,
-            args=msgspec.json.decode(template.args), queue=template.queue, priority=template.priority,
+            task=template.task, kind=template.spec.kind, spec=spec, args=args,
+            queue=template.queue, priority=template.priority,
             retry=RetryView.of(template.retry), timeout=period(template.timeout), expires=period(template.expires),
             **needs(template.requirements),
         )  # fmt: skip

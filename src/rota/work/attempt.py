@@ -7,7 +7,7 @@ and from then on the reason decides the outcome: work that was told to stop may 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from functools import lru_cache
@@ -18,13 +18,17 @@ import msgspec
 from rota.batching import Batcher
 from rota.clock import Chance, Clock
 from rota.errors import RotaError, StoreError
+from rota.logs.capture import OutputWriter
+from rota.logs.masking import MaskedOutput
 from rota.logs.shipper import Shipper, Sink
 from rota.model import outcome as model
+from rota.model import secrets
 from rota.model.graph import ParentInfo
 from rota.model.job import NO_RETRY, Claimed, Verdict
 from rota.model.lifecycle import JobEvent
 from rota.model.outcome import CrashRule, Outcome, Problem, Settlement, Usage
 from rota.model.retry import Retry
+from rota.model.secrets import Mask
 from rota.model.times import SECOND, short
 from rota.refusals import Refusals
 from rota.telemetry.complaints import Complaints
@@ -63,6 +67,9 @@ class Attempt:
         self, claimed: Claimed, sink: Sink, book: ProgressBook, clock: Clock, ask_parents: AskParents | None = None
     ) -> None:
         self.claimed, self.sink, self.book, self._clock, self._ask_parents = claimed, sink, book, clock, ask_parents
+        self.secrets = secrets.declared(claimed.spec)  # names; a task may declare more
+        self.output: OutputWriter = sink  # where its work writes
+        self.mask: Mask | None = None  # None: it has no secrets and will learn none
         self.usage: Usage | None = None  # resources that it used, if its executor can tell
         self.stopped: Stop | None = None
         self.why = ""
@@ -70,6 +77,24 @@ class Attempt:
         self.over: asyncio.Event | None = None  # set when work that did not stop ends
         self.settling = False  # its work is over; only its last writes are left
         self._on_stop: Callable[[Stop], None] | None = None
+
+    def conceal(self, values: Iterable[str]) -> None:
+        """Masks these values from now on. Before the work begins it must be called if the work may learn secrets: it
+        keeps the writer that it is given."""
+        if self.mask is None:
+            self.mask = self.book.mask = Mask()
+            self.output = MaskedOutput(self.sink, self.mask)
+        self.mask.add(values)
+
+    def conceal_named(self, *places: Mapping[str, object]) -> None:
+        """Masks the values of its declared secrets in these places."""
+        if self.secrets:
+            self.conceal(value for place in places for value in secrets.values_of(place, self.secrets))
+
+    def end_output(self) -> None:
+        """What was held back, because it might have been the beginning of a secret, was none."""
+        if isinstance(self.output, MaskedOutput):
+            self.output.end()
 
     def too_late(self) -> bool:
         """Whether a start now would break its rate. Asked right where the work begins, since getting there may take
@@ -137,10 +162,13 @@ class Pipeline:
             if timer is not None:
                 timer.cancel()
         outcome = _judge(attempt, result)
+        if attempt.mask is not None and outcome is not None:
+            outcome = _without_secrets(outcome, attempt.mask)
         if outcome is not None:
             attempt.settling = True
             await self._settle(attempt, outcome)
         elif attempt.over is None:
+            attempt.end_output()
             attempt.sink.close()
 
     async def _execute(self, attempt: Attempt) -> Outcome:
@@ -160,6 +188,7 @@ class Pipeline:
 
     async def _settle(self, attempt: Attempt, outcome: Outcome) -> None:
         claimed = attempt.claimed
+        attempt.end_output()
         if attempt.sink.written:
             await self._shipper.close(attempt.sink)
         await attempt.book.flush()
@@ -215,6 +244,21 @@ def _timer(attempt: Attempt) -> asyncio.TimerHandle | None:
     if limit is None:
         return None
     return asyncio.get_running_loop().call_later(limit / SECOND, attempt.stop, Stop.TIMEOUT, f"after {short(limit)}")
+
+
+def _without_secrets(outcome: Outcome, mask: Mask) -> Outcome:
+    """What the attempt may say about its end. Errors, results and reasons may hold secrets."""
+    match outcome:
+        case model.Succeeded(result):
+            return msgspec.structs.replace(outcome, result=mask.json(result))
+        case model.Snoozed(_, text):
+            return msgspec.structs.replace(outcome, message=mask.cut_text(text, model.CUT_MARK))
+        case model.Cancelled(text) | model.Interrupted(text):
+            return msgspec.structs.replace(outcome, reason=mask.cut_text(text, model.CUT_MARK))
+        case model.Failed(problem) | model.TimedOut(problem) | model.SetAside(problem) | model.Crashed(problem):
+            trace = None if problem.trace is None else mask.cut_text(problem.trace, model.CUT_MARK)
+            told = Problem(mask.text(problem.type), mask.cut_text(problem.message, model.CUT_MARK), trace)
+            return msgspec.structs.replace(outcome, problem=told)
 
 
 def _judge(attempt: Attempt, result: Outcome | None) -> Outcome | None:

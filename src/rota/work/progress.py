@@ -11,17 +11,20 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from rota.batching import Batcher
 from rota.errors import RotaError, Stale
-from rota.logs.shipper import Sink
+from rota.logs.capture import OutputWriter
 from rota.model.job import Ref, Verdict
 from rota.model.principal import SYSTEM
-from rota.model.progress import Progress
+from rota.model.progress import CUT_MARK, Progress
+from rota.model.secrets import Mask
 from rota.model.times import Instant
 from rota.refusals import CERTAIN, Refusals, anyones
 from rota.store.base import Store
@@ -37,6 +40,7 @@ class ProgressBook:
     def __init__(self, ref: Ref, notes: ProgressWriter) -> None:
         self.ref, self._notes = ref, notes
         self.saved = False
+        self.mask: Mask | None = None  # of the secrets of the attempt
         self._told: Progress | None = None  # the newest report, until it is sent
         self._lock = threading.Lock()
         self._number = 0
@@ -52,6 +56,8 @@ class ProgressBook:
         self.tell(Progress.told(fraction, text, self.now()))
 
     def tell(self, progress: Progress) -> None:
+        if self.mask is not None:
+            progress = msgspec.structs.replace(progress, text=self.mask.cut_text(progress.text, CUT_MARK))
         with self._lock:
             first, self._told = self._told is None, progress
         if first:
@@ -171,8 +177,8 @@ class ProgressWriter:
 class AttemptReporter:
     """For tasks that run in the node's own process."""
 
-    def __init__(self, sink: Sink, book: ProgressBook) -> None:
-        self._sink, self._book = sink, book
+    def __init__(self, output: OutputWriter, book: ProgressBook, conceal: Callable[[Sequence[str]], None]) -> None:
+        self._sink, self._book, self.mask = output, book, conceal
 
     def log(self, line: str) -> None:
         self._sink.write("log", (line + "\n").encode("utf-8", "backslashreplace"))

@@ -8,6 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.model.http import HIDDEN
 from rota.model.times import LATEST, aware
 from rota.model.trigger.records import ScheduleInfo, StoredSchedule
 
@@ -27,6 +28,8 @@ def test_people_get_the_times_of_a_schedule_as_datetimes(schedule: StoredSchedul
     assert shown.paused == schedule.paused
     for name in StoredSchedule.__struct_fields__:
         kept, read = getattr(schedule, name), getattr(shown, name)
+        if name == "work":  # that can't be read: there may be secrets in it
+            kept = HIDDEN
         assert read == (aware(kept) if isinstance(read, datetime) else kept)
 
 

@@ -14,7 +14,7 @@ import pytest
 import rota
 from rota.clock import ManualClock
 from rota.errors import StoreError
-from rota.model.job import Claimed
+from rota.model.job import Claimed, Spec
 from rota.model.lifecycle import State
 from rota.model.limits import Key, Policy, Rate
 from rota.model.node import NewNode
@@ -351,6 +351,15 @@ async def test_an_order_by_sql_is_in_the_flow_of_its_task(world: World, place: P
     with place.connect() as db:
         db.execute("""SELECT submit('t', '{"n": 7}'), submit('u')""")
     assert {one.task: one.flow for one in await actor.claim()} == {"t": "bulk:7", "u": "u"}
+
+
+async def test_an_order_by_sql_has_the_secrets_of_its_task(world: World, place: Place) -> None:
+    actor = await world.node(tasks=[TaskInfo("t", ("n",), secrets=("key", "n"))])
+    with place.connect() as db:
+        db.execute("""SELECT submit('t', '{"n": "hunter2"}')""")
+    (claimed,) = await actor.claim()
+    assert claimed.spec == Spec.function("t").with_secrets(("key", "n")).body
+    assert (await world.info(claimed.job_id)).args == {"n": "***"}
 
 
 async def test_a_key_that_an_order_by_sql_names_twice_is_one(world: World, place: Place) -> None:

@@ -393,3 +393,29 @@ async def async_exit() -> None:
     task = asyncio.create_task(leave())
     await asyncio.sleep(0.05)
     assert task.done()
+
+
+def _tell(ctx: rota.Context, password: str, fetched: str) -> dict[str, object]:
+    ctx.mask({"token": fetched, "short": "abc"})
+    print(f"password {password}, token {fetched}, of the node {os.environ.get('SHOP_TOKEN')}")
+    ctx.log("logged", password=password, token=fetched)
+    ctx.progress(0.5, f"with {fetched}")
+    if password.startswith("bad"):
+        raise ValueError(f"refused: {password} {fetched!r}")
+    return {"mine": f"{password}:{fetched}", fetched: [password, 1, True]}
+
+
+@app.task(secrets=["password", "SHOP_TOKEN"], retry=0)
+def tells(ctx: rota.Context, password: str, fetched: str) -> dict[str, object]:
+    sys.stdout.write(password[:4])
+    sys.stdout.flush()
+    print(password[4:])
+    return _tell(ctx, password, fetched)
+
+
+@app.task(secrets=["password", "SHOP_TOKEN"], retry=0)
+async def async_tells(ctx: rota.Context, password: str, fetched: str) -> dict[str, object]:
+    sys.stdout.write(password[:4])
+    await asyncio.sleep(0)
+    print(password[4:])
+    return _tell(ctx, password, fetched)

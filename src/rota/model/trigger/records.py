@@ -15,6 +15,7 @@ from rota.model.lifecycle import State
 from rota.model.times import Instant, aware_or_none
 from rota.model.trigger.policies import Overlap
 from rota.model.trigger.skipped import Skipped, SkipReason
+from rota.model.trigger.template import shown_text
 
 Moment = TypeVar("Moment", Instant, datetime)
 
@@ -86,7 +87,8 @@ class StoredSchedule(_Schedule[Instant], frozen=True, kw_only=True):
     exactly the stored one, and a datetime can't hold whatever a row may hold."""
 
     def shown(self) -> ScheduleInfo:
-        return ScheduleInfo(**structs.asdict(self) | {name: aware_or_none(getattr(self, name)) for name in _TIMES})
+        times = {name: aware_or_none(getattr(self, name)) for name in _TIMES}
+        return ScheduleInfo(**structs.asdict(self) | times | {"work": shown_text(self.work)})
 
 
 _TIMES = ("created_at", "changed_at", "handled", "next_at", "last_fire", "paused_at", "undeclared_at")

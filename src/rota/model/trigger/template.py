@@ -8,7 +8,7 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model import http
-from rota.model.job import CommandSpec, Kind, NewJob, Spec, Terms, shared
+from rota.model.job import CommandSpec, Kind, NewJob, Spec, Terms, shared, shown_order
 from rota.model.options import Options, requirements, task_name
 from rota.model.rank import priority
 from rota.model.requirements import NO_REQUIREMENTS, Requirements
@@ -25,6 +25,11 @@ class Template(Terms, frozen=True, kw_only=True, omit_defaults=True):
     args: str = "{}"  # JSON
     expires: Duration | None = None
     requirements: Requirements = NO_REQUIREMENTS
+
+    @property
+    def shown(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Specification and arguments without secrets."""
+        return shown_order(self.spec.kind, msgspec.json.decode(self.spec.body), msgspec.json.decode(self.args))
 
     def job(
         self, job_id: str, at: Instant | None, zone_name: str, fire_time: Instant, scheduled_for: Instant
@@ -45,7 +50,8 @@ def template_of(spec: Spec, task: str, body: str, options: Options) -> Template:
     if options.after or options.job_name:
         raise InvalidInput("after and name", "given", "none of them: they are for single jobs and for workflows")
     needed = requirements(task, body, options)
-    return Template(task=task, spec=spec, args=body, requirements=needed, **shared(options, Template))
+    hiding = spec.with_secrets(options.secrets)
+    return Template(task=task, spec=hiding, args=body, requirements=needed, **shared(options, Template))
 
 
 def _arguments(text: str, filled: Any) -> str:
@@ -58,10 +64,11 @@ def _with_times(spec: Spec, filled: Any) -> Spec:
     if spec.kind is Kind.FUNCTION or not _names_times(spec.body):
         return spec
     if spec.kind is Kind.HTTP:
-        return Spec.of(spec.kind, _call_with_times(msgspec.json.decode(spec.body, type=http.HttpSpec), filled))
+        call = _call_with_times(msgspec.json.decode(spec.body, type=http.HttpSpec), filled)
+        return Spec.of(spec.kind, call).with_secrets(spec.secrets)
     command = msgspec.json.decode(spec.body, type=CommandSpec)
     texts = {part: filled(getattr(command, part)) for part in ("argv", "env", "stdin")}
-    return Spec.of(spec.kind, msgspec.structs.replace(command, **texts))
+    return Spec.of(spec.kind, msgspec.structs.replace(command, **texts)).with_secrets(spec.secrets)
 
 
 def _call_with_times(call: http.HttpSpec, filled: Any) -> http.HttpSpec:
@@ -92,6 +99,18 @@ def from_json(text: str) -> Template:
         # The text is not shown: there may be secrets in it.
         raise InvalidInput("order of the schedule", http.HIDDEN, f"an order as JSON ({problem})") from None
     return template
+
+
+def shown_text(text: str) -> str:
+    """A stored template as people may see it. One that can't be read, such as one written by hand, is not shown."""
+    try:
+        template = _decoder.decode(text)
+        if template.spec.kind is not Kind.HTTP and not template.spec.secrets:
+            return text
+        spec, args = (msgspec.json.encode(part).decode() for part in template.shown)
+    except (msgspec.MsgspecError, RecursionError):
+        return http.HIDDEN
+    return to_json(msgspec.structs.replace(template, spec=Spec(template.spec.kind, spec, http.HIDDEN), args=args))
 
 
 def _check(template: Template) -> None:

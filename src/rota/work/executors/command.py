@@ -14,7 +14,6 @@ import msgspec
 
 from rota.config import Settings
 from rota.errors import InvalidInput
-from rota.logs.sink import Sink
 from rota.model.job import Claimed, CommandSpec
 from rota.model.outcome import Interrupted, Outcome, Usage
 from rota.model.resources import BOUNDS, Resources, niceness
@@ -53,12 +52,14 @@ class CommandExecutor:
     async def execute(self, attempt: Attempt) -> Outcome:
         spec = _read(attempt.claimed)
         bounds = self._most.tightened(spec.resources)
+        attempt.conceal_named(spec.env, self._inherited(spec), self._base)
         loop = asyncio.get_running_loop()
         with ExitStack() as made:
             try:
                 telling = ProgressPipe(attempt.book)
                 made.callback(telling.close)
-                output = Output(attempt.sink, self._drain, pull=attempt.sink.pull)
+                pull = attempt.sink.pull if attempt.mask is None else None  # it would pass by the mask
+                output = Output(attempt.output, self._drain, pull=pull)
                 made.callback(output.close)
             except OSError as error:
                 return not_started(SpawnError(error.errno or 0, f"no pipe for its output: {error.strerror}"))
@@ -109,7 +110,7 @@ class CommandExecutor:
                 stdout=output.writers[0],
                 stderr=output.writers[1],
                 extra=telling.writer,
-                bounds=_words(bounds, claimed.priority) | (owner.words if owner else {}) | _rest(attempt.sink),
+                bounds=_words(bounds, claimed.priority) | (owner.words if owner else {}) | _rest(attempt),
                 unless=attempt.too_late,
             )
         finally:
@@ -157,9 +158,11 @@ def _words(bounds: Resources, priority: int) -> dict[str, int | str]:
     return {name: value for name, value in given.items() if value is not None and (value or name != "nice")}
 
 
-def _rest(sink: Sink) -> dict[str, int | str]:
-    """Where the keeper puts the rest of the output if this node dies."""
-    return {} if sink.spool is None else {"rest": os.fsencode(sink.spool.rest).hex()}
+def _rest(attempt: Attempt) -> dict[str, int | str]:
+    """Where the keeper puts the rest of the output if this node dies. It knows no secrets, so it keeps nothing of an
+    attempt that has some."""
+    spool = attempt.sink.spool
+    return {} if spool is None or attempt.mask is not None else {"rest": os.fsencode(spool.rest).hex()}
 
 
 def _source(text: str) -> int:

@@ -68,6 +68,7 @@ class HttpExecutor:
 
     async def execute(self, attempt: Attempt) -> Outcome:
         spec = _read(attempt.claimed)
+        _conceal(attempt, spec)
         call = asyncio.ensure_future(self._within_time(attempt, spec))
 
         def stop(_: Stop) -> None:
@@ -119,7 +120,7 @@ class HttpExecutor:
             request = _redirected(request, head)
             if left:
                 line = f"{head.status}: on to {request.method} {http.shown_url(request.url)}\n"
-                attempt.sink.write("log", line.encode())
+                attempt.output.write("log", line.encode())
         raise Refused(f"{http.shown_url(spec.url)}: more than {spec.redirects} redirects")
 
     async def _end(
@@ -140,7 +141,7 @@ class HttpExecutor:
             async for part in exchange.body():
                 size += len(part)
                 room = self._max_body - (size - len(part))
-                attempt.sink.write("stdout", part[:room])
+                attempt.output.write("stdout", part[:room])
                 if size <= self._max_result:
                     kept += part
                 if size > self._max_body:
@@ -168,6 +169,16 @@ class HttpRequest(msgspec.Struct, frozen=True):
     target: Target
     headers: list[tuple[str, str]]
     body: bytes
+
+
+def _conceal(attempt: Attempt, spec: HttpSpec) -> None:
+    """Headers are secrets by default: a server may send them back."""
+    if values := http.secrets_in(spec.headers):
+        attempt.conceal(values)
+    if attempt.secrets:
+        with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+            body = msgspec.json.decode(spec.content() or b"null")
+            attempt.conceal_named(spec.headers, body if isinstance(body, dict) else {})
 
 
 def _read(claimed: Claimed) -> HttpSpec:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
+
+from rota.errors import RotaError
 from rota.model.graph import ParentInfo
 from rota.model.outcome import Interrupted, Outcome
 from rota.tasks.catalogue import TaskDef
+from rota.tasks.results import filled
 from rota.work.attempt import Attempt, Stop, Stuck
 from rota.work.functions.wire import Order, frame
 
@@ -92,9 +97,18 @@ async def _parents(attempt: Attempt, task: TaskDef) -> Sequence[ParentInfo]:
     return [one for one in await attempt.parents() if one.fills] if "null" in attempt.claimed.args else ()
 
 
+def _arguments(attempt: Attempt, parents: Sequence[ParentInfo]) -> dict[str, Any]:
+    """None if they don't fit: then the function can't run, which its place reports."""
+    with suppress(msgspec.MsgspecError, RecursionError, RotaError):
+        return msgspec.json.decode(filled(attempt.claimed.args, parents), type=dict[str, Any])
+    return {}
+
+
 async def assign(attempt: Attempt, task: TaskDef, grace: float, add: Callable[[Assignment], None]) -> Outcome:
     """Runs an attempt to its end at the place that `add` chooses. Raises Stuck."""
     parents = await _parents(attempt, task) if attempt.claimed.parents else ()
+    if attempt.secrets:
+        attempt.conceal_named(_arguments(attempt, parents))
     assignment = Assignment(attempt, task, parents, grace)
     add(assignment)
     attempt.on_stop(assignment.stop)

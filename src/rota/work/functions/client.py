@@ -84,7 +84,7 @@ class FunctionProcess(ABC):
         """Output may arrive after the end of its attempt, from threads or processes that the function left."""
         if assignment is not None:
             stream = chunk.stream if chunk.stream in ("stdout", "stderr") else "log"
-            assignment.attempt.sink.write(stream, chunk.body)
+            assignment.attempt.output.write(stream, chunk.body)
 
     def _pong(self, pong: wire.Pong) -> None:
         raise wire.Nonsense("an answer to no question")
@@ -146,6 +146,8 @@ class FunctionProcess(ABC):
             self._output(assignment, word)
         elif isinstance(word, wire.SaveRequest):
             self._save(assignment, word)
+        elif isinstance(word, wire.MaskRequest):
+            self._conceal(assignment, word)
         elif assignment is not None:
             with suppress(InvalidInput):  # it was checked where it was told
                 assignment.attempt.book.progress(word.fraction, word.text)
@@ -164,6 +166,13 @@ class FunctionProcess(ABC):
             self._loop.call_soon_threadsafe(self.send, wire.SaveAnswer(request.number, result))
 
         assignment.attempt.book.save(request.body).add_done_callback(answer)
+
+    def _conceal(self, assignment: Assignment | None, request: wire.MaskRequest) -> None:
+        if assignment is not None:
+            with suppress(InvalidInput):  # too many, which was checked where they were told
+                assignment.attempt.conceal(request.values)
+        if request.waits:
+            self.send(wire.SaveAnswer(0, wire.SAVED if assignment is not None else wire.STALE))
 
     def send(self, word: wire.ToProcess) -> None:
         self._outbox.put(frame(word))

@@ -9,7 +9,7 @@ import traceback
 from typing import Any
 
 from rota.errors import InvalidInput
-from rota.model.outcome import Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded
+from rota.model.outcome import CUT_MARK, Cancelled, Failed, Outcome, Problem, Snoozed, Succeeded
 from rota.model.retry import names_of, qualified
 from rota.model.times import duration
 from rota.signals import Cancel, Fatal, RetryAfter, Snooze
@@ -78,4 +78,4 @@ def _own(error: BaseException) -> Any:
 def _text(text: str, limit: int) -> str:
     """Makes a text short enough to store and safe to encode. Long texts keep their end, which matters more."""
     clean = text.encode("utf-8", "backslashreplace").decode()
-    return clean if len(clean) <= limit else f"{clean[: limit // 4]}\n...\n{clean[-limit * 3 // 4 :]}"
+    return clean if len(clean) <= limit else f"{clean[: limit // 4]}{CUT_MARK}{clean[-limit * 3 // 4 :]}"

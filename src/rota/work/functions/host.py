@@ -16,6 +16,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 from rota.model.outcome import Outcome
@@ -108,6 +109,10 @@ class Host:
         self._saving[number] = done
         self._outbox.put(frame(wire.SaveRequest(key, number, body)))
         return done
+
+    def mask(self, key: int, values: Sequence[str]) -> None:
+        """All that is printed goes the same way, so what is printed from now on comes later."""
+        self._outbox.put(frame(wire.MaskRequest(key, list(values))))
 
     def progress(self, report: wire.ProgressReport) -> None:
         """Only the newest progress of an attempt is sent, with the next batch."""

@@ -58,10 +58,10 @@ class InNode:
         attempt = assignment.attempt
         assignment.runner = self
         self._assignments[assignment.key] = assignment
-        reporter = AttemptReporter(attempt.sink, attempt.book)
+        reporter = AttemptReporter(attempt.output, attempt.book, attempt.conceal)
         self._on_loop(
             assignment,
-            lambda: self._engine.begin(assignment.task, assignment.order, reporter, attempt.sink, attempt.too_late),
+            lambda: self._engine.begin(assignment.task, assignment.order, reporter, attempt.output, attempt.too_late),
         )
 
     def _on_loop(self, assignment: Assignment, act: Callable[[], None]) -> None:

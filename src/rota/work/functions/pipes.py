@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from rota.logs.shipper import Sink
+from rota.logs.capture import OutputWriter
 from rota.work.functions.tally import Tally
 from rota.work.functions.wire import OutputChunk
 from rota.work.output import Drain, Output
@@ -32,7 +32,7 @@ class Pipes:
         self._stray, self._listen = stray, listen
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._sink: Sink | None = None
+        self._sink: OutputWriter | None = None
         self._held: deque[tuple[str, bytes]] = deque()
         self._size = 0  # bytes held
         self._came = self._went = 0  # bytes since the start of the process
@@ -49,7 +49,7 @@ class Pipes:
         """The process lives."""
         self._output.follow()
 
-    def belong_to(self, sink: Sink | None) -> None:
+    def belong_to(self, sink: OutputWriter | None) -> None:
         with self._lock:
             self._sink = sink
 

@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -268,6 +268,16 @@ class Process:
                 answer = self._answer(wire.SAVE_ANSWER_SIZE)
         conclude(done, answer.error() if isinstance(answer, wire.SaveAnswer) else Stale())
         return done
+
+    def mask(self, key: int, values: Sequence[str]) -> None:
+        """Returns when the node knows them: prints go another way."""
+        with self._whole_words():
+            if key == self._key:
+                with suppress(ValueError, OSError):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                self._send(wire.MaskRequest(key, list(values), waits=True))
+                self._answer(wire.SAVE_ANSWER_SIZE)
 
     def _send(self, word: wire.FromProcess) -> None:
         self._channel.sendall(frame(word))

@@ -74,7 +74,7 @@ class PoolProcess(FunctionProcess):
         return True
 
     def _turn_to(self, first: Assignment | None) -> None:
-        self._pipes.belong_to(first.attempt.sink if first is not None else None)
+        self._pipes.belong_to(first.attempt.output if first is not None else None)
         self.since = self._loop.time()
 
     def _send_large(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -17,6 +18,8 @@ class Speaker(Protocol):
     def progress(self, report: ProgressReport) -> None: ...
 
     def save(self, key: int, body: str) -> Future[None]: ...
+
+    def mask(self, key: int, values: Sequence[str]) -> None: ...
 
 
 class ChannelReporter:
@@ -35,3 +38,6 @@ class ChannelReporter:
 
     def save(self, body: str) -> Future[None]:
         return self._speaker.save(self._key, body)
+
+    def mask(self, values: Sequence[str]) -> None:
+        self._speaker.mask(self._key, values)

@@ -122,6 +122,15 @@ class SaveRequest(msgspec.Struct, frozen=True, array_like=True, tag=3):
     body: str
 
 
+class MaskRequest(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Masks these values from now on. `waits`: a pool process waits for a `SaveAnswer`, because its prints come by
+    another way."""
+
+    key: int
+    values: list[str]
+    waits: bool = False
+
+
 class CallEnd(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """The end of an attempt. The rest describes a pool process after it."""
 
@@ -148,7 +157,7 @@ class Nonsense(Exception):
 
 
 ToProcess = Order | StopRequest | SaveAnswer | OutputRead | Ping
-FromProcess = OutputChunk | ProgressReport | SaveRequest | CallEnd | Pong | Started
+FromProcess = OutputChunk | ProgressReport | SaveRequest | MaskRequest | CallEnd | Pong | Started
 
 _encode = msgspec.msgpack.Encoder().encode
 decode_order = msgspec.msgpack.Decoder(Order).decode

@@ -81,7 +81,7 @@ WHERE (j.id IS NOT NULL OR h.id IS NOT NULL) GROUP BY 1, 2, 3
 -- name: workflow_jobs
 SELECT m.job::text, coalesce(j.task, h.task), coalesce(j.state, h.state), coalesce(j.reason, h.reason),
        coalesce(j.started_at, h.started_at), h.finished_at, m.name,
-       CASE WHEN length(coalesce(j.args, h.args)) <= 1000 THEN coalesce(j.args, h.args) END
+       CASE WHEN length(coalesce(j.args, h.args)) <= 1000 AND coalesce(j.spec, h.spec) NOT LIKE '%"secrets"%' THEN coalesce(j.args, h.args) END
 FROM rota.members m
 LEFT JOIN LATERAL (SELECT * FROM rota.jobs WHERE id = m.job OFFSET 0) AS j ON true
 LEFT JOIN LATERAL (SELECT * FROM rota.history WHERE id = m.job OFFSET 0) AS h ON true

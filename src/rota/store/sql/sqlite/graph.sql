@@ -122,7 +122,7 @@ JOIN members m ON m.workflow = wanted.value JOIN jobs j ON j.id = m.job GROUP BY
 
 -- name: workflow_jobs
 SELECT j.id, j.task, j.state, j.reason, j.started_at, j.finished_at, m.name,
-       CASE WHEN length(p.args) <= 1000 THEN p.args END
+       CASE WHEN length(p.args) <= 1000 AND instr(p.spec, '"secrets"') = 0 THEN p.args END
 FROM members m JOIN jobs j ON j.id = m.job LEFT JOIN payloads p ON p.seq = j.seq
 WHERE m.workflow = :id ORDER BY m.place, m.job
 

@@ -66,7 +66,8 @@ BEGIN
     IF complaint IS NOT NULL THEN
         RAISE EXCEPTION USING MESSAGE = complaint, ERRCODE = 'invalid_parameter_value';
     END IF;
-    body := '{"name":' || to_json(task)::text || '}';
+    body := '{"name":' || to_json(task)::text
+            || coalesce(',"secrets":' || to_json(nullif(ARRAY(SELECT jsonb_array_elements_text(info -> 'secrets')), '{}'))::text, '') || '}';
     parts := jsonb_build_object(
         'task', task, 'kind', 'function', 'spec', body,
         'digest', encode(sha256('function'::bytea || '\x00'::bytea || convert_to(body, 'UTF8')), 'hex'),
