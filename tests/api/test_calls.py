@@ -31,7 +31,8 @@ def test_every_verb_of_people_has_a_route_and_no_verb_of_nodes_has() -> None:
 
 def test_permissions_are_those_of_the_declarations() -> None:
     assert ROUTES["get_many"].permission is Permission.READ
-    assert ROUTES["output"].permission is Permission.OUTPUT
+    for name in ("output", "segments", "segment_extent", "unsealed"):
+        assert ROUTES[name].permission is Permission.OUTPUT, name
     assert ROUTES["submit"].permission is Permission.ORDER
     assert ROUTES["pause_queue"].permission is Permission.OPERATE
 
@@ -44,6 +45,15 @@ async def test_each_role_may_call_what_it_has_the_permission_for(world: World, r
         assert isinstance(permission, Permission)
         reply = await caller.post(f"/api/v1/calls/{name}", body, key=secret(role))
         assert reply.status == (200 if caller.keys.grants[secret(role)].allows(permission) else 403), (name, reply)
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.SUBMITTER])
+async def test_who_may_not_read_output_may_not_search_it(world: World, role: Role) -> None:
+    """A viewer reads jobs, not what they print."""
+    caller = Caller(world)
+    for name in ("segments", "segment_extent", "unsealed"):
+        reply = await caller.post(f"/api/v1/calls/{name}", {"scan": {}}, key=secret(role))
+        assert reply.status == (403 if role is Role.VIEWER else 200), (name, reply)
 
 
 async def test_a_call_acts_for_the_user_of_the_key(world: World) -> None:

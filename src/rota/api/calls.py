@@ -32,6 +32,9 @@ ORDERS = "submit"  # repeats of orders are recognised by the ids of their jobs
 # Verbs that need another permission than their declaration says.
 PERMISSIONS = {
     "output": Permission.OUTPUT,
+    "segments": Permission.OUTPUT,
+    "segment_extent": Permission.OUTPUT,
+    "unsealed": Permission.OUTPUT,
     "audit": Permission.AUDIT,
     "rotate_key": Permission.READ,
     "watch": Permission.READ,  # it changes only what its user is told
