@@ -152,8 +152,11 @@ class SettingKeywords(TypedDict, total=False):
     max_args: Size | None
     max_result: Size | None
     max_output: Size | None
+    spool: str | None
     retention: Span | None
     dead_retention: Span | None
+    log_retention: Span | Literal["none"] | None
+    log_space: Size | Literal["none"] | None
     key_retention: Span | None
     audit_retention: Span | None
     crash_limit: int | None
