@@ -32,6 +32,7 @@ TESTED_BY = {
     "work/output.py": "node/test_output.py",
     "work/progress*.py": "node/test_telling.py contracts/test_progress.py",
     "work/runtime.py": "node/test_functions.py node/test_commands.py",
+    "control/sealer.py": "contracts/test_sealing.py",
     # The spool: what each part must do shows when the writer dies.
     "logs/pieces.py": "logs/test_sink.py",
     "logs/recovery.py": "logs/test_journal.py",

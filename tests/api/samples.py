@@ -187,6 +187,21 @@ PEOPLE: dict[str, Samples] = {
     "list_audit": lambda t: [q(), q(user=t.user)],
 }
 
+
+def _queries(t: Things) -> list[dict[str, Any]]:
+    named: list[dict[str, Any]] = [
+        {"ids": [t.ready, t.failed]}, {"workflow": t.workflow}, {"label": t.label}, {"schedule": t.schedule},
+        {"queue": t.queue}, {"where": {"type": "term", "field": "workflow", "how": "is", "value": t.workflow_name}},
+        {"where": {"type": "text", "seek": "phrase", "text": t.label}},
+    ]  # fmt: skip
+    return [{"query": one} for one in named]
+
+
+def _scans(t: Things) -> list[dict[str, Any]]:
+    """Scans for output."""
+    return [{"scan": one} for one in ({}, {"jobs": [t.failed, t.running]}, {"tasks": ["tru*"]})]
+
+
 # The arguments of rota's own clients, by verb.
 CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "add_key": lambda t: [
@@ -204,14 +219,12 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "calendars": lambda t: [{"owner": t.user}, {"owner": t.user, "names": [t.calendar]}],
     "cancel": lambda t: [{"ids": [t.ready, t.done, t.running], "reason": "r"}],
     "close_gate": lambda t: [{"new": {"id": wire.new_id(), "match": {"queue": "x"}, "effect": "pause", "reason": "r"}}],
-    "count": lambda t: [
-        {"query": {"ids": [t.ready]}},
-        {"query": {"workflow": t.workflow}},
-        {"query": {"label": t.label}},
-    ],
+    "count": _queries,
+    "counted": _queries,
     "counts": lambda t: [{}],
     "error_groups": lambda t: [{"query": {}}, {"query": {"queue": t.queue}}],
     "events": lambda t: [{"after": 0, "limit": 1000}],
+    "facets": _queries,
     "fires": lambda t: [{"owner": t.user, "name": t.schedule, "before": 1 << 60, "limit": 9}],
     "flows": lambda t: [{"limit": 9}],
     "gates": lambda t: [{}],
@@ -230,17 +243,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "open_gate": lambda t: [{"gate_id": t.gate}],
     "outbox_span": lambda t: [{}],
     "output": lambda t: [{"job_id": t.failed, "after": {}, "limit": 9}],
-    "page": lambda t: [
-        {"query": one}
-        for one in (
-            {"ids": [t.ready, t.failed]},
-            {"workflow": t.workflow},
-            {"label": t.label},
-            {"schedule": t.schedule},
-            {"queue": t.queue},
-            {"after": {"id": t.failed}},
-        )
-    ],
+    "page": lambda t: [*_queries(t), {"query": {"after": {"id": t.failed}}}],
     "parents": lambda t: [{"job_id": t.blocked}],
     "pause_queue": lambda t: [{"name": t.queue, "note": "n"}],
     "pause_schedule": lambda t: [{"name": t.schedule, "note": "n"}],
@@ -273,6 +276,8 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
             "expires_at": None,
         }
     ],
+    "segment_extent": _scans,
+    "segments": _scans,
     "schedules": lambda t: [
         {"query": {}},
         {"query": {"names": [t.schedule]}},
@@ -285,7 +290,16 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "submit": lambda t: [{"orders": [[wire.order()]]}, {"orders": [[wire.order(t.ready)]]}],
     "tasks": lambda t: [{}],
     "undeclare_schedules": lambda t: [{"app": "app", "read": [[t.schedule, t.revision]]}],
+    "unsealed": lambda t: [
+        *_scans(t),
+        {"scan": {"after": {"kept_at": 0, "job_id": t.failed, "fence": 1, "number": 0}}},
+        {"scan": {"after": {"kept_at": 1 << 60, "job_id": t.failed, "fence": 1, "number": 0}, "newest_first": True}},
+    ],
     "users": lambda t: [{}, {"names": [t.user]}],
+    "values": lambda t: [
+        {"field": field, "prefix": prefix, "limit": 9}
+        for field, prefix in (("label", t.label), ("queue", t.queue[:-1]), ("schedule", t.schedule), ("label", ""))
+    ],
     "waiting": lambda t: [{"job_id": t.ready}, {"job_id": t.blocked}],
     "watch": lambda t: [{}],
     "workflow": lambda t: [{"workflow_id": t.workflow}],

@@ -220,5 +220,5 @@ def test_reads_that_may_lag_say_so(store: Store) -> None:
     lagging = {name for name, declared in verbs(type(store)).items() if declared.stale_ok}
     assert lagging == {
         "get_many", "page", "count", "counted", "facets", "values", "resolve", "output", "tasks", "counts",
-        "statistics", "history", "error_groups",
+        "statistics", "history", "error_groups", "segments", "segment_extent", "unsealed",
     }  # fmt: skip

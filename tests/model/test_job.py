@@ -330,8 +330,8 @@ def test_attempts_are_told_apart_by_their_fence() -> None:
     assert len({Ref("j", 1), Ref("j", 2), Ref("k", 1), Ref("j", 1)}) == 3
 
 
-def test_the_store_has_three_answers() -> None:
-    assert [str(verdict) for verdict in Verdict] == ["applied", "already", "stale"]
+def test_the_store_has_four_answers() -> None:
+    assert [str(verdict) for verdict in Verdict] == ["applied", "already", "stale", "early"]
 
 
 @pytest.mark.parametrize("state", State)

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -60,6 +60,8 @@ def made(kind: Any, chance: random.Random) -> Any:
         return {made(parts[0], chance): made(parts[1], chance) for _ in range(chance.randrange(3))}
     if isinstance(kind, type) and issubclass(kind, Enum):
         return chance.choice(list(kind))
+    if isinstance(kind, type) and issubclass(kind, tuple):  # one with names
+        return kind(*(made(part, chance) for part in get_type_hints(kind).values()))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind(**{field.name: made(field.type, chance) for field in msgspec.structs.fields(kind)})
     raise AssertionError(f"no values of {kind} are known here")
