@@ -6,6 +6,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from rota.clock import ManualClock
 from rota.errors import StoreError
@@ -14,11 +15,13 @@ from rota.model.job import JobInfo, Verdict
 from rota.model.lifecycle import State
 from rota.model.outcome import CrashRule, Outcome
 from rota.model.principal import LOCAL, SYSTEM
+from rota.model.query.fields import Sort
+from rota.model.query.parse import parse
 from rota.model.requirements import NO_REQUIREMENTS
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, instant
 from rota.store.sqlite import SqliteStore
-from rota.store.values import Cancelling, Chunk, JobFilter, Position, Retention, Topic
+from rota.store.values import Cancelling, Chunk, JobCount, JobFilter, Position, Retention, Topic
 from rota.views.jobs import JobView
 from tests.contracts.world import BOOM, DONE, FATAL, PLENTY, World, settled
 from tests.store.sqlite.backends import SqliteMemory
@@ -148,6 +151,29 @@ async def test_reads_still_work(world: World, db: apsw.Connection, how: str) -> 
         assert await world.store.resolve(SYSTEM, jobs[1]) == [jobs[1]]
         await world.store.examine()
         await (await world.node()).claim()  # and once more, with the broken one set aside or running
+
+
+@every
+async def test_searches_find_it_and_the_others(world: World, db: apsw.Connection, how: str) -> None:
+    jobs = await world.several(3, queue="mails")
+    spoil(db, jobs[1], how)
+    for end in (False, True):
+        if end:
+            await world.store.cancel(SYSTEM, jobs, "over")
+        query = JobFilter(where=parse("-queue:other -task:x -user:nobody", 0))
+        for sort in (None, Sort("id"), Sort("task"), Sort("user"), Sort("finished"), Sort("queue", descending=True)):
+            one = replace(query, sort=sort)
+            assert {info.id for info in await world.store.find(SYSTEM, one)} == set(jobs), sort
+            found = await world.store.find(SYSTEM, replace(one, limit=1))
+            assert len(found) == 1, sort
+        assert await world.store.counted(SYSTEM, query) == JobCount(3)
+        facets = await world.store.facets(SYSTEM, query)
+        assert facets.total == JobCount(3)
+        assert sum(facet.number for facet in facets.fields["task"]) == 3
+        assert {"local"} <= set(await world.store.values(SYSTEM, "user", "", PLENTY)) <= {"local", '\ufffd"'}
+        assert await world.store.values(SYSTEM, "queue", "m", PLENTY) == ["mails"]
+        mine = {info.id for info in await world.store.find(LOCAL, JobFilter())}
+        assert mine == set(jobs) - ({jobs[1]} if "owner" in how else set())
 
 
 @every

@@ -113,12 +113,16 @@ class Database:
         return self.clock.now()
 
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
-        try:
-            return self.connection.execute(self._queries[name], values).fetchall()
-        except UnicodeDecodeError:
-            return self._rows_with_care(self._queries[name], values)
+        return self.found(self._queries[name], values)
 
-    def _rows_with_care(self, query: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+    def found(self, query: str, values: dict[str, Any] | Sequence[Any]) -> list[tuple[Any, ...]]:
+        """The rows of a query that was built."""
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except UnicodeDecodeError:
+            return self._rows_with_care(query, values)
+
+    def _rows_with_care(self, query: str, values: dict[str, Any] | Sequence[Any]) -> list[tuple[Any, ...]]:
         """The same rows when a text in them is not UTF-8: texts come as hexadecimal, and undecodable bytes are shown as
         such. One bad row must not hide the others."""
         columns = [f"c{index}" for index in range(len(self.connection.execute(query, values).get_description()))]

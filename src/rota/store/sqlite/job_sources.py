@@ -61,8 +61,11 @@ def runs(
     tasks: Sequence[str] | None = None,
 ) -> Iterator[list[str]]:
     """The different values of the index's columns, found by a look-up each. A beginning that is not wanted is left out
-    with all that goes on from it. Tasks that are given are not looked up; they may have no jobs."""
-    looks = [_next_value(index, known) for known in range(len(index.columns))]
+    with all that goes on from it. Tasks that are given are not looked up; they may have no jobs.
+
+    Bytes that are no UTF-8 are escaped by surrogates, so that a run can be read again by its values; see `readable`.
+    """
+    looks = [_next_values(index, known) for known in range(len(index.columns))]
 
     def below(known: list[str]) -> Iterator[list[str]]:
         if len(known) == len(index.columns):
@@ -71,23 +74,47 @@ def runs(
         if tasks is not None and index.columns[len(known)] == "task":
             yield from ([*known, task] for task in tasks)
             return
-        last = ""
-        while (row := db.connection.execute(looks[len(known)], (*known, last)).fetchone()) is not None:
-            last = row[0]
-            if wanted(more := [*known, last]):
+        look, last = looks[len(known)], b""
+        text = look.first
+        while (found := db.connection.execute(text, (*map(_as_bytes, known), last)).get) is not None:
+            text, last = look.next, found
+            if wanted(more := [*known, last.decode("utf-8", "surrogateescape")]):
                 yield from below(more)
 
     if sees is None or wanted([sees]):
         yield from below([] if sees is None else [sees])
 
 
-def _next_value(index: Index, known: int) -> str:
-    same = "".join(f"j.{column} = ? AND " for column in index.columns[:known])
+class _Look(NamedTuple):
+    first: str  # the lowest value from a given one on
+    next: str  # the lowest value above a given one
+
+
+def _next_values(index: Index, known: int) -> _Look:
+    """Texts travel as bytes: one that is no UTF-8 must not hide the others."""
+    same = "".join(f"j.{column} = {_TEXT} AND " for column in index.columns[:known])
     column = f"j.{index.columns[known]}"
-    return (
-        f"SELECT {column} FROM jobs j INDEXED BY {index.name} "
-        f"WHERE {index.rows} AND {same}{column} > ? ORDER BY {column} LIMIT 1"
+    above = (
+        f"SELECT CAST({column} AS BLOB) FROM jobs j INDEXED BY {index.name} "
+        f"WHERE {index.rows} AND {same}{column} {{}} {_TEXT} ORDER BY {column} LIMIT 1"
     )
+    return _Look(above.format(">="), above.format(">"))
+
+
+_TEXT = "CAST(? AS TEXT)"
+
+
+def _as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def readable(value: str) -> str:
+    """A value of a run, or nothing if it is no UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return ""
+    return value
 
 
 class Reading:
@@ -109,7 +136,7 @@ class Reading:
         return "" if self.sees is None else f" AND j.owner = {statement.mark(self.sees)}"
 
     def rows(self, text: str, values: Sequence[Any]) -> list[Row]:
-        found = self.db.connection.execute(text, values)
+        found = self.db.found(text, values)
         return [Row(job, bool(fits), value, tuple(more)) for job, fits, value, *more in found]
 
     def looked_at(self, ids: Sequence[str]) -> list[Row]:
@@ -147,8 +174,8 @@ class Runs(Reading):
 
     def __init__(self, index: Index, prefixes: Sequence[Sequence[str]], *shared: Any) -> None:
         super().__init__(*shared)
-        self._prefixes = prefixes
-        same = "".join(f" AND j.{column} = ?" for column in index.columns)
+        self._prefixes = [list(map(_as_bytes, one)) for one in prefixes]
+        same = "".join(f" AND j.{column} = {_TEXT}" for column in index.columns)
         self._ids = (
             f"SELECT j.id FROM jobs j INDEXED BY {index.name} WHERE {index.rows}{same} AND j.id {self.behind} ? "
             f"AND j.id {self.not_behind} ? ORDER BY j.id {self.order} LIMIT ?"

@@ -40,7 +40,7 @@ DIALECT = Dialect(
 
 def _fetch(unit: SqliteUnit) -> carrier.Fetch:
     async def fetch(query: Query) -> list[Any]:
-        return unit.db.connection.execute(query.text, query.values).fetchall()
+        return unit.db.found(query.text, query.values)
 
     return fetch
 

@@ -90,7 +90,7 @@ class SqliteLookup:
 
         def wanted(beginning: Sequence[str]) -> bool:
             nonlocal left_out
-            may = prefixes.fits(query, prefixes.known(*beginning)) is not False
+            may = prefixes.fits(query, prefixes.known(*map(sources.readable, beginning))) is not False
             left_out = left_out or not may
             return may
 
@@ -98,12 +98,14 @@ class SqliteLookup:
         return found, not left_out and tasks is None
 
     async def prefixes_of(self, query: JobFilter) -> Iterable[Sequence[str]]:
-        return self._ended(query)[0]
+        return [list(map(sources.readable, one)) for one in self._ended(query)[0]]
 
     def _living(self, query: JobFilter, bounds: Bounds, shared: tuple[Any, ...]) -> list[Source]:
         if bounds.finished.given or not prefixes.living_fit(query):
             return []
-        owners = sources.runs(self._db, sources.LIVING, self._sees, lambda owner: _may_own(query, owner[0]))
+        owners = sources.runs(
+            self._db, sources.LIVING, self._sees, lambda run: _may_own(query, sources.readable(run[0]))
+        )
         found = list(islice(owners, sources.MOST_RUNS + 1))
         if len(found) > sources.MOST_RUNS:
             return [sources.Selected("INDEXED BY jobs_living WHERE j.finished_at IS NULL", *shared)]
@@ -172,7 +174,7 @@ def _may_be(query: JobFilter, state: State) -> bool:
 
 
 def _may_own(query: JobFilter, owner: str) -> bool:
-    return prefixes.fits(query, {"user": owner}) is not False
+    return prefixes.fits(query, prefixes.known(owner)) is not False
 
 
 async def get_many(unit: SqliteUnit, who: Principal, ids: Sequence[str]) -> list[JobInfo | None]:
@@ -206,7 +208,7 @@ def count(db: Database, who: Principal, query: JobFilter) -> int:
 async def error_groups(unit: SqliteUnit, who: Principal, query: JobFilter) -> list[ErrorGroup]:
     statement = Statement("?{}")
     text = groups(query, who.sees, sources.PLAIN, SQLITE, "jobs j WHERE j.state = 'failed'", statement)
-    found = [GroupRow(*row) for row in unit.db.connection.execute(text, statement.values)]
+    found = [GroupRow(*row) for row in unit.db.found(text, statement.values)]
     return shown(found, await _infos(unit, who, [row.example for row in found]))
 
 
