@@ -13,6 +13,7 @@ from rota.api.call_checks import CHECKS, LARGEST_PAGE, Sender, check
 from rota.api.received_schedules import MOST_STEPS
 from rota.config import Settings
 from rota.errors import InvalidInput, NotAllowed, RotaError, TooLarge
+from rota.lines.words import Probe, probe_word
 from rota.model.access import Grant, Permission, Role
 from rota.model.access_keys import NewKey
 from rota.model.feedback import Feedback
@@ -35,6 +36,7 @@ from rota.model.trigger.template import Template
 from rota.remote.wire import calls
 from rota.store.admission import NewGate
 from rota.store.base import Store
+from rota.store.log_store import RawScan, SegmentScan
 from rota.store.values import JobFilter
 from rota.store.verbs import NODE
 from tests.remote.values import made
@@ -317,6 +319,36 @@ def test_tasks_beyond_the_scope_of_the_key_stay_unknown() -> None:
     narrow = Sender(Grant(key="k", user="ann", role=Role.SUBMITTER, tasks=("mail.*",)), Settings())
     tasks = [TaskInfo(name="mail.welcome"), TaskInfo(name="report")]
     assert checked("make_known", narrow, tasks=tasks)["tasks"] == tasks[:1]
+
+
+@pytest.mark.parametrize("verb", ["segments", "segment_extent"])
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"limit": 0}, "limit"), ({"limit": LARGEST_PAGE + 1}, "limit"), ({"look": 0}, "look"), ({"room": 0}, "room"),
+        ({"room": 1 << 40}, "room"), ({"jobs": (ID,) * 501}, "jobs"), ({"words": (Probe(0, ()),) * 1001}, "words"),
+        ({"words": (Probe(0, (512,)),)}, "words"), ({"words": (Probe(0, (-1,)),)}, "words"),
+        ({"words": (Probe(-1, ()),)}, "words"), ({"words": (Probe(1 << 32, ()),)}, "words"),
+        ({"words": (Probe(0, (1,) * 17),)}, "words"),
+    ],
+)  # fmt: skip
+def test_scans_of_segments_that_are_refused(verb: str, changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        checked(verb, scan=SegmentScan(**changes))
+    assert refused.value.what == what
+
+
+@pytest.mark.parametrize("changes", [{"limit": 0}, {"room": 0}, {"jobs": (ID,) * 501}])
+def test_scans_of_chunks_that_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        checked("unsealed", scan=RawScan(**changes))
+    assert refused.value.what == next(iter(changes))
+
+
+def test_scans_arrive_as_they_are() -> None:
+    scan = SegmentScan(words=(probe_word(b"refused"),), jobs=(ID,) * 500, tasks=("mail.*",), since=5)
+    assert checked("segments", scan=scan)["scan"] == scan
+    assert checked("unsealed", scan=RawScan(newest_first=True))["scan"] == RawScan(newest_first=True)
 
 
 def test_every_check_is_of_a_verb() -> None:

@@ -7,7 +7,7 @@ fit into 64 bits, and pages are of a size that a server can hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from rota.api import received, received_schedules
 from rota.clients.limits import gate_reason, queue_note
 from rota.config import Settings
 from rota.errors import InvalidInput
+from rota.lines.words import BLOCK
 from rota.model.access import Grant, user_name
 from rota.model.access_keys import check_identity, check_new_key
 from rota.model.feedback import Feedback, read_feedback
@@ -31,10 +32,14 @@ from rota.model.task import TaskInfo
 from rota.model.times import DAY, LATEST, LONGEST
 from rota.orders import check_templates
 from rota.store.admission import NewGate
+from rota.store.log_store import MOST_JOBS, RawScan, SegmentScan
 
 LARGEST_PAGE = 10_000
 MOST_IDS = 10_000
 MOST_TASKS = 10_000
+LARGEST_ROOM = 64 << 20
+MOST_WORDS = 1_000
+MOST_BITS = 16  # of a word
 _LARGEST = (1 << 63) - 1
 
 Arguments = dict[str, Any]
@@ -90,8 +95,7 @@ def _orders(given: Arguments, sender: Sender) -> None:
 
 
 def _ids(given: Arguments, sender: Sender) -> None:
-    if len(given["ids"]) > MOST_IDS:
-        raise InvalidInput("ids", f"{len(given['ids'])} of them", f"at most {MOST_IDS:,} at a time")
+    _at_most(given["ids"], "ids", MOST_IDS)
 
 
 def _cancel(given: Arguments, sender: Sender) -> None:
@@ -102,6 +106,28 @@ def _cancel(given: Arguments, sender: Sender) -> None:
 def _reprioritise(given: Arguments, sender: Sender) -> None:
     _ids(given, sender)
     priority(given["priority"])
+
+
+# -- searches of output ----------------------------------------------------------------------------------------------
+def _scan(given: Arguments, sender: Sender) -> None:
+    scan: SegmentScan | RawScan = given["scan"]
+    whole(scan.limit, "limit", 1, LARGEST_PAGE)
+    whole(scan.room, "room", 1, LARGEST_ROOM)
+    for what, most in (("jobs", MOST_JOBS), ("tasks", MOST_IDS)):
+        _at_most(getattr(scan, what) or (), what, most)
+    if isinstance(scan, SegmentScan):
+        whole(scan.look, "look", 1, LARGEST_PAGE)
+        _at_most(scan.words, "words", MOST_WORDS)
+        for word in scan.words:
+            _at_most(word.bits, "words", MOST_BITS)
+            whole(word.block, "words", 0, (1 << 32) - 1)
+            for bit in word.bits:
+                whole(bit, "words", 0, BLOCK - 1)
+
+
+def _at_most(given: Sized, what: str, most: int) -> None:
+    if len(given) > most:
+        raise InvalidInput(what, f"{len(given)} of them", f"at most {most:,} at a time")
 
 
 # -- schedules -------------------------------------------------------------------------------------------------------
@@ -187,8 +213,7 @@ def _feedback(given: Arguments, sender: Sender) -> None:
 def _make_known(given: Arguments, sender: Sender) -> None:
     """Tasks that the key may not order are left out: an app describes all its tasks before it orders one."""
     tasks: Sequence[TaskInfo] = given["tasks"]
-    if len(tasks) > MOST_TASKS:
-        raise InvalidInput("tasks", f"{len(tasks)} of them", f"at most {MOST_TASKS:,} at a time")
+    _at_most(tasks, "tasks", MOST_TASKS)
     for one in tasks:
         _task(one)
     scope = sender.grant.tasks
@@ -229,6 +254,9 @@ CHECKS: dict[str, Callable[[Arguments, Sender], None]] = {
     "hurry": _ids,
     "purge": _ids,
     "reprioritise": _reprioritise,
+    "segments": _scan,
+    "segment_extent": _scan,
+    "unsealed": _scan,
     "put_schedule": _schedule,
     "pause_schedule": _pause_schedule,
     "remove_schedule": _remove_schedule,
