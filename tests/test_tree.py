@@ -22,6 +22,7 @@ TESTED_BY = {
     "store/*.py": "contracts",
     "store/carriers/*": "contracts",
     "store/search/*": "contracts/test_search.py contracts/test_pages.py store/sqlite/test_plans.py",
+    "store/line_search/*": "contracts/test_find_lines.py",
     "store/sqlite/*": "contracts store/sqlite",
     "store/postgres/*": "contracts store/postgres",
     # Processes that only mean something together: scenarios, one file for each danger.

@@ -222,6 +222,11 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "count": _queries,
     "counted": _queries,
     "counts": lambda t: [{}],
+    "find_lines": lambda t: [
+        {"query": {}},
+        {"query": {"where": {"type": "text", "seek": "word", "text": "refused"}, "before": 2, "limit": 5}},
+        {"query": {"place": {"at": 1 << 60}}},
+    ],
     "error_groups": lambda t: [{"query": {}}, {"query": {"queue": t.queue}}],
     "events": lambda t: [{"after": 0, "limit": 1000}],
     "facets": _queries,

@@ -31,7 +31,7 @@ def test_every_verb_of_people_has_a_route_and_no_verb_of_nodes_has() -> None:
 
 def test_permissions_are_those_of_the_declarations() -> None:
     assert ROUTES["get_many"].permission is Permission.READ
-    for name in ("output", "segments", "segment_extent", "unsealed"):
+    for name in ("output", "find_lines", "segments", "segment_extent", "unsealed"):
         assert ROUTES[name].permission is Permission.OUTPUT, name
     assert ROUTES["submit"].permission is Permission.ORDER
     assert ROUTES["pause_queue"].permission is Permission.OPERATE
@@ -54,6 +54,8 @@ async def test_who_may_not_read_output_may_not_search_it(world: World, role: Rol
     for name in ("segments", "segment_extent", "unsealed"):
         reply = await caller.post(f"/api/v1/calls/{name}", {"scan": {}}, key=secret(role))
         assert reply.status == (403 if role is Role.VIEWER else 200), (name, reply)
+    reply = await caller.post("/api/v1/calls/find_lines", {"query": {}}, key=secret(role))
+    assert reply.status == (403 if role is Role.VIEWER else 200), reply
 
 
 async def test_a_call_acts_for_the_user_of_the_key(world: World) -> None:

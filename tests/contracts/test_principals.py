@@ -26,6 +26,7 @@ from rota.model.task import TaskInfo
 from rota.model.times import DAY, HOUR, MINUTE, SECOND
 from rota.store.admission import NewGate
 from rota.store.base import Store
+from rota.store.found_lines import LineQuery
 from rota.store.graph import WorkflowFilter
 from rota.store.log_store import LogRetention, RawScan, Sealing, SegmentScan
 from rota.store.offers import Unoffered
@@ -282,6 +283,7 @@ PEOPLE: dict[str, Deed] = {
     "segments": lambda h, s: s.segments(BOB, SegmentScan()),
     "segment_extent": lambda h, s: s.segment_extent(BOB, SegmentScan()),
     "unsealed": lambda h, s: s.unsealed(BOB, RawScan()),
+    "find_lines": lambda h, s: s.find_lines(BOB, LineQuery()),
     "counts": lambda h, s: s.counts(BOB),
     "statistics": lambda h, s: s.statistics(BOB, Window(HOUR)),
     "history": lambda h, s: s.history(BOB, Window(HOUR, MINUTE)),

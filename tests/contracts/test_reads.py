@@ -221,4 +221,5 @@ def test_reads_that_may_lag_say_so(store: Store) -> None:
     assert lagging == {
         "get_many", "page", "count", "counted", "facets", "values", "resolve", "output", "tasks", "counts",
         "statistics", "history", "error_groups", "segments", "segment_extent", "unsealed",
+        "find_lines",
     }  # fmt: skip

@@ -33,6 +33,7 @@ ORDERS = "submit"  # repeats of orders are recognised by the ids of their jobs
 PERMISSIONS = {
     "output": Permission.OUTPUT,
     "segments": Permission.OUTPUT,
+    "find_lines": Permission.OUTPUT,
     "segment_extent": Permission.OUTPUT,
     "unsealed": Permission.OUTPUT,
     "audit": Permission.AUDIT,

@@ -102,6 +102,12 @@ class Sheet:
     def line(self, seen: int) -> Line:
         return self._line(self.raw_place(seen))
 
+    def order(self, seen: int) -> tuple[Instant, str, int, int, int]:
+        """The place of a line among all: its time, job, fence, chunk and offset."""
+        begin = self.raw_place(seen)
+        track, chunk = self._chunk(begin)
+        return track.times[chunk], track.job_id, track.fence, track.numbers[chunk], begin - track.starts[chunk]
+
     def _line(self, begin: int) -> Line:
         track, chunk = self._chunk(begin)
         end = _BREAK.search(self.raw, begin)

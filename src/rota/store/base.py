@@ -34,7 +34,9 @@ from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
 from rota.store.admission import Admission
 from rota.store.deeds import Deed, each
+from rota.store.found_lines import LinePage, LineQuery
 from rota.store.graph import Graph
+from rota.store.line_search import page as line_search
 from rota.store.log_store import LogStore
 from rota.store.offers import Offers
 from rota.store.people import People
@@ -282,6 +284,13 @@ class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogS
         pages finds each job once that fits from its beginning to its end, and no job twice. A page that no index helps
         to find examines a bounded number of jobs, so it may have fewer jobs than its limit, or none, and not be the
         last. InvalidInput for an order that is neither by id nor by end, if too many jobs would have to be sorted."""
+
+    @verb(READ, stale_ok=True)
+    async def find_lines(self, who: Principal, /, query: LineQuery) -> LinePage:
+        """The newest lines of output that fit, at most `query.limit`, of every attempt whose job is still there. Each
+        line is found once, by a walk over all pages; lines that are printed meanwhile may be missed. A page examines a
+        bounded amount, so it may have fewer lines than its limit, or none, and not be the last. Made of other verbs."""
+        return await line_search.page(self, who, query)
 
     async def find(self, who: Principal, /, query: JobFilter) -> list[JobInfo]:
         """The first jobs that fit, as many as the limit, however many have to be examined."""

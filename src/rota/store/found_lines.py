@@ -30,7 +30,11 @@ class LineQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 100
 
 
-class ContextLine(msgspec.Struct, frozen=True):
+# Of a longer line its first bytes are given.
+LONGEST_LINE = 32 << 10
+
+
+class ContextLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line beside one that was found, of the same attempt and of any stream."""
 
     number: int
@@ -38,6 +42,7 @@ class ContextLine(msgspec.Struct, frozen=True):
     written_at: Instant
     stream: str
     body: bytes
+    more: int = 0  # bytes that the line has beyond `body`
 
     @property
     def at(self) -> datetime:
@@ -48,7 +53,7 @@ class ContextLine(msgspec.Struct, frozen=True):
         return self.body.decode("utf-8", "replace")
 
 
-class FoundLine(ContextLine, frozen=True):
+class FoundLine(ContextLine, frozen=True, kw_only=True):
     """A line of an attempt's output. `number` and `offset` say where its first byte is: the number of its chunk, and
     the place in it. `body` has no line end."""
 
@@ -67,11 +72,13 @@ class FoundLine(ContextLine, frozen=True):
 
 
 class LineProgress(msgspec.Struct, frozen=True):
-    """How far a search has come with this page, in bytes of output. What a filter of words excluded counts too."""
+    """How far a search has come with all its pages so far, in bytes of sealed output. What a filter of words excluded
+    counts too."""
 
     examined: int
-    of: int  # what there was to examine for this page and all behind it, about
+    of: int
     back_to: Instant | None = None  # all lines of after that time were examined; None: all lines
+    unreadable: int = 0  # damaged segments that this page has met
 
 
 class LinePage(msgspec.Struct, frozen=True):

@@ -50,8 +50,10 @@ class _Builder:
 
 def _range(builder: _Builder, who: Principal, scan: SegmentScan) -> list[str]:
     """The conditions that an index decides."""
-    # With jobs, the indexes of segments that can be read must not attract the planner.
-    conditions = ["s.gone IS NULL" if scan.jobs is None else _READABLE]
+    # With jobs or ids, the indexes of segments that can be read must not attract the planner.
+    conditions = ["s.gone IS NULL" if scan.jobs is None and scan.made_since is None else _READABLE]
+    if scan.made_since is not None:
+        conditions.append(f"s.id >= {builder.mark(scan.made_since)}")
     if who.sees is not None:
         conditions.append(f"s.owner = {builder.mark(who.sees)}")
     if scan.since is not None:

@@ -70,6 +70,7 @@ class RawScan(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[str, ...] | None = None  # ids
     after: ChunkCursor | None = None
     newest_first: bool = False
+    bodies: bool = True  # False: the places alone, as empty chunks of the times at which they were kept
     limit: int = 200  # chunks
     room: int = 4 << 20  # bytes of the bodies; the first chunk may have more
 
@@ -138,6 +139,7 @@ class SegmentScan(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[str, ...] | None = None  # globs
     jobs: tuple[str, ...] | None = None  # ids; at most MOST_JOBS
     words: tuple[Probe, ...] = ()  # all of these must be in the filter
+    made_since: str | None = None  # with this id or a higher one: ids begin with the time at which they were made
     after: SegmentCursor | None = None
     limit: int = 16  # segments
     room: int = 4 << 20  # bytes of the bodies; the first segment may have more

@@ -73,19 +73,28 @@ def _decide(leaf: Leaf, job: JobInfo, workflow: str | None, line: OutputLine | N
 
 def needed_of_job(condition: Condition) -> Condition:
     """What every job must fit that has a line that fits: a condition on jobs alone, to select them by."""
-    return _needed(condition, True)
+    return _needed(condition, of_line, True)
 
 
-def _needed(condition: Condition, positive: bool) -> Condition:
-    """A leaf about lines may hold or not: it counts as what lets more jobs through."""
+def needed_of_line(condition: Condition) -> Condition:
+    """What every line must fit, whatever its job and the number of its attempt: a condition on lines alone."""
+    return _needed(condition, lambda leaf: not of_line(leaf) or _of_attempt(leaf), True)
+
+
+def _of_attempt(leaf: Leaf) -> bool:
+    return isinstance(leaf, Term) and leaf.field == "attempt"
+
+
+def _needed(condition: Condition, unknown: Callable[[Leaf], bool], positive: bool) -> Condition:
+    """A leaf that is not known may hold or not: it counts as what lets more through."""
     match condition:
         case All(of):
-            return all_of(_needed(one, positive) for one in of)
+            return all_of(_needed(one, unknown, positive) for one in of)
         case Any(of):
-            return any_of(_needed(one, positive) for one in of)
+            return any_of(_needed(one, unknown, positive) for one in of)
         case Not(of):
-            return opposite(_needed(of, not positive))
-        case leaf if of_line(leaf):
+            return opposite(_needed(of, unknown, not positive))
+        case leaf if unknown(leaf):
             return EVERYTHING if positive else NOTHING
         case leaf:
             return leaf

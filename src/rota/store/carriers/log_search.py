@@ -56,9 +56,12 @@ async def segment_extent(fetch: Fetch, dialect: Dialect, who: Principal, scan: S
 
 
 async def unsealed(unit: Unit, fetch: Fetch, dialect: Dialect, who: Principal, scan: RawScan) -> RawPage:
-    found = await fetch(log_search.chunks(dialect, who, scan))
-    chosen = [(ChunkCursor(*place), task) for *place, task, _ in within([tuple(row) for row in found], scan.room)]
+    found = [tuple(row) for row in await fetch(log_search.chunks(dialect, who, scan))]
+    chosen = [(ChunkCursor(*place), task) for *place, task, _ in (within(found, scan.room) if scan.bodies else found)]
     places = [place for place, _ in chosen]
+    if not scan.bodies:
+        empty = [Chunk(one.job_id, one.fence, one.number, one.kept_at, "", b"") for one in places]
+        return RawPage(empty, [task for _, task in chosen], places[-1] if places else None)
     columns: Columns = {
         "jobs": [one.job_id for one in places],
         "fences": [one.fence for one in places],

@@ -69,12 +69,12 @@ class Bounds(NamedTuple):
 
 
 def bounds(query: JobFilter) -> Bounds:
-    terms = list(_needed(query.where)) if query.where is not None else []
+    terms = list(needed_terms(query.where)) if query.where is not None else []
     exact = {term.field: term.value for term in terms if term.how is How.IS and isinstance(term.value, str)}
     whole = exact.get("id") if len(exact.get("id", "")) == len(LOWEST) else None
     return Bounds(
-        created=_span(terms, "created") & _half_open(query.created_after, query.created_before),
-        finished=_span(terms, "finished") & _half_open(query.ended_after, query.ended_before),
+        created=span_of(terms, "created") & _half_open(query.created_after, query.created_before),
+        finished=span_of(terms, "finished") & _half_open(query.ended_after, query.ended_before),
         schedule=query.schedule or exact.get("schedule"),
         workflow=query.workflow or exact.get("workflow"),
         ids=query.ids if query.ids is not None else (whole,) if whole else None,
@@ -84,14 +84,14 @@ def bounds(query: JobFilter) -> Bounds:
     )
 
 
-def _needed(condition: Condition) -> Iterator[Term]:
-    """Terms that every job must fit."""
+def needed_terms(condition: Condition) -> Iterator[Term]:
+    """Terms that everything must fit that fits the condition."""
     match condition:
         case Term():
             yield condition
         case All(of):
             for one in of:
-                yield from _needed(one)
+                yield from needed_terms(one)
         case _:
             pass
 
@@ -100,7 +100,7 @@ def _half_open(after: Instant | None, before: Instant | None) -> Span:
     return Span(after, None if before is None else before - 1)
 
 
-def _span(terms: list[Term], field: str) -> Span:
+def span_of(terms: list[Term], field: str) -> Span:
     span = Span()
     for term in terms:
         if term.field == field and isinstance(term.value, int):
