@@ -102,6 +102,9 @@ PEOPLE: dict[str, Samples] = {
     "purge_all_dead": lambda t: _changes(t),
     "wait_for_job": lambda t: [q(t.done, timeout="0s"), q(t.ready, timeout="0s")],
     "follow_output": lambda t: [q(t.failed), q(t.failed, after="1.0")],
+    # -- output of many jobs
+    "search_output": lambda t: [q(), q(q=f"id:{t.failed}"), q(q=f"task:{t.failed} user:{t.user}", before=1, after=2)],
+    "stream_search": lambda t: [q(), q(q=f"workflow:{t.workflow}"), q(limit=5_000)],
     # -- workflows
     "submit_workflow": lambda t: [
         example("submit_workflow"),

@@ -10,6 +10,7 @@ from rota.api.resources import (
     job_changes,
     jobs,
     limits,
+    log_search,
     nodes,
     orders,
     people,
@@ -23,5 +24,5 @@ from rota.api.resources import (
 ROUTES = (
     orders.ROUTES, jobs.ROUTES, job_changes.ROUTES, dead.ROUTES, workflows.ROUTES, schedules.ROUTES, calendars.ROUTES,
     gates.ROUTES, limits.ROUTES, queues.ROUTES, nodes.ROUTES, nodes.TASKS, events.ROUTES, waits.ROUTES, stats.ROUTES,
-    people.ROUTES,
+    people.ROUTES, log_search.ROUTES,
 )  # fmt: skip
