@@ -17,6 +17,7 @@ SCENARIOS = {"bench", "chaos", "checks", "contracts", "docs", "node", "servers",
 
 TESTED_BY = {
     "api/desk.py": "api/test_app.py",
+    "api/line_places.py": "api/resources/test_log_search.py",
     "api/requests.py": "api/test_app.py",
     # Declarations: contracts say what implementations do.
     "store/*.py": "contracts",
