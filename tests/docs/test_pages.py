@@ -18,6 +18,7 @@ from rota.model.outcome import Problem, Usage
 from rota.model.progress import Progress
 from rota.model.requirements import Requirements
 from rota.model.times import short
+from rota.store import sql_files
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -113,3 +114,9 @@ def test_errors_stand_in_the_table_of_their_tree(base: type[Exception]) -> None:
     first, second = (DOCS / "errors.md").read_text("utf-8").split("| signal |")
     here = first if base is errors.RotaError else second
     assert all(f"| `{known.__name__}` |" in here for known in _tree(base))
+
+
+def test_the_changelog_names_the_version_of_the_schema() -> None:
+    text = (DOCS.parent / "CHANGELOG.md").read_text("utf-8")
+    (named,) = re.findall(r"The schema is version (\d+) for both stores", text)
+    assert [int(named)] * 2 == [sql_files.migrations(engine)[-1][0] for engine in ("sqlite", "postgres")]
