@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
 
 from rota.model.job import Claimed, Ref, Verdict
 from rota.model.outcome import Cancelled, CrashRule, Outcome
+from rota.model.output_marks import LimitMark, left_out
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.quotas import quotas
 from rota.model.retry import Retry
-from rota.store.values import Chunk, Position, Topic
+from rota.store.base import Store
+from rota.store.values import CUT, Chunk, Position, Topic
 from tests.contracts.world import BOOM, DONE, Actor, World
 from tests.store.sealing import make_sealer, run
 
@@ -145,6 +148,72 @@ async def test_a_mark_replaces_what_it_stands_for(world: World) -> None:
     assert [(number, body) for _, number, body in await said(world, claimed.job_id)] == [
         (0, b"zero"), (1, b"x"), (3, b"cut"), (4, b"x"), (5, b"end"),
     ]  # fmt: skip
+
+
+def limit_mark(claimed: Claimed, number: int, since: int, size: int, lines: int) -> Chunk:
+    text = LimitMark(size, lines, True, 1000).text()
+    return Chunk(claimed.job_id, claimed.fence, number, 7, CUT, text.encode(), since)
+
+
+def accounted(chunks: Sequence[Chunk]) -> int:
+    """The bytes that are there, and those that marks stand for."""
+    return sum(left_out(one.body)[0] if one.stream == CUT else len(one.body) for one in chunks)
+
+
+async def test_a_mark_counts_only_what_is_not_there(world: World) -> None:
+    """The window has moved on, but the chunks that it left are sealed meanwhile."""
+    actor, claimed = await taken_over(world, Retry(0))
+    line = b"nine byte\n"
+    early = [actor.chunk(claimed.ref, number, line) for number in range(2, 6)]
+    await late(world, [limit_mark(claimed, 1, 1, 50, 5), *early])
+    world.clock.advance(5)
+    await run(make_sealer(world.store))
+    assert not world.backend.contents("output")["output"]
+    # 50 bytes that were left out before, 40 that are there all the same, and 70 more.
+    again = [limit_mark(claimed, 7, 1, 160, 16), actor.chunk(claimed.ref, 8, line)]
+    assert await late(world, again) == [APPLIED, APPLIED]
+    found = await world.store.output(LOCAL, claimed.job_id, START, 100)
+    await late(world, again)
+    assert await world.store.output(LOCAL, claimed.job_id, START, 100) == found
+    assert [(one.number, one.stream == CUT) for one in found] == [
+        (0, False), (1, True), *((number, False) for number in range(2, 6)), (7, True), (8, False),
+    ]  # fmt: skip
+    assert accounted(found) == 4 + 160 + 10
+    assert left_out(found[6].body) == (70, 7)
+
+
+async def test_a_mark_for_what_is_all_there_is_not_needed(world: World) -> None:
+    actor, claimed = await taken_over(world, Retry(0))
+    line = b"nine byte\n"
+    await late(world, [actor.chunk(claimed.ref, number, line) for number in range(2, 6)])
+    world.clock.advance(5)
+    await run(make_sealer(world.store))
+    again = [limit_mark(claimed, 3, 1, 20, 2), actor.chunk(claimed.ref, 6, line)]
+    assert await late(world, again) == [ALREADY, APPLIED]
+    found = await world.store.output(LOCAL, claimed.job_id, START, 100)
+    assert [one.number for one in found] == [0, 2, 3, 4, 5, 6]
+    assert CUT not in {one.stream for one in found}
+
+
+@pytest.mark.parametrize("turn", range(8))
+async def test_sealing_and_late_output_at_once(world: World, another: Store, turn: int) -> None:
+    actor, claimed = await taken_over(world, Retry(0))
+    line = b"nine byte\n"
+    await late(world, [actor.chunk(claimed.ref, number, line) for number in range(2, 6)])
+    world.clock.advance(5)
+    again = [limit_mark(claimed, 8, 1, 60, 6), actor.chunk(claimed.ref, 9, line)]
+
+    async def comes() -> None:
+        for _ in range(turn):
+            await asyncio.sleep(0)
+        assert await another.append_output(SYSTEM, again, late=True) == [APPLIED, APPLIED]
+
+    await asyncio.gather(run(make_sealer(world.store)), comes(), run(make_sealer(another)))
+    await run(make_sealer(world.store))
+    found = await world.store.output(LOCAL, claimed.job_id, START, 100)
+    assert not world.backend.contents("output")["output"]
+    assert accounted(found) == 4 + 60 + 10
+    assert [one.number for one in found] in ([0, 8, 9], [0, 2, 3, 4, 5, 8, 9])
 
 
 async def test_a_quota_holds(world: World) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -153,6 +155,57 @@ async def test_foreign_files_are_put_aside_once_and_the_rest_goes_on(stage: Stag
     await stage.replayer.tick()
     assert stage.shelf.text(ONE) == b"first\n"
     assert [type(one) for one in stage.told] == [OutputAside, OutputRecovered]
+
+
+async def test_strange_files_of_many_kinds_are_put_aside(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.logs.replayer.MOST_ASIDE", 2)
+    for number in range(4):  # more than are kept aside, folders among them
+        folder = stage.left(f"dead{number}", (ONE, b"first\n"))
+        (folder / ("n" * 255)).write_bytes(b"?")
+        (folder / "folder").mkdir()
+        (folder / "folder" / "within").touch()
+        assert await stage.replayer.tick() == LOOK
+        assert not folder.exists()
+    assert stage.shelf.text(ONE) == b"first\n"
+    assert len(list((stage.base / ASIDE).iterdir())) == 2
+
+
+async def test_a_folder_in_trouble_does_not_hold_up_the_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.left("a", (ONE, b"first\n"))
+    stage.left("b", (TWO, b"second\n"))
+    unlink = Path.unlink
+
+    def failing(path: Path, missing_ok: bool = False) -> None:
+        if path.parent.name == "a":
+            raise OSError(errno.EIO, "broken")
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", failing)
+        with pytest.raises(OSError, match="broken"):
+            await stage.replayer.tick()
+    assert stage.shelf.text(TWO) == b"second\n"
+    assert await stage.replayer.tick() == LOOK
+    assert not (stage.base / "a").exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770])
+async def test_a_place_where_others_may_write_is_not_trusted(stage: Stage, mode: int) -> None:
+    stage.left("dead", (ONE, b"forged\n"))
+    stage.base.chmod(mode)
+    assert await stage.replayer.tick() == LOOK
+    assert stage.shelf.kept == {}
+    with pytest.raises(PermissionError, match="ROTA_SPOOL"):
+        Spool(stage.base, "life", lambda _: None)
+    stage.base.chmod(0o700)
+    await stage.replayer.tick()
+    assert stage.shelf.text(ONE) == b"forged\n"
+
+
+async def test_a_place_of_another_user_is_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.logs.spool.os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(PermissionError, match="ROTA_SPOOL"):
+        Spool(tmp_path, "life", lambda _: None)
 
 
 # -- with a shipper --------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ _NOWHERE = (1 << 63) - 1
 
 
 class RecordKind(IntEnum):
-    TITLE = 1
+    TITLE = 1  # with the state: what lay in the pipes may be all that follows
     WRITTEN = 2  # bytes, with the state before they came
     TAKEN = 3  # numbered chunks that are about to be sent, with the state after that
     STATE = 4  # what holds from now on: files that earlier records need are about to go
@@ -211,8 +211,9 @@ class Journal:
                 self._sent_first = min(self._sent_first, start)
             else:
                 self._sent_tail = min(self._sent_tail, start)
-        if (file := self._room(state)) is None:
+        if self._dropped or not self._own:
             return
+        file = self._own[-1]  # never a new one: its title would tell what holds only with this record
         body = b"".join(part for chunk, start in taken for part in _entry(chunk, start))
         try:
             file.write(*self._packed(RecordKind.TAKEN, state, CUT, 0, body))
@@ -252,7 +253,7 @@ class Journal:
                 self._epoch = self._files.epoch()
                 title = msgspec.json.encode(msgspec.structs.replace(self._title, part=self._part))
                 self._part += 1
-                file.write(*self._packed(RecordKind.TITLE, SinkState(), CUT, 0, title))
+                file.write(*self._packed(RecordKind.TITLE, state, CUT, 0, title))
                 self._trim(state)
         except OSError as error:
             self._drop(error)

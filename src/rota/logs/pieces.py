@@ -7,6 +7,7 @@ from collections import deque
 from typing import NamedTuple
 
 from rota.logs.journal import SinkState
+from rota.model.output_marks import LimitMark
 from rota.model.times import Instant
 
 LARGEST_CHUNK = 64 << 10
@@ -113,11 +114,7 @@ class Tail:
         self.left_at = at
 
     def mark(self, limit: int) -> str:
-        about = "" if self.exact else "about "
-        return (
-            f"\n[rota: {self.left:,} bytes ({about}{self.lines:,} lines) of output are left out here: "
-            f"the limit is {limit:,} bytes]\n"
-        )
+        return LimitMark(self.left, self.lines, self.exact, limit).text()
 
 
 def count_lines(body: bytes) -> tuple[int, bool]:

@@ -2,10 +2,17 @@
 
 Chunks that were taken are made again as they were, number by number: the node may have sent them. What had no number
 yet gets the numbers after them. Last comes what the keeper found in the pipes of a command (`LEFT`).
+
+Anything may lie in a folder: links, pipes, files of others, contents that were made up. What can't be read, or says
+what can't be, is `Broken`. A machine that is short of descriptors or memory raises instead: its files are fine.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,13 +20,20 @@ from typing import NamedTuple
 import msgspec
 
 from rota.logs.journal import FORMAT, Record, RecordKind, SinkState, Taken, Title, read_records, read_taken
-from rota.logs.sink import Sink
+from rota.logs.sink import LARGEST_CHUNK, Sink
 from rota.logs.spool import LEFT, SUFFIX
 from rota.model.job import Ref
 from rota.model.times import Instant
 from rota.store.values import CUT, Chunk
 
 _ENOUGH = 1 << 62  # more than any output
+# A file of a journal ends soon after `FILE_SIZE`, and a pipe holds less.
+LARGEST_FILE = 64 << 20
+# What lay in pipes gets numbers from here on if no journal tells how many chunks were before it.
+AFTER_ALL = 1 << 40
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
+# What decoding of made-up contents may raise.
+_IMPOSSIBLE = (ValueError, LookupError, OverflowError, struct.error)
 _title = msgspec.json.Decoder(Title)
 
 
@@ -62,30 +76,50 @@ class _Files:
 
     @property
     def paths(self) -> list[Path]:
-        return [*(path for _, path in self.parts), *self.left]
+        """In the order in which they may go: without the earlier ones the later ones give nothing that is not in the
+        store by then."""
+        return [*self.left, *(path for _, path in sorted(self.parts))]
 
     def chunks(self, limit: int) -> list[Chunk]:
-        records = [one for _, path in sorted(self.parts) for one in list(read_records(path.read_bytes()))[1:]]
-        rest = [Rest(path.name.rpartition("~")[2], _time(path), path.read_bytes()) for path in self.left]
+        records = [one for _, path in sorted(self.parts) for one in read_records(_contents(path))]
+        rest = [Rest(path.name.rpartition("~")[2], _time(path), _contents(path)) for path in self.left]
         return rebuilt(self.ref, limit if self.limit is None else self.limit, records, rest)
 
 
 def found(folder: Path, limit: int) -> Iterator[Remains | Broken]:
     """The remains in a spool, attempt by attempt. Files that say nothing are removed. `limit` holds for attempts
-    without a journal: all that is there of them lay in pipes. Raises OSError."""
+    without a journal: all that is there of them lay in pipes. Raises OSError if the machine is in trouble."""
     attempts: dict[Ref, _Files] = {}
     for path in sorted(folder.iterdir()):
         try:
             _note(attempts, path)
-        except (Unreadable, OSError) as error:
-            yield Broken([path], str(error))
+        except (Unreadable, OSError, *_IMPOSSIBLE) as error:
+            yield Broken([path], _why(error))
     for files in attempts.values():
         try:
             chunks = files.chunks(limit)
-        except (Unreadable, OSError) as error:
-            yield Broken(files.paths, str(error))
+        except (Unreadable, OSError, *_IMPOSSIBLE) as error:
+            yield Broken(files.paths, _why(error))
         else:
             yield Remains(files.ref, files.proof, files.paths, chunks)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno in _SHORTAGES:
+        raise error
+    return str(error)
+
+
+def _contents(path: Path) -> bytes:
+    """Does not wait for a writer of a named pipe, and does not follow a link to what is no spool."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+            raise Unreadable("no file of our user")
+        if about.st_size > LARGEST_FILE:
+            raise Unreadable(f"{about.st_size:,} bytes are more than a file of a spool has")
+        return file.read(LARGEST_FILE)
 
 
 def _note(attempts: dict[Ref, _Files], path: Path) -> None:
@@ -95,12 +129,12 @@ def _note(attempts: dict[Ref, _Files], path: Path) -> None:
         return
     if not path.name.endswith(SUFFIX):
         raise Unreadable("no file of a spool")
-    record = next(read_records(path.read_bytes()), None)
+    record = next(read_records(_contents(path)), None)
     if record is None:
         path.unlink()
         return
     title = _read_title(record)
-    ref = Ref(title.job, title.fence)
+    ref = _checked(Ref(title.job, title.fence), title.proof)
     files = attempts.setdefault(ref, _Files(ref, title.proof))
     files.limit = title.limit
     files.parts.append((title.part, path))
@@ -121,9 +155,15 @@ def _named(name: str) -> tuple[Ref, str]:
         _, job, fence, proof, stream = name.split("~")
         if stream not in ("stdout", "stderr"):
             raise ValueError
-        return Ref(job, int(fence)), proof
+        return _checked(Ref(job, int(fence)), proof), proof
     except ValueError:
         raise Unreadable(f"a file named {name!r}") from None
+
+
+def _checked(ref: Ref, proof: str) -> Ref:
+    if not (ref.job_id + proof).isascii() or "\0" in ref.job_id or not 0 < ref.fence < _ENOUGH:
+        raise Unreadable("it names an attempt that can't be")
+    return ref
 
 
 def _time(path: Path) -> Instant:
@@ -134,7 +174,8 @@ def rebuilt(ref: Ref, limit: int, records: Sequence[Record], rest: Iterable[Rest
     """The chunks to append, in the order of appending. Raises Unreadable."""
     written = {record.state.end: record for record in records if record.kind is RecordKind.WRITTEN}
     last = records[-1] if records else None
-    state, kept, at = (last.state, last.kept, last.at) if last else (SinkState(room=limit // 2), 0, 0)
+    new = SinkState(room=limit // 2, number=AFTER_ALL)
+    state, kept, at = (last.state, last.kept, last.at) if last else (new, 0, 0)
     chunks = [
         chunk
         for record in records
@@ -144,7 +185,9 @@ def rebuilt(ref: Ref, limit: int, records: Sequence[Record], rest: Iterable[Rest
     ]
     clock = [at]
     sink = Sink(ref, limit, lambda: clock[0], lambda _: None)
-    if last is not None:
+    if last is None:
+        sink.resume(state, ())
+    else:
         waiting = list(_waiting(state, written.values()))
         if sum(len(body) for *_, body in waiting) != state.first_end - state.first_from + state.end - state.tail_from:
             raise Unreadable("bytes that wait are missing")
@@ -154,7 +197,10 @@ def rebuilt(ref: Ref, limit: int, records: Sequence[Record], rest: Iterable[Rest
     for one in rest:
         clock[0] = max(clock[0], one.at)
         sink.write(one.stream, one.body)
-    return [*chunks, *sink.take_first(_ENOUGH), *sink.take_last(_ENOUGH)]
+    chunks += [*sink.take_first(_ENOUGH), *sink.take_last(_ENOUGH)]
+    if any(one.number >= _ENOUGH or len(one.body) > LARGEST_CHUNK for one in chunks):
+        raise Unreadable("it holds chunks that can't be")
+    return chunks
 
 
 def _whole(taken: Taken, written: Mapping[int, Record]) -> Iterator[Chunk]:

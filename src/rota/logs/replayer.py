@@ -11,13 +11,15 @@ Files that can't be read, or whose contents the store refuses for good, are put 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from rota.errors import RotaError
 from rota.logs.recovery import Broken, Remains, found
-from rota.logs.spool import abandoned
+from rota.logs.spool import abandoned, check_owner
 from rota.model.job import Ref, Verdict
 from rota.model.principal import SYSTEM
 from rota.refusals import Refusals, anyones
@@ -32,6 +34,7 @@ LARGEST_BATCH = 1 << 20
 ASIDE = "aside"
 # Files that are kept aside; older ones are removed.
 MOST_ASIDE = 100
+LONGEST_NAME = 255  # bytes, on all usual file systems
 
 
 class Replayer:
@@ -43,15 +46,20 @@ class Replayer:
         self._refusals: dict[Ref, Refusals] = {}
 
     async def tick(self) -> float:
-        waits = False
+        waits, trouble = False, None
         for folder in await asyncio.to_thread(self._folders):
             with abandoned(folder) as free:
-                if free:
-                    waits |= not await self._replay(folder)
+                try:
+                    waits |= free and not await self._replay(folder)
+                except OSError as error:  # of this folder: the others go on
+                    trouble = error
+        if trouble is not None:
+            raise trouble
         return LOOK_SOON if waits else LOOK
 
     def _folders(self) -> list[Path]:
         with suppress(OSError):
+            check_owner(self._base)
             names = sorted(one.name for one in self._base.iterdir())
             return [self._base / name for name in names if name not in (self._own, ASIDE)]
         return []
@@ -103,9 +111,10 @@ class Replayer:
         aside.mkdir(mode=0o700, exist_ok=True)
         kept = sorted(aside.iterdir(), key=lambda one: one.stat().st_mtime)
         for old in kept[: max(len(kept) + len(paths) - MOST_ASIDE, 0)]:
-            old.unlink()
+            shutil.rmtree(old) if old.is_dir() and not old.is_symlink() else old.unlink()
         for path in paths:
-            path.rename(aside / f"{folder.name}-{path.name}")
+            name = os.fsencode(f"{folder.name}-{path.name}")[:LONGEST_NAME]
+            path.rename(aside / os.fsdecode(name))
         self._bus.emit(OutputAside(str(aside), why))
 
 

@@ -9,9 +9,11 @@ A file that an attempt has done with serves the next one: making and removing fi
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import itertools
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +40,7 @@ class Spool:
         """`tell` is called from any thread, with the first of each series of troubles."""
         self.folder, self._tell = base / name, tell
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_owner(base)
         self._lock = _made(self.folder)
         self._mutex = threading.Lock()
         self._spare: list[JournalFile] = []
@@ -133,6 +136,15 @@ def _made(folder: Path) -> int:
             return lock
         if folder.exists():
             raise FileExistsError(f"{folder} is in use")
+
+
+def check_owner(base: Path) -> None:
+    """Whoever may write to the folder of spools can put one there that we would bring to the store, or take ours away.
+    Raises OSError."""
+    about = base.lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o022:
+        why = "is no folder of this user, or others may write to it"
+        raise PermissionError(errno.EPERM, f"{base} {why}: choose another one with ROTA_SPOOL, or chmod go-w")
 
 
 def lock_of(folder: Path) -> int | None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from rota.lines.segment import BadSegment, unpack
 from rota.model.job import Ref, Verdict
+from rota.model.output_marks import left_out, read_limit
 from rota.model.principal import SYSTEM, Principal
+from rota.store.carriers.edits import begin_edit
 from rota.store.carriers.unit import Unit
 from rota.store.cells import cells_of
 from rota.store.values import CUT, Chunk, Position
@@ -76,23 +81,70 @@ def _read(segment: _Sealed, job_id: str) -> list[Chunk]:
     return [Chunk(job_id, position.fence, position.number, segment.last_at, CUT, text)]
 
 
-async def sealed(unit: Unit, chunks: Sequence[Chunk]) -> set[int]:
-    """The places of those chunks that segments hold. For late output only, which is rare: segments are opened."""
-    held: set[tuple[Ref, int]] = set()
+# -- late output -----------------------------------------------------------------------------------------------------
+async def hold(unit: Unit) -> None:
+    """Late output and sealing wait for each other: what the one looks at, the other does not change meanwhile."""
+    await begin_edit(unit, "late output", "", "")
+
+
+class Late(NamedTuple):
+    """What is to be appended of late chunks. The others (by their places) are in segments."""
+
+    chunks: list[Chunk]
+    sealed: set[int]
+
+    def verdicts(self, others: Iterable[Verdict]) -> list[Verdict]:
+        """The answers for all chunks, from those for the chunks that were appended."""
+        rest, count = iter(others), len(self.chunks) + len(self.sealed)
+        return [Verdict.ALREADY if place in self.sealed else next(rest) for place in range(count)]
+
+
+async def late(unit: Unit, chunks: Sequence[Chunk]) -> Late:
+    """Late output is rare: segments are opened. A mark would replace chunks, but what is sealed stays: so the mark
+    counts only what is not there."""
+    await hold(unit)
+    held = await _sealed_with(unit, chunks)
+    sealed: set[int] = set()
+    rest: list[Chunk] = []
+    for place, chunk in enumerate(chunks):
+        own = held.get(Ref(chunk.job_id, chunk.fence), {})
+        less = None if chunk.number in own else _beside(chunk, own)
+        if less is None:
+            sealed.add(place)
+        else:
+            rest.append(less)
+    return Late(rest, sealed)
+
+
+def _beside(chunk: Chunk, own: Mapping[int, Chunk]) -> Chunk | None:
+    """None: it is a mark, and all that it stands for is there."""
+    since, mark = chunk.since, read_limit(chunk.body) if chunk.stream == CUT else None
+    if since is None or mark is None:
+        return chunk
+    shown = [one for number, one in own.items() if since <= number <= chunk.number]
+    if not shown:
+        return chunk
+    sizes = [left_out(one.body) if one.stream == CUT else (len(one.body), one.body.count(b"\n")) for one in shown]
+    mark = mark.less(sum(size for size, _ in sizes), sum(lines for _, lines in sizes))
+    return replace(chunk, body=mark.text().encode()) if mark.size else None
+
+
+async def _sealed_with(unit: Unit, chunks: Sequence[Chunk]) -> dict[Ref, dict[int, Chunk]]:
+    """What segments hold of these attempts, from the first of the chunks on."""
+    held: defaultdict[Ref, dict[int, Chunk]] = defaultdict(dict)
     for job in sorted({chunk.job_id for chunk in chunks}):
         if not unit.ids([job]) or (owner := await unit.value("owner_of_job", id=job, sees=SYSTEM.sees)) is None:
             continue
-        fence, number = min(_place(one) for one in chunks if one.job_id == job)
+        fence, number = min((one.fence, _first_number(one)) for one in chunks if one.job_id == job)
         place = {"owner": owner, "job": job, "cells": cells_of(job), "fence": fence, "number": number - 1}
         for row in await unit.rows("segments_of_job", most=MANY, **place):
-            held |= {(Ref(one.job_id, one.fence), one.number) for one in _read(_Sealed(*row), job)}
-    return {at for at, one in enumerate(chunks) if (Ref(one.job_id, one.fence), one.number) in held}
+            for one in _read(_Sealed(*row), job):
+                held[Ref(job, one.fence)][one.number] = one
+    return held
 
 
-def with_sealed(count: int, sealed: Collection[int], others: Iterable[Verdict]) -> list[Verdict]:
-    """The answers for all chunks, from those for the chunks that are not sealed."""
-    rest = iter(others)
-    return [Verdict.ALREADY if place in sealed else next(rest) for place in range(count)]
+def _first_number(chunk: Chunk) -> int:
+    return chunk.number if chunk.since is None else min(chunk.since, chunk.number)
 
 
 def _place(chunk: Chunk) -> tuple[int, int]:

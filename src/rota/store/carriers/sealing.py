@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rota.model.times import DAY, Duration
+from rota.store.carriers.output import hold
 from rota.store.carriers.unit import Columns, Unit
 from rota.store.cells import cell_around, cells_of, is_id
 from rota.store.log_store import ChunkCursor, NewSegment, Purged, Run, RunPage, RunsRead, Sealing, Stored
@@ -65,7 +66,7 @@ def _ranges(runs: Sequence[Run]) -> Columns:
 
 
 async def seal(unit: Unit, sealings: Sequence[Sealing], purged: Sequence[str] = ()) -> list[bool]:
-    await unit.begin()
+    await hold(unit)
     wanted = list(chain.from_iterable(one.runs for one in sealings))
     there = {place: (count, size) for place, count, size in await _held(unit, wanted)}
     ids = sorted(chain.from_iterable(one.segments for one in sealings))

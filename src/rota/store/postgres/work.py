@@ -314,9 +314,13 @@ def _common(moves: Mapping[str, Move]) -> dict[str, list[object]]:
 
 
 async def append_output(unit: Unit, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
-    if late and (sealed := await output.sealed(unit, chunks)):
-        others = [one for place, one in enumerate(chunks) if place not in sealed]
-        return output.with_sealed(len(chunks), sealed, await append_output(unit, others, late) if others else ())
+    if not late:
+        return await _append_all(unit, chunks)
+    found = await output.late(unit, chunks)
+    return found.verdicts(await _append_all(unit, found.chunks, late=True) if found.chunks else ())
+
+
+async def _append_all(unit: Unit, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
     verdicts, bounded, kept, cut = await _append(unit, chunks, late=late)
     if bounded:
         await unit.begin()

@@ -194,9 +194,13 @@ def _moved(db: Database, settlement: Settlement, cancel: str | None) -> Move:
 
 
 def append_output(db: Database, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
-    if late and (sealed := run_at_once(output.sealed(SqliteUnit(db), chunks))):
-        others = [one for place, one in enumerate(chunks) if place not in sealed]
-        return output.with_sealed(len(chunks), sealed, append_output(db, others, late) if others else ())
+    if not late:
+        return _append_all(db, chunks)
+    found = run_at_once(output.late(SqliteUnit(db), chunks))
+    return found.verdicts(_append_all(db, found.chunks, late=True) if found.chunks else ())
+
+
+def _append_all(db: Database, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
     rows = db.rows("late_attempts" if late else "open_attempts", refs=_chunks(chunks))
     live = {key: seq for key, seq, _ in rows}
     owners = {key: owner for key, _, owner in rows if owner is not None}
