@@ -28,13 +28,15 @@ LONGEST_WORD = 64
 PREFIXES = (3, 4, 5, 6, 8)
 BLOCK = 512
 BITS_PER_WORD = 10
-# Words are collected from pieces of the text, so that the memory for them stays bounded.
-_PIECE = 1 << 18
+# Words are collected from pieces of the text whose words fit into the caches of a core.
+_PIECE = 1 << 14
 
 LETTERS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_" + bytes(range(128, 256))
 _LOWER_OR_SPACE = bytes(byte if byte in LETTERS else 0x20 for byte in range(256)).lower()
 _ASCII_RUN = re.compile(rb"[0-9a-z_]+")
 _DIGIT = re.compile(rb"[0-9]")
+# What a word begins with, before its first digit: as much of it as is looked up.
+_PLAIN = re.compile(rb" ([a-z_\x80-\xff]{%d,%d})" % (PREFIXES[0], PREFIXES[-1]))
 # Behind the beginnings of words, so that they are other entries than words.
 _BEGINNING = b"*"
 # The block of an entry follows from its whole checksum, its bits from the upper fifteen.
@@ -60,7 +62,9 @@ def words_of(text: bytes) -> set[bytes]:
         begin = end
     if not spaced.isascii():
         words.update([run for word in words if not word.isascii() for run in _ASCII_RUN.findall(word)])
-    return {word[:LONGEST_WORD] for word in words}
+    if max(map(len, words), default=0) > LONGEST_WORD:
+        return {word[:LONGEST_WORD] for word in words}
+    return words
 
 
 def filter_of(words: set[bytes]) -> bytes:
@@ -73,8 +77,7 @@ def filter_of(words: set[bytes]) -> bytes:
 
 
 def _beginnings(words: set[bytes]) -> set[bytes]:
-    longest = {word[: PREFIXES[-1]] for word in words if word >= b"_"}  # digits sort before all other letters
-    plain = {_DIGIT.split(text, 1)[0] for text in longest}
+    plain = set(_PLAIN.findall(b" " + b" ".join(words)))
     return {text[:length] + _BEGINNING for text in plain for length in PREFIXES if len(text) >= length}
 
 
