@@ -37,6 +37,7 @@ TESTED_BY = {
     "control/sealer.py": "contracts/test_sealing.py",
     # The spool: what each part must do shows when the writer dies.
     "logs/pieces.py": "logs/test_sink.py",
+    "model/output_marks.py": "logs/test_sink.py contracts/test_late_output.py",
     "logs/recovery.py": "logs/test_journal.py",
     "logs/spool.py": "logs/test_journal.py logs/test_replayer.py",
     # Far-away workers: what they may do is shown by their verbs.
