@@ -326,10 +326,11 @@ def test_tasks_beyond_the_scope_of_the_key_stay_unknown() -> None:
     ("changes", "what"),
     [
         ({"limit": 0}, "limit"), ({"limit": LARGEST_PAGE + 1}, "limit"), ({"look": 0}, "look"), ({"room": 0}, "room"),
-        ({"room": 1 << 40}, "room"), ({"jobs": (ID,) * 501}, "jobs"), ({"words": (Probe(0, ()),) * 1001}, "words"),
-        ({"words": (Probe(0, (512,)),)}, "words"), ({"words": (Probe(0, (-1,)),)}, "words"),
-        ({"words": (Probe(-1, ()),)}, "words"), ({"words": (Probe(1 << 32, ()),)}, "words"),
-        ({"words": (Probe(0, (1,) * 17),)}, "words"),
+        ({"room": 1 << 40}, "room"), ({"jobs": (ID,) * 501}, "jobs"), ({"words": ((Probe(0, ()),) * 2,) * 501}, "words"),
+        ({"words": ((),) * 1001}, "words"),
+        ({"words": ((Probe(0, (512,)),),)}, "words"), ({"words": ((Probe(0, (-1,)),),)}, "words"),
+        ({"words": ((Probe(-1, ()),),)}, "words"), ({"words": ((Probe(1 << 32, ()),),)}, "words"),
+        ({"words": ((Probe(0, (1,) * 17),),)}, "words"),
     ],
 )  # fmt: skip
 def test_scans_of_segments_that_are_refused(verb: str, changes: dict[str, Any], what: str) -> None:
@@ -346,7 +347,7 @@ def test_scans_of_chunks_that_are_refused(changes: dict[str, Any]) -> None:
 
 
 def test_scans_arrive_as_they_are() -> None:
-    scan = SegmentScan(words=(probe_word(b"refused"),), jobs=(ID,) * 500, tasks=("mail.*",), since=5)
+    scan = SegmentScan(words=((probe_word(b"refused"),),), jobs=(ID,) * 500, tasks=("mail.*",), since=5)
     assert checked("segments", scan=scan)["scan"] == scan
     assert checked("unsealed", scan=RawScan(newest_first=True))["scan"] == RawScan(newest_first=True)
 

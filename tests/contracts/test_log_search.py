@@ -14,6 +14,7 @@ from tests.contracts.test_sealing import printed, seal
 from tests.contracts.world import World
 
 ANN, BOB = Principal("ann"), Principal("bob")
+CONNECTION, REFUSED, WELL = map(probe_word, (b"connection", b"Refused", b"well"))
 
 
 async def sealed(world: World, who: Principal, *bodies: bytes, **changes: object) -> str:
@@ -58,12 +59,12 @@ async def test_conditions(world: World) -> None:
     two = await sealed(world, ANN, b"all is well\n", b"connection kept", task="mail.read")
     scans = {
         (one, two): [SegmentScan(), SegmentScan(since=begin), SegmentScan(tasks=("mail.*",)),
-                     SegmentScan(jobs=(two, one)), SegmentScan(words=(probe_word(b"connection"),))],
+                     SegmentScan(jobs=(two, one)), SegmentScan(words=((CONNECTION,),)), SegmentScan(words=((REFUSED, WELL), (CONNECTION,)))],
         (one,): [SegmentScan(until=middle), SegmentScan(tasks=("x", "mail.s*")), SegmentScan(jobs=(one, "no id")),
-                 SegmentScan(words=(probe_word(b"Refused"), probe_word(b"connection")))],
+                 SegmentScan(words=((REFUSED,), (CONNECTION,))), SegmentScan(words=((probe_word(b"no"), REFUSED),))],
         (two,): [SegmentScan(since=middle), SegmentScan(tasks=("mail.read",)), SegmentScan(jobs=(two,))],
         (): [SegmentScan(since=world.clock.now()), SegmentScan(until=begin), SegmentScan(tasks=()),
-             SegmentScan(jobs=()), SegmentScan(words=(probe_word(b"well"), probe_word(b"refused")))],
+             SegmentScan(jobs=()), SegmentScan(words=((WELL,), (REFUSED,))), SegmentScan(words=((REFUSED, WELL), (probe_word(b"no"), probe_word(b"yes"))))],
     }  # fmt: skip
     for jobs, some in scans.items():
         for scan in some:
@@ -73,7 +74,7 @@ async def test_conditions(world: World) -> None:
 
 async def test_a_page_is_bounded_and_tells_how_far_it_came(world: World) -> None:
     jobs = [await sealed(world, ANN, b"needle\n" if number == 0 else b"straw\n" * 30) for number in range(6)]
-    wanted = SegmentScan(words=(probe_word(b"needle"),), look=2)
+    wanted = SegmentScan(words=((probe_word(b"needle"),),), look=2)
     page = await world.store.segments(ANN, wanted)
     assert (page.segments, page.looked, page.size) == ([], 2, 2 * 180)
     assert jobs_of(await found(world, ANN, wanted)) == [jobs[0]]

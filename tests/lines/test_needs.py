@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.lines.needs import LARGEST_GROUP, MOST_GROUPS, may_hold, needs, single
+from rota.lines.needs import LARGEST_GROUP, MOST_GROUPS, in_order, may_hold, needs
 from rota.lines.words import filter_of, probe_prefix, probe_word, words_of
 from rota.model.query.tree import EVERYTHING, NOTHING, All, Any, Condition, How, Not, Seek, Term, Text
 
@@ -57,10 +57,11 @@ def test_a_segment_is_excluded_by_the_words_it_lacks(condition: Condition, held:
     assert may_hold(FILTER, needs(condition)) is held
 
 
-def test_words_without_alternative_are_known_to_databases() -> None:
+def test_groups_of_alternatives_are_known_to_databases() -> None:
     condition = All((word("a"), Any((word("b"), word("c"))), Text(Seek.PREFIX, "deed")))
-    assert set(single(needs(condition))) == {probe_word(b"a"), probe_prefix(b"deed")}
-    assert len(needs(condition)) == 3
+    groups = in_order(needs(condition))
+    assert sorted(map(len, groups)) == [1, 1, 2]
+    assert {word for group in groups for word in group} == {*map(probe_word, (b"a", b"b", b"c")), probe_prefix(b"deed")}
 
 
 def test_many_alternatives_stay_bounded() -> None:

@@ -118,7 +118,8 @@ def _scan(given: Arguments, sender: Sender) -> None:
     if isinstance(scan, SegmentScan):
         whole(scan.look, "look", 1, LARGEST_PAGE)
         _at_most(scan.words, "words", MOST_WORDS)
-        for word in scan.words:
+        _at_most([word for group in scan.words for word in group], "words", MOST_WORDS)
+        for word in (word for group in scan.words for word in group):
             _at_most(word.bits, "words", MOST_BITS)
             whole(word.block, "words", 0, (1 << 32) - 1)
             for bit in word.bits:

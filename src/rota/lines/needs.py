@@ -48,9 +48,9 @@ def may_hold(words: bytes, needed: Needs) -> bool:
     return all(any(may_contain(words, probe) for probe in group) for group in needed)
 
 
-def single(needed: Needs) -> tuple[Probe, ...]:
-    """The words without an alternative, for a database that knows no groups."""
-    return tuple(probe for group in needed if len(group) == 1 for probe in group)
+def in_order(needed: Needs) -> tuple[tuple[Probe, ...], ...]:
+    """The groups as a store takes them."""
+    return tuple(tuple(sorted(group)) for group in needed)
 
 
 def in_groups(found: Iterable[Iterable[Literal]]) -> Needs:

@@ -21,8 +21,9 @@ class Dialect(NamedTuple):
     task: str  # the condition on the task: `{}` is a list of globs
     tasks: Callable[[Sequence[str]], Any]
     columns: Callable[[Sequence[Sequence[Any]]], Sequence[Any]]  # rows, given by columns, as parameters
-    words: str  # the condition on the filter of words
-    probes: Callable[[Sequence[Probe]], Sequence[Any]]  # its parameters
+    words: Callable[
+        [Sequence[Sequence[Probe]]], Sequence[tuple[str, Sequence[Any]]]
+    ]  # conditions on the filter of words
     of_jobs: str  # the condition on the jobs: rows of an id and a cell
     ids: Callable[[Sequence[str]], Any]  # ids as a parameter
     among: str  # a column is one of the ids in the list `{}`
@@ -101,10 +102,8 @@ def _jobs(builder: _Builder, scan: SegmentScan) -> list[str]:
     return [builder.dialect.of_jobs.format(*builder.rows(ids, cells), schema=builder.dialect.schema)]
 
 
-def _words(builder: _Builder, words: Sequence[Probe]) -> list[str]:
-    if not words:
-        return []
-    return [builder.dialect.words.format(*map(builder.mark, builder.dialect.probes(words)))]
+def _words(builder: _Builder, groups: Sequence[Sequence[Probe]]) -> list[str]:
+    return [condition.format(*map(builder.mark, values)) for condition, values in builder.dialect.words(groups)]
 
 
 def looked_at(dialect: Dialect, who: Principal, scan: SegmentScan) -> Query:

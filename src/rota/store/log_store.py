@@ -138,7 +138,7 @@ class SegmentScan(msgspec.Struct, frozen=True, kw_only=True):
     until: Instant | None = None  # they may hold lines of before
     tasks: tuple[str, ...] | None = None  # globs
     jobs: tuple[str, ...] | None = None  # ids; at most MOST_JOBS
-    words: tuple[Probe, ...] = ()  # all of these must be in the filter
+    words: tuple[tuple[Probe, ...], ...] = ()  # of each of these groups, one must be in the filter
     made_since: str | None = None  # with this id or a higher one: ids begin with the time at which they were made
     after: SegmentCursor | None = None
     limit: int = 16  # segments

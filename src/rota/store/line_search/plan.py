@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.lines.needs import needs, single
+from rota.lines.needs import in_order, needs
 from rota.lines.words import Probe
 from rota.model.query.evaluate import needed_of_job, needed_of_line, of_line, term_fits
 from rota.model.query.normal import Leaf, fields_in, leaves, replaced
@@ -23,7 +23,7 @@ class Plan(msgspec.Struct, frozen=True):
     place: LinePlace | None  # only lines of before this place
     span: Span  # all lines that fit are within
     tasks: tuple[str, ...] | None  # globs of the tasks that they are of; None: of any
-    words: tuple[Probe, ...]  # that are in each segment with such a line
+    words: tuple[tuple[Probe, ...], ...]  # one of each group is in every segment with such a line
 
     @property
     def since(self) -> Instant | None:
@@ -53,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def planned(where: Condition, place: LinePlace | None) -> Plan:
     span = span_of(list(needed_terms(where)), "at")
-    return Plan(where, place, span, tasks_in(where), single(needs(where)))
+    return Plan(where, place, span, tasks_in(where), in_order(needs(where)))
 
 
 def tasks_in(condition: Condition) -> tuple[str, ...] | None:

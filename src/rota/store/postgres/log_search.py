@@ -14,9 +14,13 @@ from rota.store.postgres.database import Unit
 from rota.store.postgres.encoding import glob, ids_only
 
 # The filter is stored as it is, so the server reads only the 64 bytes of a block.
-_WORDS = """NOT EXISTS (
-    SELECT FROM unnest({}::bigint[], {}::integer[]) AS w(block, bit)
-    WHERE get_bit(substring(s.words FROM (w.block % (octet_length(s.words) / 64) * 64 + 1)::int FOR 64), w.bit) = 0)"""
+_BIT = "get_bit(substring(s.words FROM (w.block % (octet_length(s.words) / 64) * 64 + 1)::int FOR 64), w.bit)"
+_WORDS = f"NOT EXISTS (SELECT FROM unnest({{}}::bigint[], {{}}::integer[]) AS w(block, bit) WHERE {_BIT} = 0)"
+_ONE_OF_EACH = f"""NOT EXISTS (
+    SELECT FROM (SELECT w.place, bool_and({_BIT} = 1) AS there
+                 FROM unnest({{}}::integer[], {{}}::integer[], {{}}::bigint[], {{}}::integer[]) AS w(place, word, block, bit)
+                 GROUP BY w.place, w.word) known
+    GROUP BY known.place HAVING NOT bool_or(known.there))"""  # noqa: S608
 
 
 def dialect(schema: str) -> Dialect:
@@ -26,8 +30,7 @@ def dialect(schema: str) -> Dialect:
         id="s.id::text",
         task="{column} ~ ANY ({}::text[])",
         tasks=lambda globs: [glob(one) for one in globs],
-        words=_WORDS,
-        probes=_probes,
+        words=_words,
         columns=list,
         of_jobs="s.id IN (SELECT h.id FROM unnest({}::uuid[], {}::bigint[]) AS w(job, cell) JOIN {schema}segments h"
         " ON h.cell = w.cell AND h.low_job <= w.job AND h.high_job >= w.job"
@@ -41,9 +44,24 @@ def dialect(schema: str) -> Dialect:
     )
 
 
-def _probes(words: Sequence[Probe]) -> list[list[int]]:
-    """A row for each bit, as columns."""
-    return [[one.block for one in words for _ in one.bits], [bit for one in words for bit in one.bits]]
+def _words(groups: Sequence[Sequence[Probe]]) -> list[tuple[str, list[list[int]]]]:
+    """Words without an alternative are looked up faster than groups."""
+    found: list[tuple[str, list[list[int]]]] = []
+    if bits := [(word.block, bit) for group in groups if len(group) == 1 for word in group for bit in word.bits]:
+        found.append((_WORDS, _columns(bits)))
+    several = [
+        (place, number, word.block, bit)
+        for place, group in enumerate(groups) if len(group) != 1
+        for number, word in enumerate(group)
+        for bit in word.bits
+    ]  # fmt: skip
+    if several:
+        found.append((_ONE_OF_EACH, _columns(several)))
+    return found
+
+
+def _columns(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 async def _fetch(unit: Unit, query: Query) -> list[Any]:

@@ -193,14 +193,14 @@ class Database:
 
 
 def _has_words(*given: Any) -> bool:
-    """Whether a filter of words lets all of them through."""
-    words, probes = given
-    return all(may_contain(words, probe) for probe in _read_probes(probes))
+    """Whether a filter of words lets one word of each group through."""
+    words, groups = given
+    return all(any(may_contain(words, probe) for probe in group) for group in _read_groups(groups))
 
 
 @lru_cache(maxsize=16)
-def _read_probes(probes: str) -> list[Probe]:
-    return msgspec.json.decode(probes, type=list[Probe])
+def _read_groups(groups: str) -> list[list[Probe]]:
+    return msgspec.json.decode(groups, type=list[list[Probe]])
 
 
 def _refuse_foreign(connection: apsw.Connection, path: str) -> None:

@@ -23,8 +23,7 @@ DIALECT = Dialect(
     id="s.id",
     task="EXISTS (SELECT 1 FROM json_each({}) g WHERE {column} GLOB g.value)",
     tasks=_json,
-    words="has_words(s.words, {})",
-    probes=lambda words: [_json(words)],
+    words=lambda groups: [("has_words(s.words, {})", [_json(groups)])] if groups else [],
     columns=lambda columns: [_json(list(zip(*columns, strict=True)))],
     of_jobs="s.id IN (SELECT h.id FROM json_each({}) w CROSS JOIN segments h"
     " ON h.cell = w.value ->> 1 AND h.low_job <= w.value ->> 0 AND h.high_job >= w.value ->> 0"
