@@ -326,7 +326,8 @@ def test_tasks_beyond_the_scope_of_the_key_stay_unknown() -> None:
     ("changes", "what"),
     [
         ({"limit": 0}, "limit"), ({"limit": LARGEST_PAGE + 1}, "limit"), ({"look": 0}, "look"), ({"room": 0}, "room"),
-        ({"room": 1 << 40}, "room"), ({"jobs": (ID,) * 501}, "jobs"), ({"words": ((Probe(0, ()),) * 2,) * 501}, "words"),
+        ({"room": 1 << 40}, "room"), ({"jobs": (ID,) * 501}, "jobs"),
+        ({"words": ((Probe(0, ()),) * 2,) * 501}, "words"),
         ({"words": ((),) * 1001}, "words"),
         ({"words": ((Probe(0, (512,)),),)}, "words"), ({"words": ((Probe(0, (-1,)),),)}, "words"),
         ({"words": ((Probe(-1, ()),),)}, "words"), ({"words": ((Probe(1 << 32, ()),),)}, "words"),

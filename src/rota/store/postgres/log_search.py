@@ -18,7 +18,8 @@ _BIT = "get_bit(substring(s.words FROM (w.block % (octet_length(s.words) / 64) *
 _WORDS = f"NOT EXISTS (SELECT FROM unnest({{}}::bigint[], {{}}::integer[]) AS w(block, bit) WHERE {_BIT} = 0)"
 _ONE_OF_EACH = f"""NOT EXISTS (
     SELECT FROM (SELECT w.place, bool_and({_BIT} = 1) AS there
-                 FROM unnest({{}}::integer[], {{}}::integer[], {{}}::bigint[], {{}}::integer[]) AS w(place, word, block, bit)
+                 FROM unnest({{}}::integer[], {{}}::integer[], {{}}::bigint[], {{}}::integer[])
+                      AS w(place, word, block, bit)
                  GROUP BY w.place, w.word) known
     GROUP BY known.place HAVING NOT bool_or(known.there))"""  # noqa: S608
 
