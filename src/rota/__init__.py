@@ -43,7 +43,7 @@ _NAMES = {
     "rota.orders": ["HttpCall"],
     "rota.signals": ["Cancel", "Fatal", "RetryAfter", "Snooze", "TaskSignal"],
     "rota.store.graph": ["WorkflowInfo", "WorkflowJob"],
-    "rota.store.values": ["Cancelling", "Chunk"],
+    "rota.store.values": ["Cancelling", "Chunk", "Facet", "Facets", "JobCount"],
     "rota.tasks.context": ["Context", "RunningJob"],
     "rota.tasks.hooks": ["AttemptEnd", "ProcessInfo", "Submission"],
     "rota.tasks.modules": ["ImportFailed"],
@@ -124,6 +124,9 @@ if typing.TYPE_CHECKING:
     from rota.store.graph import WorkflowJob as WorkflowJob
     from rota.store.values import Cancelling as Cancelling
     from rota.store.values import Chunk as Chunk
+    from rota.store.values import Facet as Facet
+    from rota.store.values import Facets as Facets
+    from rota.store.values import JobCount as JobCount
     from rota.tasks.context import Context as Context
     from rota.tasks.context import RunningJob as RunningJob
     from rota.tasks.hooks import AttemptEnd as AttemptEnd

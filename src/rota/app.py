@@ -179,14 +179,19 @@ class App:
     def job_sync(self, job_id: str, *, task: Task[..., Any] | None = None) -> Job[Any]:
         return self.sync(self.job(job_id) if task is None else self.job(job_id, task=task))
 
-    def jobs(self, query: JobFilter | None = None, /, **conditions: Unpack[JobConditions]) -> JobQuery:
-        """Jobs of this user: `async for info in app.jobs(state="failed", task="mail.*")`, `.count()`, `.cancel()` and
-        more (docs/reading.md)."""
-        return JobQuery(self._core, query, conditions)
+    def jobs(
+        self, query: str | JobFilter | None = None, /, *, sort: str | None = None, **conditions: Unpack[JobConditions]
+    ) -> JobQuery:
+        """Jobs of this user: `async for info in app.jobs("state:failed took>5m", sort="-took")`, by conditions too
+        (`task="mail.*"`), `.count()`, `.cancel()` and more (docs/reading.md)."""
+        base, text = (query, None) if isinstance(query, JobFilter) else (JobFilter(), query)
+        return JobQuery(self._core, base, text, sort, conditions)
 
-    def dead(self, **conditions: Unpack[DeadConditions]) -> JobQuery:
+    def dead(
+        self, query: str | None = None, /, *, sort: str | None = None, **conditions: Unpack[DeadConditions]
+    ) -> JobQuery:
         """The dead letters: jobs that failed for good, latest first."""
-        return JobQuery(self._core, DEAD, conditions)
+        return JobQuery(self._core, DEAD, query, sort, conditions)
 
     # -- schedules ---------------------------------------------------------------------------------------------------
     async def schedule(

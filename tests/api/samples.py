@@ -56,10 +56,17 @@ def _searches(t: Things, **more: Any) -> list[Sample]:
     return [q(limit=5, **one, **more) for one in [*named, {"queue": t.queue}, {"task": "tru*"}]]
 
 
+def _by_query(t: Things) -> list[Sample]:
+    """Queries that name something."""
+    named = {"id": t.failed, "workflow": t.workflow_name, "schedule": t.schedule, "label": t.label, "queue": t.queue}
+    return [q(q=f"{field}:{value}") for field, value in named.items()] + [q(q=f'"{t.label}"')]
+
+
 def _changes(t: Things, **more: Any) -> list[Sample]:
     named: list[dict[str, Any]] = [
         {"ids": [t.ready, t.failed, t.dead]}, {"workflow": t.workflow}, {"workflow": t.workflow_name},
         {"schedule": t.schedule}, {"label": t.label}, {"queue": t.queue}, {"ids": [t.done], "dry_run": True},
+        {"q": f"label:{t.label} OR queue:{t.queue}", "dry_run": True}, {"q": f"workflow:{t.workflow}"},
     ]  # fmt: skip
     return [b(**one, **more) for one in named]
 
@@ -81,7 +88,10 @@ PEOPLE: dict[str, Samples] = {
         b(**COMMAND, limits={t.limit: 1}),
         b(**COMMAND, labels=[t.label]),
     ],
-    "list_jobs": lambda t: [q(), *_searches(t), q(error=t.label)],
+    "list_jobs": lambda t: [q(), *_searches(t), *_by_query(t), q(error=t.label), q(q="took>1d", sort="-took")],
+    "count_jobs": lambda t: [q(), q(q=f"label:{t.label}"), q(queue=t.queue), q(workflow=t.workflow_name)],
+    "get_facets": lambda t: [q(), *_by_query(t), q(schedule=t.schedule)],
+    "count_dead": lambda t: [q(), *_by_query(t)],
     "get_job": lambda t: [q(one) for one in (t.ready, t.failed, t.done, t.later, t.blocked, t.running, t.ready[:8])],
     "list_attempts": lambda t: [q(t.failed), q(t.ready)],
     "explain_job": lambda t: [q(one) for one in (t.ready, t.failed, t.done, t.later, t.blocked, t.running)],
@@ -93,8 +103,8 @@ PEOPLE: dict[str, Samples] = {
     "cancel_jobs": lambda t: _changes(t, reason="r"),
     "retry_jobs": lambda t: _changes(t),
     "set_priorities": lambda t: _changes(t, priority=1),
-    "list_dead": lambda t: [q(), *_searches(t)],
-    "list_error_groups": lambda t: [q(), *_searches(t), q(group="0123456789ab")],
+    "list_dead": lambda t: [q(), *_searches(t), *_by_query(t), q(sort="task")],
+    "list_error_groups": lambda t: [q(), *_searches(t), q(q=f"label:{t.label}"), q(group="0123456789ab")],
     "get_dead": lambda t: [q(t.dead), q(t.ready)],
     "replay_dead": lambda t: [q(t.dead), q(t.done)],
     "purge_dead": lambda t: [q(t.dead), q(t.ready)],
@@ -177,6 +187,11 @@ PEOPLE: dict[str, Samples] = {
     "get_statistics": lambda t: [q(), q(queue=t.queue), q(mine="true", task="true")],
     "list_queue_statistics": lambda t: [q(), q(queue=t.queue)],
     "get_history": lambda t: [q(), q(queue=t.queue, step="1m", since="10m")],
+    "complete_query": lambda t: [
+        q(text="state:fa"),
+        *(q(text=f"{field}:") for field in ("label", "workflow", "queue", "schedule", "group", "task")),
+        Sample("", {"text": "leve", "at": 3, "in": "output"}),
+    ],
     # -- people
     "list_users": lambda t: [q()],
     "add_user": lambda t: [b(name=f"new-{t.calendar}"), b(name=t.user)],

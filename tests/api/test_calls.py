@@ -122,3 +122,88 @@ async def test_a_step_of_a_schedule_makes_what_its_rule_says_and_nothing_else(wo
 async def test_a_page_of_no_jobs_is_empty(world: World) -> None:
     reply = await Caller(world).post("/api/v1/calls/page", {"query": {"limit": 0}})
     assert (reply.status, reply.json["jobs"]) == (200, [])
+
+
+def nested(depth: int) -> Any:
+    found: Any = {"type": "all", "of": []}
+    for _ in range(depth):
+        found = {"type": "not", "of": found}
+    return found
+
+
+def term(field: str, how: str, value: Any, **more: Any) -> Any:
+    return {"type": "term", "field": field, "how": how, "value": value, **more}
+
+
+# Searches that no client of rota's own makes, and a word of what each is answered.
+WRONG_SEARCHES: list[tuple[dict[str, Any], str]] = [
+    ({"where": term("owner", "is", "bob")}, 'there is no field \\"owner\\"'),
+    ({"where": term("j.owner = 'bob' OR 1", "is", 1)}, "there is no field"),
+    ({"where": term("stream", "is", "stdout")}, "it is one of lines"),
+    ({"where": term("task", "below", "a")}, "can't be compared by"),
+    ({"where": term("priority", "is", "high")}, "does not fit it"),
+    ({"where": term("priority", "is", 1 << 63)}, "64 bits"),
+    ({"where": term("state", "is", "lost")}, "no state is"),
+    ({"where": term("task", "is", "a", path=["b"])}, "has no parts"),
+    ({"where": term("args", "is", 1)}, "needs the name of a value"),
+    ({"where": term("args", "is", 1, path=["a"] * 11)}, "at most 10 parts"),
+    ({"where": term("task", "is", "a\0b")}, "NUL"),
+    ({"where": term("task", "is", "x" * 1_001)}, "too long"),
+    ({"where": {"type": "text", "seek": "regex", "text": "("}}, "the regular expression is not valid"),
+    ({"where": {"type": "text", "seek": "word", "text": "a b"}}, "a word has letters"),
+    ({"where": {"type": "any", "of": [term("task", "is", "a")] * 201}}, "too many conditions"),
+    ({"where": nested(41)}, "nested too deeply"),
+    ({"where": {"type": "sql", "text": "1"}}, "where"),
+    ({"sort": {"field": "args"}}, "sort"),
+    ({"sort": {"field": "id DESC; --"}}, "sort"),
+    ({"limit": -1}, "limit"),
+    ({"limit": 10_001}, "limit"),
+]
+
+
+@pytest.mark.parametrize(("query", "said"), WRONG_SEARCHES, ids=[said[:20] for _, said in WRONG_SEARCHES])
+@pytest.mark.parametrize("verb", ["page", "count", "counted", "facets", "error_groups"])
+async def test_of_a_search_that_comes_over_the_wire_nothing_is_believed(
+    world: World, verb: str, query: dict[str, Any], said: str
+) -> None:
+    reply = await Caller(world).post(f"/api/v1/calls/{verb}", {"query": query})
+    assert reply.status == 400, reply
+    assert said.encode() in reply.body.replace(b"\\u0000", b""), reply.body
+
+
+async def test_groups_over_the_wire_take_conditions_on_fields_only(world: World) -> None:
+    where = {"type": "not", "of": {"type": "text", "seek": "word", "text": "refused"}}
+    reply = await Caller(world).post("/api/v1/calls/error_groups", {"query": {"where": where}})
+    assert (reply.status, reply.json["code"]) == (400, "invalid_query")
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ({"after": {"id": "x", "value": "text"}, "sort": {"field": "took"}}, "cursor"),
+        ({"after": {"id": "\0"}}, "query.after.id"),
+        ({"after": {"id": "x", "ended_at": 1 << 63}}, "query.after.ended_at"),
+    ],
+)
+async def test_a_place_that_is_none_is_refused(world: World, query: dict[str, Any], what: str) -> None:
+    node = await world.node()
+    await world.one(Principal("ann"))
+    await node.run()
+    reply = await Caller(world).post("/api/v1/calls/page", {"query": query})
+    assert (reply.status, reply.json["what"]) == (400, what), reply
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"field": "args", "prefix": "", "limit": 5}, "field"),
+        ({"field": "owner", "prefix": "", "limit": 5}, "field"),
+        ({"field": "task", "prefix": "", "limit": -1}, "limit"),
+        ({"field": "task", "prefix": "", "limit": 10_001}, "limit"),
+        ({"field": "task", "prefix": "\0", "limit": 5}, "prefix"),
+        ({"field": "task", "prefix": "x" * 2_000, "limit": 5}, "query"),
+    ],
+)
+async def test_wrong_completions_are_named(world: World, given: dict[str, Any], what: str) -> None:
+    reply = await Caller(world).post("/api/v1/calls/values", given)
+    assert (reply.status, reply.json["what"]) == (400, what), reply

@@ -39,8 +39,9 @@ _NEW = re.compile(
 
 
 def texts(value: Any) -> Iterator[str]:
+    """Of a condition in a query, `label:x`, also what it names."""
     if isinstance(value, str):
-        yield value
+        yield from (value, value.rpartition(":")[2].strip('"'))
     elif isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from texts(part)

@@ -19,6 +19,7 @@ from rota.model.progress import Progress
 from rota.model.requirements import Requirements
 from rota.model.times import short
 from rota.store import sql_files
+from rota.store.values import Facet, Facets, JobCount
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -49,7 +50,7 @@ def _shown(name: str, value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-SHOWN = (JobInfo, AttemptInfo, Problem, Usage, Progress, Requirements, Changes)
+SHOWN = (JobInfo, AttemptInfo, Problem, Usage, Progress, Requirements, Changes, JobCount, Facets, Facet)
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda one: one.__name__)

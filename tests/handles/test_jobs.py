@@ -12,11 +12,12 @@ import pytest
 import rota
 from rota.clients import job_queries
 from rota.clients.job_queries import Changes
-from rota.errors import InvalidInput, NotFound
-from rota.handles import jobs as jobs_module
+from rota.errors import InvalidInput, InvalidQuery, NotFound
 from rota.handles.jobs import JobQuery
 from rota.model.lifecycle import State
-from rota.store.values import JobFilter
+from rota.model.query.fields import Sort
+from rota.store.search import pages, walk
+from rota.store.values import JobFilter, JobPage
 from rota.testing import Harness, harness
 
 
@@ -60,8 +61,8 @@ async def test(shop: Shop) -> AsyncIterator[Harness]:
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every walk of a few jobs takes several pages."""
-    monkeypatch.setattr(jobs_module, "PAGE", 3)
-    monkeypatch.setattr(job_queries.pages, "__defaults__", (3,))
+    monkeypatch.setattr(job_queries, "PAGE", 3)
+    monkeypatch.setattr(job_queries, "LARGEST_SORTED", 3)
 
 
 async def ids(query: JobQuery) -> list[str]:
@@ -222,8 +223,6 @@ def test_a_condition_is_given_once(app: rota.App) -> None:
         InvalidInput, match="state: 'ready' is not valid; expected no second condition on state: the query has failed"
     ):
         app.dead(state="ready")  # type: ignore[call-arg]
-    with pytest.raises(InvalidInput, match="jobs: 'failed' is not valid; expected conditions by name"):
-        app.jobs("failed")  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("test")
@@ -262,3 +261,119 @@ def test_the_same_from_ordinary_code(plain: Shop) -> None:
     assert app.jobs(task="send").replay_sync() == Changes(7, 7)
     assert app.dead(task="send").purge_sync() == Changes(0, 0)
     assert list(app.dead()) == []
+
+
+# -- queries ---------------------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("small_pages")
+async def test_a_query_stands_beside_conditions(shop: Shop, test: Harness) -> None:
+    app = shop.app
+    good, bad = await shop.sent("a", "bad")
+    await test.run_due()
+    late = (await shop.report.options(delay="1h").submit()).id
+    assert await ids(app.jobs("state:failed OR label:nightly")) == [late, bad]
+    assert await ids(app.jobs("state:failed OR label:nightly", task="s*")) == [bad]
+    assert await ids(app.jobs('"such address"')) == await ids(app.dead("args.to:bad")) == [bad]
+    assert await ids(app.jobs("state:ended", sort="id")) == [good, bad]
+    assert await ids(app.jobs(sort="task")) == [late, good, bad]
+    assert await ids(app.jobs(JobFilter(queue="reports"), sort="-task")) == [late]
+    assert [info.id for info in await app.jobs("task:*", sort="-id").list(2)] == [late, bad]
+    assert await app.jobs("addr").count() == 0, "no word of its own"
+    assert await app.jobs("address").count() == 1
+    assert await app.jobs("state:ended").counted() == rota.JobCount(2)
+    facets = await app.jobs("task:*").facets()
+    assert (facets.total, facets.complete) == (rota.JobCount(3), True)
+    assert facets.fields["task"] == [rota.Facet("send", 2), rota.Facet("report", 1)]
+    (group,) = await app.dead("error~address").groups()
+    assert group.example == bad
+    with pytest.raises(InvalidQuery, match="a list of groups takes conditions on fields only"):
+        await app.dead("address").groups()
+
+
+@pytest.mark.usefixtures("small_pages")
+async def test_relative_times_count_from_each_use(shop: Shop, test: Harness) -> None:
+    given = await shop.sent(*"abcdefgh")
+    await test.run_due()
+    query = shop.app.jobs("finished>-1m")
+    found = []
+    async for info in query:
+        found.append(info.id)
+        await test.advance("20s")
+    assert found == given[::-1], "one instant for all pages of a walk"
+    assert await query.count() == 0
+    assert (await query.counted(), (await query.facets()).total) == (rota.JobCount(0), rota.JobCount(0))
+
+
+@pytest.mark.usefixtures("small_pages", "test")
+async def test_a_long_search_goes_on_over_short_and_empty_pages(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = await shop.sent(*(f"n{n}" for n in range(40)))
+    monkeypatch.setattr(walk, "MOST_ROWS", 4)
+    monkeypatch.setattr(pages, "FIRST", 2)
+    client = await shop.app._core.client()
+    page, lengths = client.page, list[int]()
+
+    async def counted(query: JobFilter) -> JobPage:
+        found = await page(query)
+        lengths.append(len(found.jobs))
+        return found
+
+    monkeypatch.setattr(client, "page", counted)
+    rare = f'id:{given[0]} OR /"to":"n3"/ OR id:{given[20]}'
+    assert await ids(shop.app.jobs(rare)) == [given[20], given[0]]
+    assert lengths.count(0) > 2
+    first = await shop.app.jobs(f"id:{given[0]}").first()
+    assert first is not None
+    assert first.id == given[0]
+    assert await shop.app.jobs(rare).count() == 2
+
+
+@pytest.mark.usefixtures("small_pages")
+async def test_changes_take_a_query_and_no_order(shop: Shop, test: Harness) -> None:
+    app = shop.app
+    await shop.sent(*"abcdefg", delay="1h")
+    assert await app.jobs("args.to:a,b OR args.to:c", sort="-due").cancel("no") == Changes(3, 3)
+    assert await app.jobs("reason:no", state="cancelled").purge() == Changes(3, 3)
+    await shop.sent("bad 1", "bad 2")
+    await test.run_due()
+    assert await app.dead('"bad 1"').replay() == Changes(1, 1)
+
+
+@pytest.mark.usefixtures("test")
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("text", ["", "*", " ", "(*)"])
+async def test_a_query_that_fits_everything_is_no_condition(shop: Shop, name: str, text: str) -> None:
+    await shop.sent("a")
+    for query in (shop.app.jobs(text), shop.app.dead(text)):
+        with pytest.raises(InvalidInput, match="'no condition' is not valid; expected at least one"):
+            await CHANGES[name](query)
+    assert await shop.app.jobs("state:ready").count() == 1
+
+
+def test_a_wrong_query_is_refused_at_the_call(app: rota.App) -> None:
+    with pytest.raises(InvalidQuery, match=r'query, character 8: there is no field "stat"; did you mean "state"\?'):
+        app.jobs("task:a stat:failed")
+    with pytest.raises(InvalidQuery, match="expected a text"):
+        app.jobs(7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidQuery, match="expected a text"):
+        app.dead(JobFilter())  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"sort: 'tok' is not valid; expected .* did you mean took\?"):
+        app.dead(sort="tok")
+    with pytest.raises(InvalidInput, match="sort: 7 is not valid"):
+        app.jobs(sort=7)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="sort: 'took' is not valid; expected no second order: the query has id"):
+        app.jobs(JobFilter(sort=Sort("id")), sort="took")
+
+
+def test_a_query_shows_its_text_and_its_order(app: rota.App) -> None:
+    shown = repr(app.jobs("state:failed", task="mail.*", sort="-took"))
+    assert shown == "JobQuery('state:failed', task='mail.*', sort='-took')"
+
+
+@pytest.mark.usefixtures("small_pages")
+def test_queries_from_ordinary_code(plain: Shop) -> None:
+    app = plain.app
+    given = [plain.send.submit_sync(to=name).id for name in "abcdefg"]
+    assert [info.id for info in app.jobs("task:send", sort="id")] == given
+    assert [info.id for info in app.jobs("state:ready", sort="-priority").list_sync(9)] == given[::-1]
+    assert app.jobs("args.to:a").counted_sync() == rota.JobCount(1)
+    assert app.jobs("args.to:a").facets_sync().fields["queue"] == [rota.Facet("default", 1)]
+    assert app.jobs("args.to:a").cancel_sync("no") == Changes(1, 1)

@@ -132,3 +132,29 @@ async def test_the_python_of_the_page_runs(server: Server, capsys: pytest.Captur
     exec(compile(code, "remote.md", "exec"), space)
     await space["main"]()  # type: ignore[operator]
     assert capsys.readouterr().out == "ready\n"
+
+
+async def test_queries_say_the_same_as_on_a_store(server: Server) -> None:
+    async with app_of(server, user="local") as other:
+        await other.submit_command(["true"], labels="searched")
+    async with app_of(server) as app:
+        jobs = [(await app.submit_command(["true"], labels="searched", priority=n)).id for n in (3, 1, 2)]
+        found = app.jobs("label:searched created>-1h", sort="-priority")
+        assert [info.priority async for info in found] == [3, 2, 1]
+        assert [info.id for info in await app.jobs("searched").list(2)] == jobs[:0:-1]
+        assert (await found.count(), await found.counted()) == (3, rota.JobCount(3))
+        assert (await found.facets()).fields["user"] == [rota.Facet("ann", 3)]
+        assert await app.jobs("priority<3", label="searched").cancel() == rota.Changes(2, 2)
+        assert await app.jobs("searched").count() == 3
+        with pytest.raises(rota.InvalidQuery, match="character 1"):
+            app.jobs("stat:failed")
+        with pytest.raises(rota.InvalidQuery, match="takes conditions on fields only"):
+            await app.dead("searched").groups()
+
+
+def test_the_sync_face_searches_too(server: Server) -> None:
+    with app_of(server) as app:
+        job = app.submit_command_sync(["true"], labels="sync-search")
+        query = app.jobs("label:sync-search", sort="took")
+        assert [info.id for info in query] == [job.id]
+        assert query.counted_sync() == query.facets_sync().total == rota.JobCount(1)

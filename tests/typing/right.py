@@ -165,6 +165,16 @@ async def reads(job: rota.Job[str], nightly: rota.Schedule) -> None:
     assert_type([flow.used for flow in await admissions.flows()], list[timedelta])
 
 
+async def searches() -> None:
+    query = app.jobs("state:failed took>5m", sort="-took", task=hello)
+    assert_type(query, rota.JobQuery)
+    assert_type([info async for info in query], list[rota.JobInfo])
+    assert_type(await app.dead("error~timeout", sort="task", queue="mail").counted(), rota.JobCount)
+    assert_type((await app.dead().facets()).fields, dict[str, list[rota.Facet]])
+    assert_type(app.jobs("*").facets_sync(), rota.Facets)
+    assert_type(app.jobs().counted_sync().exact, bool)
+
+
 def asked() -> None:
     raise rota.Snooze(timedelta(hours=1)) from rota.RetryAfter("1m", "busy")
 

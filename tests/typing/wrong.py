@@ -83,4 +83,8 @@ async def times(job: rota.Job[str]) -> None:
     info.run_at - 7  # type: ignore[operator]
     limit: float | None = info.timeout  # type: ignore[assignment]
     rota.Snooze([])  # type: ignore[arg-type]
+    app.jobs(7)  # type: ignore[arg-type]
+    app.jobs("state:failed", "task:a")  # type: ignore[call-arg]
+    app.jobs(sort=7)  # type: ignore[arg-type]
+    app.dead(state="failed")  # type: ignore[call-arg]
     print(late, limit)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rota.api import received, received_schedules
+from rota.clients.jobs import check_countable
 from rota.clients.limits import gate_reason, queue_note
 from rota.config import Settings
 from rota.errors import InvalidInput
@@ -25,6 +26,8 @@ from rota.model.globs import glob_fits
 from rota.model.job import queue_name
 from rota.model.limits import Limit, concurrency, key_name, rate
 from rota.model.options import LONGEST_REASON, READERS, check_reason, task_name
+from rota.model.query.check import check as check_query
+from rota.model.query.fields import check_sort
 from rota.model.quotas import quotas
 from rota.model.rank import STRICT, priority
 from rota.model.readers import whole
@@ -33,6 +36,7 @@ from rota.model.times import DAY, LATEST, LONGEST
 from rota.orders import check_templates
 from rota.store.admission import NewGate
 from rota.store.log_store import MOST_JOBS, RawScan, SegmentScan
+from rota.store.values import JobFilter
 
 LARGEST_PAGE = 10_000
 MOST_IDS = 10_000
@@ -92,6 +96,20 @@ def _orders(given: Arguments, sender: Sender) -> None:
     for order in checked:
         sender.grant.check_orders(order)
     given["orders"] = checked
+
+
+def _search(given: Arguments, sender: Sender) -> None:
+    """Of a client, nothing of a tree is believed: neither its fields nor the types of its values."""
+    query: JobFilter = given["query"]
+    if query.sort is not None:
+        check_sort(query.sort)
+    if query.where is not None:
+        given["query"] = msgspec.structs.replace(query, where=check_query(query.where))
+
+
+def _groups(given: Arguments, sender: Sender) -> None:
+    _search(given, sender)
+    check_countable(given["query"].where)
 
 
 def _ids(given: Arguments, sender: Sender) -> None:
@@ -249,6 +267,11 @@ def _rotated_key(given: Arguments, sender: Sender) -> None:
 
 CHECKS: dict[str, Callable[[Arguments, Sender], None]] = {
     "submit": _orders,
+    "page": _search,
+    "count": _search,
+    "counted": _search,
+    "facets": _search,
+    "error_groups": _groups,
     "get_many": _ids,
     "cancel": _cancel,
     "replay": _ids,

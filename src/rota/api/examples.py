@@ -13,7 +13,7 @@ EXAMPLES: Mapping[str, Any] = {
     "cancel_job": {"reason": "the file is not needed any more"},
     "set_priority": {"priority": 2},
     "cancel_jobs": {"queue": "mail", "dry_run": True},
-    "retry_jobs": {"state": ["failed"], "task": "mail.*", "limit": 100},
+    "retry_jobs": {"q": "state:failed finished>-1h", "task": "mail.*", "limit": 100},
     "set_priorities": {"label": "urgent", "priority": 1},
     "replay_all_dead": {"error": "timeout", "older_than": "1h"},
     "purge_all_dead": {"ended_before": "2027-01-01T00:00:00Z", "dry_run": True},

@@ -64,8 +64,9 @@ _REFUSALS: Mapping[int, tuple[str, ...]] = {
 
 
 class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The body of an answer that is not a success. `what`, `given` and `expected` are there for wrong values; other
-    errors have fields of their own."""
+    """The body of an answer that is not a success. `what`, `given` and `expected` are there for wrong values; for a
+    query that can't be read `position`, the character at fault, counted from 1, and `problem`. Other errors have fields
+    of their own."""
 
     code: str
     title: str
@@ -74,6 +75,8 @@ class ProblemBody(msgspec.Struct, frozen=True, omit_defaults=True):
     what: str | None = None
     given: Any = None
     expected: str | None = None
+    position: int | None = None
+    problem: str | None = None
     incident: str | None = None
 
 

@@ -14,11 +14,9 @@ from rota.cli.show import ago, document, on_terminal, table
 from rota.clients import job_queries
 from rota.clients.job_queries import Change
 from rota.clients.jobs import JobsClient
-from rota.errors import InvalidInput, InvalidQuery
+from rota.errors import InvalidInput
 from rota.model.error_groups import ErrorGroup
 from rota.model.lifecycle import State
-from rota.model.query.normal import leaves
-from rota.model.query.tree import EVERYTHING, Text
 from rota.model.times import Instant
 from rota.store.values import JobFilter
 from rota.views.error_groups import ErrorGroupView
@@ -32,16 +30,8 @@ async def list_(args: argparse.Namespace) -> int:
     check_list(args)
     async with existing(args) as client:
         query = await filter_of(args, client, DEAD)
-        _check_countable(query)
         show_groups(args, await client.error_groups(query), client.store.now(), query.limit)
     return 0
-
-
-def _check_countable(query: JobFilter) -> None:
-    """Groups are counted by the database, which can't tell where a word ends, and knows no regular expressions."""
-    for leaf in leaves(query.where or EVERYTHING):
-        if isinstance(leaf, Text):
-            raise InvalidQuery(leaf.text, None, "--groups takes conditions on fields only, such as error~refused")
 
 
 def show_groups(args: argparse.Namespace, groups: Sequence[ErrorGroup], now: Instant, limit: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,12 +16,11 @@ from rota.cli.show import answer, safe
 from rota.clients import job_queries
 from rota.clients.job_queries import Change, Changes
 from rota.clients.jobs import JobsClient
+from rota.clients.searching import where_of
 from rota.clock import SystemClock
 from rota.errors import InvalidInput
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
-from rota.model.query.parse import parse
-from rota.model.query.tree import EVERYTHING, Condition
 from rota.model.times import Instant, duration
 from rota.store.values import JobFilter
 
@@ -39,17 +37,11 @@ class Wording(NamedTuple):
 
 def check_filters(args: argparse.Namespace) -> None:
     """Refuses wrong filters, and what is no query, before a store is looked for."""
-    where_of(args.query, SystemClock().now())
+    where_of(query_text(args.query or ()), SystemClock().now())
     if getattr(args, "state", None) is not None:
         _states(args.state)
     if getattr(args, "older_than", None) is not None:
         duration(args.older_than, "--older-than")
-
-
-def where_of(words: Sequence[str] | None, now: Instant) -> Condition | None:
-    """The condition of QUERY, with times that count from this instant. None: there is none."""
-    found = parse(query_text(words or ()), now)
-    return None if found == EVERYTHING else found
 
 
 async def filter_of(
@@ -63,7 +55,7 @@ async def filter_of(
     query = JobFilter(
         states=_states(texts["state"]) if "state" in texts else states,
         workflow=await client.workflow(texts["workflow"]) if "workflow" in texts else None,
-        where=where_of(args.query, now),
+        where=where_of(query_text(args.query or ()), now),
         limit=getattr(args, "limit", None) or JobFilter().limit,
     )
     if "older_than" in texts:

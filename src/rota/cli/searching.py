@@ -5,36 +5,26 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from rota.api.pages import cursor_of, read_cursor
+from rota.api.job_places import JobPlace
 from rota.cli.live import Bar
 from rota.cli.many import FILTERS, filter_of
 from rota.cli.show import on_terminal
-from rota.clients.jobs import PAGE, JobsClient
+from rota.clients.job_queries import page_size
+from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.query.evaluate import job_values
 from rota.model.query.fields import sort
 from rota.model.query.tree import How, Term
-from rota.model.times import LATEST, Instant, aware, iso
+from rota.model.times import Instant, aware, iso
 from rota.store.values import JobCursor, JobFilter, SearchProgress
 
-BY_PLACE = ("id", "finished")  # orders in which a page costs only itself; others sort all jobs for each
-LARGEST_SORTED = 1_000
 _ID = re.compile(r"[0-9a-f-]{1,36}")
-
-
-class _Key(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What `--after` holds: the place, and the instant from which relative times of the query count."""
-
-    id: str
-    ended_at: int | None
-    value: str | int | float | None
-    at: Annotated[int, msgspec.Meta(ge=0, le=LATEST)]
 
 
 class Search:
@@ -51,21 +41,22 @@ class Search:
         self._bar = Bar(told)
 
     async def begin(self) -> None:
-        key = self._key()
-        self._at = self._client.store.now() if key is None else key.at
+        given = self._given()
+        self._at = self._client.store.now() if given is None else given.at
         query = await filter_of(self._args, self._client, self._states, self._at)
         self.query = msgspec.structs.replace(query, sort=sort(self._args.sort) if self._args.sort else None)
-        if key is not None:
-            self._place = JobCursor(key.id, key.ended_at, key.value)
+        if given is not None:
+            self._place = given.cursor
         elif self._args.after is not None:
             self._place = await self._behind(self._args.after)
 
-    def _key(self) -> _Key | None:
+    def _given(self) -> JobPlace | None:
+        """What `--after` holds, unless it is an id."""
         given = self._args.after
         if given is None or _ID.fullmatch(given.lower()):
             return None
         try:
-            return read_cursor(given, _Key, self._conditions())
+            return JobPlace.read(given, self._conditions())
         except InvalidInput as error:
             raise InvalidInput("--after", given, f"the id of a job, or {error.expected}") from None
 
@@ -88,8 +79,7 @@ class Search:
         """What `--after` takes to go on behind the jobs that were shown; None: there are no more."""
         if self._place is None:
             return None
-        last = self._place
-        return cursor_of([last.id, last.ended_at, last.value, self._at], self._conditions())
+        return JobPlace.behind(self._place, self._at).text(self._conditions())
 
     async def pages(self) -> AsyncIterator[list[JobInfo]]:
         """The jobs, as they are found, at most `--limit`."""
@@ -110,8 +100,7 @@ class Search:
             self._bar.show("")
 
     def _next(self, left: int) -> JobFilter:
-        size = PAGE if self.query.order.field in BY_PLACE else LARGEST_SORTED
-        return msgspec.structs.replace(self.query, limit=min(left, size), after=self._place)
+        return msgspec.structs.replace(self.query, limit=min(left, page_size(self.query)), after=self._place)
 
     def _tell(self, progress: SearchProgress) -> None:
         before, self._examined = self._examined, self._examined + progress.examined

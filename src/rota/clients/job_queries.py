@@ -19,6 +19,8 @@ from rota.model.options import check_reason
 from rota.store.values import Cancelling, JobFilter
 
 Act = Callable[[Sequence[str]], Awaitable[Sequence[bool]]]
+BY_PLACE = ("id", "finished")  # orders in which a page costs only itself; others sort all jobs for each
+LARGEST_SORTED = 1_000
 
 
 class Changes(msgspec.Struct, frozen=True):
@@ -72,9 +74,15 @@ def reprioritising(client: JobsClient, priority: int) -> Change:
     return Change("reprioritise", INITIAL, lambda ids: client.reprioritise(ids, chosen))
 
 
-async def pages(client: JobsClient, query: JobFilter, size: int = PAGE) -> AsyncIterator[list[JobInfo]]:
-    """All jobs that fit. Pages that have become empty meanwhile are left out."""
-    query = msgspec.structs.replace(query, limit=size)
+def page_size(query: JobFilter) -> int:
+    """How many jobs a page of a walk should have."""
+    return PAGE if query.order.field in BY_PLACE else LARGEST_SORTED
+
+
+async def pages(client: JobsClient, query: JobFilter, wanted: int | None = None) -> AsyncIterator[list[JobInfo]]:
+    """All jobs that fit. Empty pages are left out. `wanted`: the caller takes no more jobs than that."""
+    size = page_size(query)
+    query = msgspec.structs.replace(query, limit=size if wanted is None else min(wanted, size))
     while True:
         page = await client.page(query)
         if page.jobs:
@@ -85,8 +93,10 @@ async def pages(client: JobsClient, query: JobFilter, size: int = PAGE) -> Async
 
 
 async def changes(client: JobsClient, query: JobFilter, change: Change) -> AsyncGenerator[Changes, None]:
-    """Changes all jobs that fit and can be changed; yields the numbers so far after each page."""
+    """Changes all jobs that fit and can be changed, in no order of the caller's; yields the numbers so far after each
+    page."""
     matched = changed = 0
+    query = msgspec.structs.replace(query, sort=None)
     async for page in pages(client, change.filter(query)):
         answers = await change.act([job.id for job in page])
         matched, changed = matched + len(page), changed + sum(answers)

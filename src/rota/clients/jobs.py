@@ -13,12 +13,23 @@ import msgspec
 from rota.batching import Batcher
 from rota.clients.explain import explain
 from rota.clock import Chance
-from rota.errors import InvalidInput, KeyConflict, NotFound, QuotaExceeded, StoreError, StoreUnavailable, WaitTimeout
+from rota.errors import (
+    InvalidInput,
+    InvalidQuery,
+    KeyConflict,
+    NotFound,
+    QuotaExceeded,
+    StoreError,
+    StoreUnavailable,
+    WaitTimeout,
+)
 from rota.model.error_groups import ErrorGroup
 from rota.model.job import JobInfo, NewJob, Submitted
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.options import check_reason
 from rota.model.principal import Principal
+from rota.model.query.normal import leaves
+from rota.model.query.tree import EVERYTHING, Condition, Text
 from rota.model.rank import priority
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND, Span, duration
@@ -38,6 +49,14 @@ PAUSE = 0.005
 PAGE = 200
 COUNT_EVERY = 1.0
 PURGE_STEP = 5
+
+
+def check_countable(where: Condition | None) -> None:
+    """Groups are counted by the database, which can't tell where a word ends, and knows no regular expressions."""
+    for leaf in leaves(where or EVERYTHING):
+        if isinstance(leaf, Text):
+            problem = "a list of groups takes conditions on fields only, such as error~refused"
+            raise InvalidQuery(leaf.text, None, problem)
 
 
 class KnownTasks(Protocol):
@@ -162,20 +181,36 @@ class JobsClient:
     async def find(self, query: JobFilter) -> list[JobInfo]:
         """The first jobs that fit, as many as the limit, however many have to be examined."""
         found: list[JobInfo] = []
+        async for jobs in self._pages(query):
+            found += jobs
+            if len(found) >= query.limit:
+                break
+        return found[: query.limit]
+
+    async def _pages(self, query: JobFilter) -> AsyncIterator[list[JobInfo]]:
         while True:
             page = await self.page(query)
-            found += page.jobs
-            if page.last is None or len(found) >= query.limit:
-                return found[: query.limit]
+            yield page.jobs
+            if page.last is None:
+                return
             query = msgspec.structs.replace(query, after=page.last)
 
     async def page(self, query: JobFilter) -> JobPage:
         return await self.store.page(self.who, query)
 
     async def count(self, query: JobFilter) -> int:
-        return await self.store.count(self.who, query)
+        """Exact, whatever the limit. The store's count knows what its database can decide; words of a query and
+        regular expressions are decided job by job."""
+        if query.where is None:
+            return await self.store.count(self.who, query)
+        found = await self.counted(query)
+        if found.exact:
+            return found.number
+        query = msgspec.structs.replace(query, sort=None, after=None, limit=PAGE)
+        return sum([len(jobs) async for jobs in self._pages(query)])
 
     async def error_groups(self, query: JobFilter) -> list[ErrorGroup]:
+        check_countable(query.where)
         return await self.store.error_groups(self.who, query)
 
     async def counted(self, query: JobFilter) -> JobCount:

@@ -10,7 +10,8 @@ import msgspec
 
 from rota.clients import job_queries
 from rota.clients.job_queries import Change, Changes
-from rota.clients.jobs import PAGE, JobsClient
+from rota.clients.jobs import JobsClient
+from rota.clients.searching import where_of
 from rota.errors import InvalidInput
 from rota.handles.job import Job
 from rota.handles.schedule import Schedule
@@ -19,8 +20,9 @@ from rota.handles.workflow import Workflow
 from rota.model.error_groups import ErrorGroup
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
+from rota.model.query.fields import sort as read_sort
 from rota.model.times import instant
-from rota.store.values import JobFilter, JobPage
+from rota.store.values import Facets, JobCount, JobFilter, JobPage
 
 if TYPE_CHECKING:
     from rota.app_core import AppCore
@@ -56,16 +58,26 @@ class JobConditions(DeadConditions, total=False):
 
 class JobQuery:
     """Jobs that fit some conditions. Nothing is read before it is iterated, counted or changed, and each use reads
-    anew. Newest first; dead letters in the order of their ends."""
+    anew. Newest first, dead letters in the order of their ends, unless `sort` gives another order; it is the order of
+    what is read, and counts, groups and changes don't depend on it."""
 
-    def __init__(self, app: AppCore, query: JobFilter | None, conditions: DeadConditions) -> None:
-        self._app, self._filter = app, _filter(JobFilter() if query is None else query, conditions)
-        self._all_dead = query is DEAD and all(given is None for given in conditions.values())
+    def __init__(
+        self, app: AppCore, query: JobFilter, text: str | None, sort: str | None, conditions: DeadConditions
+    ) -> None:
+        """`text`: a query. Its relative times count from each use; reading it here only refuses a wrong one."""
+        where = None if text is None else where_of(text, app.clock.now())
+        self._app, self._text, self._sort = app, None if where is None else text, sort
+        self._filter = _sorted(_filter(query, conditions), sort)
+        if where is not None and self._filter.where is not None:
+            raise InvalidInput("query", text, "no second query")
+        self._all_dead = query is DEAD and where is None and all(given is None for given in conditions.values())
 
     def __repr__(self) -> str:
         fields = {name: getattr(self._filter, name) for name in self._filter.__struct_fields__ if name != "limit"}
-        given = (f"{name}={value!r}" for name, value in fields.items() if value is not None)
-        return f"JobQuery({', '.join(given)})"
+        fields["sort"] = self._sort or fields["sort"]
+        text = [] if self._text is None else [repr(self._text)]
+        given = [f"{name}={value!r}" for name, value in fields.items() if value is not None]
+        return f"JobQuery({', '.join(text + given)})"
 
     async def __aiter__(self) -> AsyncIterator[JobInfo]:
         client, query = await self._ready()
@@ -78,7 +90,7 @@ class JobQuery:
         most = _limit(limit)
         client, query = await self._ready()
         found: Infos = []
-        async for page in job_queries.pages(client, query, min(most, PAGE)):
+        async for page in job_queries.pages(client, query, most):
             found += page
             if len(found) >= most:
                 break
@@ -88,8 +100,19 @@ class JobQuery:
         return next(iter(await self.list(1)), None)
 
     async def count(self) -> int:
+        """Their number. All are looked at, so it may take long."""
         client, query = await self._ready()
         return await client.count(query)
+
+    async def counted(self) -> JobCount:
+        """Their number within a moment: an estimate, and marked so, if they are too many."""
+        client, query = await self._ready()
+        return await client.counted(query)
+
+    async def facets(self) -> Facets:
+        """Their numbers by state, queue, task and user; estimates, and marked so, if they are too many."""
+        client, query = await self._ready()
+        return await client.facets(query)
 
     async def groups(self, limit: int = 100) -> Groups:
         """The groups of errors of the dead letters among them, last seen first."""
@@ -125,8 +148,11 @@ class JobQuery:
         return steps[-1]
 
     async def _ready(self) -> tuple[JobsClient, JobFilter]:
-        """The filter with the id of a workflow that was named."""
+        """The filter with the condition of the text, whose relative times count from now, and with the id of a workflow
+        that was named."""
         client, query = await self._app.client(), self._filter
+        if self._text is not None:
+            query = msgspec.structs.replace(query, where=where_of(self._text, client.store.now()))
         if query.workflow is not None:
             query = msgspec.structs.replace(query, workflow=await client.workflow(query.workflow))
         return client, query
@@ -142,7 +168,8 @@ class JobQuery:
     async def _page(self, query: JobFilter | None) -> tuple[JobPage, JobFilter]:
         client = await self._app.client()
         if query is None:
-            query = msgspec.structs.replace((await self._ready())[1], limit=PAGE)
+            query = (await self._ready())[1]
+            query = msgspec.structs.replace(query, limit=job_queries.page_size(query))
         page = await client.page(query)
         return page, msgspec.structs.replace(query, after=page.last)
 
@@ -154,6 +181,12 @@ class JobQuery:
 
     def count_sync(self) -> int:
         return self._app.sync(self.count())
+
+    def counted_sync(self) -> JobCount:
+        return self._app.sync(self.counted())
+
+    def facets_sync(self) -> Facets:
+        return self._app.sync(self.facets())
 
     def groups_sync(self, limit: int = 100) -> Groups:
         return self._app.sync(self.groups(limit))
@@ -177,7 +210,7 @@ class JobQuery:
 def _filter(query: object, conditions: Mapping[str, object]) -> JobFilter:
     """The query with more conditions. None of them may be in it already: which one counts would be a guess."""
     if not isinstance(query, JobFilter):
-        raise InvalidInput("jobs", query, "conditions by name, as in app.jobs(state='failed', task='mail.*')")
+        raise InvalidInput("jobs", query, "a query, or conditions by name, as in app.jobs(state='failed')")
     fields: dict[str, Any] = {}
     for name, given in conditions.items():
         field = _field(name, given)
@@ -190,6 +223,14 @@ def _filter(query: object, conditions: Mapping[str, object]) -> JobFilter:
         if given is not None:
             fields[field] = _READERS[name](given, name)
     return msgspec.structs.replace(query, **fields)
+
+
+def _sorted(query: JobFilter, sort: str | None) -> JobFilter:
+    if sort is None:
+        return query
+    if query.sort is not None:
+        raise InvalidInput("sort", sort, f"no second order: the query has {query.sort.field}")
+    return msgspec.structs.replace(query, sort=read_sort(sort))
 
 
 def _field(condition: str, given: object) -> str:

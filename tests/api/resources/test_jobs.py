@@ -63,7 +63,7 @@ async def test_filters(world: World, caller: Caller) -> None:
         ("limit=0", "limit"),
         ("limit=ten", "limit"),
         ("limit=1001", "limit"),
-        ("sort=id", "query parameter"),
+        ("order=id", "query parameter"),
         ("queue=", "queue"),
         ("queue=a&queue=b", "queue"),
         ("error=%00", "error"),

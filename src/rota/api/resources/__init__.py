@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rota.api.resources import (
     calendars,
+    completions,
     dead,
     events,
     gates,
@@ -24,5 +25,5 @@ from rota.api.resources import (
 ROUTES = (
     orders.ROUTES, jobs.ROUTES, job_changes.ROUTES, dead.ROUTES, workflows.ROUTES, schedules.ROUTES, calendars.ROUTES,
     gates.ROUTES, limits.ROUTES, queues.ROUTES, nodes.ROUTES, nodes.TASKS, events.ROUTES, waits.ROUTES, stats.ROUTES,
-    people.ROUTES, log_search.ROUTES,
+    people.ROUTES, log_search.ROUTES, completions.ROUTES,
 )  # fmt: skip

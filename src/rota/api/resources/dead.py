@@ -4,47 +4,61 @@ from __future__ import annotations
 
 import msgspec
 
+from rota.api.job_places import Moment, Number
 from rota.api.pages import Page, cursor_of, read_cursor
 from rota.api.requests import Request
 from rota.api.resources.job_changes import DEAD, ChangedJobs, DeadChangeBody, change
 from rota.api.resources.jobs import done
-from rota.api.resources.searches import DeadListQuery, Number, conditions_of, filter_of, next_of, page_filter
+from rota.api.resources.searches import (
+    DeadGroupsQuery,
+    DeadListQuery,
+    DeadSearch,
+    JobsPage,
+    conditions_of,
+    filter_of,
+    page_of,
+)
 from rota.api.routes import Routes
 from rota.clients import job_queries
 from rota.clients.jobs import JobsClient
 from rota.errors import IllegalEvent, NotFound
 from rota.model.access import Permission
 from rota.model.times import as_instant
-from rota.store.values import JobCursor
+from rota.store.values import JobCount, JobCursor
 from rota.views.error_groups import ErrorGroupView
 from rota.views.jobs import DoneView, JobView
 
 ROUTES = Routes("dead letters")
 
 
-@ROUTES.get("/api/v1/dead", Permission.READ, "Dead letters that fit, latest first")
-async def list_dead(request: Request[None, DeadListQuery]) -> Page[JobView]:
-    page = await request.jobs.page(await page_filter(request.query, request.jobs, states=DEAD))
-    return Page([JobView.of(info) for info in page.jobs], next_of(page.last, request.query))
+@ROUTES.get("/api/v1/dead", Permission.READ, "Dead letters that fit, latest first unless `sort` says otherwise")
+async def list_dead(request: Request[None, DeadListQuery]) -> JobsPage:
+    return await page_of(request.query, request.jobs, states=DEAD)
+
+
+@ROUTES.get("/api/v1/dead/count", Permission.READ, "How many dead letters fit; an estimate if they are too many")
+async def count_dead(request: Request[None, DeadSearch]) -> JobCount:
+    found = await filter_of(request.query, request.jobs)
+    return await request.jobs.counted(msgspec.structs.replace(found, states=DEAD))
 
 
 class ErrorGroupKey(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     id: str
     last_at: Number
+    at: Moment  # the instant that relative times count from
 
 
 @ROUTES.get("/api/v1/dead/groups", Permission.READ, "Groups of dead letters with the same error, last seen first")
-async def list_error_groups(request: Request[None, DeadListQuery]) -> Page[ErrorGroupView]:
-    found = await filter_of(request.query, request.jobs)
-    after = None
-    if request.query.cursor is not None:
-        key = read_cursor(request.query.cursor, ErrorGroupKey, ["groups", conditions_of(request.query)])
-        after = JobCursor(key.id, key.last_at)
-    groups = await request.jobs.error_groups(msgspec.structs.replace(found, after=after, limit=request.query.limit))
+async def list_error_groups(request: Request[None, DeadGroupsQuery]) -> Page[ErrorGroupView]:
+    query, conditions = request.query, ["groups", conditions_of(request.query)]
+    key = None if query.cursor is None else read_cursor(query.cursor, ErrorGroupKey, conditions)
+    at = request.store.now() if key is None else key.at
+    after = None if key is None else JobCursor(key.id, key.last_at)
+    found = await filter_of(query, request.jobs, at)
+    groups = await request.jobs.error_groups(msgspec.structs.replace(found, after=after, limit=query.limit))
     following = None
-    if len(groups) == request.query.limit:
-        last = [groups[-1].id, as_instant(groups[-1].last_at)]
-        following = cursor_of(last, ["groups", conditions_of(request.query)])
+    if len(groups) == query.limit:
+        following = cursor_of([groups[-1].id, as_instant(groups[-1].last_at), at], conditions)
     return Page([ErrorGroupView.of(group) for group in groups], following)
 
 

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import msgspec
 
+from rota.api.job_places import Id
 from rota.api.requests import Request
 from rota.api.resources.jobs import REASON
-from rota.api.resources.searches import DeadSearch, Id, JobSearch, filter_of
+from rota.api.resources.searches import DeadSearch, JobSearch, filter_of
 from rota.api.routes import Routes
 from rota.clients import job_queries
 from rota.clients.job_queries import Change, Changes

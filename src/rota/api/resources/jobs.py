@@ -6,15 +6,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from rota.api.job_places import Number
 from rota.api.pages import Cursor, Limit, Page, cursor_of, read_cursor
 from rota.api.requests import Request
-from rota.api.resources.searches import JobListQuery, Number, next_of, page_filter
+from rota.api.resources.searches import JobListQuery, JobSearch, JobsPage, filter_of, page_of
 from rota.api.routes import Routes
 from rota.clients.jobs import JobsClient
 from rota.errors import IllegalEvent, NotFound
 from rota.model.access import Permission
 from rota.store.graph import WorkflowFilter
-from rota.store.values import CUT, Cancelling, Position
+from rota.store.values import CUT, Cancelling, Facets, JobCount, Position
 from rota.views.jobs import AttemptView, ChunkView, DoneView, Explanation, JobView, ParentView
 
 ROUTES = Routes("jobs")
@@ -22,10 +23,19 @@ REASON = "cancelled by its user"
 STREAMS = ("stdout", "stderr", "log")
 
 
-@ROUTES.get("/api/v1/jobs", Permission.READ, "Jobs that fit, newest first")
-async def list_jobs(request: Request[None, JobListQuery]) -> Page[JobView]:
-    page = await request.jobs.page(await page_filter(request.query, request.jobs))
-    return Page([JobView.of(info) for info in page.jobs], next_of(page.last, request.query))
+@ROUTES.get("/api/v1/jobs", Permission.READ, "Jobs that fit, newest first unless `sort` says otherwise")
+async def list_jobs(request: Request[None, JobListQuery]) -> JobsPage:
+    return await page_of(request.query, request.jobs)
+
+
+@ROUTES.get("/api/v1/jobs/count", Permission.READ, "How many jobs fit; an estimate if they are too many")
+async def count_jobs(request: Request[None, JobSearch]) -> JobCount:
+    return await request.jobs.counted(await filter_of(request.query, request.jobs))
+
+
+@ROUTES.get("/api/v1/jobs/facets", Permission.READ, "The jobs that fit, counted by state, queue, task and user")
+async def get_facets(request: Request[None, JobSearch]) -> Facets:
+    return await request.jobs.facets(await filter_of(request.query, request.jobs))
 
 
 @ROUTES.get("/api/v1/jobs/{id}", Permission.READ, "A job with its attempts")

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import msgspec
 
 from rota.api.answers import Answer
+from rota.api.job_places import Number
 from rota.api.pages import Cursor, Limit, Page, cursor_of, read_cursor
 from rota.api.requests import Request
-from rota.api.resources.searches import LONGEST, Number
+from rota.api.resources.searches import LONGEST
 from rota.api.routes import Routes
 from rota.api.versions import EDITS, PUTS, READS, TELLS, check_match, tagged, unless_known
 from rota.clients.schedules import NEVER, Saved

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 
 from rota.api.answers import Answer
+from rota.api.job_places import Id, Number
 from rota.api.pages import Cursor, Limit, Page, cursor_of, read_cursor
 from rota.api.requests import Request
 from rota.api.resources.orders import CREATES, keyed, other_body
-from rota.api.resources.searches import LONGEST, Id, Number
+from rota.api.resources.searches import LONGEST
 from rota.api.routes import Routes
 from rota.clients import workflows
 from rota.errors import KeyConflict
