@@ -46,6 +46,7 @@ def run(deed: str, url: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_children_of_a_parent_that_has_used_the_app(url: str) -> None:
     assert run("forks", url) == {"different": True, "kept": True, "waited": True}
 
@@ -65,6 +66,7 @@ def test_a_fork_that_python_is_not_told_of(tmp_path: Path) -> None:
     assert seen["parent"]
 
 
+@pytest.mark.slow
 def test_sixty_loops_leave_nothing_open(url: str) -> None:
     seen = run("loops", url)
     if url.startswith("postgres"):
@@ -87,6 +89,7 @@ loop.close()
 """
 
 
+@pytest.mark.slow
 def test_loops_that_are_closed_by_hand_are_no_cause_for_complaint(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CLOSED_BY_HAND, url], capture_output=True, text=True, timeout=LIMIT, check=False

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SHOP = """
 import rota
 
@@ -103,6 +105,7 @@ def written(folder: Path, ini: str, **files: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_with_pytest_asyncio_and_without_a_loop(tmp_path: Path) -> None:
     folder = written(tmp_path, "rota_app = shop:app", test_shop=TESTS.format(marker="asyncio"))
     code, text = pytest_run(folder, *ASYNCIO)
@@ -110,6 +113,7 @@ def test_with_pytest_asyncio_and_without_a_loop(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.db"))
 
 
+@pytest.mark.slow
 def test_with_the_plugin_of_anyio(tmp_path: Path) -> None:
     anyio = "\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n"
     folder = written(tmp_path, "rota_app = shop", test_shop=TESTS.format(marker="anyio") + anyio)
@@ -117,6 +121,7 @@ def test_with_the_plugin_of_anyio(tmp_path: Path) -> None:
     assert (code, "5 passed" in text) == (0, True), text
 
 
+@pytest.mark.slow
 def test_wrong_use_is_one_clear_error(tmp_path: Path) -> None:
     code, text = pytest_run(written(tmp_path, "rota_app = shop:app", test_wrong=WRONG), *ASYNCIO)
     assert (code, "2 errors" in text) == (1, True), text
@@ -128,6 +133,7 @@ def test_wrong_use_is_one_clear_error(tmp_path: Path) -> None:
     assert "InvalidInput: rota_app: '' is not valid; expected rota_app = shop:app in pytest's settings" in text
 
 
+@pytest.mark.slow
 def test_it_imports_little_and_can_be_left_out(tmp_path: Path) -> None:
     code, text = pytest_run(written(tmp_path, "", test_light=LIGHT), *ASYNCIO)
     assert (code, "1 passed" in text) == (0, True), text

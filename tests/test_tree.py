@@ -7,6 +7,7 @@ Modules that are parts of one thing, and are proven through its face, are listed
 from __future__ import annotations
 
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -111,6 +112,7 @@ TESTED_BY = {
 }
 
 
+@cache
 def modules() -> list[str]:
     found = [path.relative_to(SOURCE) for path in sorted(SOURCE.rglob("*.py")) if not path.name.startswith("__")]
     return [str(path) for path in found if len((SOURCE / path).read_text("utf-8").splitlines()) > SMALL]

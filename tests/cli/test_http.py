@@ -73,6 +73,7 @@ def test_a_call_with_all_that_can_be_said_of_it(calling: Rota, server: Web) -> N
     assert calling.ok("job", "logs", job_id) == '{"no": 1}'
 
 
+@pytest.mark.slow
 def test_bodies_may_come_from_anywhere(calling: Rota, server: Web) -> None:
     url = server.on("/body", reply(200))
     (calling.folder / "picture").write_bytes(b"\0\xff")

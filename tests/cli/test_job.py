@@ -177,6 +177,7 @@ def test_wait_says_how_it_went(served: Rota) -> None:
     assert [job["state"] for job in json.loads(served("--json", "job", "wait", good, good).stdout)] == ["succeeded"]
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error(served: Rota) -> None:
     for _ in range(3):
         running = served.start("job", "list")

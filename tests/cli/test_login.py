@@ -31,6 +31,7 @@ def home(folder: Path) -> dict[str, str]:
     return {"XDG_CONFIG_HOME": str(folder / "config")}
 
 
+@pytest.mark.slow
 def test_every_verb_of_a_client_uses_it_until_the_logout(rota: Rota, server: Server) -> None:
     code, said, _ = logged_in(rota, server, key_of(Role.ADMIN, "ann"))
     assert code == 0

@@ -17,14 +17,20 @@ from tests.cli.program import LONG, Rota, environment
     [
         ("nowhere:app", "there is no module 'nowhere' in "),
         ("shop:ap", "shop has no 'ap'"),
-        ("shop:rota", "is a module; expected a rota.App"),
-        ("shop.py", "there is no module 'shop.py' in"),
+        pytest.param("shop:rota", "is a module; expected a rota.App", marks=pytest.mark.slow),
+        pytest.param("shop.py", "there is no module 'shop.py' in", marks=pytest.mark.slow),
         ("./shop.py:app", "expected MODULE:APP such as shop.jobs:app"),
-        (":app", "expected MODULE:APP"),
+        pytest.param(":app", "expected MODULE:APP", marks=pytest.mark.slow),
         ("broken:app", "importing broken failed: ZeroDivisionError: division by zero (broken.py, line 2)"),
-        ("needs:app", "importing needs failed: ModuleNotFoundError: No module named 'not_there' (needs.py, line 1)"),
-        ("syntax:app", "importing syntax failed: SyntaxError: "),
-        ("leaves:app", "importing leaves failed: SystemExit: 3 (leaves.py, line 1)"),
+        pytest.param(
+            "needs:app",
+            "importing needs failed: ModuleNotFoundError: No module named 'not_there' (needs.py, line 1)",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("syntax:app", "importing syntax failed: SyntaxError: ", marks=pytest.mark.slow),
+        pytest.param(
+            "leaves:app", "importing leaves failed: SystemExit: 3 (leaves.py, line 1)", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_wrong_app(app: str, said: str, rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,6 +117,7 @@ app = rota.App()
         "async def hangs(process): await asyncio.to_thread(time.sleep, 600)",
     ],
 )
+@pytest.mark.slow
 def test_a_stop_hook_that_hangs_is_told_and_does_not_keep_the_process(rota: Rota, hook: str) -> None:
     (rota.folder / "hangs.py").write_text(HANGING_HOOK.format(limit="STOP_LIMIT", event="stop", hook=hook))
     node = rota.up("--app", "hangs")
@@ -175,6 +182,7 @@ def test_quiet_and_json(rota: Rota) -> None:
     assert quiet.err == ""
 
 
+@pytest.mark.slow
 def test_half_of_an_app_leaves_the_schedules_of_the_other_half(rota: Rota) -> None:
     """`rota up` by an entry point that does not import the module with the schedules."""
     (rota.folder / "bank.py").write_text('import rota\napp = rota.App(name="billing")\n')

@@ -324,7 +324,7 @@ async def test_tokens_come_back_exactly_when_the_window_is_over(world: World) ->
     assert names(await actor.claim()) == jobs[3:6]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 async def test_never_more_starts_than_allowed_in_any_window(world: World, seed: int) -> None:
     dice = random.Random(seed)
     count, window = dice.randint(1, 5), dice.choice([SECOND, 3 * SECOND, 20 * SECOND])
@@ -421,7 +421,7 @@ async def test_a_gate_before_the_key(world: World) -> None:
     assert names(await actor.claim()) == [gated]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 async def test_a_walk_that_never_holds_more_than_it_may_and_loses_nobody(world: World, seed: int) -> None:
     walk = await Walk.begin(world, seed)
     for _ in range(150):

@@ -377,6 +377,7 @@ async def test_a_queue_that_becomes_another_policy_still_lets_go_what_waits(worl
 
 
 @pytest.mark.parametrize("overlap", [Overlap.SKIP, Overlap.QUEUE, Overlap.REPLACE])
+@pytest.mark.slow
 async def test_with_everything_at_once_no_two_fires_of_a_schedule_run(
     world: World, another: Store, overlap: Overlap
 ) -> None:

@@ -29,6 +29,7 @@ async def test_a_fan_out_of_thousands_is_let_go_in_pieces(world: World) -> None:
     assert await actor.claim() == []
 
 
+@pytest.mark.slow
 async def test_a_fan_in_of_thousands_goes_on_after_the_last(world: World) -> None:
     actor = await world.node()
     fan = [world.job() for _ in range(3_000)]
@@ -44,6 +45,7 @@ async def test_a_fan_in_of_thousands_goes_on_after_the_last(world: World) -> Non
     assert [one.task for one in await actor.claim()] == ["last"]
 
 
+@pytest.mark.slow
 async def test_a_child_of_thousands_that_have_ended(world: World) -> None:
     actor = await world.node()
     parents = await world.several(3_000)

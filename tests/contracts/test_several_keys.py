@@ -51,6 +51,7 @@ class Streams:
 
 
 @pytest.mark.parametrize("priority", [0, 5, 9])
+@pytest.mark.slow
 async def test_between_two_busy_keys_it_waits_for_a_bounded_time(world: World, priority: int) -> None:
     streams = Streams(world, await world.node())
     for _ in range(3):

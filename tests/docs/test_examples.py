@@ -139,6 +139,7 @@ async def test_the_python_of_the_page_on_reading_runs(
     await asyncio.to_thread(space["without_an_event_loop"])
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_on_testing_runs(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text("\n".join(blocks("docs/testing.md", "python")))
     (settings,) = blocks("docs/testing.md", "toml")
@@ -195,6 +196,7 @@ async def test_the_python_of_the_page_on_hooks_runs(tmp_path: Path, monkeypatch:
     assert len(closed) == 8
 
 
+@pytest.mark.slow
 async def test_the_python_of_the_page_on_schedules_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     space: dict[str, Any] = {}

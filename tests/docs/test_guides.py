@@ -23,6 +23,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_quick_start_from_the_first_line_to_the_last(tmp_path: Path) -> None:
     shop, tests = blocks("docs/quickstart.md", "python")
     (tmp_path / "shop.py").write_text(shop)

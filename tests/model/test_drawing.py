@@ -278,6 +278,7 @@ def _layers(width: int, reach: int) -> list[Vertex]:
         pytest.param(lambda: _layers(1_000, 3), id="wide"),
     ],
 )
+@pytest.mark.slow
 def test_ten_thousand_vertices_are_drawn_at_once_and_narrow(shape: Callable[[], list[Vertex]]) -> None:
     vertices = shape()
     before = time.process_time()

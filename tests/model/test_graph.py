@@ -232,6 +232,7 @@ def test_a_graph_passes_exactly_if_it_can_be_carried_out(pairs: list[tuple[int, 
         assert len(done) < len(wanted)
 
 
+@pytest.mark.slow
 def test_a_deep_graph_is_no_deep_recursion() -> None:
     deep = {str(n): (Edge(str(n - 1)),) for n in range(1, 50_000)} | {"0": ()}
     check(deep, {job: job for job in deep})

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 
 
@@ -27,6 +29,7 @@ def complaints() -> dict[str, set[int]]:
     return found
 
 
+@pytest.mark.slow
 def test_pyright_sees_the_same_types_and_the_same_mistakes() -> None:
     lines = (HERE / "wrong.py").read_text("utf-8").splitlines()
     wrong = {number for number, line in enumerate(lines, 1) if "# type: ignore" in line}

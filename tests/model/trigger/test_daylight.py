@@ -19,6 +19,8 @@ from tests.model.trigger.evaluator import MONTHS, WEEKDAYS, ZONES, Fields, Match
 
 DAY = 86_400
 POLICIES: list[tuple[Gap, Fold]] = list(product(Gap, Fold))
+# The first two on every run; the others are left to `make test-slow`.
+SOME_ZONES = [*ZONES[:2], *(pytest.param(zone, marks=pytest.mark.slow) for zone in ZONES[2:])]
 SEED = int(os.environ.get("ROTA_TEST_TRIGGER_SEED", "1"))
 
 
@@ -110,12 +112,13 @@ def sweep(zone: str, first: int, last: int, rules: int, seconds: bool = False) -
     return compared
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", SOME_ZONES)
 def test_fires_are_those_of_the_evaluator(zone: str) -> None:
     assert sweep(zone, 2010, 2020, rules=6) >= 50
 
 
 @pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.slow
 def test_fires_within_seconds_are_those_of_the_evaluator(zone: str) -> None:
     assert sweep(zone, 2011, 2012, rules=2, seconds=True)
 
@@ -132,6 +135,7 @@ def test_fires_are_those_of_the_evaluator_for_long(zone: str, first: int) -> Non
 
 
 @pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.slow
 def test_ten_years_of_days(zone: str) -> None:
     """At noon, which every date has but one: the days themselves, leap days among them."""
     chance = random.Random(SEED)
@@ -162,7 +166,7 @@ def test_ten_years_of_days(zone: str) -> None:
         ("FREQ=HOURLY;BYMINUTE=0,45", "0,45 * * * *"),
     ],
 )
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", SOME_ZONES)
 def test_recurrences_are_those_of_the_evaluator(zone: str, text: str, cron: str) -> None:
     for window in windows(zone, 2011, 2012):
         compare(cron, window, read_rule(text, "2001-01-01T00:00:00"))

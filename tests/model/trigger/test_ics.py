@@ -131,6 +131,7 @@ WHOLE = ics(
 
 @settings(max_examples=60)
 @given(st.data())
+@pytest.mark.slow
 def test_damaged_texts_are_read_or_refused(data: st.DataObject) -> None:
     text = WHOLE
     for _ in range(data.draw(st.integers(1, 4))):

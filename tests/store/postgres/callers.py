@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
 
 import asyncpg
 import pytest
 
 import rota
+from rota.clock import ManualClock
 from rota.model.node import NewNode
 from rota.model.principal import SYSTEM
 from rota.model.times import SECOND
 from rota.store.values import JobFilter
-from tests.servers.postgres import fresh_schema_name, shared_server
+from tests.servers.postgres import shared_server
+from tests.store.postgres.backends import Postgres
 
 
 class Rollback(Exception):
     """What a caller changes its mind with."""
 
 
+class OfCallers(Postgres):
+    """A schema whose partitions are those of the server's time."""
+
+    _used: ClassVar[list[str]] = []
+
+
 @pytest.fixture
-async def app() -> AsyncIterator[rota.App]:
-    schema = fresh_schema_name()
-    app = rota.App(f"{shared_server().url()}?schema={schema}")
+def schema(tmp_path: Path, clock: ManualClock) -> Iterator[OfCallers]:
+    backend = OfCallers(tmp_path, clock)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+async def app(schema: OfCallers) -> AsyncIterator[rota.App]:
+    app = rota.App(schema.url)
 
     @app.task(queue="mail", priority=2, timeout="30s", retry=7)
     async def welcome(user_id: int, name: str = "") -> str:
@@ -36,7 +51,6 @@ async def app() -> AsyncIterator[rota.App]:
         node = NewNode("n", "n", ("worker",), {"mail": 5}, "1", 10 * SECOND)
         await client.store.register(SYSTEM, node, app._core.catalogue.infos())
         yield app
-    shared_server().execute(f"DROP SCHEMA {schema} CASCADE")
 
 
 async def jobs(app: rota.App) -> list[Any]:

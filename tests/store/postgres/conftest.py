@@ -14,7 +14,7 @@ from tests.contracts.world import World
 from tests.servers.postgres import Server
 from tests.store.postgres import rule_cases
 from tests.store.postgres.backends import Postgres
-from tests.store.postgres.callers import app, heard  # noqa: F401 - fixtures
+from tests.store.postgres.callers import app, heard, schema  # noqa: F401 - fixtures
 from tests.store.postgres.ranking import Place
 
 

@@ -27,6 +27,7 @@ from tests.servers.proxy import Proxy
 from tests.store.postgres.backends import Postgres
 from tests.store.postgres.ranking import LIMIT, Place, settled, until
 
+pytestmark = pytest.mark.slow
 MODES: list[Mode] = ["fast", "immediate"]
 
 

@@ -78,6 +78,7 @@ async def test_they_are_installed_when_their_text_changed_and_not_otherwise(plac
 @pytest.mark.parametrize(
     ("before", "after", "left"), [(ONE, "", None), (ONE, TEXT, "1"), ("", ONE, 1), (TEXT, "", None)]
 )
+@pytest.mark.slow
 async def test_development_reshapes_them(place: Place, before: str, after: str, left: object) -> None:
     await migrate(place, code(before))
     await migrate(place, code(after))
@@ -110,6 +111,7 @@ async def test_a_newer_release_must_not_change_a_signature(place: Place) -> None
     assert place.value("SELECT code FROM schema_versions ORDER BY version DESC") == "1.2.3"
 
 
+@pytest.mark.slow
 async def test_jobs_run_while_functions_are_replaced(
     place: Place, backend: Postgres, clock: ManualClock, chance: Chance
 ) -> None:

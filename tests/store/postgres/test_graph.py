@@ -140,6 +140,7 @@ async def test_what_is_rolled_back_leaves_nothing(world: World, place: Place) ->
 
 
 @pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.slow
 async def test_parents_that_end_in_the_same_moment(world: World, second: PostgresStore, count: int) -> None:
     actor = await world.node()
     for _ in range(ROUNDS):
@@ -157,6 +158,7 @@ async def test_parents_that_end_in_the_same_moment(world: World, second: Postgre
         await actor.finish(run)
 
 
+@pytest.mark.slow
 async def test_one_met_and_one_broken_in_the_same_moment(world: World, second: PostgresStore) -> None:
     actor = await world.node()
     for _ in range(ROUNDS):
@@ -172,6 +174,7 @@ async def test_one_met_and_one_broken_in_the_same_moment(world: World, second: P
 
 
 @pytest.mark.parametrize("result", [DONE, FATAL], ids=["met", "broken"])
+@pytest.mark.slow
 async def test_a_child_that_comes_while_its_parent_ends(world: World, second: PostgresStore, result: Any) -> None:
     actor = await world.node()
     for number in range(ROUNDS):
@@ -348,6 +351,7 @@ async def test_a_settling_that_meets_a_replay_half_done(world: World, second: Po
     await goes_on(world, actor, failed, child)
 
 
+@pytest.mark.slow
 async def test_replays_of_both_parents_at_once(world: World, second: PostgresStore) -> None:
     actor = await world.node()
     for _ in range(ROUNDS // 2):

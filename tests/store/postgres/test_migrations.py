@@ -259,6 +259,7 @@ def test_hostile_names_of_schemas_are_refused(schema: str) -> None:
         address(f"postgresql://u@h/d?schema={schema}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schema", ["k", "keys", "job", "select", "user", "information_schemas", "a" * 48, "_", "rota_probe"]
 )

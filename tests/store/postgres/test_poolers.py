@@ -25,6 +25,8 @@ from tests.servers.proxy import Proxy
 from tests.store.postgres.pooler import Pooler
 from tests.store.postgres.ranking import LIMIT, Place, until, until_so
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=[False, True], ids=["lenient", "strict"])
 async def pooler(request: pytest.FixtureRequest) -> AsyncIterator[Pooler]:

@@ -345,6 +345,7 @@ def own_world(store: Store, tmp_path: Path, clock: ManualClock) -> World:
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
+@pytest.mark.slow
 async def test_after_a_restart_a_free_lock_says_nothing_until_it_is_renewed(
     created: Server, own: Place, tmp_path: Path, clock: ManualClock, mode: str
 ) -> None:

@@ -111,6 +111,7 @@ async def test_fifty_at_once(keeper: KeeperClient, null: int) -> None:
     assert await asyncio.gather(*map(one, range(50))) == list(range(50))
 
 
+@pytest.mark.slow
 async def test_no_file_descriptor_is_left_open(shell: Shell, keeper: KeeperClient) -> None:
     """None of ours that was not open before; one that an earlier test forgot may be closed in between by the collector.
     Those of the keeper nobody can see; but it may have few, and its wardens too, and they last."""
