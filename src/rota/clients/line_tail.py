@@ -18,7 +18,7 @@ Conditions on the job are decided when the tail meets the first output of an att
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -27,14 +27,15 @@ from rota.clients import workflows
 from rota.clients.jobs import LARGEST_GET, POLL, NewsListener
 from rota.clients.tail_output import TailOutput
 from rota.clients.tail_places import TailPlace
+from rota.clients.tail_scans import NO_JOB, jobs_in, tasks_in
 from rota.errors import StoreUnavailable
 from rota.lines.segment import BadSegment, unpack
 from rota.model.job import JobInfo, Ref
 from rota.model.principal import Principal
 from rota.model.query.evaluate import left_for_lines
 from rota.model.query.normal import fields_in
-from rota.model.query.tree import EVERYTHING, NOTHING, All, Any, Condition, How, Term
-from rota.model.times import HOUR, MINUTE, SECOND, Instant
+from rota.model.query.tree import EVERYTHING, NOTHING, Condition
+from rota.model.times import MINUTE, SECOND, Instant
 from rota.store.base import Store
 from rota.store.found_lines import FoundLine
 from rota.store.log_store import MOST_JOBS, ChunkCursor, RawPage, RawScan, SegmentScan
@@ -50,19 +51,17 @@ SEALED_BEFORE, WRITTEN_BEFORE = 30 * SECOND, 10 * MINUTE
 SILENCE = 2.0  # seconds until a line is told that has not ended
 ASK_AFTER = 0.3  # seconds until it is asked whether its attempt has ended
 BREATH = 0.1  # seconds between two looks, at least
-MOST_BEHIND = HOUR  # a place that is older is not gone on from
 PLACES, AHEAD = 2_000, 500  # of a page, and of new ones until they are read
 CHUNKS, ROOM = 200, 512 << 10  # of a step
 SEEDS = 16  # chunks in which the beginning of a line is looked for that goes on in a new one
 READ = 32  # chunks of one attempt that are read by position
-_NO_JOB = "00000000-0000-0000-0000-000000000000"
 
 Placed = list[tuple[FoundLine, str]]  # lines, each with the place behind it
 
 
 class LineTail:
     """`after`: goes on behind a place. `places`: lines come with places. `gap`: what a reader has to be told before the
-    first line."""
+    first line. `begun`: whether all that is kept from now on will be told. `trouble`: why the store can't be read."""
 
     def __init__(
         self,
@@ -77,28 +76,25 @@ class LineTail:
         self._store, self._who, self._where, self._silence = store, who, where, silence
         self._scan = RawScan(tasks=tasks_in(where), jobs=jobs_in(where), marks=True)
         self._clock = asyncio.get_running_loop().time
-        self._begun = False
+        self.begun = False
+        self.trouble: str | None = None
         now = store.now()
-        self.gap = _gap(after, now)
-        resumes = after is not None and after.kept_at > now - MOST_BEHIND
-        place = after if after is not None and resumes else TailPlace(now, True, {})
+        self.gap = None if after is None else after.gap(now)
+        resumes = after is not None and not after.too_old(now)
+        place = TailPlace(now - LOOK_BACK, True, {})
+        if after is not None and resumes:
+            place = after._replace(kept_at=min(after.kept_at, now))
         self._told_until = place.kept_at if resumes else None
         self._output = TailOutput(place, places)
-        self._high = ChunkCursor(place.kept_at, _NO_JOB, 0, -1)
-        self._complete_at = place.kept_at  # all that was visible then was told
+        self._high = ChunkCursor(place.kept_at, NO_JOB, 0, -1)
+        self._complete_at = place.kept_at if resumes else now  # all that was visible then was told
         self._deep_at: Instant = 0
         self._behind: dict[Ref, None] = {}  # attempts that are read by position
         self._sealed: SegmentScan | None = None  # a way through segments that goes on
         self._sealed_until: Instant = 0
 
-    async def __aiter__(self) -> AsyncIterator[list[FoundLine]]:
-        async for placed in self.placed():
-            if placed:
-                yield [line for line, _ in placed]
-
-    async def placed(self) -> AsyncIterator[Placed]:
-        """Lines as they come, and an empty list after each look that found none. After the first, all that is kept from
-        then on will be told."""
+    async def placed(self) -> AsyncGenerator[Placed, None]:
+        """Lines as they come, and an empty list after each look that found none."""
         news = NewsListener(self._store)
         try:
             while True:
@@ -115,11 +111,12 @@ class LineTail:
         """The lines that one step found, and whether there is more to read at once. While the store is away, the tail
         keeps its place."""
         try:
-            if not self._begun:
+            if not self.begun:
                 await self._begin()
             more = await self._step()
-        except StoreUnavailable:
-            more = False
+            self.trouble = None
+        except StoreUnavailable as error:
+            more, self.trouble = False, str(error)
         told, self._output.told = self._output.told, []
         return told, more
 
@@ -131,7 +128,9 @@ class LineTail:
                 if self._told_until is None or place.kept_at <= self._told_until:
                     self._output.know(_ref(place), place.number)
                     self._high = max(self._high, place)
-        self._begun = True
+        if self._output.places is not None:
+            self._output.places.settle(self._high.kept_at)
+        self.begun = True
 
     async def _step(self) -> bool:
         if self._behind:
@@ -197,7 +196,7 @@ class LineTail:
         return known is None or (place.number > known.position and not known.unwanted)
 
     async def _places(self, since: Instant) -> AsyncIterator[RawPage]:
-        scan = replace(self._scan, after=ChunkCursor(since, _NO_JOB, 0, -1), bodies=False, limit=PLACES)
+        scan = replace(self._scan, after=ChunkCursor(since, NO_JOB, 0, -1), bodies=False, limit=PLACES)
         while (page := await self._store.unsealed(self._who, scan)).places:
             yield page
             if len(page.places) < PLACES:
@@ -302,36 +301,3 @@ class LineTail:
 
 def _ref(of: ChunkCursor | Chunk) -> Ref:
     return Ref(of.job_id, of.fence)
-
-
-def _gap(after: TailPlace | None, now: Instant) -> str | None:
-    if after is None or (after.exact and after.kept_at > now - MOST_BEHIND):
-        return None
-    if after.exact or after.kept_at <= now - MOST_BEHIND:
-        return "the place is more than an hour old; lines from now on follow"
-    return "more streams were followed than a place tells of; some lines may come again"
-
-
-def tasks_in(condition: Condition) -> tuple[str, ...] | None:
-    """Globs: each line that fits is of a task that fits one of them. None: nothing is said about tasks."""
-    match condition:
-        case Term("task", How.IS | How.LIKE, str(value)) if condition.how is How.LIKE or not set("*?") & set(value):
-            return (value,)
-        case Any(of):
-            found = [tasks_in(one) for one in of]
-            return None if None in found else tuple(task for some in found for task in some or ())
-        case All(of):
-            return next((tasks for one in of if (tasks := tasks_in(one)) is not None), None)
-        case _:
-            return None
-
-
-def jobs_in(condition: Condition) -> tuple[str, ...] | None:
-    """Ids: each line that fits is of one of these jobs. None: nothing is said, or only a part of an id."""
-    match condition:
-        case Term("id", How.IS, str(value)) if len(value) == len(_NO_JOB):
-            return (value,)
-        case All(of):
-            return next((jobs for one in of if (jobs := jobs_in(one)) is not None), None)
-        case _:
-            return None

@@ -24,7 +24,7 @@ MOST_KNOWN = 50_000
 MOST_HELD = 16 << 20
 
 
-class Attempt(msgspec.Struct):
+class TailedAttempt(msgspec.Struct):
     position: int  # the number of the last chunk that was read
     joined: bool  # its lines that have not ended are known
     left: Condition | None = None  # what its lines must fit; None: not decided
@@ -46,24 +46,24 @@ class TailOutput:
         self.told: list[tuple[FoundLine, str]] = []
         self.places = PlaceKeeper(place.kept_at, place.told) if places else None
         self._before = dict(place.told)  # how far streams were told before this tail began
-        self._attempts: dict[Ref, Attempt] = {}
+        self._attempts: dict[Ref, TailedAttempt] = {}
         self._waiting: dict[tuple[Ref, str], float] = {}  # streams with a line that has not ended: since when
         self._held = 0  # bytes of these lines
         self._forgotten = place.kept_at
 
     # -- attempts ----------------------------------------------------------------------------------------------------
-    def get(self, ref: Ref) -> Attempt | None:
+    def get(self, ref: Ref) -> TailedAttempt | None:
         return self._attempts.get(ref)
 
-    def meet(self, ref: Ref, number: int) -> Attempt:
+    def meet(self, ref: Ref, number: int) -> TailedAttempt:
         """The attempt; if it is not known, all chunks before this one were told, or are no concern of this tail."""
         if ref not in self._attempts:
-            self._attempts[ref] = Attempt(number - 1, joined=number == 0)
+            self._attempts[ref] = TailedAttempt(number - 1, joined=number == 0)
         return self._attempts[ref]
 
     def know(self, ref: Ref, number: int) -> None:
         """All chunks up to this one are no concern of this tail."""
-        self._attempts[ref] = Attempt(number, joined=False)
+        self._attempts[ref] = TailedAttempt(number, joined=False)
 
     def meet_sealed(self, ref: Ref, chunks: list[Chunk]) -> bool:
         """Whether there may be something new among chunks that were found in a segment. Nothing says when they were
@@ -109,13 +109,13 @@ class TailOutput:
         if self._held > MOST_HELD:
             self.end_lines(list(self._waiting), now)
 
-    def _stream(self, ref: Ref, attempt: Attempt, stream: str) -> Splitter:
+    def _stream(self, ref: Ref, attempt: TailedAttempt, stream: str) -> Splitter:
         if stream not in attempt.streams:
             before = self._before.get(name_of(ref.job_id, ref.fence, stream)) if self._before else None
             attempt.streams[stream] = Splitter(before)
         return attempt.streams[stream]
 
-    def _add_mark(self, ref: Ref, attempt: Attempt, chunk: Chunk, now: Instant) -> None:
+    def _add_mark(self, ref: Ref, attempt: TailedAttempt, chunk: Chunk, now: Instant) -> None:
         """What stands in the place of output that was cut: it ends all lines."""
         self.end_lines([(ref, stream) for stream in attempt.streams], now)
         before = self._before.get(name_of(ref.job_id, ref.fence, CUT))
@@ -147,7 +147,7 @@ class TailOutput:
             if ref in self._attempts and (splitter := self._attempts[ref].streams.pop(stream, None)) is not None:
                 self._held -= splitter.held
 
-    def _tell(self, ref: Ref, attempt: Attempt, stream: str, split: Split, now: Instant) -> None:
+    def _tell(self, ref: Ref, attempt: TailedAttempt, stream: str, split: Split, now: Instant) -> None:
         text = split.body.decode("utf-8", "replace")
         level = level_of(text.encode(), stream)
         if stream != CUT and attempt.left is not None and attempt.left != EVERYTHING:

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 from rota.errors import InvalidInput
 from rota.lines.splitter import End
-from rota.model.times import Instant
+from rota.model.times import HOUR, Instant
 
+MOST_BEHIND = HOUR
 MOST_STREAMS = 32
 LONGEST = 2_000  # characters
 _STREAM = r"\.[0-9a-f]{12}-\d{1,18}-\d{1,18}"
@@ -26,6 +27,16 @@ class TailPlace(NamedTuple):
     kept_at: Instant
     exact: bool
     told: Mapping[str, End]  # by `name_of`
+
+    def too_old(self, now: Instant) -> bool:
+        """Whether a tail begins anew."""
+        return self.kept_at <= now - MOST_BEHIND
+
+    def gap(self, now: Instant) -> str | None:
+        """What a reader that comes back has to be told; None: it goes on exactly."""
+        if self.too_old(now):
+            return "the place is more than an hour old; lines from now on follow"
+        return None if self.exact else "more streams were followed than a place tells of; some lines may come again"
 
 
 def name_of(job_id: str, fence: int, stream: str) -> str:
