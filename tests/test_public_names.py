@@ -40,7 +40,8 @@ def things() -> dict[str, object]:
     return {
         "App": app, "Task": send, "Stub": app.stub("mail"), "Job": rota.Job(app, "1"),
         "Workflow": rota.Workflow(app, "1"), "WorkflowBuilder": app.workflow("w"),
-        "Schedule": rota.Schedule(app, "nightly"), "JobQuery": app.jobs(), "Context": direct_context("send"),
+        "Schedule": rota.Schedule(app, "nightly"), "JobQuery": app.jobs(), "Logs": app.logs,
+        "Context": direct_context("send"),
     }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ _NAMES = {
         "CallKeywords", "CallOrderKeywords", "CommandOrderKeywords", "DeclaredKeywords", "OrderKeywords",
         "ScheduleKeywords", "SettingKeywords", "TaskKeywords",
     ],
+    "rota.handles.logs": ["Logs"],
     "rota.handles.schedule": ["Schedule"],
     "rota.handles.shared_task": ["shared_task"],
     "rota.handles.stub": ["Stub"],
@@ -42,6 +43,7 @@ _NAMES = {
     "rota.model.trigger.records": ["FireInfo", "ScheduleInfo"],
     "rota.orders": ["HttpCall"],
     "rota.signals": ["Cancel", "Fatal", "RetryAfter", "Snooze", "TaskSignal"],
+    "rota.store.found_lines": ["FoundLine"],
     "rota.store.graph": ["WorkflowInfo", "WorkflowJob"],
     "rota.store.values": ["Cancelling", "Chunk", "Facet", "Facets", "JobCount"],
     "rota.tasks.context": ["Context", "RunningJob"],
@@ -94,6 +96,7 @@ if typing.TYPE_CHECKING:
     from rota.handles.keywords import ScheduleKeywords as ScheduleKeywords
     from rota.handles.keywords import SettingKeywords as SettingKeywords
     from rota.handles.keywords import TaskKeywords as TaskKeywords
+    from rota.handles.logs import Logs as Logs
     from rota.handles.schedule import Schedule as Schedule
     from rota.handles.shared_task import shared_task as shared_task
     from rota.handles.stub import Stub as Stub
@@ -120,6 +123,7 @@ if typing.TYPE_CHECKING:
     from rota.signals import RetryAfter as RetryAfter
     from rota.signals import Snooze as Snooze
     from rota.signals import TaskSignal as TaskSignal
+    from rota.store.found_lines import FoundLine as FoundLine
     from rota.store.graph import WorkflowInfo as WorkflowInfo
     from rota.store.graph import WorkflowJob as WorkflowJob
     from rota.store.values import Cancelling as Cancelling

@@ -14,6 +14,7 @@ from rota.handles.decorator import AnyTask, TaskDecorator
 from rota.handles.handle import id_of
 from rota.handles.job import Job
 from rota.handles.jobs import DEAD, DeadConditions, JobConditions, JobQuery
+from rota.handles.logs import Logs
 from rota.handles.schedule import Schedule
 from rota.handles.stub import OpenStub, make_stub
 from rota.handles.task import Task
@@ -192,6 +193,11 @@ class App:
     ) -> JobQuery:
         """The dead letters: jobs that failed for good, latest first."""
         return JobQuery(self._core, DEAD, query, sort, conditions)
+
+    @property
+    def logs(self) -> Logs:
+        """The output of many jobs: `async for line in app.logs.tail("task:mail.* level>=warning")`."""
+        return Logs(self._core)
 
     # -- schedules ---------------------------------------------------------------------------------------------------
     async def schedule(

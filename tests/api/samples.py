@@ -115,6 +115,7 @@ PEOPLE: dict[str, Samples] = {
     # -- output of many jobs
     "search_output": lambda t: [q(), q(q=f"id:{t.failed}"), q(q=f"task:{t.failed} user:{t.user}", before=1, after=2)],
     "stream_search": lambda t: [q(), q(q=f"workflow:{t.workflow}"), q(limit=5_000)],
+    "tail_logs": lambda t: [q(q=f"id:{t.failed}"), q(q=f"task:true user:{t.user}")],
     # -- workflows
     "submit_workflow": lambda t: [
         example("submit_workflow"),

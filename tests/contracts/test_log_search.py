@@ -9,7 +9,7 @@ from rota.lines.segment import unpack
 from rota.lines.words import probe_word
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.store.log_store import Extent, RawScan, Segment, SegmentScan
-from rota.store.values import Chunk
+from rota.store.values import CUT, Chunk
 from tests.contracts.test_sealing import printed, seal
 from tests.contracts.world import World
 
@@ -128,3 +128,13 @@ async def test_a_tail_reads_what_comes_after_a_place(world: World) -> None:
     page = await world.store.unsealed(LOCAL, RawScan(after=page.last))
     assert [chunk.body for chunk in page.chunks] == [b"late"]
     assert (await world.store.unsealed(LOCAL, RawScan(after=page.last))).last is None
+
+
+async def test_marks_are_read_if_they_are_wanted(world: World) -> None:
+    actor = await world.node()
+    job = await actor.take(await world.one())
+    await actor.say(job.ref, 0, b"said")
+    await actor.say(job.ref, 1, b"[cut]", CUT)
+    assert [chunk.body for chunk in (await world.store.unsealed(LOCAL, RawScan())).chunks] == [b"said"]
+    page = await world.store.unsealed(LOCAL, RawScan(marks=True))
+    assert [(chunk.stream, chunk.body) for chunk in page.chunks] == [("stdout", b"said"), (CUT, b"[cut]")]

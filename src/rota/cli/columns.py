@@ -10,6 +10,7 @@ import msgspec
 
 from rota.cli.show import Cell, state
 from rota.clients.jobs import JobsClient
+from rota.clients.workflows import names_of
 from rota.errors import InvalidInput, InvalidQuery
 from rota.model.job import JobInfo
 from rota.model.query.evaluate import at_path, job_values
@@ -17,7 +18,6 @@ from rota.model.query.fields import FIELDS, JOB_FIELDS, Type
 from rota.model.query.parse import parse
 from rota.model.query.tree import Not, Term
 from rota.model.times import SECOND, Duration, aware, iso, short
-from rota.store.graph import WorkflowFilter
 
 _PART = re.compile(r'(?:[^,"]|"(?:\\.|[^"\\])*"?)+')  # up to a comma outside of quotes
 # What spreadsheets take for the beginning of a formula, and for what may hide one.
@@ -54,11 +54,9 @@ def _column(name: str, given: str) -> Column:
 
 async def names_for(client: JobsClient, columns: Sequence[Column], jobs: Sequence[JobInfo]) -> Names:
     """The names of the workflows of the jobs, if there is a column for them."""
-    ids = {job.workflow for job in jobs if job.workflow is not None}
-    if not ids or all(column.term.field != "workflow" for column in columns):
+    if all(column.term.field != "workflow" for column in columns):
         return {}
-    found = await client.store.workflows(client.who, WorkflowFilter(ids=tuple(ids), limit=len(ids)))
-    return {info.id: info.name for info in found if info.name}
+    return await names_of(client.store, client.who, jobs)
 
 
 def _values(column: Column, job: JobInfo, names: Names) -> list[Any]:

@@ -23,6 +23,7 @@ from rota.model.lifecycle import State
 
 if TYPE_CHECKING:
     from rota.clients.jobs import JobsClient
+    from rota.model.query.complete import AskedValues
 
 PATIENCE = 0.4  # seconds for the store
 LATEST = 0.5  # seconds until the process ends in any case
@@ -108,7 +109,7 @@ def candidates(words: Sequence[str], ask: Ask) -> list[Candidate]:
         return []
     parser, pending, position, given = _walk(build(), before)
     if pending is None and _may_be_condition(parser, current, position, given):
-        return _conditions(current, before, ask)
+        return _conditions(parser, current, before, ask)
     if pending is not None:
         found = _values(parser, pending, before, ask)
     elif current.startswith("-"):
@@ -132,12 +133,13 @@ def _may_be_condition(parser: argparse.ArgumentParser, current: str, position: i
     return argument is not None and (argument.dest == "query" or (argument.dest == "ids" and "all" in given))
 
 
-def _conditions(current: str, before: Sequence[str], ask: Ask) -> list[Candidate]:
+def _conditions(parser: argparse.ArgumentParser, current: str, before: Sequence[str], ask: Ask) -> list[Candidate]:
     from rota.cli.query_completion import conditions
 
-    return conditions(
-        current, lambda asked: [value for value, _ in _asked(f"values {asked.field} {asked.prefix}", before, ask)]
-    )
+    def values(asked: AskedValues) -> list[str]:
+        return [value for value, _ in _asked(f"values {asked.field} {asked.prefix}", before, ask)]
+
+    return conditions(current, values, bool(parser.get_default("of_output")))
 
 
 def _walk(

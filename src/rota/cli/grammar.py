@@ -75,12 +75,13 @@ def noun(verbs: Verbs, name: str, text: str) -> Verbs:
 
 def verb(verbs: Verbs, name: str, module: str, text: str, usage: str | None = None) -> Parser:
     """Adds a verb. `takes_command`: words after `--` belong to it; `late`: its positional words that may follow
-    options; `rest`: the one that takes any number of them, wherever they stand; `takes_query`: they may be a query."""
+    options; `rest`: the one that takes any number of them, wherever they stand; `takes_query`: they may be a query;
+    `of_output`: one for output."""
     parser: Parser = verbs.add_parser(name, help=text, description=_sentence(text), parents=[everywhere()])
     if usage:
         parser.usage = f"{parser.prog} {usage}"
     parser.set_defaults(module=module, function=f"{name}_", parser=parser, takes_command=False, late=())
-    parser.set_defaults(rest="", takes_query=False)
+    parser.set_defaults(rest="", takes_query=False, of_output=False)
     return parser
 
 

@@ -27,9 +27,25 @@ _ACTS = re.compile(
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-9;:]{0,64})?\Z")
 
 
+def check_stream(given: str | None) -> None:
+    if given not in (None, *STREAMS):
+        raise InvalidInput("--stream", given, f"one of {', '.join(STREAMS)}")
+
+
+def harmless(text: str) -> tuple[str, bool]:
+    """The text for a terminal, and whether colours are left in it."""
+    coloured = False
+
+    def shown(found: re.Match[str]) -> str:
+        nonlocal coloured
+        coloured = coloured or found[1] is not None
+        return found[1] or found[0].encode("unicode_escape").decode()
+
+    return _ACTS.sub(shown, text), coloured
+
+
 async def logs_(args: argparse.Namespace) -> int:
-    if args.stream not in (None, *STREAMS):
-        raise InvalidInput("--stream", args.stream, f"one of {', '.join(STREAMS)}")
+    check_stream(args.stream)
     async with existing(args) as client:
         job_id = await client.resolve(args.id)
         numbers = _Numbers(client, job_id)
@@ -118,14 +134,10 @@ class _Terminal:
             self._print("\x1b[0m")
 
     def _print(self, text: str) -> None:
-        sys.stdout.write(_ACTS.sub(self._harmless, text))
+        shown, coloured = harmless(text)
+        self._coloured = self._coloured or coloured
+        sys.stdout.write(shown)
         sys.stdout.flush()
-
-    def _harmless(self, found: re.Match[str]) -> str:
-        if found[1]:
-            self._coloured = True
-            return found[1]
-        return found[0].encode("unicode_escape").decode()
 
 
 class _Plain:

@@ -24,6 +24,7 @@ from rota.cli.grammar import (
 )
 from rota.cli.parser_admissions import flow, gate, limit, queue
 from rota.cli.parser_jobs import dead, job
+from rota.cli.parser_logs import logs
 from rota.cli.parser_people import audit, key, user
 from rota.cli.parser_schedules import calendar, schedule
 
@@ -210,6 +211,7 @@ def _store(verbs: Verbs) -> None:
 
 NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
     ("job", "look at jobs, and change their course", job),
+    ("logs", "the output of many jobs", logs),
     ("workflow", "jobs that were ordered together, and wait for each other", _workflow),
     ("schedule", "rules that make jobs at their times", schedule),
     ("calendar", "named sets of dates that schedules leave out, or keep to", calendar),

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rota.model.query.complete import AskedValues, Completion, complete, with_stored
-from rota.model.query.fields import JOB_FIELDS, SORTABLE, Depth
+from rota.model.query.fields import JOB_FIELDS, SORTABLE, Depth, Searched
 
 Candidate = tuple[str, str]  # a word and its description
 # What a shell would read as more than a text. Some shells quote what they insert, others don't.
 _SPECIAL = frozenset(" \t\r\n\"'\\$`&|;<>()*?[]{}!#~")
 
 
-def conditions(word: str, values: Callable[[AskedValues], list[str]]) -> list[Candidate]:
+def conditions(word: str, values: Callable[[AskedValues], list[str]], of_output: bool = False) -> list[Candidate]:
     """The words that may stand in the place of this one. `values` gives those that the store knows."""
-    found = complete(word)
+    found = complete(word, searched=Searched.OUTPUT if of_output else Searched.JOBS)
     if found.asked is not None:
         found = with_stored(found, values(found.asked))
     head = word[: found.start]

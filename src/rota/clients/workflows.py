@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from rota.clients.jobs import JobsClient
 from rota.errors import InvalidInput, NotFound
 from rota.model.graph import Need, below
-from rota.model.job import Membership, NewJob
+from rota.model.job import JobInfo, Membership, NewJob
 from rota.model.lifecycle import LIVE, TERMINAL, State
 from rota.model.options import check_reason
+from rota.model.principal import Principal
+from rota.store.base import Store
 from rota.store.graph import WorkflowFilter, WorkflowInfo, WorkflowJob
 from rota.store.values import Cancelling
 
@@ -31,6 +33,13 @@ async def submit(
     if member.new and not any(answer.created for answer in answers):
         found = (await client.get(answers[0].id)).workflow or found
     return found, [answer.id for answer in answers]
+
+
+async def names_of(store: Store, who: Principal, jobs: Iterable[JobInfo]) -> dict[str, str]:
+    """The names of the workflows of these jobs, by the ids of the workflows."""
+    ids = {job.workflow for job in jobs if job.workflow is not None}
+    found = await store.workflows(who, WorkflowFilter(ids=tuple(ids), limit=len(ids))) if ids else []
+    return {info.id: info.name for info in found if info.name}
 
 
 async def info(client: JobsClient, workflow_id: str) -> WorkflowInfo:

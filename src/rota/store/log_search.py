@@ -143,7 +143,7 @@ def bodies(dialect: Dialect, ids: Sequence[str]) -> Query:
 def chunks(dialect: Dialect, who: Principal, scan: RawScan) -> Query:
     """The places of chunks that fit, with their tasks and sizes."""
     builder = _Builder(dialect)
-    conditions = ["o.stream <> 'cut'"]
+    conditions = ["true" if scan.marks else "o.stream <> 'cut'"]
     if who.sees is not None:
         conditions.append(f"j.owner = {builder.mark(who.sees)}")
     if scan.since is not None:

@@ -26,7 +26,7 @@ from rota.store.verbs import NODE, READ, WRITE, Verbs, verb
 
 
 # -- chunks that are not sealed --------------------------------------------------------------------------------------
-class ChunkCursor(msgspec.Struct, frozen=True):
+class ChunkCursor(msgspec.Struct, frozen=True, order=True):
     """The place of a chunk in the order in which chunks were kept."""
 
     kept_at: Instant
@@ -70,6 +70,7 @@ class RawScan(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[str, ...] | None = None  # ids
     after: ChunkCursor | None = None
     newest_first: bool = False
+    marks: bool = False  # also marks of output that was cut
     bodies: bool = True  # False: the places alone, as empty chunks of the times at which they were kept
     limit: int = 200  # chunks
     room: int = 4 << 20  # bytes of the bodies; the first chunk may have more

@@ -12,6 +12,7 @@ from rota.api.resources import (
     jobs,
     limits,
     log_search,
+    log_tail,
     nodes,
     orders,
     people,
@@ -25,5 +26,5 @@ from rota.api.resources import (
 ROUTES = (
     orders.ROUTES, jobs.ROUTES, job_changes.ROUTES, dead.ROUTES, workflows.ROUTES, schedules.ROUTES, calendars.ROUTES,
     gates.ROUTES, limits.ROUTES, queues.ROUTES, nodes.ROUTES, nodes.TASKS, events.ROUTES, waits.ROUTES, stats.ROUTES,
-    people.ROUTES, log_search.ROUTES, completions.ROUTES,
+    people.ROUTES, log_search.ROUTES, log_tail.ROUTES, completions.ROUTES,
 )  # fmt: skip

@@ -1,0 +1,21 @@
+"""The verbs of the output of many jobs."""
+
+from __future__ import annotations
+
+from rota.cli.grammar import Parser, Verbs, verb
+
+
+def logs(verbs: Verbs) -> None:
+    _lines(verb(verbs, "tail", "logs_tail", "follow the output of all jobs that fit a query, until Ctrl-C"))
+
+
+def _lines(parser: Parser) -> None:
+    """A query for output, and how its lines are printed."""
+    text = (
+        "conditions, as in docs/search.md; several words are joined: task:mail.* 'level>=warning' refused; "
+        "a word alone is looked for in the lines, and id:3ad5d1 follows one job"
+    )
+    parser.add_argument("query", metavar="QUERY", nargs="*", help=text)
+    parser.set_defaults(rest="query", takes_query=True, of_output=True)
+    parser.add_argument("--stream", metavar="STREAM", help="only this stream: stdout, stderr, log")
+    parser.add_argument("--timestamps", "-t", action="store_true", help="begin each line with its whole time")
