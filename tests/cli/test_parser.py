@@ -32,8 +32,8 @@ def test_the_verbs_are_those_of_the_design() -> None:
         ("list", "pause", "resume", "set"),
     )
     nouns = {
-        "job": jobs, "logs": ("tail",), "workflow": workflows, "schedule": schedules, "calendar": calendars, "gate": gates,
-        "limit": limits, "queue": queues, "flow": ("list",), "dead": dead,
+        "job": jobs, "logs": ("tail",), "workflow": workflows, "schedule": schedules, "calendar": calendars,
+        "gate": gates, "limit": limits, "queue": queues, "flow": ("list",), "dead": dead,
     }  # fmt: skip
     expected = ["up", "run", "submit", "stats", "events"]
     expected += [f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs]

@@ -27,18 +27,19 @@ from rota.clients import workflows
 from rota.clients.jobs import LARGEST_GET, POLL, NewsListener
 from rota.clients.tail_output import TailOutput
 from rota.clients.tail_places import TailPlace
-from rota.clients.tail_scans import NO_JOB, jobs_in, tasks_in
 from rota.errors import StoreUnavailable
 from rota.lines.segment import BadSegment, unpack
 from rota.model.job import JobInfo, Ref
 from rota.model.principal import Principal
 from rota.model.query.evaluate import left_for_lines
 from rota.model.query.normal import fields_in
-from rota.model.query.tree import EVERYTHING, NOTHING, Condition
+from rota.model.query.tree import EVERYTHING, NOTHING, All, Condition, How, Term
 from rota.model.times import MINUTE, SECOND, Instant
 from rota.store.base import Store
 from rota.store.found_lines import FoundLine
-from rota.store.log_store import MOST_JOBS, ChunkCursor, RawPage, RawScan, SegmentScan
+from rota.store.line_search.plan import tasks_in
+from rota.store.log_store import MOST_JOBS, ChunkCursor, RawScan, SegmentScan
+from rota.store.search.plan import LOWEST as NO_JOB
 from rota.store.search.plan import id_at
 from rota.store.values import Chunk, Position
 
@@ -123,8 +124,8 @@ class LineTail:
     async def _begin(self) -> None:
         """What is there by now, or was kept before the place, is known; of attempts that are running, what comes next
         is new."""
-        async for page in self._places(self._high.kept_at - DEEP):
-            for place in page.places:
+        async for places in self._places(self._high.kept_at - DEEP):
+            for place in places:
                 if self._told_until is None or place.kept_at <= self._told_until:
                     self._output.know(_ref(place), place.number)
                     self._high = max(self._high, place)
@@ -182,9 +183,9 @@ class LineTail:
         deep = now - self._deep_at >= DEEP_EVERY
         new: list[ChunkCursor] = []
         last: ChunkCursor | None = None
-        async for page in self._places(self._high.kept_at - (DEEP if deep else LOOK_BACK)):
-            new += filter(self._is_new, page.places)
-            last = page.last
+        async for places in self._places(self._high.kept_at - (DEEP if deep else LOOK_BACK)):
+            new += filter(self._is_new, places)
+            last = places[-1]
             if len(new) >= AHEAD:
                 return new, last
         if deep:
@@ -195,13 +196,14 @@ class LineTail:
         known = self._output.get(_ref(place))
         return known is None or (place.number > known.position and not known.unwanted)
 
-    async def _places(self, since: Instant) -> AsyncIterator[RawPage]:
+    async def _places(self, since: Instant) -> AsyncIterator[list[ChunkCursor]]:
         scan = replace(self._scan, after=ChunkCursor(since, NO_JOB, 0, -1), bodies=False, limit=PLACES)
-        while (page := await self._store.unsealed(self._who, scan)).places:
-            yield page
-            if len(page.places) < PLACES:
+        while chunks := (await self._store.unsealed(self._who, scan)).chunks:
+            places = [ChunkCursor(one.written_at, one.job_id, one.fence, one.number) for one in chunks]
+            yield places
+            if len(places) < PLACES:
                 return
-            scan = replace(scan, after=page.last)
+            scan = replace(scan, after=places[-1])
 
     async def _read_ahead(self, places: Sequence[ChunkCursor]) -> bool:
         """Reads what was kept behind the last known place; returns whether these places were reached."""
@@ -301,3 +303,14 @@ class LineTail:
 
 def _ref(of: ChunkCursor | Chunk) -> Ref:
     return Ref(of.job_id, of.fence)
+
+
+def jobs_in(condition: Condition) -> tuple[str, ...] | None:
+    """Ids: each line that fits is of one of these jobs. None: nothing is said, or only a part of an id."""
+    match condition:
+        case Term("id", How.IS, str(value)) if len(value) == len(NO_JOB):
+            return (value,)
+        case All(of):
+            return next((jobs for one in of if (jobs := jobs_in(one)) is not None), None)
+        case _:
+            return None
