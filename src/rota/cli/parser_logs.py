@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from rota.cli.grammar import Parser, Verbs, verb
+from rota.cli.grammar import Parser, Verbs, count, verb, whole
 
 
 def logs(verbs: Verbs) -> None:
+    search = verb(verbs, "search", "logs_search", "find lines in the output of all jobs that fit a query, newest first")
+    _lines(search)
+    search.add_argument("--context", "-C", metavar="N", type=whole, help="also N lines on both sides of each")
+    search.add_argument("--before-context", "-B", metavar="N", type=whole, help="also N lines before each")
+    search.add_argument("--after-context", "-A", metavar="N", type=whole, help="also N lines behind each")
+    search.add_argument("--limit", metavar="N", type=count, help="at most so many (100)")
+    search.add_argument("--after", metavar="PLACE", help="go on where an earlier search has stopped")
     _lines(verb(verbs, "tail", "logs_tail", "follow the output of all jobs that fit a query, until Ctrl-C"))
 
 

@@ -1,4 +1,4 @@
-"""Searches of output: a query with an instant that its relative times count from, and a walk over its pages."""
+"""A walk over the pages of a search of output."""
 
 from __future__ import annotations
 
@@ -7,21 +7,10 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from rota.model.principal import Principal
-from rota.model.query.fields import Searched
-from rota.model.query.parse import parse
-from rota.model.times import Instant
 from rota.store.base import Store
-from rota.store.found_lines import LinePage, LinePlace, LineQuery
+from rota.store.found_lines import LinePage, LineQuery
 
 PAGE = 100
-
-
-def line_query(
-    text: str, now: Instant, *, before: int = 0, after: int = 0, place: LinePlace | None = None, limit: int = PAGE
-) -> LineQuery:
-    """Raises InvalidQuery."""
-    where = parse(text, now, Searched.OUTPUT)
-    return LineQuery(where=where, before=before, after=after, place=place, limit=limit)
 
 
 async def pages(store: Store, who: Principal, query: LineQuery, most: int | None = None) -> AsyncIterator[LinePage]:

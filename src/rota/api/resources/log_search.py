@@ -17,6 +17,8 @@ from rota.clients import line_searches
 from rota.clients.jobs import JobsClient
 from rota.model.access import Permission
 from rota.model.query.check import LONGEST
+from rota.model.query.fields import Searched
+from rota.model.query.parse import parse
 from rota.model.times import Instant
 from rota.store.found_lines import LinePage, LineQuery
 from rota.store.line_search.page import MOST_CONTEXT, MOST_LINES
@@ -84,9 +86,9 @@ def _read(given: LineSearchQuery | LineStreamQuery, client: JobsClient) -> tuple
     """The query, and the instant that its relative times count from."""
     cursor = None if given.cursor is None else LineCursor.read(given.cursor, _conditions(given))
     now = client.store.now() if cursor is None else cursor.now
-    query = line_searches.line_query(
-        given.q, now, before=given.before, after=given.after, place=None if cursor is None else cursor.place,
-        limit=min(given.limit, MOST_LINES),
+    query = LineQuery(
+        where=parse(given.q, now, Searched.OUTPUT), before=given.before, after=given.after,
+        place=None if cursor is None else cursor.place, limit=min(given.limit, MOST_LINES),
     )  # fmt: skip
     return query, now
 
