@@ -18,10 +18,7 @@ def logs(verbs: Verbs) -> None:
 
 def _lines(parser: Parser) -> None:
     """A query for output, and how its lines are printed."""
-    text = (
-        "conditions, as in docs/search.md; several words are joined: task:mail.* 'level>=warning' refused; "
-        "a word alone is looked for in the lines, and id:3ad5d1 follows one job"
-    )
+    text = "conditions, as in docs/search.md: 'level>=warning' refused; id:3ad5d1 follows one job, 3ad5d1 is a word"
     parser.add_argument("query", metavar="QUERY", nargs="*", help=text)
     parser.set_defaults(rest="query", takes_query=True, of_output=True)
     parser.add_argument("--stream", metavar="STREAM", help="only this stream: stdout, stderr, log")
