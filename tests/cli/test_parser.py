@@ -32,7 +32,7 @@ def test_the_verbs_are_those_of_the_design() -> None:
         ("list", "pause", "resume", "set"),
     )
     nouns = {
-        "job": jobs, "logs": ("tail",), "workflow": workflows, "schedule": schedules, "calendar": calendars,
+        "job": jobs, "logs": ("search", "tail"), "workflow": workflows, "schedule": schedules, "calendar": calendars,
         "gate": gates, "limit": limits, "queue": queues, "flow": ("list",), "dead": dead,
     }  # fmt: skip
     expected = ["up", "run", "submit", "stats", "events"]

@@ -83,6 +83,8 @@ class _Search:
             self._tell(page.progress)
 
     def _tell(self, progress: LineProgress) -> None:
+        if not progress.of:
+            return
         back = "" if progress.back_to is None else f", back to {iso(aware(progress.back_to))[:19].replace('T', ' ')}Z"
         self._bar.show(f"{_size(progress.examined)} of {_size(progress.of)} searched{back}")
 

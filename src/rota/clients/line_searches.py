@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import msgspec
 
@@ -13,7 +13,9 @@ from rota.store.found_lines import LinePage, LineQuery
 PAGE = 100
 
 
-async def pages(store: Store, who: Principal, query: LineQuery, most: int | None = None) -> AsyncIterator[LinePage]:
+async def pages(
+    store: Store, who: Principal, query: LineQuery, most: int | None = None
+) -> AsyncGenerator[LinePage, None]:
     """Until so many lines were found, at most `query.limit` in a page; None: all lines."""
     while True:
         size = query.limit if most is None else min(query.limit, most)
