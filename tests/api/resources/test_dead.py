@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from rota.model.outcome import Failed, Problem
 from tests.api.caller import Caller
 from tests.api.resources.conftest import ANN
@@ -51,3 +55,13 @@ async def test_groups_of_errors_in_pages(world: World, caller: Caller) -> None:
     assert (await caller.get("/api/v1/dead/groups?cursor=x")).status == 400
     assert (await caller.post("/api/v1/dead/replay", {"group": group})).json["changed"] == 2
     assert len((await caller.get("/api/v1/dead/groups")).json["items"]) == 2
+
+
+@pytest.mark.parametrize("body", [{}, {"q": ""}, {"q": "*"}, {"limit": 5}, {"dry_run": True}])
+async def test_changes_of_all_dead_letters_need_a_condition(world: World, caller: Caller, body: dict[str, Any]) -> None:
+    await world.one(ANN)
+    await (await world.node()).run(FATAL)
+    for verb in ("replay", "purge"):
+        reply = await caller.post(f"/api/v1/dead/{verb}", body)
+        assert (reply.status, reply.json["given"]) == (400, "no condition")
+    assert (await caller.post("/api/v1/dead/purge", {"q": "state:failed"})).json["changed"] == 1

@@ -83,6 +83,8 @@ async def set_priorities(request: Request[PriorityManyBody, None]) -> ChangedJob
 async def change(client: JobsClient, body: ChangeBody | DeadChangeBody, chosen: Change) -> ChangedJobs:
     query = await filter_of(body, client)
     if isinstance(body, DeadChangeBody):
+        if query == JobFilter() and body.ids is None:  # `states` would look like a condition
+            raise InvalidInput("body", "no condition", "at least one condition; `q` may be state:failed")
         query = msgspec.structs.replace(query, states=DEAD)
     if body.ids is not None:
         if len(body.ids) > MOST_IDS:
