@@ -19,6 +19,7 @@ from tests.chaos.scenarios import (
     far,
     leader_kill,
     limits,
+    output,
     pause,
     pool_full,
     rates,
@@ -50,12 +51,13 @@ SCENARIOS = {
         executors,
         controller,
         far,
+        output,
     )
 }
 # What `make chaos` plays unless it is told otherwise.
 USUAL = (
     "worker-kill", "pause", "leader-kill", "restart", "backend-kills", "schedules", "limits", "rates", "workflows",
-    "executors", "controller", "far-workers",
+    "executors", "controller", "far-workers", "output",
 )  # fmt: skip
 
 

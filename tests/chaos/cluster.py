@@ -244,6 +244,7 @@ class Cluster:
             await self.until(lambda: not self._left(), SETTLED, "all jobs to end")
         except TimeoutError:
             evidence.notes.append(f"not settled after {SETTLED:.0f} s: {self._left()} jobs left")
+        await self.before_end()
         if self._watching:
             self._watching.cancel()
         for group in self.groups():
@@ -259,6 +260,9 @@ class Cluster:
         evidence.keys, evidence.graph = keys.read_files(self.folder), graphs.read_file(self.folder)
         evidence.saves = saves.read_file(self.folder)
         return evidence
+
+    async def before_end(self) -> None:
+        """What the nodes have to do once all jobs have ended."""
 
     def groups(self) -> Sequence[Sequence[str]]:
         """Nodes that are told to end at the same time, group after group."""

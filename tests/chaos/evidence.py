@@ -9,6 +9,7 @@ from tests.chaos.fires import Fires
 from tests.chaos.graphs import Step
 from tests.chaos.keys import Keys
 from tests.chaos.saves import Save
+from tests.chaos.scribbles import Scribbles
 from tests.chaos.told import Order
 from tests.chaos.witness import Line
 
@@ -81,6 +82,7 @@ class Evidence:
     progress: list[Told] = field(default_factory=list)
     asides: list[Aside] = field(default_factory=list)  # of runs with far-away workers
     said: dict[tuple[str, int], str] = field(default_factory=dict)  # stdout by job and fence, of the same runs
+    scribbles: dict[tuple[str, int], Scribbles] = field(default_factory=dict)  # by job and fence, of runs about output
     notes: list[str] = field(default_factory=list)  # what a person should know
 
     def of(self, *kinds: str) -> list[Fault]:

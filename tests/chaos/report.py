@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos import checker, crash_checker, far_checker, fire_checker, graph_checker, key_checker
+from tests.chaos import checker, crash_checker, far_checker, fire_checker, graph_checker, key_checker, output_checker
 from tests.chaos.checker import EXCUSED, Finding, accepted, ended
 from tests.chaos.evidence import Evidence
 from tests.chaos.figures import percentile
@@ -15,7 +15,10 @@ from tests.chaos.scenario import POSTGRES, Scenario
 from tests.checks.breach import DOUBLE, DOUBLED, LOST, MISSED, OVERLAP
 
 COLUMNS = ("scenario", "accepted", "ended", "lost", "double", "overlaps", "n", "p50", "p99", "max", "goal", "verdict")
-BAD = checker.BAD + fire_checker.BAD + key_checker.BAD + graph_checker.BAD + crash_checker.BAD + far_checker.BAD
+BAD = (
+    *checker.BAD, *fire_checker.BAD, *key_checker.BAD, *graph_checker.BAD, *crash_checker.BAD, *far_checker.BAD,
+    *output_checker.BAD,
+)  # fmt: skip
 WIDTHS = (17, 8, 7, 4, 6, 8, 4, 6, 6, 6, 52, 7)
 
 

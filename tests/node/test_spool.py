@@ -33,6 +33,7 @@ while True:
     os.pwrite(note, b"%20d" % number, 0)
     time.sleep(pause)
 """
+STREAMS = ("stdout", "stderr")
 PACES = {"lines": (1, 0.001, 200), "floods": (100, 0.0, 300_000), "beyond the limit": (100, 0.0, 300_001)}
 
 
@@ -126,6 +127,40 @@ async def test_a_node_is_killed(cluster: Cluster, pace: str, heir: str) -> None:
         await cluster.start("one")
     await recovered(cluster, job, noted)
     await asyncio.to_thread(wait_for, lambda: len(list((cluster.folder / "rota.db-rota/spool").iterdir())) == 1)
+
+
+LAST_WORDS = """
+import os, time
+if not os.path.exists("killed"):
+    open("ready", "w")
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    os.write(1, b"last ")
+    os.write(2, b"words")
+    open("said", "w")
+"""
+
+
+async def test_a_node_is_killed_when_its_command_has_just_ended(cluster: Cluster) -> None:
+    """What the command wrote lies in its pipes, and all of the command is gone."""
+    noted = Noted(cluster.folder)
+    (cluster.folder / "program.py").write_text(LAST_WORDS)
+    await cluster.start("one")
+    job = await submit(cluster, [sys.executable, str(cluster.folder / "program.py")])
+    await asyncio.to_thread(wait_for, (cluster.folder / "ready").exists)
+    cluster.signal("one", signal.SIGSTOP)  # so that it does not read them in time
+    (cluster.folder / "go").touch()
+    await asyncio.to_thread(wait_for, (cluster.folder / "said").exists)
+    await asyncio.to_thread(wait_for, lambda: _only_of_the_living(cluster))
+    await kill(cluster, "one", noted)
+    await cluster.start("two")
+
+    async def there() -> bool:
+        chunks = [chunk async for chunk in job.output()]
+        bodies = {stream: b"".join(one.body for one in chunks if one.stream == stream) for stream in STREAMS}
+        return bodies == {"stdout": b"last ", "stderr": b"words"} and (await job.info()).state is State.SUCCEEDED
+
+    await cluster.until(there, "its last words to be there")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from .tree import cull, terminate
 from .wire import receive, say, send
 
 F_GETPIPE_SZ = 1032
+# Seconds that a warden whose keeper is gone waits for the end of a controller that dies with it.
+LAST_LOOK = 1.0
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class Warden:
         self.workspace = workspace
         self.cpu_seconds = 0.0  # of the command's processes that have ended,
         self.memory = 0  # and the most that one of them had
+        self.outputs: list[tuple[int, bytes]] = []  # pipes of the last command, and where their contents may go
         self.signals = SignalPipe()
         self.poll = select.poll()
         self.poll.register(self.signals.fd, select.POLLIN)
@@ -59,7 +62,17 @@ class Warden:
 
     def run(self) -> int:
         """Runs one command after the other. The exit status is 0 if no process of them is left."""
+        try:
+            return self.serve()
+        finally:
+            end = now() + LAST_LOOK
+            while self.outputs and now() < end:
+                self.let_go()
+                self.signals.await_ring(0.01)
+
+    def serve(self) -> int:
         while not self.orphaned():
+            self.follow()
             verb, words, fds = receive(self.channel)
             if verb == b"start":
                 name, _, limits = words.partition(b" ")
@@ -70,6 +83,33 @@ class Warden:
             elif not verb:
                 break
         return 0
+
+    def follow(self) -> None:
+        """Waits for a word. Meanwhile keeps the pipes of a command that has ended until their reader is done, or dead
+        before it has read the last of them."""
+        while self.outputs:
+            poll = select.poll()
+            poll.register(self.channel.fileno(), select.POLLIN)
+            for fd, _ in self.outputs:
+                poll.register(fd, 0)
+            ready = [fd for fd, _ in poll.poll()]
+            self.let_go()
+            if self.channel.fileno() in ready:
+                break
+
+    def let_go(self) -> None:
+        """Closes pipes that nobody reads any more; what still lies in them goes to the spool."""
+        for fd, path in [one for one in self.outputs if unread(one[0])]:
+            attempt(save, fd, path)
+            self.outputs.remove((fd, path))
+            os.close(fd)
+
+    def forget_outputs(self) -> None:
+        """Whoever still reads pipes of an earlier command can't make us hold more and more of them."""
+        self.let_go()
+        for fd, _ in self.outputs:
+            os.close(fd)
+        self.outputs = []
 
     def guard(self, fds: list[int]) -> None:
         for guard in self.guards:
@@ -96,10 +136,11 @@ class Warden:
             return True
         regular = self.watch(name, command.main)
         status = self.sweep(command)
-        for fd, stream in zip(outputs, (b"stdout", b"stderr"), strict=False):
-            if unread(fd):
-                attempt(save, fd, command.request.rest + stream)
-            os.close(fd)
+        self.forget_outputs()
+        self.outputs = [
+            (fd, command.request.rest + stream) for fd, stream in zip(outputs, (b"stdout", b"stderr"), strict=False)
+        ]
+        self.let_go()
         if status is None or not regular:
             return False  # the next keeper removes its folder: our exit must not wait for that
         ending = self.used(command)
