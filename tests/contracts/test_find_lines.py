@@ -138,7 +138,10 @@ async def search(world: World, who: Principal, text: str, before: int = 0, after
     return await walked(world, who, LineQuery(where=where, before=before, after=after))
 
 
-@pytest.mark.parametrize(("seed", "limit"), [(1, 1000), (2, 7), (3, 40)])
+@pytest.mark.parametrize(
+    ("seed", "limit"),
+    [(1, 1000), pytest.param(2, 7, marks=pytest.mark.slow), pytest.param(3, 40, marks=pytest.mark.slow)],
+)
 async def test_every_condition_finds_what_a_look_at_every_line_finds(
     world: World, seed: int, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,6 +253,26 @@ async def test_a_long_line_is_cut_and_says_so(world: World) -> None:
     await printed(world, await world.node(), b"x" * (LONGEST_LINE + 7) + b" needle\n", who=ANN)
     (found,) = await search(world, ANN, "needle")
     assert (len(found.body), found.more) == (LONGEST_LINE, 14)
+
+
+async def test_a_page_of_long_lines_is_bounded(world: World) -> None:
+    """A thousand lines with fifty lines of context on both sides would be gigabytes."""
+    node = await world.node()
+    claimed = await node.take(await world.one(ANN))
+    for number in range(60):
+        await node.say(claimed.ref, number, b"%d " % number + b"x" * 60_000 + b"\n")
+    await node.finish(claimed)
+    for _ in range(2):
+        query = LineQuery(before=10, after=10, limit=1000)
+        page = await world.store.find_lines(ANN, query)
+        found = list(page.lines)
+        assert len(found) < 15
+        while page.last is not None:
+            page = await world.store.find_lines(ANN, replace(query, place=page.last))
+            found += page.lines
+        assert [one.number for one in found] == list(range(59, -1, -1))
+        assert {len(one.body) for one in (*found, *found[30].before)} == {LONGEST_LINE}
+        await seal(world)
 
 
 async def test_a_damaged_segment_is_counted_and_passed(world: World) -> None:

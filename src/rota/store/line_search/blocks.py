@@ -14,7 +14,7 @@ from rota.lines.matching import Lines, pieces
 from rota.lines.segment import Contents
 from rota.lines.sheet import Line, Sheet
 from rota.model.query.tree import NOTHING, Condition
-from rota.store.found_lines import LinePlace
+from rota.store.found_lines import LONGEST_LINE, ContextLine, LinePlace
 from rota.store.line_search.plan import Plan, left_of
 from rota.store.search.plan import Span
 
@@ -31,13 +31,19 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A line that may be wanted, with its context as far as the block has it."""
+    """A line that may be wanted, with its context as far as the block has it. `line` has the whole body if its job
+    decides over it."""
 
     place: LinePlace
     line: Line
-    before: list[Line]
-    after: list[Line]
+    shown: ContextLine
+    before: list[ContextLine]
+    after: list[ContextLine]
     level: str | None
+
+    @property
+    def size(self) -> int:
+        return len(self.line.body) + sum(len(one.body) for one in (self.shown, *self.before, *self.after))
 
 
 class Block:
@@ -85,9 +91,27 @@ def _kept(sheet: Sheet, places: list[tuple[LinePlace, int]], wanted: Wanted) -> 
     room = ROOM
     for place, start in reversed(places[-wanted.count :]):
         line = sheet.line(start)
-        before, after = sheet.around(line, wanted.before, wanted.after) if wanted.before or wanted.after else ([], [])
-        room -= sum(len(one.body) for one in (line, *before, *after))
+        before, after = around(sheet, line, wanted)
+        whole = line if wanted.plan.asks_jobs else line._replace(body=b"")
+        found = Found(place, whole, shown(line), before, after, line.level)
+        room -= found.size
         if kept and room < 0:
             break
-        kept.append(Found(place, line, before, after, line.level))
+        kept.append(found)
     return kept
+
+
+def around(sheet: Sheet, line: Line, wanted: Wanted) -> tuple[list[ContextLine], list[ContextLine]]:
+    if not wanted.before and not wanted.after:
+        return [], []
+    before, after = sheet.around(line, wanted.before, wanted.after)
+    return [*map(shown, before)], [*map(shown, after)]
+
+
+def shown(line: Line) -> ContextLine:
+    """The line as people get it: of a long one the beginning."""
+    body = line.body[:LONGEST_LINE]
+    return ContextLine(
+        number=line.number, offset=line.offset, written_at=line.at, stream=line.stream, body=body,
+        more=len(line.body) - len(body),
+    )  # fmt: skip

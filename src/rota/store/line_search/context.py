@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from rota.lines.segment import gather
 from rota.lines.sheet import Sheet
 from rota.model.principal import Principal
-from rota.store.line_search.blocks import Found, Wanted
+from rota.store.line_search.blocks import Found, Wanted, around
 from rota.store.log_store import RawScan, SegmentScan
 from rota.store.values import CUT, Position
 
@@ -35,8 +37,8 @@ class Contexts:
         ours = [one for one in chunks if one.fence == line.fence and one.stream != CUT]
         if all(one.number != line.number for one in ours):  # it was removed meanwhile
             return found
-        before, after = Sheet(gather(ours)).around(line, wanted.before, wanted.after)
-        return Found(found.place, line, before, after, found.level)
+        before, after = around(Sheet(gather(ours)), line, wanted)
+        return msgspec.structs.replace(found, before=before, after=after)
 
     async def _is_scattered(self, job: str) -> bool:
         """Whether its output is in several places."""

@@ -4,17 +4,16 @@ its attempt."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from rota.lines.sheet import Line
 from rota.model.job import JobInfo
 from rota.model.principal import Principal
 from rota.model.query.evaluate import OutputLine, left_for_lines, line_holds
 from rota.model.query.normal import fields_in
 from rota.model.query.tree import NOTHING, Condition
-from rota.store.found_lines import LONGEST_LINE, ContextLine, FoundLine
+from rota.store.found_lines import FoundLine
 from rota.store.graph import WorkflowFilter
 from rota.store.line_search.blocks import Found
 from rota.store.line_search.plan import Plan
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
 
 
 class _Job(NamedTuple):
-    info: JobInfo
+    task: str
+    owner: str
     left: Condition  # for its lines
     attempts: dict[int, int]  # numbers by fence
 
@@ -63,7 +63,7 @@ class Jobs:
         for info in infos:
             left = left_for_lines(self._plan.where, info, names.get(info.workflow or ""))
             attempts = {attempt.fence: attempt.number for attempt in info.attempts}
-            self._known[info.id] = None if left == NOTHING else _Job(info, left, attempts)
+            self._known[info.id] = None if left == NOTHING else _Job(info.task, info.owner, left, attempts)
 
     async def _names(self, infos: Sequence[JobInfo]) -> dict[str, str]:
         ids = tuple({info.workflow for info in infos if info.workflow is not None})
@@ -82,22 +82,10 @@ class Jobs:
 
     def shown(self, found: Found) -> FoundLine:
         """A line that fits."""
-        job, line = self._known[found.line.job_id], found.line
+        job, place = self._known[found.place.job_id], found.place
         assert job is not None
         return FoundLine(
-            **_shown(line), job_id=line.job_id, fence=line.fence, attempt=job.attempts.get(line.fence, 0),
-            task=job.info.task, owner=job.info.owner, level=found.level,
-            before=[ContextLine(**_shown(one)) for one in found.before],
-            after=[ContextLine(**_shown(one)) for one in found.after],
+            **msgspec.structs.asdict(found.shown), job_id=place.job_id, fence=place.fence,
+            attempt=job.attempts.get(place.fence, 0), task=job.task, owner=job.owner, level=found.level,
+            before=found.before, after=found.after,
         )  # fmt: skip
-
-
-def _shown(line: Line) -> dict[str, Any]:
-    return {
-        "number": line.number,
-        "offset": line.offset,
-        "written_at": line.at,
-        "stream": line.stream,
-        "body": line.body[:LONGEST_LINE],
-        "more": max(0, len(line.body) - LONGEST_LINE),
-    }

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rota.store.base import Store
 
 MOST_LINES, MOST_CONTEXT = 1_000, 50
+# Bytes of the lines of a page; its last line may exceed them.
+ROOM = 4 << 20
 # A page that finds little ends after this time. It takes longer where pages before have read much of the same.
 SECONDS = 0.3
 
@@ -54,6 +56,7 @@ class _Search:
         self._blocks: list[Block] = []  # a heap: the one with the newest line first
         self._floor: LinePlace | None = None  # blocks had more lines below
         self._found: list[FoundLine] = []
+        self._room = ROOM
         self._last: LinePlace | None = None  # the last line that was looked at
 
     async def page(self) -> LinePage:
@@ -63,7 +66,7 @@ class _Search:
             await self._read()
             border = self._border()
             await self._take(border)
-            if len(self._found) == self._wanted.count:
+            if self._full:
                 return await self._page(self._found[-1].place)
             if border is None:
                 return await self._page(None)
@@ -98,14 +101,21 @@ class _Search:
         return (place is None or border < place) and self._sealed.first >= self._sealed.again
 
     async def _take(self, border: LinePlace | None) -> None:
-        while lacking := self._wanted.count - len(self._found):
-            some = self._newest(lacking, border)
+        while not self._full:
+            some = self._newest(self._wanted.count - len(self._found), border)
             if not some:
                 return
-            await self._jobs.know(one.line.job_id for one in some)
-            for one in some:
-                if self._jobs.fits(one):
-                    self._found.append(self._jobs.shown(await self._contexts.completed(one)))
+            await self._jobs.know(one.place.job_id for one in some)
+            for one in filter(self._jobs.fits, some):
+                found = await self._contexts.completed(one)
+                self._found.append(self._jobs.shown(found))
+                self._room -= found.size
+                if self._full:
+                    return
+
+    @property
+    def _full(self) -> bool:
+        return len(self._found) == self._wanted.count or self._room <= 0
 
     def _newest(self, count: int, border: LinePlace | None) -> list[Found]:
         """The next lines, each once: a segment may hold what was read unsealed."""
