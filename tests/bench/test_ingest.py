@@ -1,4 +1,4 @@
-"""The measures of ingest, of lists and of drains beside ingest: all that they put in is there, and their goals stand."""
+"""The measures of ingest, of lists and of drains beside ingest: all that they put in is there, with their goals."""
 
 from __future__ import annotations
 
