@@ -24,7 +24,7 @@ from bench.postgres import quiet as pg_quiet
 from bench.postgres import schedules as pg_schedules
 from bench.postgres import statistics as pg_statistics
 from bench.postgres import throughput as pg_throughput
-from bench.search import rivals
+from bench.search import beside_ingest, ingest_rates, job_lists, rivals
 
 ON_SQLITE: dict[str, Measure] = {
     "submit": throughput.submit_many,
@@ -79,6 +79,12 @@ IN_SEARCH: dict[str, Measure] = {
     "search-grep": rivals.grep,
     "search-fts5": rivals.fts,
     "search-tsvector": rivals.tsvector,
+    "search-ingest": ingest_rates.sqlite,
+    "pg-search-ingest": ingest_rates.on_postgres,
+    "search-jobs": job_lists.sqlite,
+    "pg-search-jobs": job_lists.on_postgres,
+    "search-drain": beside_ingest.sqlite,
+    "pg-search-drain": beside_ingest.on_postgres,
 }
 MEASURES = ON_SQLITE | ON_POSTGRES | OVER_HTTP | IN_SEARCH
 GROUPS = {
@@ -103,6 +109,8 @@ def main() -> None:
         size = msgspec.structs.replace(size, keyed=given.keyed)
     if given.lines:
         size = msgspec.structs.replace(size, lines=given.lines)
+    if given.jobs:
+        size = msgspec.structs.replace(size, listed=given.jobs)
     if given.long:
         size = msgspec.structs.replace(size, held=LONG)
     names = [name for one in given.only or EVERYTHING for name in GROUPS.get(one, [one])]
@@ -130,6 +138,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--long", action="store_true", help=f"pg-horizon: hold the transaction for {LONG:g} s")
     parser.add_argument("--keyed", type=int, help="pg-keys: so many jobs with keys (50,000)")
     parser.add_argument("--lines", type=int, help="search: so many lines (10,000,000)")
+    parser.add_argument("--jobs", type=int, help="search: lists of so many ended jobs (10,000,000)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument(
         "--dir", type=Path, help="where the stores are made: their disk is measured too (a temporary folder)"

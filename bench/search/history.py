@@ -78,6 +78,7 @@ PIECE = 500_000
 def of_sqlite(path: str, jobs: int, now: int) -> None:
     connection = apsw.Connection(path)
     connection.pragma("synchronous", "off")
+    connection.pragma("cache_size", -1_000_000)  # the index has thousands of places at which it grows
     step = DAYS * DAY // jobs
     connection.execute("BEGIN")
     connection.execute(_SQLITE, {"jobs": jobs, "first": now - jobs * step, "step": step}).fetchall()

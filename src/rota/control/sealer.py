@@ -11,6 +11,7 @@ The walk keeps nothing but its place, so it may begin anew at any time, on any n
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -34,6 +35,8 @@ PAGE = 20_000
 MOST_RUNS = 4_096
 # Pauses, in seconds: between pages, after a walk, before a new leader begins.
 BREATH, REST, SOON = 0.02, 5.0, 5.0
+# Pieces that wait to be packed: to write one and to read another takes longer than to pack one.
+WAITING = 2
 # A write of the store pauses others: one that deletes rows takes at most so many.
 PRUNED = 50
 PURGED = 100
@@ -98,18 +101,18 @@ class Sealer:
 
     # -- sealing -----------------------------------------------------------------------------------------------------
     async def _seal_all(self, batches: Iterable[Sequence[Run]]) -> None:
-        """While one piece is packed, the next is read."""
-        packing: tuple[Piece, asyncio.Task[NewSegment]] | None = None
+        """While some pieces wait to be packed, the one before them is written and the next is read."""
+        packing: deque[tuple[Piece, asyncio.Task[NewSegment]]] = deque()
         try:
             async for piece in self._pieces(batches):
-                before, packing = packing, (piece, asyncio.create_task(self._pack_piece(piece)))
-                if before is not None:
-                    await self._finish(*before)
-            if packing is not None:
-                await self._finish(*packing)
+                packing.append((piece, asyncio.create_task(self._pack_piece(piece))))
+                if len(packing) > WAITING:
+                    await self._finish(*packing.popleft())
+            while packing:
+                await self._finish(*packing.popleft())
         finally:
-            if packing is not None:
-                packing[1].cancel()
+            for _, task in packing:
+                task.cancel()
 
     async def _pieces(self, batches: Iterable[Sequence[Run]]) -> AsyncIterator[Piece]:
         """Mostly one of each batch; more of large output."""

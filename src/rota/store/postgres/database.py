@@ -110,7 +110,7 @@ class Database:
         self.loops = Loops(lambda: Pools(self))
         # What searches have found in the partitions of days that are over (store/search): the prefixes by partition and
         # user, and the lowest ids. Later these can only have become fewer, or higher.
-        self.job_prefixes: dict[tuple[str, str | None], list[tuple[str, ...]]] = {}
+        self.job_prefixes: dict[tuple[str, str | None, int], list[tuple[str, ...]]] = {}
         self.lowest_ids: dict[str, str] = {}
         self._closed = False
 

@@ -216,29 +216,31 @@ class ByEnd(Reading):
         return Part(rows, rows[-1].place if len(rows) == count else None)
 
 
-# The different prefixes of a partition, each found by a look-up from the one before. With `owner =`, a comparison of
-# rows that begins with the owner would read all jobs of the owner up to there, so it begins behind it.
+# The different beginnings of a partition's entries, each found by a look-up from the one before. With `owner =`, a
+# comparison of rows that begins with the owner would read all jobs of the owner up to there, so it begins behind it.
 PREFIXES = """WITH RECURSIVE p AS (
-    (SELECT j.owner, j.state, j.queue, j.task FROM {table} j WHERE {own}
-     ORDER BY j.owner, j.state, j.queue, j.task, j.id LIMIT 1)
+    (SELECT {columns} FROM {table} j WHERE {own} ORDER BY {order} LIMIT 1)
     UNION ALL
     SELECT n.* FROM p CROSS JOIN LATERAL (
-        SELECT j.owner, j.state, j.queue, j.task FROM {table} j
-        WHERE {own} AND ({of_job}) > ({of_last}, {last}::uuid)
-        ORDER BY j.owner, j.state, j.queue, j.task, j.id LIMIT 1
+        SELECT {columns} FROM {table} j WHERE {own} AND ({of_job}) > ({of_last}) ORDER BY {order} LIMIT 1
     ) n
 )
-SELECT owner, state, queue, task FROM p LIMIT {most}"""
+SELECT * FROM p LIMIT {most}"""
 
 
-async def prefixes(unit: Unit, table: Table, sees: str | None, most: int) -> list[tuple[str, ...]]:
+async def prefixes(
+    unit: Unit, table: Table, owner: str | None, most: int, columns: Sequence[str]
+) -> list[tuple[str, ...]]:
+    """`columns`: the first ones of the index."""
     statement = Statement("${}")
-    columns = ["owner", "state", "queue", "task"][0 if sees is None else 1 :]
+    behind = columns[0 if owner is None else 1 :]
     text = PREFIXES.format(
-        table=table.name, own="true" if sees is None else f"j.owner = {statement.mark(sees)}",
-        of_job=", ".join(f"j.{column}" for column in [*columns, "id"]),
-        of_last=", ".join(f"p.{column}" for column in columns),
-        last=statement.mark(HIGHEST), most=statement.mark(most),
+        table=table.name, own="true" if owner is None else f"j.owner = {statement.mark(owner)}",
+        columns=", ".join(f"j.{column}" for column in columns),
+        order=", ".join(f"j.{column}" for column in columns),
+        of_job=", ".join(f"j.{column}" for column in behind),
+        of_last=", ".join(f"p.{column}" for column in behind),
+        most=statement.mark(most),
     )  # fmt: skip
     return [tuple(row) for row in await fetched(unit, text, statement)]
 

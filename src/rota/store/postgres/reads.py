@@ -16,7 +16,7 @@ from rota.store.carriers.error_groups import GroupRow, shown
 from rota.store.columns import SHOWN
 from rota.store.postgres import job_sources as sources
 from rota.store.postgres.database import Unit
-from rota.store.postgres.encoding import id_range, ids_only
+from rota.store.postgres.encoding import clean, id_range, ids_only
 from rota.store.postgres.job_sources import Table
 from rota.store.postgres.search_dialect import ENDED, LIVING
 from rota.store.postgres.session import lock_number
@@ -26,7 +26,8 @@ from rota.store.search import values as values_
 from rota.store.search.groups import groups
 from rota.store.search.pages import Phases
 from rota.store.search.plain import conditions
-from rota.store.search.plan import AHEAD, HIGHEST, Bounds, bounds, id_at, time_of
+from rota.store.search.plan import AHEAD, HIGHEST, LATE, Bounds, bounds, id_at, time_of
+from rota.store.search.prefixes import Prefix
 from rota.store.search.statements import Statement
 from rota.store.search.walk import Part, Place, Source
 from rota.store.values import Facets, JobCount, JobFilter, JobPage, OutboxEvent, OutboxSpan
@@ -34,6 +35,8 @@ from rota.store.values import Facets, JobCount, JobFilter, JobPage, OutboxEvent,
 FEW = 5_000  # jobs that ended in a time are read by its index, and brought into order
 # Prefixes of a partition, and runs of it that are read. With more, all its jobs are examined.
 MOST_PREFIXES, MOST_RUNS = 1_500, 500
+BEFORE_TASK = Prefix._fields[:-1]
+ALL_COLUMNS = Prefix._fields
 # Steady plans, whatever the server believes of a table. One snapshot, and no partition is dropped meanwhile.
 _SEARCHING = """SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; LOCK TABLE {schema}.history IN ACCESS SHARE MODE;
 SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off"""
@@ -53,11 +56,19 @@ class PostgresLookup:
     async def phases(self, query: JobFilter, bounds: Bounds, more: Sequence[str] = ()) -> Phases:
         if self._history is None:
             await self._begin()
-        shared = (self._unit, query, self._sees, bounds, more)
+        shared = (self._unit, query, self._owner(bounds), bounds, more)
         exact = conditions(query, sources.PLAIN, LIVING, Statement("${}").mark).exact
         if query.order.field == "finished":
             return Phases([[*self._by_end(query, shared)], self._living(query, bounds, shared)], exact)
+        if self._sees is not None and prefixes.fits(query, {"user": self._sees}) is False:
+            return Phases([[]], exact)
+        if (ids := await self._few(bounds)) is not None:
+            return Phases([[sources.Listed(ids, *shared)]], exact, listed=True)
         return Phases([await self._by_id(query, bounds, shared)], exact)
+
+    def _owner(self, bounds: Bounds) -> str | None:
+        """Whose jobs they all are, if it is known."""
+        return self._sees if self._sees is not None or not _stored(bounds.owner) else bounds.owner
 
     async def _begin(self) -> None:
         await self._unit.begin()
@@ -87,10 +98,6 @@ class PostgresLookup:
             yield sources.ByEnd(None if failed and others else failed, *shared)
 
     async def _by_id(self, query: JobFilter, bounds: Bounds, shared: tuple[Any, ...]) -> list[Source]:
-        if self._sees is not None and prefixes.fits(query, {"user": self._sees}) is False:
-            return []
-        if (ids := await self._few(bounds)) is not None:
-            return [sources.Listed(ids, *shared)]
         if bounds.running:
             return [sources.Selected(sources.RUNNING, False, *shared)]
         found = self._living(query, bounds, shared)
@@ -101,7 +108,8 @@ class PostgresLookup:
         if (since := bounds.created.low) is not None:
             found.append(sources.Listed(lambda to: (
                 "SELECT f.job_id AS id FROM rota.fires f "
-                f"WHERE f.at >= {to.mark(since - AHEAD)} AND f.job_id < {to.mark(bounds.lowest)}::uuid"
+                f"WHERE f.at - f.fire > {LATE} AND f.at >= {to.mark(since - AHEAD)} "
+                f"AND f.job_id < {to.mark(bounds.lowest)}::uuid"
             ), *shared))  # fmt: skip
         return found
 
@@ -110,26 +118,26 @@ class PostgresLookup:
             return []
         return [sources.Selected(Table("rota.jobs"), False, *shared)]
 
-    async def prefixes(self, table: Table, query: JobFilter) -> list[tuple[str, ...]] | None:
-        """Those of the partition that may fit; None: all rows of it are to be examined."""
+    async def prefixes(self, table: Table, query: JobFilter, bounds: Bounds) -> list[tuple[str, ...]] | None:
+        """Those of the partition that may fit; None: all rows of it are to be examined. Tasks that are given are not
+        looked up; they may have no jobs."""
         if table.name not in self._searchable:
             return None
-        all_of = await self._all_prefixes(table)
+        owner, tasks = self._owner(bounds), bounds.tasks
+        tasks = tasks if tasks is not None and all(map(_stored, tasks)) else None
+        found = await self._all_prefixes(table, owner, ALL_COLUMNS if tasks is None else BEFORE_TASK)
+        all_of = found if tasks is None else [(*one, task) for one in found for task in tasks]
         chosen = [one for one in all_of if prefixes.fits(query, prefixes.known(*one)) is not False]
-        if (
-            len(all_of) > MOST_PREFIXES
-            or len(chosen) > MOST_RUNS
-            or (self._sees is None and len(chosen) == len(all_of))
-        ):
+        if len(all_of) > MOST_PREFIXES or len(chosen) > MOST_RUNS or (owner is None and len(chosen) == len(all_of)):
             return None
         return chosen
 
-    async def _all_prefixes(self, table: Table) -> list[tuple[str, ...]]:
+    async def _all_prefixes(self, table: Table, owner: str | None, columns: Sequence[str]) -> list[tuple[str, ...]]:
         known = self._unit.database.job_prefixes
-        if (all_of := known.get((table.name, self._sees))) is None:
-            all_of = await sources.prefixes(self._unit, table, self._sees, MOST_PREFIXES + 1)
+        if (all_of := known.get((table.name, owner, len(columns)))) is None:
+            all_of = await sources.prefixes(self._unit, table, owner, MOST_PREFIXES + 1, columns)
             if table.settled:
-                known[table.name, self._sees] = all_of
+                known[table.name, owner, len(columns)] = all_of
         return all_of
 
     async def prefixes_of(self, query: JobFilter) -> Iterable[Sequence[str]]:
@@ -138,7 +146,7 @@ class PostgresLookup:
         found: set[tuple[str, ...]] = set()
         for table in self._history or ():
             if table.name in self._searchable:
-                found.update(await self._all_prefixes(table))
+                found.update(await self._all_prefixes(table, self._sees, ALL_COLUMNS))
         return found
 
     async def _few(self, bounds: Bounds) -> Callable[[Statement], str] | None:
@@ -155,10 +163,9 @@ class PostgresLookup:
             return self._fires(bounds.schedule)
         if (group := bounds.group) is not None:
             return lambda to: f"SELECT g.id FROM rota.history g WHERE g.lasting AND g.error_group = {to.mark(group)}"
-        if bounds.finished.low is not None:
-            ended = await self._ended_in(bounds)
-            if len(ended) <= FEW:
-                return lambda to: f"SELECT unnest({to.mark(ended)}::uuid[]) AS id"
+        if bounds.finished.low is not None and len(await self._ended_in(bounds, "j.finished_at")) <= FEW:
+            ended = await self._ended_in(bounds, "j.id")
+            return lambda to: f"SELECT unnest({to.mark(ended)}::uuid[]) AS id"
         return None
 
     def _fires(self, schedule: str) -> Callable[[Statement], str]:
@@ -172,15 +179,15 @@ class PostgresLookup:
             f"({everyone if self._sees is None else to.mark(self._sees)}) AND f.name = {to.mark(schedule)}"
         )
 
-    async def _ended_in(self, bounds: Bounds) -> list[Any]:
-        """Jobs that ended in this time; FEW + 1, if there are more."""
+    async def _ended_in(self, bounds: Bounds, column: str) -> list[Any]:
+        """Of the jobs that ended in this time, whoever has them; FEW + 1, if there are more. The index alone has the
+        ends."""
         statement = Statement("${}")
         low, high = bounds.finished
-        text = f"SELECT j.id FROM rota.history j WHERE j.finished_at >= {statement.mark(low)}"
+        text = f"SELECT {column} FROM rota.history j WHERE j.finished_at >= {statement.mark(low)}"
         text += "" if high is None else f" AND j.finished_at <= {statement.mark(high)}"
-        text += "" if self._sees is None else f" AND j.owner = {statement.mark(self._sees)}"
         rows = await sources.fetched(self._unit, f"{text} LIMIT {statement.mark(FEW + 1)}", statement)
-        return [job for (job,) in rows]
+        return [value for (value,) in rows]
 
     async def oldest(self, query: JobFilter, bounds: Bounds) -> Instant | None:
         """By the oldest day that is kept: jobs of a day were mostly ordered on it."""
@@ -207,13 +214,18 @@ class InPartition:
         if after is not None and self._descending and after.id <= self._lowest:
             return Part([], None)
         if self._source is None and not self._empty:
-            chosen = await self._lookup.prefixes(self._table, self._shared[1])
+            chosen = await self._lookup.prefixes(self._table, self._shared[1], self._shared[3])
             if chosen is None:
                 self._source = sources.Selected(self._table, True, *self._shared)
             elif chosen:
                 self._source = sources.Runs(self._table, chosen, *self._shared)
             self._empty = self._source is None
         return Part([], None) if self._source is None else await self._source.read(after, count)
+
+
+def _stored(text: str | None) -> bool:
+    """Whether such a text may be in the database as it is."""
+    return clean(text) == text
 
 
 def _table(name: str, now: Instant) -> Table:

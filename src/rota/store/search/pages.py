@@ -27,6 +27,8 @@ MOST_SORTED = 10_000  # jobs of a search in an order that no index has
 ROWS_SORTED, SECONDS_SORTED = 200_000, 2.0
 ROWS_COUNTED, SECONDS_COUNTED = 100_000, 0.3
 FIRST_COUNTED = 2_000
+# Rows of the first step of a list that ends at a time: those from before come first (plan.AHEAD), and don't fit.
+FIRST_BEFORE = 1_500
 FACETS = ("state", "queue", "task", "user")
 MOST_FACETS = 50  # values of a field
 BY_PLACE = ("id", "finished")  # orders that sources have
@@ -35,6 +37,7 @@ BY_PLACE = ("id", "finished")  # orders that sources have
 class Phases(NamedTuple):
     sources: list[list[Source]]
     exact: bool  # the sources decide the whole query
+    listed: bool = False  # all its jobs are in a small set
 
 
 class Lookup(Protocol):
@@ -83,7 +86,7 @@ async def _page(lookup: Lookup, query: JobFilter, found: Bounds) -> JobPage:
     phases = await lookup.phases(query, found)
     sources, after = _behind(phases.sources, query, by_end)
     walk = _walk(lookup, query, phases, sources, Budget(lookup.monotonic), after)
-    await walk.run(query.limit, max(FIRST, query.limit + 1) if not _decided(query) else query.limit)
+    await walk.run(query.limit, _first_step(query, found, phases))
     infos = await lookup.infos([row.id for row in walk.found])
     jobs = [infos[row.id] for row in walk.found if row.id in infos]
     if walk.over:
@@ -97,9 +100,12 @@ async def _page(lookup: Lookup, query: JobFilter, found: Bounds) -> JobPage:
     return JobPage(jobs, last, SearchProgress(walk.examined, of, back_to))
 
 
-def _decided(query: JobFilter) -> bool:
-    """Every job of its sources fits, as far as one can tell from here: a guess for the size of the first step."""
-    return query.where is None
+def _first_step(query: JobFilter, found: Bounds, phases: Phases) -> int:
+    """As many rows as a page takes, if they all fit, as far as one can tell from here."""
+    ends = found.created.high is not None or found.finished.high is not None
+    if ends and query.after is None and not phases.listed:
+        return FIRST_BEFORE
+    return query.limit if query.where is None else max(FIRST, query.limit + 1)
 
 
 def _behind(sources: list[list[Source]], query: JobFilter, by_end: bool) -> tuple[list[list[Source]], Place | None]:

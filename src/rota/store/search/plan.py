@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from rota.model.query.tree import All, Condition, How, Term
-from rota.model.times import DAY, HOUR, Instant
+from rota.model.times import DAY, HOUR, MINUTE, Instant
 from rota.store.values import JobFilter
 
 # An id begins with the time at which its client made it. It may be so much ahead of the store's clock, and so much
 # older than the order: a job beyond that may be missed by searches for a time of ordering. The id of a fire begins with
-# the time of the fire, which may be years ago if it was made up for: these are looked for in the table of fires.
-AHEAD, BEHIND = HOUR, DAY
+# the time of the fire, which may be years ago if it was made up for: these are looked for in the table of fires (LATE).
+# A list that ends at a time begins `AHEAD` behind it, with jobs that don't fit, so this is no longer than clocks need.
+AHEAD, BEHIND = 5 * MINUTE, DAY
+# The fires in the index for those that were made up for: a little less than what is looked for.
+LATE = 20 * HOUR
 LOWEST, HIGHEST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
@@ -50,6 +53,7 @@ class Bounds(NamedTuple):
 
     created: Span
     finished: Span
+    owner: str | None
     schedule: str | None
     workflow: str | None  # its id or its name
     ids: tuple[str, ...] | None
@@ -75,6 +79,7 @@ def bounds(query: JobFilter) -> Bounds:
     return Bounds(
         created=span_of(terms, "created") & _half_open(query.created_after, query.created_before),
         finished=span_of(terms, "finished") & _half_open(query.ended_after, query.ended_before),
+        owner=exact.get("user"),
         schedule=query.schedule or exact.get("schedule"),
         workflow=query.workflow or exact.get("workflow"),
         ids=query.ids if query.ids is not None else (whole,) if whole else None,

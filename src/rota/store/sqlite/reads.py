@@ -22,7 +22,7 @@ from rota.store.search import values as values_
 from rota.store.search.groups import groups
 from rota.store.search.pages import Phases
 from rota.store.search.plain import conditions
-from rota.store.search.plan import AHEAD, Bounds, time_of
+from rota.store.search.plan import AHEAD, LATE, Bounds, time_of
 from rota.store.search.statements import Statement
 from rota.store.search.walk import Source
 from rota.store.sqlite import job_sources as sources
@@ -37,17 +37,26 @@ FEW = 5_000  # jobs that ended in a time are read by its index, and brought into
 class SqliteLookup:
     def __init__(self, unit: SqliteUnit, who: Principal) -> None:
         self._unit, self._db, self._who, self._sees = unit, unit.db, who, who.sees
+        self._last_prefixes: tuple[Any, tuple[list[list[str]], bool]] | None = None
 
     @property
     def monotonic(self) -> Callable[[], float]:
         return self._db.clock.monotonic
 
     async def phases(self, query: JobFilter, bounds: Bounds, more: Sequence[str] = ()) -> Phases:
-        shared = (self._db, query, self._sees, bounds, [SQLITE.fields[name] for name in more])
+        shared = (self._db, query, self._owner(bounds), bounds, [SQLITE.fields[name] for name in more])
         exact = conditions(query, sources.PLAIN, SQLITE, Statement("?{}").mark).exact
-        return Phases(self._by_end(query, bounds, shared) if query.order.field == "finished" else [
-            self._by_id(query, bounds, shared)
-        ], exact)  # fmt: skip
+        if query.order.field == "finished":
+            return Phases(self._by_end(query, bounds, shared), exact)
+        if self._sees is not None and not _may_own(query, self._sees):
+            return Phases([[]], exact)
+        if (ids := self._few(bounds)) is not None:
+            return Phases([[sources.Listed(ids, *shared)]], exact, listed=True)
+        return Phases([self._by_id(query, bounds, shared)], exact)
+
+    def _owner(self, bounds: Bounds) -> str | None:
+        """Whose jobs they all are, if it is known."""
+        return bounds.owner if self._sees is None else self._sees
 
     def _by_end(self, query: JobFilter, bounds: Bounds, shared: tuple[Any, ...]) -> list[list[Source]]:
         if bounds.group is not None:
@@ -60,10 +69,6 @@ class SqliteLookup:
         return [ended, self._living(query, bounds, shared)]
 
     def _by_id(self, query: JobFilter, bounds: Bounds, shared: tuple[Any, ...]) -> list[Source]:
-        if self._sees is not None and not _may_own(query, self._sees):
-            return []
-        if (ids := self._few(bounds)) is not None:
-            return [sources.Listed(ids, *shared)]
         if bounds.running:
             return [sources.Selected(sources.RUNNING, *shared)]
         found = self._in_runs(query, bounds, shared)
@@ -71,7 +76,7 @@ class SqliteLookup:
             return found
         made_up_for: Source = sources.Listed(lambda to: (
             "SELECT f.job_id AS id FROM fires f "
-            f"WHERE f.at >= {to.mark(since - AHEAD)} AND f.job_id < {to.mark(bounds.lowest)}"
+            f"WHERE f.at - f.fire > {LATE} AND f.at >= {to.mark(since - AHEAD)} AND f.job_id < {to.mark(bounds.lowest)}"
         ), *shared)  # fmt: skip
         return [*found, made_up_for]
 
@@ -79,13 +84,24 @@ class SqliteLookup:
         living = self._living(query, bounds, shared)
         if not prefixes.ended_fit(query):
             return living
-        found, all_of = self._ended(query, bounds.tasks)
-        if len(found) > sources.MOST_RUNS or (self._sees is None and living and all_of):
+        owner = self._owner(bounds)
+        found, all_of = self._ended(query, owner, bounds.tasks)
+        if len(found) > sources.MOST_RUNS or (owner is None and living and all_of):
             return [sources.Selected(sources.ALL, *shared)]
         return [*living, sources.Runs(sources.ENDED, found, *shared)] if found else living
 
-    def _ended(self, query: JobFilter, tasks: Sequence[str] | None = None) -> tuple[list[list[str]], bool]:
-        """The prefixes of ended jobs that may fit; and whether all may."""
+    def _ended(
+        self, query: JobFilter, owner: str | None, tasks: Sequence[str] | None = None
+    ) -> tuple[list[list[str]], bool]:
+        """The prefixes of ended jobs that may fit; and whether all may. Pages ask for them twice."""
+        asked = msgspec.structs.replace(query, sort=None, after=None), owner, tasks
+        if self._last_prefixes is None or self._last_prefixes[0] != asked:
+            self._last_prefixes = asked, self._looked_up(query, owner, tasks)
+        return self._last_prefixes[1]
+
+    def _looked_up(
+        self, query: JobFilter, owner: str | None, tasks: Sequence[str] | None
+    ) -> tuple[list[list[str]], bool]:
         left_out = False
 
         def wanted(beginning: Sequence[str]) -> bool:
@@ -94,17 +110,17 @@ class SqliteLookup:
             left_out = left_out or not may
             return may
 
-        found = list(islice(sources.runs(self._db, sources.ENDED, self._sees, wanted, tasks), sources.MOST_RUNS + 1))
+        found = list(islice(sources.runs(self._db, sources.ENDED, owner, wanted, tasks), sources.MOST_RUNS + 1))
         return found, not left_out and tasks is None
 
     async def prefixes_of(self, query: JobFilter) -> Iterable[Sequence[str]]:
-        return [list(map(sources.readable, one)) for one in self._ended(query)[0]]
+        return [list(map(sources.readable, one)) for one in self._ended(query, self._sees)[0]]
 
     def _living(self, query: JobFilter, bounds: Bounds, shared: tuple[Any, ...]) -> list[Source]:
         if bounds.finished.given or not prefixes.living_fit(query):
             return []
         owners = sources.runs(
-            self._db, sources.LIVING, self._sees, lambda run: _may_own(query, sources.readable(run[0]))
+            self._db, sources.LIVING, self._owner(bounds), lambda run: _may_own(query, sources.readable(run[0]))
         )
         found = list(islice(owners, sources.MOST_RUNS + 1))
         if len(found) > sources.MOST_RUNS:
@@ -124,7 +140,8 @@ class SqliteLookup:
             return self._fires(bounds.schedule)
         if (group := bounds.group) is not None:
             return lambda to: f"SELECT g.id FROM jobs g WHERE g.error_group = {to.mark(group)}"
-        if bounds.finished.low is not None and len(ended := self._ended_in(bounds)) <= FEW:
+        if bounds.finished.low is not None and len(self._ended_in(bounds, "j.finished_at")) <= FEW:
+            ended = self._ended_in(bounds, "j.id")
             return lambda to: f"SELECT value AS id FROM json_each({to.mark(sources.array(ended))})"
         return None
 
@@ -138,18 +155,18 @@ class SqliteLookup:
             f"({everyone if self._sees is None else to.mark(self._sees)}) AND f.name = {to.mark(schedule)}"
         )
 
-    def _ended_in(self, bounds: Bounds) -> list[str]:
-        """Jobs that ended in this time; FEW + 1, if there are more."""
+    def _ended_in(self, bounds: Bounds, column: str) -> list[Any]:
+        """Of the jobs that ended in this time; FEW + 1, if there are more. The index alone has the ends."""
         low, high = bounds.finished
-        found: list[str] = []
+        found: list[Any] = []
         for index, rows in (("jobs_dead", "j.state = 'failed'"), ("jobs_ended", sources.ALL_ENDED)):
             text = (
-                f"SELECT j.id FROM jobs j INDEXED BY {index} WHERE ({rows}) AND j.finished_at >= ?1 "
+                f"SELECT {column} FROM jobs j INDEXED BY {index} WHERE ({rows}) AND j.finished_at >= ?1 "
                 "AND j.finished_at <= ?2 LIMIT ?3"
             )
             most = (1 << 63) - 1
             found += [
-                job for (job,) in self._db.connection.execute(text, (low, most if high is None else high, FEW + 1))
+                value for (value,) in self._db.connection.execute(text, (low, most if high is None else high, FEW + 1))
             ]
         return found
 
