@@ -1,4 +1,4 @@
-"""How fast output comes in and is sealed, and what it takes on the disk.
+"""How fast output comes in and is sealed, what it takes on the disk, and how fast lines are found in it.
 
 The rate that counts is the one that can go on for ever: all lines, over the time until the last of them is sealed, with
 the sealer at work beside the appends. Appends alone, and sealing alone, are shown beside it.
@@ -20,7 +20,7 @@ import apsw
 from bench import processes
 from bench.figure import Figure, Size
 from bench.postgres import server as postgres
-from bench.search import goals
+from bench.search import found_lines, goals
 from bench.search.corpus import attempts
 from bench.search.ingest import Ingested, ingest, ingest_and_seal, printed
 from rota.clock import Chance, SystemClock
@@ -70,7 +70,9 @@ def on_postgres(folder: Path, size: Size) -> Iterator[Figure]:
 
 def _measure(engine: str, places: Callable[[ExitStack], Place], size: Size) -> Iterator[Figure]:
     with ExitStack() as stack:
-        yield from _sustained(engine, places(stack), size.lines)
+        place = places(stack)
+        yield from _sustained(engine, place, size.lines)
+        yield from found_lines.answers(place.make, f"{engine}, {size.lines:,} lines", size.lines, size.runs)
     appending, sealing = list[float](), list[float]()
     for _ in range(size.runs):
         with ExitStack() as stack:
