@@ -107,7 +107,7 @@ async def test_it_refuses_exactly_those_it_is_not_for(store: type[Store], who: P
     elif declared.owner and who is not SYSTEM:
         assert await call == declared.nothing(), "the rows of another"
     else:
-        with pytest.raises(AttributeError, match="'(object|str)' object has no attribute"):
+        with pytest.raises(AttributeError, match=r"'(object|str)' object has no attribute"):
             await call
 
 
