@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from rota.lines.packer import NICE, Packer
+from rota.lines.packer import IDLE, NICE, Packer
 from rota.lines.segment import pack
 from rota.store.values import Chunk
 
@@ -59,3 +60,20 @@ async def test_what_cannot_be_packed_is_an_error(packer: Packer) -> None:
     with pytest.raises(ValueError, match="at least one chunk"):
         await packer.pack([])
     assert await packer.pack(CHUNKS) == pack(CHUNKS)
+
+
+async def test_calls_that_overlap_have_one_timer(packer: Packer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier one that was left over would end the process in the middle of its work."""
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+
+    def later(delay: float, call: Callable[[], object]) -> asyncio.TimerHandle:
+        assert delay == IDLE
+        timers.append(made := real(delay, call))
+        return made
+
+    real = loop.call_later
+    monkeypatch.setattr(loop, "call_later", later)
+    for _ in range(3):
+        await asyncio.gather(*[packer.pack(CHUNKS) for _ in range(4)])
+        assert sum(not one.cancelled() for one in timers) == 1

@@ -42,14 +42,23 @@ class Packer:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
+        self._at_work = 0
 
     async def pack(self, chunks: Sequence[Chunk]) -> Packed:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._wait()
+        self._at_work += 1
         try:
             return await asyncio.to_thread(self._pack, chunks)
         finally:
-            self._timer = asyncio.get_running_loop().call_later(IDLE, self.close)
+            self._at_work -= 1
+            self._wait()
+
+    def _wait(self) -> None:
+        """Ends the process when nothing has been packed for a minute from now on. Calls may overlap: there is one timer,
+        and none while one of them is at work."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if self._at_work else asyncio.get_running_loop().call_later(IDLE, self.close)
 
     def _pack(self, chunks: Sequence[Chunk]) -> Packed:
         with self._lock:
