@@ -42,6 +42,7 @@ from rota.model.principal import SYSTEM
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND
 from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
+from rota.spare_time import SpareTime
 from rota.store.base import Store
 from rota.store.values import Topic
 from rota.tasks.hooks import Hooks
@@ -277,7 +278,8 @@ class NodeSession:
             self._serve(Janitor(node.store, janitor.retention(settings), self._leads), limit=janitor.LIMIT)
             self._serve(Tallier(node.store, self._leads))
             self._serve(OutputCounter(node.store, self._leads))
-            self._serve(Sealer(node.store, node.chance, sealer.retention(settings), self._leads, self._packer.pack))
+            kept, pack = sealer.retention(settings), self._packer.pack
+            self._serve(Sealer(node.store, node.chance, kept, self._leads, pack, busy=SpareTime().is_short))
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._runtime:
             self._serve(self.worker)

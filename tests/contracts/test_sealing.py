@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rota.control.sealer import Rules, Sealer
+from rota.clock import Chance
+from rota.control.sealer import REST, WAITS, Rules, Sealer
 from rota.lines.segment import Packed, pack, unpack
 from rota.model.job import Claimed
 from rota.model.principal import LOCAL, SYSTEM, Principal
@@ -21,7 +22,7 @@ from rota.store.base import Store
 from rota.store.log_store import LogRetention, Run, Sealing
 from rota.store.values import CUT, Chunk, Position, Retention
 from tests.contracts.world import BOOM, Actor, World
-from tests.store.sealing import AT_ONCE, KEPT, make_sealer, run
+from tests.store.sealing import AT_ONCE, KEPT, inline, make_sealer, run
 
 START = Position()
 ANN = Principal("ann")
@@ -158,6 +159,48 @@ def changed(sealing: Sealing, **changes: Any) -> Sealing:
     """With another segment."""
     assert sealing.segment is not None
     return replace(sealing, segment=replace(sealing.segment, **changes))
+
+
+async def test_a_tick_seals_for_a_bounded_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood that waits to be sealed must not look like a service that hangs."""
+    monkeypatch.setattr("rota.control.sealer.SLICE", 0.0)
+    actor = await world.node()
+    jobs = [await printed(world, actor, b"%d" % number, b"x" * 30) for number in range(7)]
+    before = [await told(world, one.job_id) for one in jobs]
+    service = sealer(world, rules=Rules(target=30, settled=0, wait=0))
+    left = [kept(world)[0]]
+    while await service.tick() != REST:
+        left.append(kept(world)[0])
+        assert left[-2] - left[-1] <= 2, "the chunks of a job"
+    assert len(left) > 5
+    assert kept(world)[0] == 0
+    assert [await told(world, one.job_id) for one in jobs] == before
+
+
+async def test_sealing_gives_way_while_the_machine_is_busy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    sleep = asyncio.sleep
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(0)
+
+    async def seal_more(busy: bool) -> int:
+        await printed(world, actor, b"line")
+        service = Sealer(world.store, Chance(), KEPT, lambda: True, inline, AT_ONCE, busy=lambda: busy)
+        rests.clear()
+        monkeypatch.setattr("rota.control.sealer.asyncio.sleep", rest)
+        await run(service)
+        monkeypatch.undo()
+        assert kept(world)[0] == 0
+        return sum(seconds > 0 for seconds in rests)
+
+    actor = await world.node()
+    assert await seal_more(busy=True) > 0
+    assert await seal_more(busy=False) == 0
+    await printed(world, actor, b"old")
+    world.clock.advance(WAITS // SECOND + 1)
+    assert await seal_more(busy=True) == 0, "it has waited for too long"
 
 
 async def test_two_sealers_write_each_chunk_once(world: World, another: Store) -> None:

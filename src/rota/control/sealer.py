@@ -35,8 +35,11 @@ PAGE = 20_000
 MOST_RUNS = 4_096
 # Pauses, in seconds: between pages, after a walk, before a new leader begins.
 BREATH, REST, SOON = 0.02, 5.0, 5.0
+SLICE = 2.0  # seconds of sealing in one tick
 # Pieces that wait to be packed: to write one and to read another takes longer than to pack one.
 WAITING = 2
+# While the machine has no time to spare, sealing takes one part in so many, unless output has waited for too long.
+GIVES_WAY, WAITS = 8, 10 * MINUTE
 # A write of the store pauses others: one that deletes rows takes at most so many.
 PRUNED = 50
 PURGED = 100
@@ -69,29 +72,42 @@ class Sealer:
         leads: Callable[[], bool],
         pack: Pack,
         rules: Rules = RULES,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`busy`: whether the machine has no time to spare for sealing."""
         self._store, self._chance, self._retention, self._leads = store, chance, retention, leads
-        self._packer, self._rules = pack, rules
-        self._gathering = Gathering(rules)
-        self._after: ChunkCursor | None = None
+        self._packer, self._rules, self._busy = pack, rules, busy
+        self._after: ChunkCursor | None
+        self._since: Instant = 0  # when the output was kept that is sealed now
+        self._begin_anew()
         self._unfit: set[str] = set()  # jobs whose output can't be sealed
 
     async def tick(self) -> float:
         if not self._leads():
             self._begin_anew()
             return SOON
-        page = await self._store.runs(SYSTEM, self._after, self._rules.settled, PAGE)
-        batches = self._gathering.add(one for one in page.runs if one.job_id not in self._unfit)
-        if page.last is not None:
-            self._after = page.last
-            await self._seal_all(batches)
+        if not self._batches and not self._walked:
+            await self._walk()
+        await self._seal_some()
+        if self._batches or not self._walked:
             return BREATH
-        await self._seal_all([*batches, *self._gathering.overdue(self._store.now())])
         self._begin_anew()
         return await self._keep_house()
 
+    async def _walk(self) -> None:
+        page = await self._store.runs(SYSTEM, self._after, self._rules.settled, PAGE)
+        self._since = page.runs[0].kept_at if page.runs else self._store.now()
+        self._batches += self._gathering.add(one for one in page.runs if one.job_id not in self._unfit)
+        if page.last is not None:
+            self._after = page.last
+        else:
+            self._walked = True
+            self._batches += self._gathering.overdue(self._store.now())
+
     def _begin_anew(self) -> None:
         self._after, self._gathering = None, Gathering(self._rules)
+        self._batches: deque[list[Run]] = deque()  # what is to be sealed
+        self._walked = False
 
     async def _keep_house(self) -> float:
         busy = await self._rewrite_purged()
@@ -100,31 +116,43 @@ class Sealer:
         return BREATH if busy else REST
 
     # -- sealing -----------------------------------------------------------------------------------------------------
-    async def _seal_all(self, batches: Iterable[Sequence[Run]]) -> None:
-        """While some pieces wait to be packed, the one before them is written and the next is read."""
+    async def _seal_some(self) -> None:
+        """As much as one tick may take. While some pieces wait to be packed, the one before them is written and the
+        next is read."""
         packing: deque[tuple[Piece, asyncio.Task[NewSegment]]] = deque()
+        clock = asyncio.get_running_loop().time
+        begun = last = clock()
         try:
-            async for piece in self._pieces(batches):
+            async for piece in self._pieces(self._batches):
                 packing.append((piece, asyncio.create_task(self._pack_piece(piece))))
                 if len(packing) > WAITING:
                     await self._finish(*packing.popleft())
+                await self._give_way(clock() - last)
+                last = clock()
+                if last > begun + SLICE:
+                    break
             while packing:
                 await self._finish(*packing.popleft())
         finally:
             for _, task in packing:
                 task.cancel()
 
-    async def _pieces(self, batches: Iterable[Sequence[Run]]) -> AsyncIterator[Piece]:
-        """Mostly one of each batch; more of large output."""
-        for batch in batches:
-            rest = list(batch)
-            while rest:
-                size = sum(one.size for one in rest)
-                room = size + 1 if size < 2 * self._rules.target else self._rules.target
-                found = await self._store.read_runs(SYSTEM, rest, room)
-                rest = found.rest
-                if found.chunks:
-                    yield Piece(batch[0], found)
+    async def _give_way(self, took: float) -> None:
+        """Jobs come first: their output is safe before it is sealed."""
+        if self._store.now() - self._since < WAITS and self._busy():
+            await asyncio.sleep((GIVES_WAY - 1) * took)
+
+    async def _pieces(self, batches: deque[list[Run]]) -> AsyncIterator[Piece]:
+        """Mostly one of each batch; more of large output. What was not read yet stays in `batches`."""
+        while batches:
+            batch = batches.popleft()
+            size = sum(one.size for one in batch)
+            room = size + 1 if size < 2 * self._rules.target else self._rules.target
+            found = await self._store.read_runs(SYSTEM, batch, room)
+            if found.rest:
+                batches.appendleft(found.rest)
+            if found.chunks:
+                yield Piece(batch[0], found)
 
     async def _pack_piece(self, piece: Piece) -> NewSegment:
         first = piece.first
@@ -140,7 +168,7 @@ class Sealer:
                 self._unfit.add(piece.read.runs[0].job_id)
             else:  # the output of each job by itself: one that can't be sealed must not hold up the others
                 for run in piece.read.runs:
-                    async for part in self._pieces([[run]]):
+                    async for part in self._pieces(deque([[run]])):
                         await self._finish(part, asyncio.create_task(self._pack_piece(part)))
 
     async def _pack(self, chunks: list[Chunk], owner: str, task: str, lasting: bool) -> NewSegment:

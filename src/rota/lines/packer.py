@@ -54,8 +54,8 @@ class Packer:
             self._wait()
 
     def _wait(self) -> None:
-        """Ends the process when nothing has been packed for a minute from now on. Calls may overlap: there is one timer,
-        and none while one of them is at work."""
+        """Ends the process when nothing has been packed for a minute. Calls may overlap: there is one timer, and none
+        while one of them is at work."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if self._at_work else asyncio.get_running_loop().call_later(IDLE, self.close)
