@@ -29,7 +29,8 @@ class Dialect(NamedTuple):
     among: str  # a column is one of the ids in the list `{}`
     raw: str  # chunks o with their jobs j, as tables
     raw_job: str  # the id of the job of a chunk
-    raw_place: str  # the condition on the place of a chunk: `{}` and the four values of a cursor
+    raw_of_jobs: str  # the condition on the jobs of chunks: `{}` is a list of ids
+    raw_place: str  # the condition on the place of a chunk: its time, `<` or `>`, and the four values of a cursor
 
 
 class Query(NamedTuple):
@@ -144,6 +145,8 @@ def chunks(dialect: Dialect, who: Principal, scan: RawScan) -> Query:
     """The places of chunks that fit, with their tasks and sizes."""
     builder = _Builder(dialect)
     conditions = ["true" if scan.marks else "o.stream <> 'cut'"]
+    # Of a few jobs all chunks are read, whatever the planner believes: it must not walk through those of all others.
+    time = "o.kept_at" if scan.jobs is None else "o.kept_at + 0"
     if who.sees is not None:
         conditions.append(f"j.owner = {builder.mark(who.sees)}")
     if scan.since is not None:
@@ -153,14 +156,14 @@ def chunks(dialect: Dialect, who: Principal, scan: RawScan) -> Query:
     if scan.tasks is not None:
         conditions.append(_tasks(builder, "j.task", scan.tasks))
     if scan.jobs is not None:
-        conditions.append(f"j.id {dialect.among.format(builder.mark(dialect.ids(scan.jobs[:MOST_JOBS])))}")
+        conditions.append(dialect.raw_of_jobs.format(builder.mark(dialect.ids(scan.jobs[:MOST_JOBS]))))
     if scan.after is not None:
         after = scan.after
         kept_at, *rest = map(builder.mark, (after.kept_at, after.job_id, after.fence, after.number))
         # The first condition is for the index.
-        conditions.append(f"o.kept_at {'<=' if scan.newest_first else '>='} {kept_at}")
-        conditions.append(dialect.raw_place.format("<" if scan.newest_first else ">", kept_at, *rest))
-    order = ", ".join(f"o.{name}{' DESC' * scan.newest_first}" for name in ("kept_at", "job", "fence", "number"))
+        conditions.append(f"{time} {'<=' if scan.newest_first else '>='} {kept_at}")
+        conditions.append(dialect.raw_place.format(time, "<" if scan.newest_first else ">", kept_at, *rest))
+    order = ", ".join(f"{name}{' DESC' * scan.newest_first}" for name in (time, "o.job", "o.fence", "o.number"))
     text = (
         f"SELECT o.kept_at, {dialect.raw_job}, o.fence, o.number, j.task, octet_length(o.body)"  # noqa: S608
         f" FROM {dialect.raw.format(schema=dialect.schema)} WHERE {' AND '.join(conditions)}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from rota.model.job import Kind, NewJob, Ref, Spec
 from rota.model.lifecycle import JobEvent
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
@@ -14,7 +16,7 @@ from rota.model.times import DAY, MINUTE, aware
 from rota.store.carriers import log_retention, sealing
 from rota.store.carriers import orders as changes
 from rota.store.carriers import output as read_output
-from rota.store.log_store import LogRetention, NewSegment, Sealing, SegmentScan
+from rota.store.log_store import ChunkCursor, LogRetention, NewSegment, RawScan, Sealing, SegmentScan
 from rota.store.postgres import log_search, nodes, orders, reads, work
 from rota.store.postgres.database import Unit
 from rota.store.postgres.scan_floor import ScanFloor
@@ -134,6 +136,15 @@ async def say(unit: Unit) -> None:
     chunks = [Chunk(j, 1, n, NOW, "log", b"", {9: 5}.get(n)) for j in uids(RUNNING, *range(1, 11)) for n in range(10)]
     verdicts = await work.append_output(unit, chunks)
     assert (verdicts.count("applied"), verdicts.count("already")) == (80, 20)  # type: ignore[arg-type]
+
+
+async def say_late(unit: Unit) -> None:
+    """Output of a dead node, which another brings."""
+    jobs = uids(DEAD, *range(1, 11))
+    await unit.connection.execute("UPDATE rota.attempts SET outcome = 'crashed' WHERE job = ANY ($1::uuid[])", jobs)
+    chunks = [Chunk(j, 0, n, NOW, "log", b"", {9: 5}.get(n)) for j in jobs for n in range(10)]
+    verdicts = await work.append_output(unit, chunks, late=True)
+    assert verdicts.count("applied") == len(chunks)  # type: ignore[arg-type]
 
 
 async def say_too_much(unit: Unit) -> None:
@@ -256,7 +267,7 @@ async def output(unit: Unit) -> None:
 
 
 async def seal(unit: Unit) -> None:
-    page = await sealing.runs(unit, None, -DAY, BATCH)
+    page = await sealing.runs(unit, ChunkCursor(NOW, uid(ENDED, 0), 0, 0), -DAY, BATCH)  # behind those of running jobs
     found = await sealing.read_runs(unit, page.runs, 1_000)
     segment = NewSegment(
         id=uid(99, 1), owner="local", task="t1", lasting=False, first_at=1, last_at=2, lines=1, size=1,
@@ -287,6 +298,11 @@ async def search(unit: Unit) -> None:
     assert (len(page.segments), page.looked) == (10, 10)
     assert len((await log_search.segments(unit, SYSTEM, scan)).segments) == 10
     assert len((await log_search.segments(unit, LOCAL, SegmentScan(jobs=(uid(ENDED, 705),)))).segments) == 1
+    for newest_first in (False, True):
+        of_jobs = RawScan(jobs=tuple(uids(ENDED, 5, 6)), newest_first=newest_first)
+        raw = await log_search.unsealed(unit, LOCAL, of_jobs)
+        rest = await log_search.unsealed(unit, LOCAL, replace(of_jobs, after=ChunkCursor(0, uid(ENDED, 5), 1, 0)))
+        assert (len(raw.chunks), len(rest.chunks)) == (4, 0 if newest_first else 4)
 
 
 async def resolve(unit: Unit) -> None:

@@ -23,8 +23,8 @@ FEW_PAGES = 16
 GROWING = re.compile(
     r"^(jobs|history|attempts|output|keys|outbox|progress|checkpoints|repeats|segments|purged)(?:_(?:\d{8}|other|lasting|dated))?$"
 )
+LOAD = "LOAD 'auto_explain'"  # before the transaction: it takes a snapshot
 WATCH = """
-LOAD 'auto_explain';
 SET auto_explain.log_min_duration = 0; SET auto_explain.log_analyze = on; SET auto_explain.log_buffers = on;
 SET auto_explain.log_timing = off; SET auto_explain.log_format = json; SET auto_explain.log_nested_statements = on;
 SET client_min_messages = log;
@@ -82,6 +82,8 @@ async def listening(unit: Unit) -> AsyncIterator[list[Seen]]:
 
     connection = unit.connection
     connection.add_log_listener(hear)
+    if not connection.is_in_transaction():
+        await connection.execute(LOAD)
     await connection.execute(WATCH)
     try:
         yield seen
@@ -100,9 +102,10 @@ async def observe(
     heard: list[Seen] = []
     try:
         async with database.unit(pool) as unit:
+            await unit.connection.execute(LOAD)
             await unit.begin()
             for name, value in settings.items():
-                await unit.connection.execute("SELECT set_config($1, $2, true)", name, value)
+                await unit.connection.execute(f"SET LOCAL {name} = {value}")
             async with listening(unit) as heard:
                 await deed(unit)
             raise Undo

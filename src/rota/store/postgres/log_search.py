@@ -41,7 +41,8 @@ def dialect(schema: str) -> Dialect:
         raw="{schema}output o JOIN LATERAL (SELECT id, owner, task FROM {schema}jobs WHERE id = o.job"
         " UNION ALL SELECT id, owner, task FROM {schema}history WHERE id = o.job LIMIT 1) j ON true",
         raw_job="o.job::text",
-        raw_place="(o.kept_at, o.job, o.fence, o.number) {} ({}, {}::uuid, {}, {})",
+        raw_of_jobs="o.job = ANY ({}::uuid[])",
+        raw_place="({}, o.job, o.fence, o.number) {} ({}, {}::uuid, {}, {})",
     )
 
 

@@ -32,8 +32,8 @@ DIALECT = Dialect(
     among="IN (SELECT value FROM json_each({}))",
     raw="output o CROSS JOIN jobs j ON j.seq = o.job",
     raw_job="j.id",
-    raw_place="(o.kept_at, o.job, o.fence, o.number)"
-    " {} ({}, coalesce((SELECT seq FROM jobs WHERE id = {}), -1), {}, {})",
+    raw_of_jobs="o.job IN (SELECT w.seq FROM jobs w WHERE w.id IN (SELECT value FROM json_each({})))",
+    raw_place="({}, o.job, o.fence, o.number) {} ({}, coalesce((SELECT seq FROM jobs WHERE id = {}), -1), {}, {})",
 )
 
 
