@@ -55,6 +55,10 @@ class Seen(NamedTuple):
     def indexes(self) -> set[str]:
         return {scan.by for scan in self.scans if scan.by}
 
+    def indexes_of_full(self, sizes: dict[str, int]) -> set[str]:
+        """Those of tables that are not empty: for the others the server may take any."""
+        return {scan.by for scan in self.scans if scan.by and sizes.get(scan.relation) != 0} or self.indexes
+
     def whole(self, sizes: dict[str, int]) -> list[str]:
         """Tables of some size that were read from one end to the other."""
         return [s.relation for s in self.scans if s.kind == "Seq Scan" and sizes.get(s.relation, 0) > FEW_PAGES]
