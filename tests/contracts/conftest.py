@@ -21,6 +21,7 @@ from tests.remote.worker_backends import concerns_workers
 from tests.servers.postgres import MEMORY, roomy
 from tests.store.backends import Backend, backends, named_backend
 from tests.store.postgres.backends import Heir
+from tests.store.sqlite.backends import SqliteFile
 
 HERE = Path(__file__).parent
 
@@ -42,11 +43,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("backend", params, indirect=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All contracts share a loop, and so may share connections (`Heir`)."""
+    matrices: set[tuple[str, str]] = set()
     for item in items:
-        if item.path.is_relative_to(HERE) and pytest_asyncio.is_async_test(item):
+        if not item.path.is_relative_to(HERE):
+            continue
+        if pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        if isinstance(item, pytest.Function):
+            leave_to_the_slow(item, matrices)
+
+
+def leave_to_the_slow(item: pytest.Function, matrices: set[tuple[str, str]]) -> None:
+    """`make test` runs every case of a contract on SQLite, and the first one on each other backend. The other cases
+    run there in `make test-slow`."""
+    kind = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
+    if kind is None or kind is SqliteFile or item.get_closest_marker("slow") or item.config.getoption("--store"):
+        return
+    matrix = (item.nodeid.partition("[")[0], kind.__name__)
+    if matrix in matrices:
+        item.add_marker(pytest.mark.slow)
+    matrices.add(matrix)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
