@@ -51,6 +51,7 @@ def test_children_of_a_parent_that_has_used_the_app(url: str) -> None:
     assert run("forks", url) == {"different": True, "kept": True, "waited": True}
 
 
+@pytest.mark.sampled
 def test_forks_while_other_threads_use_the_app(url: str) -> None:
     assert run("busy_forks", url) == {"different": True}
 
@@ -98,6 +99,7 @@ def test_loops_that_are_closed_by_hand_are_no_cause_for_complaint(url: str) -> N
     assert done.stdout
 
 
+@pytest.mark.sampled
 def test_sixteen_threads_at_once(url: str) -> None:
     seen = run("threads", url)
     assert seen["different"]
@@ -105,12 +107,14 @@ def test_sixteen_threads_at_once(url: str) -> None:
         assert seen["connections"] <= 13, "one session, and the pools of one loop"
 
 
+@pytest.mark.sampled
 def test_what_is_closed_or_dropped_leaves_nothing_open(url: str) -> None:
     seen = run("ends", url)
     assert seen["closed"] <= seen["before"]
     assert "rota-sync" not in seen["threads"]
 
 
+@pytest.mark.sampled
 def test_the_process_ends_though_nothing_was_closed(url: str) -> None:
     assert run("left_open", url) == {}
 

@@ -122,6 +122,7 @@ def tab(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "store", ["sqlite:///none.db", "sqlite:///broken.db", "postgresql://127.0.0.1:1/none", "nonsense://"]
 )
@@ -173,6 +174,7 @@ def test_bash_completes(tmp_path: Path, path: str) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_other_scripts_are_understood_by_their_shells(tmp_path: Path, shell: str) -> None:
     if shutil.which(shell) is None:

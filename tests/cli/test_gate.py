@@ -123,6 +123,7 @@ def test_gates_of_others_are_not_shown(rota: Rota, waiting: list[str]) -> None:
     assert json.loads(done.stdout) == []
 
 
+@pytest.mark.slow
 def test_whoever_waits_is_told_of_the_gate(served: Rota) -> None:
     close(served, "pause", "--label", "told", "--reason", "not now")
     running = served.start("run", "--label", "told", "--", "true")

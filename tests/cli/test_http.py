@@ -90,6 +90,7 @@ def test_bodies_may_come_from_anywhere(calling: Rota, server: Web) -> None:
     assert "expects   2xx\n" in calling.ok("job", "show", done.stdout.split()[0])
 
 
+@pytest.mark.slow
 def test_what_fails_says_why(calling: Rota, server: Web) -> None:
     done = calling("submit", "--wait", "--http", "GET", server.url + "/none")
     assert done.returncode == 1
@@ -136,6 +137,7 @@ WRONG_FILES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("entry", "text"), WRONG_FILES)
 def test_wrong_calls_in_files(rota: Rota, entry: dict[str, object], text: str) -> None:
     (rota.folder / "flow.json").write_text(json.dumps({"jobs": [{"name": "a", **entry}]}))

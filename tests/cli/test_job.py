@@ -98,6 +98,7 @@ def test_a_table_in_a_pipe(served: Rota, failed: str) -> None:
     assert header.index("STATE") == row.index("failed")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("env", "colour"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_a_table_on_a_terminal(served: Rota, failed: str, env: dict[str, str], colour: bool) -> None:
     code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", env=env)
@@ -107,6 +108,7 @@ def test_a_table_on_a_terminal(served: Rota, failed: str, env: dict[str, str], c
     assert ("\x1b[31mfailed" in shown) is colour
 
 
+@pytest.mark.slow
 def test_a_table_on_a_narrow_terminal(served: Rota, failed: str) -> None:
     code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", env={"COLUMNS": "84", "NO_COLOR": "1"})
     header, row = (line.split() for line in shown.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines())
@@ -115,6 +117,7 @@ def test_a_table_on_a_narrow_terminal(served: Rota, failed: str) -> None:
     assert row[:3] == [failed, "bad*[red]name", "failed"]
 
 
+@pytest.mark.slow
 def test_ids_may_be_shortened(served: Rota, failed: str) -> None:
     other = served.ok("submit", "--in", "1h", "--", "true")
     assert served.job(failed[:30])["id"] == failed
@@ -153,6 +156,7 @@ def test_one_unknown_id_and_nothing_is_done(served: Rota) -> None:
     served.ok("job", "cancel", job)
 
 
+@pytest.mark.slow
 def test_retry_runs_again_what_failed_and_hurries_what_waits(served: Rota) -> None:
     _, failed = served.here("submit", "--retries", "0", "--wait", "--", "false")
     waiting = served.ok("submit", "--in", "1h", "--", "true")
@@ -167,6 +171,7 @@ def test_retry_runs_again_what_failed_and_hurries_what_waits(served: Rota) -> No
     assert refused.stderr == f"rota: job {waiting} can't be retried: it is succeeded\n"
 
 
+@pytest.mark.slow
 def test_wait_says_how_it_went(served: Rota) -> None:
     good = served.ok("submit", "--", "true")
     assert served("job", "wait", good).returncode == 0

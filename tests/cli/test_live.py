@@ -77,6 +77,7 @@ def test_a_line_that_was_begun_is_not_wiped(served: Rota) -> None:
     assert "begun ended\r\n" in shown
 
 
+@pytest.mark.slow
 def test_others_who_follow_it_see_it_too(served: Rota) -> None:
     command, act = waiting(served.folder, "echo 0.4 loading >&3")
     job = served.ok("submit", "--", *command).split()[-1]
@@ -103,6 +104,7 @@ def test_logs_that_are_followed_have_it_at_their_foot(served: Rota) -> None:
     assert f"before\r\n{WIPE}[####------] 40 % loading" in shown
 
 
+@pytest.mark.slow
 def test_a_pipe_never_sees_it(served: Rota) -> None:
     command = ["sh", "-c", "echo 0.4 loading >&3; sleep 1; echo out"]
     done = served("run", "--", *command)

@@ -46,6 +46,7 @@ def test_every_verb_of_a_client_uses_it_until_the_logout(rota: Rota, server: Ser
     assert "no store at rota.db" in rota("job", "list", env=home(rota.folder)).stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("key", "why"),
     [

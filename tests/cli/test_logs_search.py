@@ -47,6 +47,7 @@ def test_bytes_stay_as_they_are_in_a_pipe(served: Rota, job: str) -> None:
     assert out.endswith(b"stderr ERROR \x1b[31mred\x1b[2J refused\xff\n")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_no_commands_and_the_place_to_go_on(
     served: Rota, job: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

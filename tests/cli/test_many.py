@@ -81,6 +81,7 @@ def test_retry_takes_many_too(served: Rota, waiting: list[str]) -> None:
     assert served.ok("job", "cancel", "--dry-run", waiting[0]) == f"{waiting[0]} would be cancelled"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -174,6 +174,7 @@ def test_how_a_queue_ranks_its_jobs(place: Placed) -> None:
     assert "it is the next of yours" in place.ok("job", "explain", first)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "text"),
     [

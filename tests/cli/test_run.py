@@ -64,6 +64,7 @@ def test_a_relative_folder_is_one_of_ours(served: Rota) -> None:
     assert served.ok("run", "--cwd", "sub", "--", "pwd") == str(served.folder / "sub")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -84,6 +85,7 @@ def test_exit_codes_of_commands_that_did_not_end_by_themselves(
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_retries_only_if_asked_for(served: Rota) -> None:
     flag = served.folder / "tried"
     words = ["--", "sh", "-c", f"echo try; test -e {flag} || {{ touch {flag}; exit 1; }}"]
@@ -148,6 +150,7 @@ def test_without_a_node_a_hint_says_so_and_ctrl_c_takes_the_order_back(tmp_path:
     assert [job["state"] for job in Rota(tmp_path).json("job", "list")] == ["cancelled"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -212,6 +212,7 @@ def test_the_zone_of_the_machine(
     assert machine_zone(environment, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_a_zone_that_can_not_be_told_is_utc_and_said_so(rota: Rota) -> None:
     (rota.folder / "crontab").write_text("@daily x\n")
     done = rota("schedule", "import", "crontab", "crontab", env={"TZ": "CET-1CEST"})

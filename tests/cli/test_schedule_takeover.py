@@ -95,6 +95,7 @@ def run(rota: Rota, *words: str, code: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_celery_beat(moved: Rota) -> None:
     words = ("celery-beat", "old_beat:app", "--app", "moved_tasks:app", "--map", "mailer=send")
     before = run(moved, *words, "--dry-run", code=1)
@@ -147,6 +148,7 @@ def test_apscheduler(moved: Rota) -> None:
     assert "OrTrigger" in reasons["either"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

@@ -101,6 +101,7 @@ def test_a_backfill_tells_a_terminal_how_far_it_is(kept: Rota) -> None:
     assert "\r\x1b[K0 of 9 (0 %)\r\x1b[K\r\x1b[K9 of 9 (100 %)\r\x1b[K9 fires, from " in shown
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("span", "said"),
     [

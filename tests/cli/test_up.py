@@ -66,6 +66,7 @@ def test_a_stop_in_order(rota: Rota) -> None:
     assert running.out == "begun\ndone\n"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_hurries(rota: Rota, number: signal.Signals) -> None:
     node = rota.up()
@@ -80,6 +81,7 @@ def test_a_second_signal_hurries(rota: Rota, number: signal.Signals) -> None:
     assert (found["state"], found["failures"], found["interruptions"]) == ("ready", 0, 1)
 
 
+@pytest.mark.slow
 def test_a_function_that_never_ends_does_not_keep_the_process(rota: Rota) -> None:
     node = rota.up("--app", "shop:app", "--grace", "0s")
     flag = rota.folder / "begun"
@@ -133,6 +135,7 @@ def test_a_start_hook_that_hangs_is_told_and_does_not_keep_the_process(rota: Rot
     assert (done.returncode, done.stderr) == (1, "rota: the hooks process.start of the node took longer than 0.2 s\n")
 
 
+@pytest.mark.slow
 def test_a_node_works_on_when_nobody_reads_its_lines(rota: Rota) -> None:
     node = rota.start("up", "--verbose", PYTHONUNBUFFERED="")  # so what it can not write is kept till the end
     node.read_until("is up")
@@ -150,6 +153,7 @@ def closed(rota: Rota, streams: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(shell, cwd=rota.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("streams", ["2>&-", ">&-", "<&-"])
 def test_a_verb_without_a_standard_stream(rota: Rota, streams: str) -> None:
     rota.ok("submit", "--", "true")
@@ -159,6 +163,7 @@ def test_a_verb_without_a_standard_stream(rota: Rota, streams: str) -> None:
     assert bool(out) == (streams != ">&-")
 
 
+@pytest.mark.slow
 def test_a_node_without_standard_streams(rota: Rota) -> None:
     node = closed(rota, "<&- >&- 2>&-", "up", "--app", "shop:app", "--verbose")
     assert "hello you" in rota.ok("run", "--", "echo", "hello you")

@@ -165,6 +165,7 @@ def test_a_whole_name_is_meant_though_an_id_ends_like_it(rota: Rota) -> None:
         assert rota.job(flow["jobs"][name])["state"] != "cancelled"
 
 
+@pytest.mark.slow
 def test_replay_runs_all_of_it_again(served: Rota) -> None:
     jobs = [{"name": "one", "command": ["true"]}, {"name": "two", "command": ["true"], "after": "one"}]
     flow = order(served, jobs, "again")
@@ -201,6 +202,7 @@ def test_wait_says_how_it_went(served: Rota, nightly: dict[str, Any]) -> None:
 
 
 # -- ordering --------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_a_workflow_from_standard_input(served: Rota) -> None:
     text = json.dumps(
         {"jobs": [{"name": "b", "command": ["true"], "after": ["a"]}, {"name": "a", "command": ["true"]}]}
@@ -293,6 +295,7 @@ BAD: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("content", "said"), BAD)
 def test_a_wrong_file_is_refused_whole(rota: Rota, content: Any, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     (rota.folder / "flow.json").write_text(content if isinstance(content, str) else json.dumps(content))
@@ -356,6 +359,7 @@ def test_of_many_parents_some_are_shown(rota: Rota) -> None:
     assert "and 5 more; see --json" in shown
 
 
+@pytest.mark.slow
 def test_after_takes_short_ids_and_needs(served: Rota) -> None:
     good = served.ok("submit", "--name", "good", "--", "true")
     _, bad = served.here("submit", "--wait", "--retries", "0", "--name", "bad", "--", "false")

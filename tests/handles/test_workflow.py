@@ -356,6 +356,7 @@ def real(address: str) -> tuple[rota.App, dict[str, rota.Task[..., Any]]]:
     return own, {task.name: own.task(task.function) for task in (number, total, parents, boom, flaky)}
 
 
+@pytest.mark.sampled
 async def test_a_workflow_on_a_node(address: str) -> None:
     own, tasks = real(address)
     async with running(own):

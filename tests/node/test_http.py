@@ -140,6 +140,7 @@ async def test_a_node_that_stops_hands_its_calls_back(place: str, server: Web) -
     assert (info.state, info.interruptions, info.failures) == (State.READY, 1, 0)
 
 
+@pytest.mark.sampled
 async def test_many_at_once(place: str, server: Web) -> None:
     app = make_app(place)
     server.on("/", reply(200, "x"))

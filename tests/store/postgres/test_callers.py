@@ -120,6 +120,7 @@ async def quiet(app: rota.App) -> AsyncIterator[rota.App]:
         yield quiet
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_the_wake_up_can_be_left_out_of_the_transaction(
     app: rota.App, quiet: rota.App, heard: Heard, driver: str
@@ -137,6 +138,7 @@ async def test_the_wake_up_can_be_left_out_of_the_transaction(
     assert set(await heard.next()) >= {"r", "d"}, "after the commit, by a notification of its own"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", SYNC)
 async def test_the_same_without_await(app: rota.App, heard: Heard, driver: str) -> None:
     quiet = quiet_one(app)
@@ -207,6 +209,7 @@ async def test_options_by_sql(app: rota.App) -> None:
 ORDER = "submit('welcome', '{\"user_id\": 7}', "
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
@@ -286,6 +289,7 @@ def is_read(value: str, hint: Any) -> bool:
     return True
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "value",
     [
@@ -345,6 +349,7 @@ async def test_complaints_by_sql_are_one_short_line(app: rota.App, call: str, co
     assert refused.value.diag.message_primary == complaint
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("value", ["a", " a", "a ", "a b", "a\nb", "a\u2028b", "a\u00a0", "ä", "k" * 200, "k" * 201])
 async def test_sql_and_python_make_the_same_keys_of_arguments(app: rota.App, value: str) -> None:
     call = "fill('{a}', jsonb_build_object('a', %s::text))"

@@ -168,6 +168,7 @@ async def test_a_function_may_order_others(tmp_path: Path) -> None:
         assert await (await tasks.app.job(ordered)).result(LONG) == "ordered"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [60_000, 70_000, 1_000_000])
 async def test_large_arguments_and_results(tmp_path: Path, size: int) -> None:
     async with node(tmp_path):
@@ -272,6 +273,7 @@ class TestWhatOthersCanNotImport:
             async with running(app):
                 pass
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize(
         ("text", "why"),
         [("raise RuntimeError('not twice')", "RuntimeError: not twice"), ("os._exit(1)", "has died")],
@@ -298,6 +300,7 @@ class TestWhatOthersCanNotImport:
             assert why in event.why
             assert await (await only_once.somewhere.submit()).result(LONG) == os.getpid()
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize("define", ["def", "async def"])
     async def test_it_may_show_after_the_node_has_started(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, define: str
