@@ -133,6 +133,7 @@ def test_without_a_store_it_is_silent_and_makes_none(tmp_path: Path, store: str)
     assert [path.name for path in tmp_path.iterdir()] == ["broken.db"]
 
 
+@pytest.mark.slow
 def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         start = time.monotonic()

@@ -50,6 +50,7 @@ def test_look(served: Rota, letters: list[str]) -> None:
     assert "a job that failed; this one is succeeded" in done.stderr
 
 
+@pytest.mark.slow
 def test_groups(served: Rota, letters: list[str]) -> None:
     first, _, third = letters
     groups = served.json("dead", "list", "--groups")
@@ -75,6 +76,7 @@ def test_groups(served: Rota, letters: list[str]) -> None:
     assert (wrong.returncode, "filters go with --all" in wrong.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_by_id(served: Rota, letters: list[str]) -> None:
     first, second, third = letters
     good = served.ok("submit", "--wait", "--", "true")

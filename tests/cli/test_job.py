@@ -149,6 +149,7 @@ def test_running_jobs_are_stopped(served: Rota) -> None:
     assert json.loads(running.out)["state"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_one_unknown_id_and_nothing_is_done(served: Rota) -> None:
     job = served.ok("submit", "--in", "1h", "--", "true")
     assert served("job", "cancel", job, "zzz").returncode == 1

@@ -132,6 +132,7 @@ def test_a_flow_is_named_at_the_task_or_the_order_and_shown(rota: Rota) -> None:
     assert rota.json("job", "show", made)["flow"] == "own"
 
 
+@pytest.mark.slow
 def test_a_flow_that_can_not_be_is_told_in_one_line(rota: Rota) -> None:
     done = rota("submit", "--flow", " x", "--", "true")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -70,6 +70,7 @@ def test_a_terminal_shows_it_live_and_in_the_end_nothing_of_it(served: Rota) -> 
     assert left == "before\r\nafter\r\n", shown
 
 
+@pytest.mark.slow
 def test_a_line_that_was_begun_is_not_wiped(served: Rota) -> None:
     command, act = waiting(served.folder, "printf begun; sleep 0.5; echo 0.4 loading >&3; sleep 0.5; echo ' ended'")
     code, shown = on_terminal(served.folder, "run", "--", *command, act=act)

@@ -85,5 +85,6 @@ def test_wrong_words(served: Rota, capsys: pytest.CaptureFixture[str], words: li
     assert said in refused(served, capsys, "logs", "search", "line", *words)
 
 
+@pytest.mark.slow
 def test_without_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no store" in refused(Rota(tmp_path), capsys, "logs", "search", "line", code=1)

@@ -67,6 +67,7 @@ def test_importing_again_changes_nothing(rota: Rota) -> None:
     assert {one["job"]["queue"] for one in rota.json("schedule", "list")} == {"slow"}
 
 
+@pytest.mark.slow
 def test_what_was_not_taken_is_said_line_by_line(rota: Rota) -> None:
     (rota.folder / "crontab").write_text(BAD)
     done = rota("schedule", "import", "crontab", "crontab", "--tz", "Asia/Tokyo")

@@ -167,6 +167,7 @@ def test_wrong_targets(moved: Rota, words: tuple[str, ...], problem: str) -> Non
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_words_for_people(moved: Rota) -> None:
     done = moved("schedule", "import", "celery-beat", "old_beat:app", "--app", "moved_tasks:app", "--dry-run")
     assert done.returncode == 1

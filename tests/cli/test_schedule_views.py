@@ -77,6 +77,7 @@ def test_runs_of_skipped_fires_are_one_line(kept: Rota) -> None:
 SPAN = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-10T00:00:00Z")
 
 
+@pytest.mark.slow
 def test_a_backfill_makes_what_was_not_made(kept: Rota) -> None:
     dry = kept.ok("schedule", "backfill", "nightly", *SPAN, "--dry-run")
     assert dry.startswith("9 fires, from 2026-01-01 03:00:00+01:00 to 2026-01-09 03:00:00+01:00; ")

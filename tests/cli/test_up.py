@@ -173,6 +173,7 @@ def test_a_node_without_standard_streams(rota: Rota) -> None:
     assert node.returncode == 0
 
 
+@pytest.mark.slow
 def test_quiet_and_json(rota: Rota) -> None:
     quiet = rota.start("up", "--quiet", "--node", "quiet")
     loud = rota.start("up", "--json", "--node", "loud")

@@ -89,6 +89,7 @@ def test_a_workflow_in_other_languages(served: Rota, nightly: dict[str, Any]) ->
     assert found["jobs"][4]["finished_at"].endswith("+00:00")
 
 
+@pytest.mark.slow
 def test_names_can_do_no_harm(rota: Rota) -> None:
     flow = order(rota, [{"name": "[red]x", "command": ["true"]}], "[bold]n")
     assert "[red]x" in rota.ok("workflow", "show", flow["id"])
@@ -104,6 +105,7 @@ def test_of_two_with_a_name_the_latest_is_meant(rota: Rota) -> None:
     assert [one["id"] for one in rota.json("workflow", "list", "--name", "twin")] == [second["id"], first["id"]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
@@ -156,6 +158,7 @@ def test_retry_runs_what_failed_and_what_was_skipped(rota: Rota, waiting: dict[s
     assert rota.json("workflow", "retry", "chain", "--from", "a") == {"id": waiting["id"], "done": True, "jobs": 1}
 
 
+@pytest.mark.slow
 def test_a_whole_name_is_meant_though_an_id_ends_like_it(rota: Rota) -> None:
     names = "0123456789abcdef"
     flow = order(rota, [{"name": name, "command": ["true"]} for name in names], "hex")
@@ -377,6 +380,7 @@ def test_after_takes_short_ids_and_needs(served: Rota) -> None:
     assert served("run", "--after", good, "--after", bad, "--on", "finish", "--", "echo", "hi").stdout == "hi\n"
 
 
+@pytest.mark.slow
 def test_run_after_a_job_that_failed_is_skipped(served: Rota) -> None:
     _, bad = served.here("submit", "--wait", "--retries", "0", "--name", "bad", "--", "false")
     done = served("run", "--after", bad, "--", "echo", "hi")
@@ -384,6 +388,7 @@ def test_run_after_a_job_that_failed_is_skipped(served: Rota) -> None:
     assert f"skipped: its parent {bad} (bad) failed" in done.stderr
 
 
+@pytest.mark.slow
 def test_whoever_waits_is_told_what_for(served: Rota) -> None:
     first = served.ok("submit", "--in", "1h", "--name", "first", "--", "true")
     running = served.start("run", "--after", first, "--", "true")
@@ -392,6 +397,7 @@ def test_whoever_waits_is_told_what_for(served: Rota) -> None:
     assert running.end() == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("verb", ["submit", "run"])
 @pytest.mark.parametrize(
     ("words", "said", "code"),

@@ -379,6 +379,7 @@ async def test_a_workflow_on_a_node(address: str) -> None:
         assert (await found.info()).name == "real"
 
 
+@pytest.mark.slow
 async def test_sync_functions_on_a_node_add_to_their_workflow(tmp_path: Path) -> None:
     own, tasks = real(f"sqlite:///{tmp_path / 'rota.db'}")
 

@@ -45,6 +45,7 @@ def make_app(place: str, **settings: Any) -> rota.App:
     return rota.App(place, **{"kill_grace": "500ms", "http_allow": "127.0.0.1", **settings})
 
 
+@pytest.mark.sampled
 async def test_a_call_runs_and_has_a_result(place: str, server: Web) -> None:
     app = make_app(place)
     url = server.on("/hook", reply(200, '{"done": [1]}', content_type="application/json"))

@@ -29,6 +29,7 @@ from tests.store.postgres.callers import Heard, Rollback, jobs
 from tests.store.postgres.drivers import ASYNC, SYNC, by_asyncpg
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_a_job_exists_when_the_caller_commits_and_not_before(app: rota.App, driver: str) -> None:
     async with ASYNC[driver]() as connection:
@@ -42,6 +43,7 @@ async def test_a_job_exists_when_the_caller_commits_and_not_before(app: rota.App
     assert info.run_at - info.created_at == timedelta(hours=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_what_is_rolled_back_was_never_ordered(app: rota.App, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
@@ -57,6 +59,7 @@ async def test_what_is_rolled_back_was_never_ordered(app: rota.App, driver: str)
     assert await jobs(app) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", SYNC)
 async def test_the_same_from_ordinary_code(app: rota.App, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
