@@ -24,6 +24,13 @@ from tests.store.postgres.backends import Heir
 from tests.store.sqlite.backends import SqliteFile
 
 HERE = Path(__file__).parent
+# Their verbs are carried out by queries that both engines share, or by one simple query of each.
+ALIKE = {
+    "test_calendars", "test_checkpoints", "test_declared", "test_edits", "test_error_groups", "test_fire_events",
+    "test_nodes", "test_offers", "test_outbox", "test_output", "test_pages", "test_people", "test_progress",
+    "test_quotas", "test_reads", "test_schedules", "test_secret_arguments", "test_statistics", "test_unoffered",
+    "test_watches", "test_workflows",
+}  # fmt: skip
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -57,12 +64,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def leave_to_the_slow(item: pytest.Function, matrices: set[tuple[str, str]]) -> None:
-    """`make test` runs every case of a contract on SQLite, and the first one on each other backend. The other cases
-    run there in `make test-slow`."""
+    """`make test` runs every case of a contract on SQLite, and the first one on each other backend. Of a file in
+    `ALIKE`, the first contract and those with two stores run there. The rest runs there in `make test-slow`."""
     kind = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
     if kind is None or kind is SqliteFile or item.get_closest_marker("slow") or item.config.getoption("--store"):
         return
-    matrix = (item.nodeid.partition("[")[0], kind.__name__)
+    alike = item.path.stem in ALIKE and "another" not in item.fixturenames
+    matrix = (item.path.stem if alike else item.nodeid.partition("[")[0], str(kind))
     if matrix in matrices:
         item.add_marker(pytest.mark.slow)
     matrices.add(matrix)
