@@ -61,6 +61,7 @@ def test_multiprocessing(url: str) -> None:
     assert run("pools", url) == {"different": True}
 
 
+@pytest.mark.slow
 def test_a_fork_that_python_is_not_told_of(tmp_path: Path) -> None:
     seen = run("unannounced", f"sqlite:///{tmp_path}/a.db")
     assert seen["said"].startswith("StoreUnavailable: this process was forked while a call to")

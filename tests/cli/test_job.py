@@ -131,6 +131,7 @@ def test_ids_may_be_shortened(served: Rota, failed: str) -> None:
     assert (missing.returncode, missing.stderr) == (1, "rota: no job 'zzz'\n")
 
 
+@pytest.mark.slow
 def test_waiting_jobs_are_cancelled_at_once(served: Rota) -> None:
     ids = [served.ok("submit", "--in", "1h", "--", "true") for _ in range(2)]
     assert served.ok("job", "cancel", *ids) == "".join(f"{job} cancelled\n" for job in ids).strip()

@@ -48,6 +48,7 @@ def test_one_attempt(served: Rota, job: str) -> None:
     assert (missing.returncode, missing.stderr) == (1, f"rota: no attempt 3 of job {job!r}\n")
 
 
+@pytest.mark.slow
 def test_one_stream(served: Rota, job: str) -> None:
     assert served.ok("job", "logs", "--stream", "stderr", job) == "err\nerr"
     assert served.ok("job", "logs", "--stream", "log", job) == ""

@@ -48,6 +48,7 @@ def test_a_fire_that_fails_or_is_skipped(served: Rota, capsys: pytest.CaptureFix
     assert made == [(False, "overlap"), (True, None)]
 
 
+@pytest.mark.slow
 def test_a_fire_that_waits_for_another_says_so(served: Rota) -> None:
     served.ok("schedule", "add", "queued", LATER, "--overlap", "queue", "--", "sh", "-c", "test -e go || sleep 60")
     first = served.ok("schedule", "fire", "queued")

@@ -99,6 +99,7 @@ def test_wait_prints_the_result(served: Rota, words: tuple[str, ...], printed: s
     assert served.job(job)["state"] == "succeeded"
 
 
+@pytest.mark.slow
 def test_wait_tells_success_from_failure(served: Rota) -> None:
     done = served("submit", "--wait", "boom", '{"text": "oh \\u001b[31mno"}')
     assert done.returncode == 1

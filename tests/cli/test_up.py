@@ -46,6 +46,7 @@ def test_a_wrong_app(app: str, said: str, rota: Rota, capsys: pytest.CaptureFixt
     assert not list(rota.folder.glob("rota.db*"))
 
 
+@pytest.mark.slow
 def test_the_app_may_be_named_by_its_module_alone_and_options_win_over_its_settings(rota: Rota) -> None:
     (rota.folder / "own.py").write_text('import rota\napp = rota.App("sqlite:///own.db", queues="a:1,b:2")\n')
     node = rota.start("up", "--app", "own", "--queues", "c:3", "--verbose")

@@ -195,6 +195,7 @@ def test_from_must_fit_one_job(rota: Rota, capsys: pytest.CaptureFixture[str]) -
     assert "what fits one job only" in refused(rota, capsys, "workflow", "retry", "pair", "--from", first[:8])
 
 
+@pytest.mark.slow
 def test_wait_says_how_it_went(served: Rota, nightly: dict[str, Any]) -> None:
     done = served("workflow", "wait", "nightly")
     assert (done.returncode, done.stderr) == (1, "")
@@ -429,6 +430,7 @@ def test_one_parent_with_two_needs_is_a_contradiction(
     assert "each parent once, with one need" in err
 
 
+@pytest.mark.slow
 def test_after_makes_no_store(rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no store at rota.db" in refused(rota, capsys, "submit", "--after", "abc", "--", "true", code=1)
     assert not list(rota.folder.glob("rota.db*"))

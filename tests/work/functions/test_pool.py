@@ -123,6 +123,7 @@ async def test_what_many_quick_jobs_say_is_each_ones_own(tmp_path: Path) -> None
         assert [await job.logs() for job in jobs] == [f"<{number}>" for number in range(120)]
 
 
+@pytest.mark.slow
 async def test_long_functions_run_side_by_side_and_short_ones_are_not_kept_waiting(tmp_path: Path) -> None:
     async with node(tmp_path, queues="default:8", warm_processes=2):
         long = await tasks.neighbour.submit_many([{"path": str(tmp_path / str(number))} for number in range(6)])
@@ -220,6 +221,7 @@ async def test_the_death_of_the_fork_server_costs_its_jobs_one_crash(tmp_path: P
     assert (info.result, info.crashes, len(info.attempts)) == ("untouched", 1, 2)
 
 
+@pytest.mark.slow
 async def test_without_a_fork_server_functions_are_left_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
