@@ -356,7 +356,6 @@ def real(address: str) -> tuple[rota.App, dict[str, rota.Task[..., Any]]]:
     return own, {task.name: own.task(task.function) for task in (number, total, parents, boom, flaky)}
 
 
-@pytest.mark.sampled
 async def test_a_workflow_on_a_node(address: str) -> None:
     own, tasks = real(address)
     async with running(own):
@@ -379,7 +378,6 @@ async def test_a_workflow_on_a_node(address: str) -> None:
         assert (await found.info()).name == "real"
 
 
-@pytest.mark.slow
 async def test_sync_functions_on_a_node_add_to_their_workflow(tmp_path: Path) -> None:
     own, tasks = real(f"sqlite:///{tmp_path / 'rota.db'}")
 

@@ -230,7 +230,6 @@ def dies_after(target: Side, batches: int) -> None:
 ENGINES = pytest.mark.parametrize(("source", "target"), [("sqlite", "postgres"), ("postgres", "sqlite")])
 
 
-@pytest.mark.sampled
 @ENGINES
 async def test_a_copy_that_was_killed_goes_on(places: Places, source: str, target: str) -> None:
     here, there, third = places.new(source), places.new(target), places.new("sqlite")
@@ -253,7 +252,6 @@ async def test_a_copy_that_was_killed_goes_on(places: Places, source: str, targe
         assert len(await (await app._core.client()).find(EVERYTHING)) == 1_200
 
 
-@pytest.mark.sampled
 @ENGINES
 async def test_a_source_that_was_used_since_is_copied_anew(places: Places, source: str, target: str) -> None:
     here, there = places.new(source), places.new(target)
@@ -269,7 +267,6 @@ async def test_a_source_that_was_used_since_is_copied_anew(places: Places, sourc
     assert (report.tables["live"].rows, report.tables["ended"].rows) == (599, 1)
 
 
-@pytest.mark.sampled
 @ENGINES
 async def test_orders_that_reach_the_target_first_stay(places: Places, source: str, target: str) -> None:
     here, there = places.new(source), places.new(target)
@@ -306,7 +303,6 @@ async def test_changes_that_leave_the_number_of_rows_are_noticed(places: Places)
             await Copy(one, other, quiet).run()
 
 
-@pytest.mark.sampled
 @ENGINES
 async def test_orders_during_the_copy_are_noticed(places: Places, source: str, target: str) -> None:
     here, there = places.new(source), places.new(target)
