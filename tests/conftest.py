@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rota.clock import Chance, ManualClock
+from tests import sampling
 from tests.contracts.world import World
 from tests.store.backends import Backend
 from tests.store.sqlite.backends import SqliteMemory
@@ -69,3 +70,8 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sampling.leave_to_the_slow(items)

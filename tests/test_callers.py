@@ -21,6 +21,7 @@ async def refuse(app: rota.App) -> None:
         assert await connection.fetchval("SELECT 1") == 1
 
 
+@pytest.mark.slow
 async def test_another_database() -> None:
     """With the same schema in it, so that only the whereabouts differ."""
     name = fresh_schema_name()

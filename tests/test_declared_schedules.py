@@ -203,6 +203,7 @@ print(*(one.module for one in app._core.declared), imported("jobs"))
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("start", "expected"),
     [

@@ -51,6 +51,7 @@ def test_children_of_a_parent_that_has_used_the_app(url: str) -> None:
     assert run("forks", url) == {"different": True, "kept": True, "waited": True}
 
 
+@pytest.mark.sampled
 def test_forks_while_other_threads_use_the_app(url: str) -> None:
     assert run("busy_forks", url) == {"different": True}
 
@@ -60,6 +61,7 @@ def test_multiprocessing(url: str) -> None:
     assert run("pools", url) == {"different": True}
 
 
+@pytest.mark.slow
 def test_a_fork_that_python_is_not_told_of(tmp_path: Path) -> None:
     seen = run("unannounced", f"sqlite:///{tmp_path}/a.db")
     assert seen["said"].startswith("StoreUnavailable: this process was forked while a call to")
@@ -98,6 +100,7 @@ def test_loops_that_are_closed_by_hand_are_no_cause_for_complaint(url: str) -> N
     assert done.stdout
 
 
+@pytest.mark.sampled
 def test_sixteen_threads_at_once(url: str) -> None:
     seen = run("threads", url)
     assert seen["different"]
@@ -105,12 +108,14 @@ def test_sixteen_threads_at_once(url: str) -> None:
         assert seen["connections"] <= 13, "one session, and the pools of one loop"
 
 
+@pytest.mark.sampled
 def test_what_is_closed_or_dropped_leaves_nothing_open(url: str) -> None:
     seen = run("ends", url)
     assert seen["closed"] <= seen["before"]
     assert "rota-sync" not in seen["threads"]
 
 
+@pytest.mark.sampled
 def test_the_process_ends_though_nothing_was_closed(url: str) -> None:
     assert run("left_open", url) == {}
 

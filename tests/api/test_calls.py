@@ -161,6 +161,7 @@ WRONG_SEARCHES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("query", "said"), WRONG_SEARCHES, ids=[said[:20] for _, said in WRONG_SEARCHES])
 @pytest.mark.parametrize("verb", ["page", "count", "counted", "facets", "error_groups"])
 async def test_of_a_search_that_comes_over_the_wire_nothing_is_believed(

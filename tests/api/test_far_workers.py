@@ -43,6 +43,7 @@ async def far(door: FarWorkers) -> Far:
 # -- a worker's day ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @both
 async def test_a_worker_claims_writes_and_finishes(world: World, far: Far) -> None:
     first = await world.one(args='{"n": 1}')

@@ -44,6 +44,7 @@ async def test_options_of_public_routes_needs_no_key(caller: Caller) -> None:
         assert (reply.status, reply.headers["allow"]) == (204, "GET, HEAD, OPTIONS")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("role", Role)
 async def test_head_is_answered_as_get_is(caller: Caller, role: Role) -> None:
     """By the same checks, with the same headers, and without a body."""

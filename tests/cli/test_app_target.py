@@ -100,6 +100,7 @@ def test_included_modules_are_imported_and_named_in_errors(folder: Path) -> None
     assert sorted(task.name for task in load_app("plain")._core.catalogue) == ["hello", "send"]
 
 
+@pytest.mark.slow
 def test_modules_may_order_jobs_while_they_are_imported(rota: Rota) -> None:
     """By `..._sync` methods, which are refused inside of a running loop: in the node, its processes and its verbs."""
     package = rota.folder / "early"

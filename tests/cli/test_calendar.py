@@ -44,6 +44,7 @@ def test_dates_by_hand(rota: Rota) -> None:
     assert rota.json("calendar", "list") == []
 
 
+@pytest.mark.slow
 def test_dates_out_of_a_file(rota: Rota) -> None:
     (rota.folder / "days.ics").write_text(ICS)
     found = rota.json("calendar", "add", "days", "--ics", "days.ics", *SPAN)

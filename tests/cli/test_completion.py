@@ -122,6 +122,7 @@ def tab(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "store", ["sqlite:///none.db", "sqlite:///broken.db", "postgresql://127.0.0.1:1/none", "nonsense://"]
 )
@@ -132,6 +133,7 @@ def test_without_a_store_it_is_silent_and_makes_none(tmp_path: Path, store: str)
     assert [path.name for path in tmp_path.iterdir()] == ["broken.db"]
 
 
+@pytest.mark.slow
 def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         start = time.monotonic()
@@ -173,6 +175,7 @@ def test_bash_completes(tmp_path: Path, path: str) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_the_other_scripts_are_understood_by_their_shells(tmp_path: Path, shell: str) -> None:
     if shutil.which(shell) is None:

@@ -50,6 +50,7 @@ def test_look(served: Rota, letters: list[str]) -> None:
     assert "a job that failed; this one is succeeded" in done.stderr
 
 
+@pytest.mark.slow
 def test_groups(served: Rota, letters: list[str]) -> None:
     first, _, third = letters
     groups = served.json("dead", "list", "--groups")
@@ -75,6 +76,7 @@ def test_groups(served: Rota, letters: list[str]) -> None:
     assert (wrong.returncode, "filters go with --all" in wrong.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_by_id(served: Rota, letters: list[str]) -> None:
     first, second, third = letters
     good = served.ok("submit", "--wait", "--", "true")
@@ -103,6 +105,7 @@ def test_all_of_them(served: Rota, letters: list[str]) -> None:
     assert listed(served) == [third]
 
 
+@pytest.mark.slow
 def test_all_asks_first(served: Rota, letters: list[str]) -> None:
     done = served("dead", "purge", "--all")
     assert done.returncode == 2
@@ -131,6 +134,7 @@ async def bury(store: Store, clock: ManualClock, count: int) -> None:
     clock.advance(1)
 
 
+@pytest.mark.slow
 async def test_pages_find_each_letter_once_though_many_died_at_one_instant(tmp_path: Path, clock: ManualClock) -> None:
     app = AppCore(f"sqlite:///{tmp_path}/rota.db", clock=clock, inline=True)
     store: Store = (await app.client()).store

@@ -229,6 +229,7 @@ def test_a_node_with_echo(rota: Rota) -> None:
     assert "hello" not in node.err
 
 
+@pytest.mark.slow
 def test_a_node_with_echo_and_json(rota: Rota) -> None:
     node = rota.start("up", "--echo", "--json")
     job = rota.ok("submit", "--", "sh", "-c", "echo one; printf two")
@@ -239,6 +240,7 @@ def test_a_node_with_echo_and_json(rota: Rota) -> None:
     assert echoed == [("one", job, "sh"), ("two", job, "sh")]
 
 
+@pytest.mark.slow
 def test_jobs_and_the_end_of_a_node_do_not_wait_for_a_reader(rota: Rota) -> None:
     node = rota.start("up", "--echo")
     node.read_until("is up")

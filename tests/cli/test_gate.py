@@ -109,6 +109,7 @@ def test_an_end_that_fits_two_gates(rota: Rota, waiting: list[str], capsys: pyte
     assert len(rota.json("gate", "list")) == 2
 
 
+@pytest.mark.slow
 def test_gates_on_a_terminal(rota: Rota, waiting: list[str]) -> None:
     close(rota, "drop", "--task", "[red]*", "--reason", "x" * 200)
     code, shown = on_terminal(rota.folder, "gate", "list", env={"COLUMNS": "80"})
@@ -117,12 +118,14 @@ def test_gates_on_a_terminal(rota: Rota, waiting: list[str]) -> None:
     assert "\x1b[31mdrop" in shown
 
 
+@pytest.mark.slow
 def test_gates_of_others_are_not_shown(rota: Rota, waiting: list[str]) -> None:
     close(rota, "pause", "--all", "--reason", "mine")
     done = rota("gate", "list", "--json", env={"ROTA_USER": "eve"})
     assert json.loads(done.stdout) == []
 
 
+@pytest.mark.slow
 def test_whoever_waits_is_told_of_the_gate(served: Rota) -> None:
     close(served, "pause", "--label", "told", "--reason", "not now")
     running = served.start("run", "--label", "told", "--", "true")

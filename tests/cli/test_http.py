@@ -90,6 +90,7 @@ def test_bodies_may_come_from_anywhere(calling: Rota, server: Web) -> None:
     assert "expects   2xx\n" in calling.ok("job", "show", done.stdout.split()[0])
 
 
+@pytest.mark.slow
 def test_what_fails_says_why(calling: Rota, server: Web) -> None:
     done = calling("submit", "--wait", "--http", "GET", server.url + "/none")
     assert done.returncode == 1
@@ -98,6 +99,7 @@ def test_what_fails_says_why(calling: Rota, server: Web) -> None:
     assert "failed: 169.254.169.254: metadata addresses are denied unless http_allow has them" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_schedule_of_a_call(calling: Rota, server: Web) -> None:
     url = server.on("/tick", reply(200))
     header = ("--header", f"X-Key: {SECRET}", "--header", "Accept: {fire_time}")
@@ -114,6 +116,7 @@ def test_a_schedule_of_a_call(calling: Rota, server: Web) -> None:
     assert asked.path == f"/tick?at={asked.headers['accept'].replace('+', '%2B')}"
 
 
+@pytest.mark.slow
 def test_a_call_in_a_file_of_a_workflow(calling: Rota, server: Web) -> None:
     server.on("/one", reply(200, "1"))
     call = {"method": "POST", "url": server.url + "/one", "json": {"a": 1}, "headers": {"X-Key": SECRET}}
@@ -136,6 +139,7 @@ WRONG_FILES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("entry", "text"), WRONG_FILES)
 def test_wrong_calls_in_files(rota: Rota, entry: dict[str, object], text: str) -> None:
     (rota.folder / "flow.json").write_text(json.dumps({"jobs": [{"name": "a", **entry}]}))
@@ -173,6 +177,7 @@ WRONG: list[tuple[tuple[str, ...], str]] = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("words", "text"), WRONG, ids=lambda value: str(value)[:60])
 def test_wrong_calls_are_one_line_and_make_no_store(
     rota: Rota, words: tuple[str, ...], text: str, capfd: pytest.CaptureFixture[str]

@@ -98,6 +98,7 @@ def test_a_table_in_a_pipe(served: Rota, failed: str) -> None:
     assert header.index("STATE") == row.index("failed")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("env", "colour"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_a_table_on_a_terminal(served: Rota, failed: str, env: dict[str, str], colour: bool) -> None:
     code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", env=env)
@@ -107,6 +108,7 @@ def test_a_table_on_a_terminal(served: Rota, failed: str, env: dict[str, str], c
     assert ("\x1b[31mfailed" in shown) is colour
 
 
+@pytest.mark.slow
 def test_a_table_on_a_narrow_terminal(served: Rota, failed: str) -> None:
     code, shown = on_terminal(served.folder, "job", "list", "--task", "bad*", env={"COLUMNS": "84", "NO_COLOR": "1"})
     header, row = (line.split() for line in shown.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines())
@@ -115,6 +117,7 @@ def test_a_table_on_a_narrow_terminal(served: Rota, failed: str) -> None:
     assert row[:3] == [failed, "bad*[red]name", "failed"]
 
 
+@pytest.mark.slow
 def test_ids_may_be_shortened(served: Rota, failed: str) -> None:
     other = served.ok("submit", "--in", "1h", "--", "true")
     assert served.job(failed[:30])["id"] == failed
@@ -128,6 +131,7 @@ def test_ids_may_be_shortened(served: Rota, failed: str) -> None:
     assert (missing.returncode, missing.stderr) == (1, "rota: no job 'zzz'\n")
 
 
+@pytest.mark.slow
 def test_waiting_jobs_are_cancelled_at_once(served: Rota) -> None:
     ids = [served.ok("submit", "--in", "1h", "--", "true") for _ in range(2)]
     assert served.ok("job", "cancel", *ids) == "".join(f"{job} cancelled\n" for job in ids).strip()
@@ -146,6 +150,7 @@ def test_running_jobs_are_stopped(served: Rota) -> None:
     assert json.loads(running.out)["state"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_one_unknown_id_and_nothing_is_done(served: Rota) -> None:
     job = served.ok("submit", "--in", "1h", "--", "true")
     assert served("job", "cancel", job, "zzz").returncode == 1
@@ -153,6 +158,7 @@ def test_one_unknown_id_and_nothing_is_done(served: Rota) -> None:
     served.ok("job", "cancel", job)
 
 
+@pytest.mark.slow
 def test_retry_runs_again_what_failed_and_hurries_what_waits(served: Rota) -> None:
     _, failed = served.here("submit", "--retries", "0", "--wait", "--", "false")
     waiting = served.ok("submit", "--in", "1h", "--", "true")
@@ -167,6 +173,7 @@ def test_retry_runs_again_what_failed_and_hurries_what_waits(served: Rota) -> No
     assert refused.stderr == f"rota: job {waiting} can't be retried: it is succeeded\n"
 
 
+@pytest.mark.slow
 def test_wait_says_how_it_went(served: Rota) -> None:
     good = served.ok("submit", "--", "true")
     assert served("job", "wait", good).returncode == 0

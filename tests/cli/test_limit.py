@@ -132,6 +132,7 @@ def test_a_flow_is_named_at_the_task_or_the_order_and_shown(rota: Rota) -> None:
     assert rota.json("job", "show", made)["flow"] == "own"
 
 
+@pytest.mark.slow
 def test_a_flow_that_can_not_be_is_told_in_one_line(rota: Rota) -> None:
     done = rota("submit", "--flow", " x", "--", "true")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -142,6 +143,7 @@ def test_a_flow_that_can_not_be_is_told_in_one_line(rota: Rota) -> None:
     assert "w.json: job 'a': flow: '' is not valid" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_whole_run_with_a_key(served: Rota) -> None:
     done = served("run", "--exclusive", "one", "--rate", "100/1m", "--limit", "db=2", "--", "echo", "hi")
     assert (done.returncode, done.stdout) == (0, "hi\n")

@@ -70,6 +70,7 @@ def test_a_terminal_shows_it_live_and_in_the_end_nothing_of_it(served: Rota) -> 
     assert left == "before\r\nafter\r\n", shown
 
 
+@pytest.mark.slow
 def test_a_line_that_was_begun_is_not_wiped(served: Rota) -> None:
     command, act = waiting(served.folder, "printf begun; sleep 0.5; echo 0.4 loading >&3; sleep 0.5; echo ' ended'")
     code, shown = on_terminal(served.folder, "run", "--", *command, act=act)
@@ -77,6 +78,7 @@ def test_a_line_that_was_begun_is_not_wiped(served: Rota) -> None:
     assert "begun ended\r\n" in shown
 
 
+@pytest.mark.slow
 def test_others_who_follow_it_see_it_too(served: Rota) -> None:
     command, act = waiting(served.folder, "echo 0.4 loading >&3")
     job = served.ok("submit", "--", *command).split()[-1]
@@ -103,6 +105,7 @@ def test_logs_that_are_followed_have_it_at_their_foot(served: Rota) -> None:
     assert f"before\r\n{WIPE}[####------] 40 % loading" in shown
 
 
+@pytest.mark.slow
 def test_a_pipe_never_sees_it(served: Rota) -> None:
     command = ["sh", "-c", "echo 0.4 loading >&3; sleep 1; echo out"]
     done = served("run", "--", *command)

@@ -46,6 +46,7 @@ def test_every_verb_of_a_client_uses_it_until_the_logout(rota: Rota, server: Ser
     assert "no store at rota.db" in rota("job", "list", env=home(rota.folder)).stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("key", "why"),
     [
@@ -68,6 +69,7 @@ def test_an_address_that_is_none(rota: Rota) -> None:
     assert "server: 'example' is not valid; expected an address such as https://" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away(rota: Rota, tmp_path: Path) -> None:
     with server_on(tmp_path / "other.db") as server:
         pass

@@ -38,6 +38,7 @@ def test_a_terminal_gets_colours_but_no_commands(served: Rota, job: str) -> None
     assert "\x1b[2J" not in shown
 
 
+@pytest.mark.slow
 def test_one_attempt(served: Rota, job: str) -> None:
     running = served.start("job", "logs", "--attempt", "2", job)
     out, _ = running.process.communicate(timeout=30)
@@ -47,6 +48,7 @@ def test_one_attempt(served: Rota, job: str) -> None:
     assert (missing.returncode, missing.stderr) == (1, f"rota: no attempt 3 of job {job!r}\n")
 
 
+@pytest.mark.slow
 def test_one_stream(served: Rota, job: str) -> None:
     assert served.ok("job", "logs", "--stream", "stderr", job) == "err\nerr"
     assert served.ok("job", "logs", "--stream", "log", job) == ""

@@ -47,6 +47,7 @@ def test_bytes_stay_as_they_are_in_a_pipe(served: Rota, job: str) -> None:
     assert out.endswith(b"stderr ERROR \x1b[31mred\x1b[2J refused\xff\n")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_no_commands_and_the_place_to_go_on(
     served: Rota, job: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,5 +85,6 @@ def test_wrong_words(served: Rota, capsys: pytest.CaptureFixture[str], words: li
     assert said in refused(served, capsys, "logs", "search", "line", *words)
 
 
+@pytest.mark.slow
 def test_without_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no store" in refused(Rota(tmp_path), capsys, "logs", "search", "line", code=1)

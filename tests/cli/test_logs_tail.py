@@ -48,6 +48,7 @@ def test_bytes_stay_as_they_are_in_a_pipe(served: Rota, job: str) -> None:
     assert tail.process.returncode == 130
 
 
+@pytest.mark.slow
 def test_json(served: Rota, job: str) -> None:
     tail = served.start("--json", "logs", "tail", "WARNING")
     tail.read_until("}\n", "out")

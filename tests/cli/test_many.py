@@ -53,6 +53,7 @@ def test_a_query_chooses_with_the_filters(served: Rota, waiting: list[str]) -> N
     assert set(states(served, mails)) == {"scheduled"}
 
 
+@pytest.mark.slow
 def test_it_shows_the_first_few_and_asks(served: Rota, waiting: list[str]) -> None:
     refused = served("job", "cancel", "--all", "--state", "scheduled")
     assert refused.returncode == 2
@@ -71,6 +72,7 @@ def test_it_shows_the_first_few_and_asks(served: Rota, waiting: list[str]) -> No
     assert states(served, waiting) == ["scheduled"] * 5 + ["cancelled"] * 2
 
 
+@pytest.mark.slow
 def test_retry_takes_many_too(served: Rota, waiting: list[str]) -> None:
     assert served.ok("job", "retry", "--all", "--task", "report", "--state", "scheduled", "--yes") == "2 jobs retried"
     served.ok("job", "wait", *waiting[5:])
@@ -81,6 +83,7 @@ def test_retry_takes_many_too(served: Rota, waiting: list[str]) -> None:
     assert served.ok("job", "cancel", "--dry-run", waiting[0]) == f"{waiting[0]} would be cancelled"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -25,7 +25,7 @@ class Placed(Rota):
         return super().here("--store", self.store, *words)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Placed]:
     (tmp_path / "shop.py").write_text(APP)
     if request.param == "sqlite":
@@ -93,6 +93,7 @@ def test_what_runs_goes_on(place: Placed) -> None:
     assert place.ok("queue", "pause", "default") == "default paused; 1 that run go on"
 
 
+@pytest.mark.slow
 def test_queues_on_a_narrow_terminal(served: Rota) -> None:
     served.ok("submit", "--queue", "far", "--", "true")
     code, shown = on_terminal(served.folder, "queue", "list", env={"COLUMNS": "60", "NO_COLOR": "1"})
@@ -174,6 +175,7 @@ def test_how_a_queue_ranks_its_jobs(place: Placed) -> None:
     assert "it is the next of yours" in place.ok("job", "explain", first)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "text"),
     [

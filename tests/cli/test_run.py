@@ -29,6 +29,7 @@ def test_a_command_can_run_rota_itself(served: Rota) -> None:
     assert "default" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_script_beside_which_it_was_ordered(served: Rota) -> None:
     script = served.folder / "x.sh"
     script.write_text("#!/bin/sh\necho ran $1\n")
@@ -36,6 +37,7 @@ def test_a_script_beside_which_it_was_ordered(served: Rota) -> None:
     assert served.ok("run", "--", "./x.sh", "here") == "ran here"
 
 
+@pytest.mark.slow
 def test_what_it_reads(served: Rota) -> None:
     (served.folder / "words").write_text("from a file\n")
     assert served.ok("run", "--stdin", "said here", "--", "cat") == "said here"
@@ -44,6 +46,7 @@ def test_what_it_reads(served: Rota) -> None:
     assert done.stdout == "piped\n"
 
 
+@pytest.mark.slow
 def test_what_it_may_use(served: Rota) -> None:
     words = ["--memory", "1GB", "--files", "100", "--file-size", "1MB", "--cpu", "30s", "--processes", "50"]
     script = "ulimit -Hn; ulimit -Ht; dd if=/dev/zero of=$TMPDIR/big bs=1M count=2"
@@ -53,6 +56,7 @@ def test_what_it_may_use(served: Rota) -> None:
     assert "it wrote a file larger than 1MB" in done.stderr
 
 
+@pytest.mark.slow
 def test_variables_of_the_node_only_if_it_gives_them(served: Rota) -> None:
     done = served("run", "--env-from", "SECRET", "--", "env")
     assert done.returncode == 1
@@ -64,6 +68,7 @@ def test_a_relative_folder_is_one_of_ours(served: Rota) -> None:
     assert served.ok("run", "--cwd", "sub", "--", "pwd") == str(served.folder / "sub")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -84,6 +89,7 @@ def test_exit_codes_of_commands_that_did_not_end_by_themselves(
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_retries_only_if_asked_for(served: Rota) -> None:
     flag = served.folder / "tried"
     words = ["--", "sh", "-c", f"echo try; test -e {flag} || {{ touch {flag}; exit 1; }}"]
@@ -129,6 +135,7 @@ def test_a_command_that_nobody_listens_to_is_cancelled(served: Rota) -> None:
     assert served.job(job["id"])["state"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_does_not_wait(served: Rota) -> None:
     running = served.start("run", "--", "sh", "-c", "trap '' TERM INT; echo begun; while :; do sleep 1; done")
     running.read_until("begun", stream="out")
@@ -148,6 +155,7 @@ def test_without_a_node_a_hint_says_so_and_ctrl_c_takes_the_order_back(tmp_path:
     assert [job["state"] for job in Rota(tmp_path).json("job", "list")] == ["cancelled"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "said"),
     [

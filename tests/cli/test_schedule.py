@@ -107,6 +107,7 @@ def test_times_are_filled_in_before_arguments_are_checked(rota: Rota, capsys: py
     assert found["job"]["args"] == {"at": "{fire_time}"}  # still open
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -178,6 +179,7 @@ def test_other_verbs_make_no_store(rota: Rota, verb: str, capsys: pytest.Capture
     assert "no store at rota.db" in refused(rota, capsys, "schedule", *verb.split(), code=1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("verb", ["show", "history", "next", "pause", "resume", "fire", "remove"])
 @pytest.mark.parametrize(("name", "code", "said"), [
     ("none", 1, "no schedule 'none'"), ("", 1, "no schedule ''"), ("a\x1b[31m", 1, "no schedule 'a\\x1b[31m'"),

@@ -67,6 +67,7 @@ def test_importing_again_changes_nothing(rota: Rota) -> None:
     assert {one["job"]["queue"] for one in rota.json("schedule", "list")} == {"slow"}
 
 
+@pytest.mark.slow
 def test_what_was_not_taken_is_said_line_by_line(rota: Rota) -> None:
     (rota.folder / "crontab").write_text(BAD)
     done = rota("schedule", "import", "crontab", "crontab", "--tz", "Asia/Tokyo")
@@ -212,6 +213,7 @@ def test_the_zone_of_the_machine(
     assert machine_zone(environment, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_a_zone_that_can_not_be_told_is_utc_and_said_so(rota: Rota) -> None:
     (rota.folder / "crontab").write_text("@daily x\n")
     done = rota("schedule", "import", "crontab", "crontab", env={"TZ": "CET-1CEST"})

@@ -95,6 +95,7 @@ def run(rota: Rota, *words: str, code: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_celery_beat(moved: Rota) -> None:
     words = ("celery-beat", "old_beat:app", "--app", "moved_tasks:app", "--map", "mailer=send")
     before = run(moved, *words, "--dry-run", code=1)
@@ -147,6 +148,7 @@ def test_apscheduler(moved: Rota) -> None:
     assert "OrTrigger" in reasons["either"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -165,6 +167,7 @@ def test_wrong_targets(moved: Rota, words: tuple[str, ...], problem: str) -> Non
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_words_for_people(moved: Rota) -> None:
     done = moved("schedule", "import", "celery-beat", "old_beat:app", "--app", "moved_tasks:app", "--dry-run")
     assert done.returncode == 1

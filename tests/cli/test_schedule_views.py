@@ -48,6 +48,7 @@ def test_a_fire_that_fails_or_is_skipped(served: Rota, capsys: pytest.CaptureFix
     assert made == [(False, "overlap"), (True, None)]
 
 
+@pytest.mark.slow
 def test_a_fire_that_waits_for_another_says_so(served: Rota) -> None:
     served.ok("schedule", "add", "queued", LATER, "--overlap", "queue", "--", "sh", "-c", "test -e go || sleep 60")
     first = served.ok("schedule", "fire", "queued")
@@ -77,6 +78,7 @@ def test_runs_of_skipped_fires_are_one_line(kept: Rota) -> None:
 SPAN = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-10T00:00:00Z")
 
 
+@pytest.mark.slow
 def test_a_backfill_makes_what_was_not_made(kept: Rota) -> None:
     dry = kept.ok("schedule", "backfill", "nightly", *SPAN, "--dry-run")
     assert dry.startswith("9 fires, from 2026-01-01 03:00:00+01:00 to 2026-01-09 03:00:00+01:00; ")
@@ -101,6 +103,7 @@ def test_a_backfill_tells_a_terminal_how_far_it_is(kept: Rota) -> None:
     assert "\r\x1b[K0 of 9 (0 %)\r\x1b[K\r\x1b[K9 of 9 (100 %)\r\x1b[K9 fires, from " in shown
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("span", "said"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from rota.store.sqlite.migrate import known_version
 from tests.cli.program import Rota
 
@@ -28,6 +30,7 @@ def test_nodes_are_listed_live_stopped_and_killed(rota: Rota) -> None:
         node.kill()
 
 
+@pytest.mark.slow
 def test_nodes_that_left_are_past(rota: Rota) -> None:
     assert rota.up("--node", "one").stop() == 0
     assert rota.json("node", "list") == []

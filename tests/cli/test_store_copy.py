@@ -66,6 +66,7 @@ def test_wrong_stores(rota: Rota, refused: Refused) -> None:
     assert "expected" in refused("store", "copy", here, "mysql://x", code=2)
 
 
+@pytest.mark.slow
 def test_living_nodes_are_in_the_way_and_dead_ones_are_not(rota: Rota, refused: Refused) -> None:
     here, there = store(rota, "rota.db"), store(rota, "other.db")
     node = rota.up("--node", "first")

@@ -23,6 +23,7 @@ def test_functions_get_their_arguments_from_json(served: Rota) -> None:
     assert result(served, "hello", '{"name": "you", "times": 2}') == "hello you hello you"
 
 
+@pytest.mark.slow
 def test_json_may_come_from_a_file_or_from_stdin(served: Rota) -> None:
     (served.folder / "order.json").write_text('{"name": "file"}')
     assert result(served, "hello", "@order.json") == "hello file"
@@ -82,6 +83,7 @@ def test_a_past_time_means_now(served: Rota) -> None:
     assert job["run_at"] == job["created_at"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
@@ -97,6 +99,7 @@ def test_wait_prints_the_result(served: Rota, words: tuple[str, ...], printed: s
     assert served.job(job)["state"] == "succeeded"
 
 
+@pytest.mark.slow
 def test_wait_tells_success_from_failure(served: Rota) -> None:
     done = served("submit", "--wait", "boom", '{"text": "oh \\u001b[31mno"}')
     assert done.returncode == 1
@@ -111,6 +114,7 @@ def test_the_same_key_gives_the_same_job_and_another_order_a_conflict(served: Ro
     assert f"key 'once' was used before for another order (job {first})" in done.stderr
 
 
+@pytest.mark.slow
 def test_with_app_types_are_checked_before_anything_is_written(rota: Rota) -> None:
     done = rota("submit", "--app", "shop:app", "hello", '{"name": 7}')
     assert done.returncode == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.program import Rota
 
 
@@ -28,6 +30,7 @@ def test_one_task(served: Rota) -> None:
     served.ok("job", "cancel", job)
 
 
+@pytest.mark.slow
 def test_a_task_that_nobody_offers(served: Rota) -> None:
     done = served("task", "show", "helo")
     assert done.returncode == 2

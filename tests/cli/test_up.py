@@ -46,6 +46,7 @@ def test_a_wrong_app(app: str, said: str, rota: Rota, capsys: pytest.CaptureFixt
     assert not list(rota.folder.glob("rota.db*"))
 
 
+@pytest.mark.slow
 def test_the_app_may_be_named_by_its_module_alone_and_options_win_over_its_settings(rota: Rota) -> None:
     (rota.folder / "own.py").write_text('import rota\napp = rota.App("sqlite:///own.db", queues="a:1,b:2")\n')
     node = rota.start("up", "--app", "own", "--queues", "c:3", "--verbose")
@@ -66,6 +67,7 @@ def test_a_stop_in_order(rota: Rota) -> None:
     assert running.out == "begun\ndone\n"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_hurries(rota: Rota, number: signal.Signals) -> None:
     node = rota.up()
@@ -80,6 +82,7 @@ def test_a_second_signal_hurries(rota: Rota, number: signal.Signals) -> None:
     assert (found["state"], found["failures"], found["interruptions"]) == ("ready", 0, 1)
 
 
+@pytest.mark.slow
 def test_a_function_that_never_ends_does_not_keep_the_process(rota: Rota) -> None:
     node = rota.up("--app", "shop:app", "--grace", "0s")
     flag = rota.folder / "begun"
@@ -133,6 +136,7 @@ def test_a_start_hook_that_hangs_is_told_and_does_not_keep_the_process(rota: Rot
     assert (done.returncode, done.stderr) == (1, "rota: the hooks process.start of the node took longer than 0.2 s\n")
 
 
+@pytest.mark.slow
 def test_a_node_works_on_when_nobody_reads_its_lines(rota: Rota) -> None:
     node = rota.start("up", "--verbose", PYTHONUNBUFFERED="")  # so what it can not write is kept till the end
     node.read_until("is up")
@@ -150,6 +154,7 @@ def closed(rota: Rota, streams: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(shell, cwd=rota.folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("streams", ["2>&-", ">&-", "<&-"])
 def test_a_verb_without_a_standard_stream(rota: Rota, streams: str) -> None:
     rota.ok("submit", "--", "true")
@@ -159,6 +164,7 @@ def test_a_verb_without_a_standard_stream(rota: Rota, streams: str) -> None:
     assert bool(out) == (streams != ">&-")
 
 
+@pytest.mark.slow
 def test_a_node_without_standard_streams(rota: Rota) -> None:
     node = closed(rota, "<&- >&- 2>&-", "up", "--app", "shop:app", "--verbose")
     assert "hello you" in rota.ok("run", "--", "echo", "hello you")
@@ -168,6 +174,7 @@ def test_a_node_without_standard_streams(rota: Rota) -> None:
     assert node.returncode == 0
 
 
+@pytest.mark.slow
 def test_quiet_and_json(rota: Rota) -> None:
     quiet = rota.start("up", "--quiet", "--node", "quiet")
     loud = rota.start("up", "--json", "--node", "loud")

@@ -89,6 +89,7 @@ def test_a_workflow_in_other_languages(served: Rota, nightly: dict[str, Any]) ->
     assert found["jobs"][4]["finished_at"].endswith("+00:00")
 
 
+@pytest.mark.slow
 def test_names_can_do_no_harm(rota: Rota) -> None:
     flow = order(rota, [{"name": "[red]x", "command": ["true"]}], "[bold]n")
     assert "[red]x" in rota.ok("workflow", "show", flow["id"])
@@ -104,6 +105,7 @@ def test_of_two_with_a_name_the_latest_is_meant(rota: Rota) -> None:
     assert [one["id"] for one in rota.json("workflow", "list", "--name", "twin")] == [second["id"], first["id"]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "said", "code"),
     [
@@ -156,6 +158,7 @@ def test_retry_runs_what_failed_and_what_was_skipped(rota: Rota, waiting: dict[s
     assert rota.json("workflow", "retry", "chain", "--from", "a") == {"id": waiting["id"], "done": True, "jobs": 1}
 
 
+@pytest.mark.slow
 def test_a_whole_name_is_meant_though_an_id_ends_like_it(rota: Rota) -> None:
     names = "0123456789abcdef"
     flow = order(rota, [{"name": name, "command": ["true"]} for name in names], "hex")
@@ -165,6 +168,7 @@ def test_a_whole_name_is_meant_though_an_id_ends_like_it(rota: Rota) -> None:
         assert rota.job(flow["jobs"][name])["state"] != "cancelled"
 
 
+@pytest.mark.slow
 def test_replay_runs_all_of_it_again(served: Rota) -> None:
     jobs = [{"name": "one", "command": ["true"]}, {"name": "two", "command": ["true"], "after": "one"}]
     flow = order(served, jobs, "again")
@@ -191,6 +195,7 @@ def test_from_must_fit_one_job(rota: Rota, capsys: pytest.CaptureFixture[str]) -
     assert "what fits one job only" in refused(rota, capsys, "workflow", "retry", "pair", "--from", first[:8])
 
 
+@pytest.mark.slow
 def test_wait_says_how_it_went(served: Rota, nightly: dict[str, Any]) -> None:
     done = served("workflow", "wait", "nightly")
     assert (done.returncode, done.stderr) == (1, "")
@@ -201,6 +206,7 @@ def test_wait_says_how_it_went(served: Rota, nightly: dict[str, Any]) -> None:
 
 
 # -- ordering --------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_a_workflow_from_standard_input(served: Rota) -> None:
     text = json.dumps(
         {"jobs": [{"name": "b", "command": ["true"], "after": ["a"]}, {"name": "a", "command": ["true"]}]}
@@ -293,6 +299,7 @@ BAD: list[tuple[Any, str]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("content", "said"), BAD)
 def test_a_wrong_file_is_refused_whole(rota: Rota, content: Any, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     (rota.folder / "flow.json").write_text(content if isinstance(content, str) else json.dumps(content))
@@ -356,6 +363,7 @@ def test_of_many_parents_some_are_shown(rota: Rota) -> None:
     assert "and 5 more; see --json" in shown
 
 
+@pytest.mark.slow
 def test_after_takes_short_ids_and_needs(served: Rota) -> None:
     good = served.ok("submit", "--name", "good", "--", "true")
     _, bad = served.here("submit", "--wait", "--retries", "0", "--name", "bad", "--", "false")
@@ -373,6 +381,7 @@ def test_after_takes_short_ids_and_needs(served: Rota) -> None:
     assert served("run", "--after", good, "--after", bad, "--on", "finish", "--", "echo", "hi").stdout == "hi\n"
 
 
+@pytest.mark.slow
 def test_run_after_a_job_that_failed_is_skipped(served: Rota) -> None:
     _, bad = served.here("submit", "--wait", "--retries", "0", "--name", "bad", "--", "false")
     done = served("run", "--after", bad, "--", "echo", "hi")
@@ -380,6 +389,7 @@ def test_run_after_a_job_that_failed_is_skipped(served: Rota) -> None:
     assert f"skipped: its parent {bad} (bad) failed" in done.stderr
 
 
+@pytest.mark.slow
 def test_whoever_waits_is_told_what_for(served: Rota) -> None:
     first = served.ok("submit", "--in", "1h", "--name", "first", "--", "true")
     running = served.start("run", "--after", first, "--", "true")
@@ -388,6 +398,7 @@ def test_whoever_waits_is_told_what_for(served: Rota) -> None:
     assert running.end() == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("verb", ["submit", "run"])
 @pytest.mark.parametrize(
     ("words", "said", "code"),
@@ -419,6 +430,7 @@ def test_one_parent_with_two_needs_is_a_contradiction(
     assert "each parent once, with one need" in err
 
 
+@pytest.mark.slow
 def test_after_makes_no_store(rota: Rota, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no store at rota.db" in refused(rota, capsys, "submit", "--after", "abc", "--", "true", code=1)
     assert not list(rota.folder.glob("rota.db*"))

@@ -122,6 +122,7 @@ async def seen(ctx: rota.Context) -> object:
 """
 
 
+@pytest.mark.slow
 def test_submit_hooks_of_the_app_see_the_order(rota: Rota) -> None:
     (rota.folder / "hooked.py").write_text(HOOKED)
     jobs = [{"name": "a", "task": "seen", "key": "once"}, {"name": "b", "command": ["true"], "after": "a"}]

@@ -21,8 +21,16 @@ from tests.remote.worker_backends import concerns_workers
 from tests.servers.postgres import MEMORY, roomy
 from tests.store.backends import Backend, backends, named_backend
 from tests.store.postgres.backends import Heir
+from tests.store.sqlite.backends import SqliteFile
 
 HERE = Path(__file__).parent
+# Their verbs are carried out by queries that both engines share, or by one simple query of each.
+ALIKE = {
+    "test_calendars", "test_checkpoints", "test_declared", "test_edits", "test_error_groups", "test_fire_events",
+    "test_nodes", "test_offers", "test_outbox", "test_output", "test_pages", "test_people", "test_progress",
+    "test_quotas", "test_reads", "test_schedules", "test_secret_arguments", "test_statistics", "test_unoffered",
+    "test_watches", "test_workflows",
+}  # fmt: skip
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -42,11 +50,30 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("backend", params, indirect=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All contracts share a loop, and so may share connections (`Heir`)."""
+    matrices: set[tuple[str, str]] = set()
     for item in items:
-        if item.path.is_relative_to(HERE) and pytest_asyncio.is_async_test(item):
+        if not item.path.is_relative_to(HERE):
+            continue
+        if pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+        if isinstance(item, pytest.Function):
+            leave_to_the_slow(item, matrices)
+
+
+def leave_to_the_slow(item: pytest.Function, matrices: set[tuple[str, str]]) -> None:
+    """`make test` runs every case of a contract on SQLite, and the first one on each other backend. Of a file in
+    `ALIKE`, the first contract and those with two stores run there. The rest runs there in `make test-slow`."""
+    kind = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
+    if kind is None or kind is SqliteFile or item.get_closest_marker("slow") or item.config.getoption("--store"):
+        return
+    alike = item.path.stem in ALIKE and "another" not in item.fixturenames
+    matrix = (item.path.stem if alike else item.nodeid.partition("[")[0], str(kind))
+    if matrix in matrices:
+        item.add_marker(pytest.mark.slow)
+    matrices.add(matrix)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)

@@ -255,6 +255,7 @@ async def test_a_long_line_is_cut_and_says_so(world: World) -> None:
     assert (len(found.body), found.more) == (LONGEST_LINE, 14)
 
 
+@pytest.mark.sampled
 async def test_a_page_of_long_lines_is_bounded(world: World) -> None:
     """A thousand lines with fifty lines of context on both sides would be gigabytes."""
     node = await world.node()

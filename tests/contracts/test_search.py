@@ -128,6 +128,7 @@ async def test_many_searches_find_what_the_oracle_says(world: World) -> None:
     await compare(world, drawn(500))
 
 
+@pytest.mark.sampled
 async def test_every_order_is_kept_over_pages(world: World) -> None:
     await populate(world, 25, random.Random(3))
     whole = set(await found(world.store, LOCAL, JobFilter(limit=1_000)))

@@ -294,6 +294,7 @@ async def test_the_python_of_the_page_on_execution_runs(tmp_path: Path, monkeypa
         assert await job.logs() == "a\nb\n"
 
 
+@pytest.mark.slow
 async def test_the_python_of_the_page_on_order_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -49,6 +49,7 @@ def test_retries_in_the_time_of_the_harness() -> None:
         assert rota_test.assert_submitted(rota_shop.reserve, order_id=7).workflow is not None
 
 
+@pytest.mark.slow
 def test_routes_and_schedules_are_the_same() -> None:
     router = celery_shop.app.amqp.router
     with testing.harness(rota_shop.app, now="2027-01-01T00:00:00+01:00") as rota_test:

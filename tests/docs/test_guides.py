@@ -87,6 +87,7 @@ async def test_waiting_for_many_results() -> None:
         assert await page["welcome_all"]([1, 2]) == ["welcomed 1", "welcomed 2"]
 
 
+@pytest.mark.slow
 def test_fastapi_and_flask(tmp_path: Path) -> None:
     space: dict[str, Any] = {"__name__": "web"}
     for code in blocks("docs/frameworks.md", "python")[:2]:
@@ -112,6 +113,7 @@ print("confirmed")
 """
 
 
+@pytest.mark.slow
 def test_django(tmp_path: Path) -> None:
     code = blocks("docs/frameworks.md", "python")[2]
     (tmp_path / "shop").mkdir()

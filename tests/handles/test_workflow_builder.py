@@ -428,6 +428,7 @@ def plain_alarm(ctx: rota.Context) -> list[str]:
     return [parent.task for parent in ctx.parents if parent.state == "failed"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("bad", [False, True])
 async def test_results_and_alarms_on_a_node(address: str, bad: bool) -> None:
     own = rota.App(address, kill_grace="500ms", queues="default:8")

@@ -73,6 +73,7 @@ def test_up_to_the_limit_nothing_is_cut() -> None:
     assert stage.parts() == (body, None, None, b"")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("limit", [1024, 5000, 4 * MIB])
 @pytest.mark.parametrize("size", [1, 37, 5000, MIB])
 @pytest.mark.parametrize("carries", [0, 3, 1000], ids=["store away", "seldom", "always"])

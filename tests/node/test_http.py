@@ -45,6 +45,7 @@ def make_app(place: str, **settings: Any) -> rota.App:
     return rota.App(place, **{"kill_grace": "500ms", "http_allow": "127.0.0.1", **settings})
 
 
+@pytest.mark.sampled
 async def test_a_call_runs_and_has_a_result(place: str, server: Web) -> None:
     app = make_app(place)
     url = server.on("/hook", reply(200, '{"done": [1]}', content_type="application/json"))
@@ -140,6 +141,7 @@ async def test_a_node_that_stops_hands_its_calls_back(place: str, server: Web) -
     assert (info.state, info.interruptions, info.failures) == (State.READY, 1, 0)
 
 
+@pytest.mark.sampled
 async def test_many_at_once(place: str, server: Web) -> None:
     app = make_app(place)
     server.on("/", reply(200, "x"))

@@ -145,6 +145,7 @@ DEEDS: list[Deed] = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed[0])
 async def test_the_client_repeats_by_itself(pair: Pair, deed: Deed) -> None:
     verb, prepare, act, _ = deed
@@ -164,6 +165,7 @@ async def test_the_client_repeats_by_itself(pair: Pair, deed: Deed) -> None:
 NAMES = {"replay": "retry_job", "cancel": "cancel_job", "make_fires": "fire_schedule", "rotate_key": "rotate_key"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed[0])
 async def test_people_repeat_with_the_same_key(pair: Pair, deed: Deed) -> None:
     verb, prepare, _, path = deed

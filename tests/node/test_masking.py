@@ -30,6 +30,7 @@ def hidden(told: object) -> bool:
     return "***" in text and not any(secret in text or repr(secret)[1:-1] in text for secret in ALL)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("task", [tasks.tells, tasks.async_tells], ids=["pool", "host"])
 async def test_functions_in_other_processes(
     tmp_path: Path, task: rota.Task[..., Any], monkeypatch: pytest.MonkeyPatch

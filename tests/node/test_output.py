@@ -36,6 +36,7 @@ def streams(chunks: Sequence[Chunk]) -> dict[str, bytes]:
     return said
 
 
+@pytest.mark.slow
 async def test_a_flood_keeps_its_first_and_its_last(tmp_path: Path) -> None:
     """1 GB. The node's other jobs go on meanwhile."""
     app = make_app(tmp_path, max_output=4 * MIB)

@@ -79,6 +79,7 @@ async def test_the_server_decides_what_a_key_may_do(world: World) -> None:
         await store.pause_queue(store.principal, "default", "")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name, verb in verbs(Store).items() if verb.by is NODE and name not in VERBS])
 async def test_verbs_of_control_nodes_need_the_store(remote: tuple[ServerStore, AsgiPool], name: str) -> None:
     with pytest.raises(StoreError, match="needs the store itself; http://localhost:8787 is a server"):

@@ -25,6 +25,7 @@ def test_every_unsafe_route_is_here_or_knows_its_orders() -> None:
     assert {route.name for route in unsafe if route.keyed} == set(ROUTES)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ROUTES)
 async def test_a_repeat_on_another_server(world: World, caller: Caller, other: Caller, name: str) -> None:
     asked = await ROUTES[name](world, caller)
@@ -37,6 +38,7 @@ async def test_a_repeat_on_another_server(world: World, caller: Caller, other: C
             assert same(first, again), (first, again)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ROUTES)
 async def test_tries_at_once_through_two_servers(world: World, caller: Caller, other: Caller, name: str) -> None:
     """Eight tries. Each is sent again while another server carries it out."""
@@ -62,6 +64,7 @@ async def test_tries_at_once_through_two_servers(world: World, caller: Caller, o
 WRITES = {"retry_job": 2, "put_schedule": 1, "set_queue": 2, "cancel_job": 1, "fire_schedule": 1, "rotate_key": 1}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ROUTES)
 async def test_a_server_that_dies_after_any_write(
     world: World, caller: Caller, other: Caller, name: str, monkeypatch: pytest.MonkeyPatch

@@ -131,6 +131,7 @@ def test_a_beginning_is_needed() -> None:
             Recurrence("FREQ=DAILY", wrong)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("week", [1, 2, 20, 51, 52, 53, -1])
 @pytest.mark.parametrize("weekday", range(7))
 def test_weeks_are_those_of_the_iso_calendar(week: int, weekday: int) -> None:

@@ -106,6 +106,7 @@ def compare(chance: random.Random) -> int:
     return len(expected)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_rules(seed: int) -> None:
     chance = random.Random(seed)
@@ -149,6 +150,7 @@ def rule_at_night(chance: random.Random) -> str:
     return ";".join(f"{key}={value}" for key, value in parts.items())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("zone", ZONES)
 def test_random_rules_where_clocks_change(zone: str) -> None:
     chance = random.Random(zone)

@@ -102,6 +102,7 @@ UNREADABLE = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("requirements", UNREADABLE)
 async def test_requirements_that_can_t_be_read_are_refused(world: World, db: Db, requirements: str) -> None:
     """They would stop every claim that meets them, and the ends of others that hold the same key."""
@@ -125,6 +126,7 @@ async def test_requirements_that_can_be_read_are_not_refused(world: World, db: D
         db.execute("UPDATE jobs SET requirements = %s WHERE id = %s", (requirements, job))
 
 
+@pytest.mark.sampled(4)
 @every
 async def test_broken_rows_do_not_stop_the_others(world: World, db: Db, how: str) -> None:
     jobs = await three(world, db, how)
@@ -150,6 +152,7 @@ async def test_broken_rows_do_not_stop_the_others(world: World, db: Db, how: str
     assert state(db, jobs[1]) == "ready"
 
 
+@pytest.mark.sampled(4)
 @every
 async def test_what_people_want_of_broken_rows_still_works(world: World, db: Db, how: str) -> None:
     jobs = await three(world, db, how)
@@ -161,6 +164,7 @@ async def test_what_people_want_of_broken_rows_still_works(world: World, db: Db,
     assert await world.store.purge(SYSTEM, jobs) == [True] * 3
 
 
+@pytest.mark.sampled(4)
 @every
 async def test_the_shelves_are_kept_moving(world: World, db: Db, clock: ManualClock, how: str) -> None:
     jobs = await world.several(3, delay=1)
@@ -201,6 +205,7 @@ async def test_a_job_that_runs_under_an_unknown_node(world: World, db: Db) -> No
     assert await world.state(job) is State.READY
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "change",
     [
@@ -238,6 +243,7 @@ async def test_a_dead_letter_that_makes_no_sense_is_replayed_or_refused(world: W
     assert {one.job_id for one in await actor.claim()} == {strange, fine}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "change",
     [

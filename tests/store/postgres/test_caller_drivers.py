@@ -227,6 +227,7 @@ async def test_wrong_input_is_refused_before_anything_is_sent(app: rota.App) -> 
     assert await count(app) == 1
 
 
+@pytest.mark.slow
 def test_django_on_psycopg2() -> None:
     """In a process of its own: Django chooses once."""
     schema = fresh_schema_name()

@@ -41,6 +41,7 @@ async def check_workflow(app: rota.App, flow: Any, ordered: list[rota.Job[Any]])
     assert (await (await app._core.client()).get(third)).state is State.BLOCKED
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_a_workflow(app: rota.App, heard: Heard, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
@@ -72,6 +73,7 @@ async def test_a_workflow(app: rota.App, heard: Heard, driver: str) -> None:
     assert len(await jobs(app)) == 4
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("driver", SYNC)
 async def test_a_workflow_without_await(app: rota.App, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
@@ -121,6 +123,7 @@ async def set_back(app: rota.App, name: str, span: int) -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_a_schedule(app: rota.App, heard: Heard, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
@@ -154,6 +157,7 @@ async def test_a_schedule(app: rota.App, heard: Heard, driver: str) -> None:
     assert "9m" not in (await rota.Schedule(app, "often").info()).timing
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("driver", SYNC)
 async def test_a_schedule_without_await(app: rota.App, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]

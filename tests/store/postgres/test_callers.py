@@ -29,6 +29,7 @@ from tests.store.postgres.callers import Heard, Rollback, jobs
 from tests.store.postgres.drivers import ASYNC, SYNC, by_asyncpg
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_a_job_exists_when_the_caller_commits_and_not_before(app: rota.App, driver: str) -> None:
     async with ASYNC[driver]() as connection:
@@ -42,6 +43,7 @@ async def test_a_job_exists_when_the_caller_commits_and_not_before(app: rota.App
     assert info.run_at - info.created_at == timedelta(hours=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_what_is_rolled_back_was_never_ordered(app: rota.App, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
@@ -57,6 +59,7 @@ async def test_what_is_rolled_back_was_never_ordered(app: rota.App, driver: str)
     assert await jobs(app) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", SYNC)
 async def test_the_same_from_ordinary_code(app: rota.App, driver: str) -> None:
     welcome: Any = app.welcome  # type: ignore[attr-defined]
@@ -120,6 +123,7 @@ async def quiet(app: rota.App) -> AsyncIterator[rota.App]:
         yield quiet
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_the_wake_up_can_be_left_out_of_the_transaction(
     app: rota.App, quiet: rota.App, heard: Heard, driver: str
@@ -137,6 +141,7 @@ async def test_the_wake_up_can_be_left_out_of_the_transaction(
     assert set(await heard.next()) >= {"r", "d"}, "after the commit, by a notification of its own"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("driver", SYNC)
 async def test_the_same_without_await(app: rota.App, heard: Heard, driver: str) -> None:
     quiet = quiet_one(app)
@@ -207,6 +212,7 @@ async def test_options_by_sql(app: rota.App) -> None:
 ORDER = "submit('welcome', '{\"user_id\": 7}', "
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("call", "complaint"),
     [
@@ -286,6 +292,7 @@ def is_read(value: str, hint: Any) -> bool:
     return True
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "value",
     [
@@ -345,6 +352,7 @@ async def test_complaints_by_sql_are_one_short_line(app: rota.App, call: str, co
     assert refused.value.diag.message_primary == complaint
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("value", ["a", " a", "a ", "a b", "a\nb", "a\u2028b", "a\u00a0", "ä", "k" * 200, "k" * 201])
 async def test_sql_and_python_make_the_same_keys_of_arguments(app: rota.App, value: str) -> None:
     call = "fill('{a}', jsonb_build_object('a', %s::text))"

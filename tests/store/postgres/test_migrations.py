@@ -104,6 +104,7 @@ async def test_code_of_today_goes_on_beside_the_next_schema(place: Place) -> Non
     assert [finding for finding in await late.examine() if not finding.ok and finding.name == "schema"] == []
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_while_two_versions_work_and_one_migrates(
     place: Place, backend: Postgres, clock: ManualClock, chance: Chance
 ) -> None:

@@ -101,6 +101,7 @@ def a_gate(random: Cases) -> tuple[ClosedGate, Subject]:
     return gate, Subject(owner, shown, queue, labels)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_gates_fit_as_the_model_says(rule_tables: Connection, seed: int) -> None:
     db = rule_tables
@@ -127,6 +128,7 @@ def test_gates_fit_as_the_model_says(rule_tables: Connection, seed: int) -> None
 FAMILIES = 60  # of at most three parents: one look at the list takes 200
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_edges_are_settled_as_the_model_says(rule_tables: Connection, place: Place, seed: int) -> None:
     db = rule_tables
@@ -222,6 +224,7 @@ def a_value(random: Cases, depth: int = 0) -> object:
     return [a_value(random, 3)] if rng.random() < 0.1 else rng.choice(plain)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_templates_are_filled_as_the_model_says(rule_tables: Connection, seed: int) -> None:
     db = rule_tables

@@ -372,6 +372,7 @@ async def test_after_a_restart_a_free_lock_says_nothing_until_it_is_renewed(
     assert await sign(observer, actor.incarnation) == (False, GRACE)
 
 
+@pytest.mark.slow
 async def test_while_nobody_answers_nothing_is_exposed(
     created: Server, own: Place, tmp_path: Path, clock: ManualClock
 ) -> None:
@@ -393,6 +394,7 @@ async def test_while_nobody_answers_nothing_is_exposed(
     assert exposed == {None}
 
 
+@pytest.mark.slow
 async def test_a_promoted_standby_is_another_server(
     created: Server, own: Place, tmp_path: Path, clock: ManualClock
 ) -> None:

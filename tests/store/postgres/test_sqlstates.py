@@ -73,6 +73,7 @@ async def ends_well(world: World, trouble: Trouble, codes: Sequence[str]) -> Non
     assert await said(world.store, job) == SAID
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("group", CLASSES)
 async def test_an_end_and_an_output_stay_what_they_were(world: World, trouble: Trouble, group: str) -> None:
     await ends_well(world, trouble, [code for code in CODES if code[:2] == group])

@@ -81,6 +81,7 @@ async def test_orders_that_follow_each_other_are_all_announced(world: World, pla
     assert not ear.times(DUE)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("order", ["asyncio.run(nothing.submit())", "nothing.submit_sync()"])
 async def test_a_script_that_ends_after_its_order_has_rung(place: Place, ear: Ear, order: str) -> None:
     """It closes nothing."""

@@ -59,6 +59,7 @@ async def test_a_transaction_that_stays_open_does_not_hold_a_watch_up_for_ever(
     assert await told(store) == [("watch.began", "local")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("driver", ASYNC)
 async def test_orders_in_transactions_of_callers_are_told_with_their_commit(app: rota.App, driver: str) -> None:
     store = (await app._core.client()).store

@@ -131,6 +131,7 @@ async def test_hooks_run_where_functions_run(hooked_app: Any, tmp_path: Path) ->
         assert f"stop {kind}" in notes
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("how", ["broken", "leaving"])
 async def test_a_start_that_fails_fails_attempts_until_it_succeeds(how: str, hooked_app: Any, tmp_path: Path) -> None:
     broken = [tmp_path / f"{how} {kind}" for kind in ("pool", "host")]
@@ -147,6 +148,7 @@ async def test_a_start_that_fails_fails_attempts_until_it_succeeds(how: str, hoo
         assert [await job.result(LONG) for job in jobs] == ["engine of pool True", "engine of host True"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("kind", "task"), [("pool", "sync"), ("host", "shared")])
 async def test_a_start_that_hangs_is_killed_and_told_and_no_job_is_blamed(
     kind: str, task: str, hooked_app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -32,6 +32,7 @@ async def test_a_sync_function_runs_in_a_process_that_is_used_again(tmp_path: Pa
     assert gone(places[0]["parent"])
 
 
+@pytest.mark.slow
 async def test_a_process_leaves_after_so_many_jobs_or_with_so_much_memory(tmp_path: Path) -> None:
     async with node(tmp_path, queues="default:1", pool_jobs=2):
         counts = [(await run(tasks.count.submit())).result for _ in range(5)]
@@ -71,6 +72,7 @@ async def test_progress_and_state_reach_the_store_and_the_next_attempt(tmp_path:
         assert info.error.type == "rota.errors.NotSerialisable"
 
 
+@pytest.mark.slow
 async def test_a_long_log_line(tmp_path: Path) -> None:
     async with node(tmp_path):
         job = await tasks.shout.submit(size=5_000_000)
@@ -78,6 +80,7 @@ async def test_a_long_log_line(tmp_path: Path) -> None:
         assert await job.logs() == "x" * 5_000_000 + "\n"
 
 
+@pytest.mark.slow
 async def test_what_a_function_has_started_may_talk_on_and_harms_nobody(tmp_path: Path) -> None:
     async with node(tmp_path):
         first = await run(tasks.async_neighbour.submit(path=str(tmp_path)))
@@ -94,6 +97,7 @@ async def test_output_is_kept_byte_by_byte(tmp_path: Path) -> None:
     assert said == {"stdout": b"\xff\xfe\x00", "stderr": b"\x80"}
 
 
+@pytest.mark.slow
 async def test_a_function_never_waits_for_the_node_to_read(tmp_path: Path) -> None:
     """The node's loop stands still until all is written, far more than pipes hold."""
     size, path = 16_000_000, tmp_path / "written"
@@ -109,6 +113,7 @@ async def test_a_function_never_waits_for_the_node_to_read(tmp_path: Path) -> No
         assert len(await job.logs()) == size
 
 
+@pytest.mark.slow
 async def test_what_many_quick_jobs_say_is_each_ones_own(tmp_path: Path) -> None:
     """They follow each other in the same process without a pause, and write past Python's own streams."""
     async with node(tmp_path, queues="default:100"):
@@ -118,6 +123,7 @@ async def test_what_many_quick_jobs_say_is_each_ones_own(tmp_path: Path) -> None
         assert [await job.logs() for job in jobs] == [f"<{number}>" for number in range(120)]
 
 
+@pytest.mark.slow
 async def test_long_functions_run_side_by_side_and_short_ones_are_not_kept_waiting(tmp_path: Path) -> None:
     async with node(tmp_path, queues="default:8", warm_processes=2):
         long = await tasks.neighbour.submit_many([{"path": str(tmp_path / str(number))} for number in range(6)])
@@ -130,6 +136,7 @@ async def test_long_functions_run_side_by_side_and_short_ones_are_not_kept_waiti
             assert await job.result(LONG) == "untouched"
 
 
+@pytest.mark.slow
 async def test_processes_that_nobody_needs_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "KEPT_IDLE", 0.5)
     async with node(tmp_path, warm_processes=1):
@@ -168,6 +175,7 @@ async def test_a_function_may_order_others(tmp_path: Path) -> None:
         assert await (await tasks.app.job(ordered)).result(LONG) == "ordered"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("size", [60_000, 70_000, 1_000_000])
 async def test_large_arguments_and_results(tmp_path: Path, size: int) -> None:
     async with node(tmp_path):
@@ -213,6 +221,7 @@ async def test_the_death_of_the_fork_server_costs_its_jobs_one_crash(tmp_path: P
     assert (info.result, info.crashes, len(info.attempts)) == ("untouched", 1, 2)
 
 
+@pytest.mark.slow
 async def test_without_a_fork_server_functions_are_left_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +236,7 @@ async def test_without_a_fork_server_functions_are_left_to_others(
         assert (await function.info()).state is State.READY
 
 
+@pytest.mark.slow
 async def test_the_death_of_the_first_fork_server_while_it_imports_is_made_up_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,6 +282,7 @@ class TestWhatOthersCanNotImport:
             async with running(app):
                 pass
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize(
         ("text", "why"),
         [("raise RuntimeError('not twice')", "RuntimeError: not twice"), ("os._exit(1)", "has died")],
@@ -298,6 +309,7 @@ class TestWhatOthersCanNotImport:
             assert why in event.why
             assert await (await only_once.somewhere.submit()).result(LONG) == os.getpid()
 
+    @pytest.mark.sampled
     @pytest.mark.parametrize("define", ["def", "async def"])
     async def test_it_may_show_after_the_node_has_started(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, define: str
@@ -373,6 +385,7 @@ async def test_an_object_whose_call_is_async(tmp_path: Path) -> None:
         assert await (await task.submit(number=4)).result(LONG) == 8
 
 
+@pytest.mark.slow
 async def test_jobs_that_wait_when_the_node_stops_go_back(tmp_path: Path) -> None:
     async with node(tmp_path, queues="default:4", grace="0s"):
         jobs = await tasks.naps.submit_many([{"seconds": 3600.0}] * 4)

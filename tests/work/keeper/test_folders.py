@@ -162,6 +162,7 @@ async def test_a_folder_that_was_left_as_it_was_made_serves_the_next_command_und
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "mark",
     [
