@@ -173,6 +173,7 @@ def test_dead_letters_are_listed_by_query_too(place: Place) -> None:
     assert json.loads(place.ok("dead", "list", "--groups", "task:report", "--json")) == []
     assert json.loads(place.ok("dead", "list", f"group:{group['id']}", "--json")) == [letter]
     assert "takes conditions on fields only" in place.refused("dead", "list", "--groups", "/zzz/")
+    assert "takes no conditions on arguments" in place.refused("dead", "list", "--groups", "args.number:7")
     assert "--sort does not go with --groups" in place.refused("dead", "list", "--groups", "--sort", "id")
 
 
