@@ -51,6 +51,8 @@ def test_verbs_options_and_choices_come_from_the_parser() -> None:
     assert offered("job", "list", "--state", "failed,ca") == ["failed,cancelled"]
     assert offered("--json", "job", "li") == ["list"]
     assert offered("job", "list", "--limit", "") == []
+    assert offered("job", "logs", "--stream", "std") == ["stdout", "stderr"]
+    assert offered("logs", "search", "--stream", "l") == ["log"]
     assert offered("run", "--", "rm", "") == []
     assert offered("nonsense", "--") != []
 
@@ -76,6 +78,16 @@ def test_ids_and_names_come_from_the_store(served: Rota) -> None:
     assert job not in known(served, "dead", "show", "")
     served.ok("schedule", "remove", "nightly")
     served.ok("job", "cancel", job)
+
+
+def test_groups_of_errors_come_with_their_titles(served: Rota) -> None:
+    served.here("submit", "--retries", "0", "--wait", "--name", "report", "--", "sh", "-c", "exit 3")
+    (group,) = served.json("dead", "list", "--groups")
+    with chdir(served.folder):
+        found = completion.candidates(["dead", "replay", "--group", group["id"][:3]], patiently)
+    assert found == [(group["id"], "report rota.ExitCode: exit code 3")]
+    assert known(served, "dead", "list", "--group", "none") == []
+    served.ok("dead", "purge", "--all", "--yes")
 
 
 def test_conditions_of_queries_come_from_the_language() -> None:
@@ -140,6 +152,30 @@ def test_a_server_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
         done = tab(tmp_path, "job", "show", "", ROTA_STORE=f"postgresql://127.0.0.1:{silent.getsockname()[1]}/x")
     assert (done.stdout, done.stderr) == ("", "")
     assert time.monotonic() - start < 10, "asyncpg alone would wait for a minute"
+
+
+# Prints what is imported once the store has its time.
+LATE_IMPORTS = """
+import sys
+from rota.cli import completion
+before = set()
+completion.signal.setitimer = lambda which, seconds: seconds and before.update(sys.modules)
+found = completion.candidates(sys.argv[1:], completion._ask_in_time)
+late = [name for name in sys.modules if name not in before and name.startswith(("rota", "asyncpg"))]
+print(found, bool(before), late)
+"""
+
+
+def test_imports_are_not_a_part_of_the_time_of_a_store(rota: Rota) -> None:
+    """On a busy machine they take longer than a store may."""
+    rota.ok("submit", "--name", "mail.send", "--", "true")
+    for store in ("sqlite:///rota.db", "postgresql://127.0.0.1:1/none"):
+        done = subprocess.run(
+            [sys.executable, "-c", LATE_IMPORTS, "job", "list", "state:ready", "task:ma"],
+            cwd=rota.folder, env=environment(ROTA_STORE=store),
+            capture_output=True, text=True, timeout=LONG, check=True,
+        )  # fmt: skip
+        assert done.stdout.endswith(" True []\n"), done.stdout + done.stderr
 
 
 SHELL = """

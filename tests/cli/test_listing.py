@@ -79,6 +79,7 @@ def test_a_query_finds_jobs(place: Place, words: list[str], found: list[int]) ->
         (["x" * 10_001], "query: expected a text of at most 10,000 characters"),
         (["--sort", "tsk"], "sort: 'tsk' is not valid; expected one of id, "),
         (["--columns", "id,tsk"], "there is no field \"tsk\"; did you mean \"task\"?"),
+        (["--columns", "id,zzz"], '(there is no field "zzz")\n'),
         (["--columns", "id OR x"], "--columns: 'id OR x' is not valid; expected "),
         (["--columns", "args"], '"args" needs the name of a value'),
         (["--columns", ""], "--columns: '' is not valid"),
@@ -172,6 +173,7 @@ def test_dead_letters_are_listed_by_query_too(place: Place) -> None:
     assert json.loads(place.ok("dead", "list", "--groups", "task:report", "--json")) == []
     assert json.loads(place.ok("dead", "list", f"group:{group['id']}", "--json")) == [letter]
     assert "takes conditions on fields only" in place.refused("dead", "list", "--groups", "/zzz/")
+    assert "takes no conditions on arguments" in place.refused("dead", "list", "--groups", "args.number:7")
     assert "--sort does not go with --groups" in place.refused("dead", "list", "--groups", "--sort", "id")
 
 

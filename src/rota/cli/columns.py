@@ -14,7 +14,7 @@ from rota.clients.workflows import names_of
 from rota.errors import InvalidInput, InvalidQuery
 from rota.model.job import JobInfo
 from rota.model.query.evaluate import at_path, job_values
-from rota.model.query.fields import FIELDS, JOB_FIELDS, Type
+from rota.model.query.fields import FIELDS, JOB_FIELDS, QUOTES, Type
 from rota.model.query.parse import parse
 from rota.model.query.tree import Not, Term
 from rota.model.times import SECOND, Duration, aware, iso, short
@@ -46,7 +46,8 @@ def _column(name: str, given: str) -> Column:
     try:
         found = parse(f"{name}:*", 0)
     except InvalidQuery as error:
-        raise InvalidInput("--columns", given, f"fields of the query language ({error.problem})") from None
+        problem = error.problem.removesuffix(QUOTES)
+        raise InvalidInput("--columns", given, f"fields of the query language ({problem})") from None
     if not isinstance(found, Not) or not isinstance(found.of, Term):
         raise InvalidInput("--columns", given, f"some of {', '.join(field.name for field in JOB_FIELDS)}")
     return Column(name, found.of)

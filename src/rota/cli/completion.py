@@ -195,6 +195,10 @@ def _values(
     fixed = {"state": State, "on": Need}.get(action.dest)
     if fixed is not None:
         return [(one.value, "") for one in fixed]
+    if action.dest == "stream":
+        from rota.cli.logs import STREAMS
+
+        return [(stream, "") for stream in STREAMS]
     if action.dest in ("sort", "columns"):
         from rota.cli import query_completion
 
@@ -214,6 +218,7 @@ def _asked(source: str, before: Sequence[str], ask: Ask) -> list[Candidate]:
 # Where the values of an argument come from: by the noun of its verb and its name; without a noun for all others.
 _SOURCE_OF = {
     ("job", "id"): "jobs", ("job", "ids"): "jobs", ("dead", "id"): "dead", ("dead", "ids"): "dead",
+    ("dead", "group"): "groups",
     ("", "after"): "jobs", ("", "workflow"): "workflows", ("", "task"): "tasks", ("", "queue"): "queues",
     ("", "schedule"): "schedules", ("", "schedules"): "schedules", ("task", "name"): "tasks",
     ("node", "id"): "nodes", ("", "user"): "users", ("key", "key"): "keys", ("key", "keys"): "keys",
@@ -221,8 +226,12 @@ _SOURCE_OF = {
 
 
 def _ask_in_time(source: str, place: str | None) -> list[Candidate]:
-    """Asks the store. The timer ends the process if the store does not let go of a connection."""
-    read = read_of(source)  # the imports take their time, too
+    """Asks the store. The timer ends the process if the store does not let go of a connection. Imports come before it:
+    on a busy machine they take longer than a store may."""
+    from rota.cli.session import unopened
+
+    read = read_of(source)
+    unopened(argparse.Namespace(store=place))
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
     signal.setitimer(signal.ITIMER_REAL, LATEST)
     try:
@@ -262,6 +271,9 @@ def sources() -> dict[str, Read]:
     async def dead(client: JobsClient) -> list[Candidate]:
         return await jobs(client, (State.FAILED,))
 
+    async def groups(client: JobsClient) -> list[Candidate]:
+        return [(group.id, f"{group.task} {group.title}") for group in await client.error_groups(JobFilter(limit=MOST))]
+
     async def workflows(client: JobsClient) -> list[Candidate]:
         found = await client.store.workflows(client.who, WorkflowFilter(limit=MOST))
         names = {info.name: "the latest of this name" for info in found if info.name}
@@ -286,6 +298,6 @@ def sources() -> dict[str, Read]:
         return [(key.id, f"{key.user} {key.role} {key.name}") for key in await people_of(client).keys()]
 
     return {
-        "jobs": jobs, "dead": dead, "workflows": workflows, "tasks": tasks, "queues": queues,
+        "jobs": jobs, "dead": dead, "groups": groups, "workflows": workflows, "tasks": tasks, "queues": queues,
         "schedules": schedules, "nodes": nodes, "users": users, "keys": keys,
     }  # fmt: skip

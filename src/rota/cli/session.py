@@ -59,12 +59,17 @@ def check_exists(app: AppCore) -> None:
         raise StoreError(f"no store at {_path(app)}; start one with `rota up`")
 
 
+def unopened(args: argparse.Namespace) -> tuple[AppCore, Store]:
+    """An existing store. To make it imports all that it needs, such as the driver of a database."""
+    app = AppCore(**client_place(args))
+    check_exists(app)
+    return app, app.make_store()
+
+
 @asynccontextmanager
 async def existing(args: argparse.Namespace) -> AsyncIterator[JobsClient]:
     """A client on an existing store, for verbs that must not create one or change its schema."""
-    app = AppCore(**client_place(args))
-    check_exists(app)
-    store = app.make_store()
+    app, store = unopened(args)
     try:
         await store.open()
         yield JobsClient(store, opening.principal(store, app.settings), app.chance)

@@ -52,11 +52,14 @@ PURGE_STEP = 5
 
 
 def check_countable(where: Condition | None) -> None:
-    """Groups are counted by the database, which can't tell where a word ends, and knows no regular expressions."""
+    """Groups are counted by the database, which can't tell where a word ends, knows no regular expressions, and does
+    not mask secret arguments."""
     for leaf in leaves(where or EVERYTHING):
         if isinstance(leaf, Text):
             problem = "a list of groups takes conditions on fields only, such as error~refused"
             raise InvalidQuery(leaf.text, None, problem)
+        if leaf.field == "args":
+            raise InvalidQuery("args", None, "a list of groups takes no conditions on arguments")
 
 
 class KnownTasks(Protocol):

@@ -36,6 +36,7 @@ async def test_a_query_is_completed_while_it_is_typed(world: World, caller: Call
     [
         ({}, "text"),
         ({"text": "a", "at": -1}, "at"),
+        ({"text": "a", "at": 2}, "at"),
         ({"text": "a", "in": "lines"}, "in"),
         ({"text": "a" * 10_001}, "text"),
     ],

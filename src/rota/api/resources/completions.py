@@ -9,6 +9,7 @@ import msgspec
 from rota.api.requests import Request
 from rota.api.routes import Routes
 from rota.clients.searching import completed
+from rota.errors import InvalidInput
 from rota.model.access import Permission
 from rota.model.query.check import LONGEST
 from rota.model.query.complete import Suggestion
@@ -37,5 +38,7 @@ class Candidates(msgspec.Struct):
 @ROUTES.get("/api/v1/search/complete", Permission.READ, "The continuations of a query that is being typed")
 async def complete_query(request: Request[None, CompletionQuery]) -> Candidates:
     query = request.query
+    if query.at is not None and query.at > len(query.text):
+        raise InvalidInput("at", query.at, f"a place in the text, from 0 to {len(query.text)}")
     found = await completed(request.jobs, query.text, query.at, query.in_)
     return Candidates(found.start, found.end, list(found.candidates))

@@ -146,6 +146,9 @@ def find(name: str, searched: Searched) -> Field | None:
     return None if field is None or (field.of_line and searched is Searched.JOBS) else field
 
 
+QUOTES = "; a text that is searched for goes in quotes"  # what a name with a colon may have been meant as
+
+
 def unknown(name: str, searched: Searched) -> str:
     """What to say of a name that no field has."""
     said = f'there is no field "{name}"'
@@ -154,7 +157,7 @@ def unknown(name: str, searched: Searched) -> str:
     known = [one for one, field in _NAMES.items() if field in fields_of(searched)]
     if close := nearest(name.lower(), known):
         return f'{said}; did you mean "{close}"?'
-    return f"{said}; a text that is searched for goes in quotes"
+    return f"{said}{QUOTES}"
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:

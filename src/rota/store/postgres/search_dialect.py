@@ -106,6 +106,7 @@ def _dialect(fields: Mapping[str, str]) -> Dialect:
         "WHERE m.job = j.id AND ({}))",
         workflow_id="m.workflow::text",
         member="EXISTS (SELECT FROM rota.members m WHERE m.job = j.id)",
+        secretive="position('\"secrets\"' IN j.spec) > 0",
         like=lambda column, mark: f"{column} LIKE {mark}",
         pattern=_pattern,
         has=lambda column, mark: f"position({mark} IN rota.folded({column})) > 0",

@@ -3,6 +3,9 @@
 Values are parameters, never text. Every term has two values: what is missing fits nothing but `IS None`, so a negation
 drops no row. A leaf that SQL can't decide alone, such as a regular expression, becomes its *bound*: true where rows
 might fit (false below a negation), so the SQL finds too much rather than too little, and `exact` is false.
+
+Arguments of a job with secrets are decided by the oracle too, which sees stars: otherwise a search could ask for a
+secret character by character.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ class Dialect(NamedTuple):
     workflows: str  # EXISTS over the name `w.name` of its workflow and the id,
     workflow_id: str
     member: str  # whether the job is in a workflow
+    secretive: str  # whether it has secrets
     like: Callable[[str, str], str]  # a glob: of an expression and a placeholder
     pattern: Callable[[str], str]  # of a glob
     has: Callable[[str, str], str]  # whether it contains a text, in which ASCII letters are small
@@ -73,9 +77,19 @@ class _Translator:
                 return f"NOT {self.condition(of, not widely)}"
             case Text():
                 return self._text(condition, widely)
+            case Term(field="args"):
+                return self._of_secretive(self._leaf(condition, widely), widely)
             case Term():
-                found = self._term(condition)
-                return self._bound(widely) if found is None else f"(({found}) IS TRUE)"
+                return self._leaf(condition, widely)
+
+    def _leaf(self, term: Term, widely: bool) -> str:
+        found = self._term(term)
+        return self._bound(widely) if found is None else f"(({found}) IS TRUE)"
+
+    def _of_secretive(self, decided: str, widely: bool) -> str:
+        """The bound, if the job has secrets."""
+        bound = self._bound(widely)
+        return f"CASE WHEN {self._dialect.secretive} THEN {bound} ELSE {decided} END"
 
     def _bound(self, widely: bool) -> str:
         self.exact = False

@@ -76,6 +76,7 @@ SQLITE = Dialect(
     workflows="EXISTS (SELECT 1 FROM members m LEFT JOIN workflows w ON w.id = m.workflow WHERE m.job = j.id AND ({}))",
     workflow_id="m.workflow",
     member="EXISTS (SELECT 1 FROM members m WHERE m.job = j.id)",
+    secretive=f"instr({_payload('spec')}, '\"secrets\"') > 0",
     like=lambda column, mark: f"{column} GLOB {mark}",
     pattern=lambda glob: glob.replace("[", "[[]"),
     has=lambda column, mark: f"instr(lower({column}), {mark}) > 0",
