@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,10 +22,13 @@ from rota.model.query.fields import Searched
 from rota.model.query.parse import parse
 from rota.model.query.tree import EVERYTHING, Condition, How, Term
 from rota.model.requirements import Requirements
-from rota.store.found_lines import LONGEST_LINE, FoundLine, LinePlace, LineQuery
+from rota.store.base import Store
+from rota.store.found_lines import LONGEST_LINE, FoundLine, LinePage, LinePlace, LineQuery
 from rota.store.graph import WorkflowFilter
 from rota.store.line_search import blocks, sources
 from rota.store.line_search import page as line_search
+from rota.store.line_search.plan import planned
+from rota.store.line_search.turns import OF_USER, TOGETHER
 from rota.store.log_store import RawPage, RawScan
 from rota.store.values import CUT, Chunk, JobFilter, Position
 from tests.contracts.test_sealing import changed, printed, seal, sealings
@@ -300,3 +305,47 @@ async def test_a_damaged_segment_is_counted_and_passed(world: World) -> None:
 async def test_wrong_queries_are_refused(world: World, query: LineQuery, what: str) -> None:
     with pytest.raises(InvalidInput, match=what):
         await world.store.find_lines(ANN, query)
+
+
+async def test_few_searches_read_at_a_time_and_one_user_has_not_all_turns(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await printed(world, await world.node(), b"one\ntwo\n", who=ANN)
+    page, inside, met, go = line_search.page, list[str](), asyncio.Event(), asyncio.Event()
+
+    async def held(store: Store, who: Principal, query: LineQuery) -> LinePage:
+        inside.append(who.user)
+        if len(inside) == TOGETHER:
+            met.set()
+        await go.wait()
+        return await page(store, who, query)
+
+    monkeypatch.setattr(line_search, "page", held)
+    monkeypatch.setattr(line_search, "SECONDS", 600)  # a page ends early on a slow machine
+    users = (ANN,) * 20 + (BOB,) * 5
+    searches = [asyncio.create_task(world.store.find_lines(who, LineQuery())) for who in users]
+    await asyncio.wait_for(met.wait(), 30)
+    assert sorted(inside) == ["ann"] * OF_USER + ["bob"] * OF_USER
+    searches[0].cancel()  # its turn goes to the next one of its user
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await searches[0]
+    assert [len((await one).lines) for one in searches[1:]] == [2] * 19 + [0] * 5
+
+
+async def test_the_turn_of_a_caller_who_has_gone_ends_with_the_work_in_its_thread(world: World) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def work() -> bool:
+        begun.set()
+        return go.wait(30)
+
+    reader = sources.Reader(world.store, ANN, blocks.Wanted(planned(EVERYTHING, None), 1))
+    gone = asyncio.create_task(reader.beside(work))
+    await asyncio.to_thread(begun.wait, 30)
+    gone.cancel()
+    done, _ = await asyncio.wait([gone], timeout=0)
+    assert not done
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await gone

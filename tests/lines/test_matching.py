@@ -212,3 +212,20 @@ def test_no_expression_hangs(pattern: str) -> None:
     """With `re` these take longer than the world exists."""
     lines = b"".join(b"a" * 60 + b"%d\n" % n for n in range(3_000))
     assert found([chunk(lines)], Text(Seek.REGEX, pattern)) == []
+
+
+def test_many_conditions_on_the_time_look_at_each_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sheet = Sheet(gather([Chunk(JOBS[0], 0, number, number, "stdout", b"foo\n" * 50) for number in range(1, 4)]))
+    looks = 0
+    at = Sheet.at
+
+    def counted(self: Sheet, seen: int) -> int:
+        nonlocal looks
+        looks += 1
+        return at(self, seen)
+
+    monkeypatch.setattr(Sheet, "at", counted)
+    condition = Any(tuple(Term("at", How.IS, number) for number in range(2, 200)))
+    (piece,) = matching.pieces(sheet, {JOBS[0]: condition}, NUMBERS)
+    assert len(matching.Lines(sheet, piece).fitting(condition)) == 100
+    assert looks == 150

@@ -10,6 +10,7 @@ Nothing here excludes by the index of words; `needs` says what that may exclude.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -102,6 +103,7 @@ class Lines:
         self._sheet = sheet
         self._begin, self._end = piece.begin, piece.end
         self._every: frozenset[int] | None = None
+        self._times: dict[int, set[int]] | None = None  # the lines of each time: a query may have many conditions on it
 
     @property
     def every(self) -> frozenset[int]:
@@ -165,9 +167,11 @@ class Lines:
         return level_of(self._sheet.seen[start:end], self._sheet.stream(start))
 
     def _at(self, term: Term) -> set[int]:
-        times = {start: self._sheet.at(start) for start in self.every}
-        fitting = {at for at in set(times.values()) if line_fits(term, OutputLine("", at, "", 0))}
-        return {start for start, at in times.items() if at in fitting}
+        if self._times is None:
+            self._times = defaultdict(set)
+            for start in self.every:
+                self._times[self._sheet.at(start)].add(start)
+        return set().union(*(some for at, some in self._times.items() if line_fits(term, OutputLine("", at, "", 0))))
 
 
 def _cost(condition: Condition) -> int:

@@ -69,7 +69,7 @@ def by_lines(pattern: str) -> bool:
     return _OF_WHOLE_TEXT.search(pattern) is None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def in_lines(pattern: str) -> Any:
     """The expression for texts of many lines: no match crosses a line feed."""
     options = re2.Options()

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from operator import attrgetter
 
 import msgspec
@@ -37,6 +38,7 @@ from rota.store.deeds import Deed, each
 from rota.store.found_lines import LinePage, LineQuery
 from rota.store.graph import Graph
 from rota.store.line_search import page as line_search
+from rota.store.line_search.turns import Turns
 from rota.store.log_store import LogStore
 from rota.store.offers import Offers
 from rota.store.people import People
@@ -289,8 +291,14 @@ class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogS
     async def find_lines(self, who: Principal, /, query: LineQuery) -> LinePage:
         """The newest lines of output that fit, at most `query.limit`, of every attempt whose job is still there. Each
         line is found once, by a walk over all pages; lines that are printed meanwhile may be missed. A page examines a
-        bounded amount, so it may have fewer lines than its limit, or none, and not be the last. Made of other verbs."""
-        return await line_search.page(self, who, query)
+        bounded amount, so it may have fewer lines than its limit, or none, and not be the last. Few pages are made at a
+        time in one process; others wait for their turns. Made of other verbs."""
+        async with self._turns.take(who.user):
+            return await line_search.page(self, who, query)
+
+    @cached_property
+    def _turns(self) -> Turns:
+        return Turns()
 
     async def find(self, who: Principal, /, query: JobFilter) -> list[JobInfo]:
         """The first jobs that fit, as many as the limit, however many have to be examined."""

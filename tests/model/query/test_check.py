@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from rota.errors import InvalidQuery
-from rota.model.query.check import DEEPEST, LONGEST, MOST_TERMS, check
+from rota.model.query.check import DEEPEST, LONGEST, MOST_REGEXES, MOST_TERMS, check
 from rota.model.query.fields import JOB_FIELDS, Searched
 from rota.model.query.tree import All, Any, Condition, How, Not, Seek, Term, Text
 
@@ -57,6 +57,7 @@ WRONG: list[tuple[Condition, str]] = [
     (Text(Seek.REGEX, "("), "the regular expression is not valid: missing ): ("),
     (Text(Seek.REGEX, r"(a)\1"), "the regular expression is not valid"),
     (All((FINE,) * (MOST_TERMS + 1)), "too many conditions"),
+    (Any((Text(Seek.REGEX, "a.b"),) * (MOST_REGEXES + 1)), "too many regular expressions"),
     (All((All(()),) * 10_000), "too many conditions"),
     (All((Term("task", IS, "x" * 1_000),) * (LONGEST // 1_000 + 1)), "its values are too long"),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import InvalidInput, InvalidQuery
-from rota.model.query.check import DEEPEST, LONGEST, MOST_TERMS
+from rota.model.query.check import DEEPEST, LONGEST, MOST_REGEXES, MOST_TERMS
 from rota.model.query.fields import (
     FIELDS,
     JOB_FIELDS,
@@ -109,4 +109,5 @@ def test_every_query_of_the_page_can_be_read() -> None:
 
 def test_the_page_tells_the_limits() -> None:
     assert f"at most {LONGEST:,} characters, {MOST_TERMS} conditions and {DEEPEST} levels" in PAGE
+    assert f"At most {MOST_REGEXES} of the" in PAGE
     assert f"a value at most {LONGEST_VALUE:,} characters" in PAGE.replace("\n", " ")

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rota.errors import InvalidQuery
-from rota.model.query.check import DEEPEST, LONGEST, MOST_TERMS
+from rota.model.query.check import DEEPEST, LONGEST, MOST_REGEXES, MOST_TERMS, TOO_MANY_REGEXES
 from rota.model.query.fields import Searched
 from rota.model.query.parse import parse
 from rota.model.query.tree import All, Any, How, Not, Seek, Term, Text
@@ -148,6 +148,7 @@ def test_limits_are_refused_clearly() -> None:
     )
     assert "too many conditions" in problem("state:" + ",".join(["failed"] * (MOST_TERMS + 1)))
     assert "too many conditions" in problem("state:" + ",".join(["live"] * 50))
+    assert problem("/a.b/ " * (MOST_REGEXES + 1)) == f"query, character {6 * MOST_REGEXES + 1}: {TOO_MANY_REGEXES}"
     assert "too long" in problem("task:" + "a" * 1_001)
     assert "a path has at most 10 parts" in problem("args" + ".x" * 11 + ":1")
     assert parse("(" * DEEPEST + "a" + ")" * DEEPEST, NOW) == Text(Seek.WORD, "a")

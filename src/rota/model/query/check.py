@@ -22,16 +22,22 @@ from rota.model.times import LONGEST as LONGEST_SPAN
 LONGEST = 10_000  # characters: of a text, and of all the values of a tree together
 DEEPEST = 40
 MOST_TERMS = 200
+# Compiling one may take 20 ms and 1 MiB. The caches of compiled ones must have room for several queries with so many.
+MOST_REGEXES = 10
+TOO_MANY_REGEXES = f"there are too many regular expressions: at most {MOST_REGEXES} are allowed; /a|b/ is one"
 LONGEST_PATH = 10
 _STRANGE = re.compile("[\0\ud800-\udfff]")
 
 
 def check(condition: Condition, searched: Searched = Searched.JOBS) -> Condition:
     """The normal form of the condition. Raises InvalidQuery."""
-    characters = 0
+    characters = regexes = 0
     for terms, leaf in enumerate(_leaves(condition), 1):
         if terms > MOST_TERMS:
             _wrong(None, f"there are too many conditions: at most {MOST_TERMS} are allowed")
+        regexes += isinstance(leaf, Text) and leaf.seek is Seek.REGEX
+        if regexes > MOST_REGEXES:
+            _wrong(None, TOO_MANY_REGEXES)
         characters += _check_text(leaf) if isinstance(leaf, Text) else _check_term(leaf, searched)
         if characters > LONGEST:
             _wrong(None, f"its values are too long: together at most {LONGEST:,} characters are allowed")

@@ -15,7 +15,7 @@ import re
 from typing import NoReturn
 
 from rota.errors import InvalidQuery
-from rota.model.query.check import DEEPEST, LONGEST, MOST_TERMS, check
+from rota.model.query.check import DEEPEST, LONGEST, MOST_REGEXES, MOST_TERMS, TOO_MANY_REGEXES, check
 from rota.model.query.fields import Depth, Field, Searched, find, unknown
 from rota.model.query.moments import TimeReader
 from rota.model.query.normal import OPERATORS, all_of, any_of, opposite, without_escaped_slashes
@@ -55,7 +55,7 @@ def parse(text: object, now: Instant, searched: Searched = Searched.JOBS, zone: 
 class _Reader:
     def __init__(self, text: str, searched: Searched, times: TimeReader) -> None:
         self._text, self._searched, self._times = text, searched, times
-        self._at = self._depth = self._terms = 0
+        self._at = self._depth = self._terms = self._regexes = 0
 
     def query(self) -> Condition:
         self._blanks()
@@ -140,6 +140,9 @@ class _Reader:
         if (found := _REGEX.match(self._text, start)) is None:
             self._wrong('a regular expression ends with "/" and a blank; a path goes in quotes: "/var/log"')
         pattern = ("(?i)" if found[2] else "") + without_escaped_slashes(found[1])
+        self._regexes += 1
+        if self._regexes > MOST_REGEXES:
+            self._wrong(TOO_MANY_REGEXES, start)
         try:
             regex(pattern)
         except ValueError as error:

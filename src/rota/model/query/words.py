@@ -54,7 +54,7 @@ def _letter(char: str) -> bool:
     return char.isascii() and char.isalpha()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=128)
 def regex(pattern: str) -> Any:
     """A compiled expression of RE2; its time is linear in the text. Raises ValueError that says what is wrong."""
     options = re2.Options()

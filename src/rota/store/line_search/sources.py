@@ -41,7 +41,7 @@ class Reader:
         self._free = asyncio.Semaphore(THREADS)
 
     async def blocks(self, segments: Iterable[Segment]) -> list[Block]:
-        opened = await asyncio.gather(*[self._beside(partial(self._opened, one)) for one in segments])
+        opened = await asyncio.gather(*[self.beside(partial(self._opened, one)) for one in segments])
         self.unreadable += sum(one is None for one in opened)
         return [one for one in opened if one is not None]
 
@@ -53,11 +53,15 @@ class Reader:
         return block_of(contents, segment.owner, segment.task, self.wanted)
 
     async def block(self, contents: Contents, task: str) -> Block:
-        return await self._beside(lambda: block_of(contents, None, task, self.wanted))
+        return await self.beside(lambda: block_of(contents, None, task, self.wanted))
 
-    async def _beside(self, work: Callable[[], T]) -> T:
+    async def beside(self, work: Callable[[], T]) -> T:
         async with self._free:
-            return await asyncio.to_thread(work)
+            working = asyncio.ensure_future(asyncio.to_thread(work))
+            try:
+                return await asyncio.shield(working)
+            finally:  # a thread can't be stopped: the turn of a caller who has gone ends with it
+                await asyncio.wait([working])
 
 
 class Source(Protocol):
