@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from msgspec.structs import replace
-
 from rota.control import sealer
 from rota.control.sealer import Rules, Sealer
-from rota.logs import recovery
 from rota.logs.replayer import LOOK, Replayer
 from rota.model.times import SECOND
 from rota.store.values import Chunk
-from tests.chaos.app import app
+from tests.chaos.output_tasks import app
 
 __all__ = ["MUTANT", "MUTANTS", "app"]
 
@@ -42,16 +39,6 @@ def _loses() -> None:
     Sealer._pack = packed  # type: ignore[method-assign,assignment]
 
 
-def _renumbers() -> None:
-    """A replay gives new numbers to what was sent before, so the store does not know it."""
-    rebuilt = recovery.rebuilt
-
-    def anew(*given: Any) -> list[Chunk]:
-        return [replace(chunk, number=chunk.number + 1_000_000) for chunk in rebuilt(*given)]
-
-    recovery.rebuilt = anew  # type: ignore[assignment]
-
-
-MUTANTS = {"forgets": _forgets, "loses": _loses, "renumbers": _renumbers}
+MUTANTS = {"forgets": _forgets, "loses": _loses}
 if chosen := os.environ.get(MUTANT):
     MUTANTS[chosen]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from tests.chaos import checker
 from tests.chaos.checker import Finding, Span
@@ -21,10 +21,15 @@ def check(evidence: Evidence, excused: Callable[[Span, Span], bool]) -> list[Fin
 
 def outputs(evidence: Evidence) -> Iterator[Finding]:
     attempts = {(job, span.fence): span for job, some in by_job(evidence).items() for span in some}
+    lost = {(one.job, one.fence) for one in evidence.tries if one.outcome != "succeeded"}
+    lost |= {(row.job, row.fence) for row in evidence.rows if row.outcome != "succeeded"}
     for (job, fence), one in evidence.scribbles.items():
         span = attempts.get((job, fence))
         number = next((line.number for line in evidence.lines if line.job == job), 0)
-        for kind, text in _judged(one, may_end_early=span is None or _stopped(evidence, span)):
+        due = {stream: noted.early if (job, fence) in lost else noted.size for stream, noted in one.written.items()}
+        if span is None or _stopped(evidence, span):
+            due = {}
+        for kind, text in _judged(one, due):
             yield Finding(kind, number, f"{job}: attempt {fence}: {text}")
 
 
@@ -33,7 +38,7 @@ def _stopped(evidence: Evidence, span: Span) -> bool:
     return any(f.node == span.node and f.at < span.last + 1 and span.start < f.until for f in evidence.of("pause"))
 
 
-def _judged(one: Scribbles, may_end_early: bool) -> Iterator[tuple[str, str]]:
+def _judged(one: Scribbles, due: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     places = dict.fromkeys(one.written, 0)
     for part in one.shown:
         if part.left_out:  # only jobs with one stream write so much
@@ -44,8 +49,8 @@ def _judged(one: Scribbles, may_end_early: bool) -> Iterator[tuple[str, str]]:
             yield WRONG, f"{part.stream} at {place:,}: {part.body[:60]!r}"
             return
         places[part.stream] += len(part.body)
-    for stream, size in one.written.items():
-        if places[stream] < size and not may_end_early:
-            yield MISSING, f"{stream} has {places[stream]:,} of {size:,} bytes"
-        if places[stream] > size + AT_ONCE:
-            yield WRONG, f"{stream} has {places[stream]:,} bytes; {size:,} were written"
+    for stream, noted in one.written.items():
+        if places[stream] < due.get(stream, 0):
+            yield MISSING, f"{stream} has {places[stream]:,} of {due[stream]:,} bytes"
+        if places[stream] > noted.size + AT_ONCE:
+            yield WRONG, f"{stream} has {places[stream]:,} bytes; {noted.size:,} were written"

@@ -19,7 +19,7 @@ BAD = (
     *checker.BAD, *fire_checker.BAD, *key_checker.BAD, *graph_checker.BAD, *crash_checker.BAD, *far_checker.BAD,
     *output_checker.BAD,
 )  # fmt: skip
-WIDTHS = (17, 8, 7, 4, 6, 8, 4, 6, 6, 6, 52, 7)
+WIDTHS = (17, 8, 7, 4, 6, 8, 4, 6, 6, 6, 64, 7)
 
 
 @dataclass

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import output_checker, report
-from tests.chaos.evidence import Evidence, Fault
+from tests.chaos.evidence import Evidence, Fault, Try
 from tests.chaos.output_checker import MISSING, WRONG, outputs
-from tests.chaos.scribbles import AT_ONCE, LINE, Part, Scribbles, lines, note_of, read_notes
-from tests.chaos.witness import ALIVE, END, START, Line
+from tests.chaos.scribbles import AT_ONCE, LINE, Desk, Noted, Part, Scribbles, lines, read_notes
+from tests.chaos.witness import ALIVE, END, START, Line, Pen
 
 SIZE = 10 * AT_ONCE
 
@@ -19,7 +19,8 @@ SIZE = 10 * AT_ONCE
 def evidence(shown: Sequence[Part], last: str = END, **written: int) -> Evidence:
     """An attempt that ran from 1.0 to 2.0, and what is shown of it."""
     said = [Line(at, 1000.0 + at, word, "job-1", 1, 1, "ann", 77) for at, word in ((1.0, START), (2.0, last))]
-    return Evidence(lines=said, scribbles={("job-1", 1): Scribbles(written or {"stdout": SIZE}, list(shown))})
+    noted = {stream: Noted(size, size) for stream, size in (written or {"stdout": SIZE}).items()}
+    return Evidence(lines=said, scribbles={("job-1", 1): Scribbles(noted, list(shown))})
 
 
 def kinds(found: Evidence) -> set[str]:
@@ -90,6 +91,16 @@ def test_only_what_was_stopped_may_end_early() -> None:
     assert kinds(found) == {WRONG}
 
 
+def test_last_words_may_be_lost_with_the_node_alone() -> None:
+    found = evidence([said(0, SIZE - AT_ONCE)])
+    found.scribbles["job-1", 1].written["stdout"] = Noted(SIZE, SIZE - AT_ONCE)
+    assert kinds(found) == {MISSING}
+    found.tries = [Try("job-1", 1, "crashed")]
+    assert kinds(found) == set()
+    found.scribbles["job-1", 1].shown[:] = [said(0, SIZE - AT_ONCE - 1)]
+    assert kinds(found) == {MISSING}
+
+
 def test_every_kind_fails_a_run() -> None:
     assert set(output_checker.BAD) == {MISSING, WRONG}
     assert set(output_checker.BAD) <= set(report.BAD)
@@ -97,6 +108,8 @@ def test_every_kind_fails_a_run() -> None:
 
 def test_notes_are_read_as_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHAOS_WITNESS", str(tmp_path / "witness"))
-    Path(note_of("job-1", 2, "stderr")).write_bytes(b"%20d" % 80)
-    Path(note_of("job-1", 2, "stdout")).touch()
-    assert read_notes(tmp_path) == {("job-1", 2): {"stdout": 0, "stderr": 80}}
+    desk = Desk(Pen("job-1", 2, 1, "ann"), "job-1", 2, floods=False, loses_last_words=True)
+    bodies = next(iter(desk.next()))
+    desk.wrote("stderr")
+    assert bodies == ("stdout", lines("stdout", 0, AT_ONCE))
+    assert read_notes(tmp_path) == {("job-1", 2): {"stdout": Noted(0, 0), "stderr": Noted(AT_ONCE, 0)}}

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from rota.errors import RotaError
 from rota.model.job import Verdict
 from rota.model.principal import LOCAL, SYSTEM
 from rota.model.retry import Retry
@@ -186,3 +187,16 @@ async def test_what_is_claimed_ahead_or_waits_says_nothing(world: World) -> None
     assert await world.store.output(LOCAL, job_id, START, 10) == []
     assert await world.store.output(LOCAL, "no-such-job", START, 10) == []
     assert await world.store.append_output(SYSTEM, []) == []
+
+
+async def test_what_a_mark_replaces_stays_if_the_mark_does_not_come(world: World) -> None:
+    actor = await world.node()
+    job_id = await world.one()
+    claimed = await actor.take(job_id)
+    for number in range(4):
+        await actor.say(claimed.ref, number, b"x")
+    mark = Chunk(job_id, claimed.fence, 2, world.clock.now(), "cut", b"", since=1)
+    impossible = actor.chunk(claimed.ref, 4, b"x", "\udcff")
+    with pytest.raises((RotaError, UnicodeError)):
+        await world.store.append_output(SYSTEM, [mark, impossible])
+    assert [one.number for one in await world.store.output(LOCAL, job_id, Position(), 10)] == [0, 1, 2, 3]

@@ -197,10 +197,21 @@ def rebuilt(ref: Ref, limit: int, records: Sequence[Record], rest: Iterable[Rest
     for one in rest:
         clock[0] = max(clock[0], one.at)
         sink.write(one.stream, one.body)
-    chunks += [*sink.take_first(_ENOUGH), *sink.take_last(_ENOUGH)]
+    chunks = _as_replaced([*chunks, *sink.take_first(_ENOUGH), *sink.take_last(_ENOUGH)])
     if any(one.number >= _ENOUGH or len(one.body) > LARGEST_CHUNK for one in chunks):
         raise Unreadable("it holds chunks that can't be")
     return chunks
+
+
+def _as_replaced(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """What is left of chunks that are appended one after the other. The store gets them at once, and all that an append
+    holds stays: a mark in it must not meet an earlier one, nor chunks that it stands for."""
+    left: list[Chunk] = []
+    for chunk in chunks:
+        if chunk.since is not None:
+            left = [one for one in left if not chunk.since <= one.number <= chunk.number]
+        left.append(chunk)
+    return left
 
 
 def _whole(taken: Taken, written: Mapping[int, Record]) -> Iterator[Chunk]:

@@ -345,6 +345,7 @@ async def _append(unit: Unit, chunks: Sequence[Chunk], judged: bool = False, lat
     cut_output, append_output = ("cut_late", "append_late") if late else ("cut_output", "append_output")
     cut: dict[str, int] = {}
     if marks := [chunk for chunk in chunks if chunk.since is not None]:
+        await unit.begin()  # what marks replace goes with their coming, or not at all
         ids, fences = _columns([Ref(mark.job_id, mark.fence) for mark in marks])
         firsts, lasts = [mark.since for mark in marks], [mark.number for mark in marks]
         cut = dict(await unit.rows(cut_output, jobs=ids, fences=fences, firsts=firsts, lasts=lasts))
