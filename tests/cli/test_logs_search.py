@@ -62,6 +62,12 @@ def test_a_terminal_gets_no_commands_and_the_place_to_go_on(
     assert "--after" in refused(served, capsys, "logs", "search", "another", "--after", place)
 
 
+def test_a_terminal_is_told_that_there_is_nothing(served: Rota, job: str) -> None:
+    code, shown = on_terminal(served.folder, "logs", "search", "slithytoves")
+    assert (code, shown.splitlines()[-1]) == (0, "(no line fits)")
+    assert served.ok("logs", "search", "slithytoves") == ""
+
+
 def test_json(served: Rota, job: str) -> None:
     (line,) = map(json.loads, served.ok("--json", "logs", "search", "level:error", "-A", "1").splitlines())
     assert (line["job"], line["level"], line["stream"], line["attempt"]) == (job, "error", "stderr", 1)

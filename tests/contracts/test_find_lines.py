@@ -254,6 +254,17 @@ async def test_output_that_is_sealed_while_a_page_is_read_is_found_once(world: W
         assert page.last is None
 
 
+async def test_much_that_is_not_sealed_is_read_in_windows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "WINDOW", 50)
+    monkeypatch.setattr(sources, "CHUNKS", 2)
+    node = await world.node()
+    claimed = [await node.take(await world.one(ANN)) for _ in range(2)]
+    for number in range(20):
+        await node.say(claimed[number % 2].ref, number // 2, b"needle %d\n" % number)
+        world.clock.advance(1)
+    assert [one.text for one in await search(world, ANN, "needle")] == [f"needle {n}" for n in range(19, -1, -1)]
+
+
 async def test_a_long_line_is_cut_and_says_so(world: World) -> None:
     await printed(world, await world.node(), b"x" * (LONGEST_LINE + 7) + b" needle\n", who=ANN)
     (found,) = await search(world, ANN, "needle")

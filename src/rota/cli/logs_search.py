@@ -64,7 +64,11 @@ class _Search:
             self._bar.show("")
         if self._unreadable:
             complain(f"{self._unreadable} segments of output are damaged and were not searched; see `rota doctor`")
-        if self._place is not None and on_terminal() and not self._args.json:
+        if not on_terminal() or self._args.json:
+            return
+        if not self._shown and self._place is None:
+            print("(no line fits)")
+        if self._place is not None:
             print(f"({self._shown} shown; there may be more: --limit N, or --after {self._place})")
 
     async def _show(self, client: JobsClient) -> None:

@@ -6,7 +6,7 @@ A source has a `border`: all lines of after that time were read. None: all were.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -26,6 +26,8 @@ FEW, MANY = 4, 24
 # Jobs whose unsealed output is read at a time: each may have as much as `max_output`.
 TOGETHER = 8
 CHUNKS = 1_000
+# Bytes of them that are looked through at once.
+WINDOW = 32 << 20
 # How far the clocks of those who seal may be apart.
 APART = 2 * SECOND
 # Threads that look through output for one page.
@@ -114,8 +116,8 @@ class Sealed:
 
 
 class Unsealed:
-    """Chunks, by the times at which they were kept. All that an attempt has unsealed is read at once, since its lines
-    go on from chunk to chunk."""
+    """Chunks, by the times at which they were kept. What an attempt has unsealed is read together, since its lines go
+    on from chunk to chunk."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -136,21 +138,27 @@ class Unsealed:
         self._done |= fresh.keys()
         found: list[Block] = []
         for some in _in_parts(sorted(fresh), TOGETHER):
-            chunks = await self._chunks(some)
-            for task in sorted({fresh[one] for one in some}):
-                contents = gather([one for one in chunks if fresh[_attempt(one)] == task])
-                found.append(await self._reader.block(contents, task))
+            async for chunks in self._windows(some):
+                for task in sorted({fresh[_attempt(one)] for one in chunks}):
+                    contents = gather([one for one in chunks if fresh[_attempt(one)] == task])
+                    found.append(await self._reader.block(contents, task))
         return found
 
-    async def _chunks(self, attempts: Sequence[tuple[str, int]]) -> list[Chunk]:
+    async def _windows(self, attempts: Sequence[tuple[str, int]]) -> AsyncIterator[list[Chunk]]:
+        """All chunks of these attempts, mostly at once. A line is two where output is divided, as between segments."""
         jobs = tuple(sorted({job for job, _ in attempts}))
         scan = msgspec.structs.replace(self._of_jobs, jobs=jobs, limit=CHUNKS)
         found: dict[tuple[str, int, int], Chunk] = {}
+        size = 0
         while True:
             page = await self._reader.store.unsealed(self._reader.who, scan)
             found |= {(*_attempt(one), one.number): one for one in page.chunks if _attempt(one) in attempts}
+            size += sum(len(one.body) for one in page.chunks)
+            if page.last is None or size >= WINDOW:
+                yield list(found.values())
+                found, size = {}, 0
             if page.last is None:
-                return list(found.values())
+                return
             scan = msgspec.structs.replace(scan, after=page.last)
 
 
