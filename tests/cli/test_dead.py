@@ -72,6 +72,8 @@ def test_groups(served: Rota, letters: list[str]) -> None:
     assert served.json("dead", "list", "--groups", "--task", "beta")[0]["id"] == beta
     assert served.ok("dead", "purge", "--group", alpha, "-y") == "1 dead letter purged"
     assert listed(served, "--group", alpha) == []
+    wrong = served("dead", "replay", "--group", "zz")
+    assert (wrong.returncode, "12 hexadecimal digits" in wrong.stderr) == (2, True)
     wrong = served("dead", "replay", first, "--group", beta)
     assert (wrong.returncode, "filters go with --all" in wrong.stderr) == (2, True)
 

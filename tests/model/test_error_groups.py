@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.model.error_groups import LONGEST_MESSAGE, group_of, normal, place, title
+from rota.errors import InvalidInput
+from rota.model.error_groups import LONGEST_MESSAGE, group_id, group_of, normal, place, title
 from rota.model.outcome import Problem
 from rota.work.functions.ending import problem_of
 
@@ -160,3 +161,10 @@ def test_a_title_is_one_line() -> None:
     )
     assert title(Problem("rota.ExitCode", "exit code 3")) == "rota.ExitCode: exit code 3"
     assert title(Problem("shop.Gone", "")) == "shop.Gone"
+
+
+@pytest.mark.parametrize("text", ["", "zz", "0123456789a", "0123456789AB", "0123456789abc", 7, None])
+def test_a_mistyped_id_is_refused(text: object) -> None:
+    assert group_id("0123456789ab") == "0123456789ab"
+    with pytest.raises(InvalidInput, match="12 hexadecimal digits"):
+        group_id(text)

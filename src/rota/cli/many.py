@@ -19,6 +19,7 @@ from rota.clients.jobs import JobsClient
 from rota.clients.searching import where_of
 from rota.clock import SystemClock
 from rota.errors import InvalidInput
+from rota.model.error_groups import group_id
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.times import Instant, duration
@@ -40,6 +41,8 @@ def check_filters(args: argparse.Namespace) -> None:
     where_of(query_text(args.query or ()), SystemClock().now())
     if getattr(args, "state", None) is not None:
         _states(args.state)
+    if getattr(args, "group", None) is not None:
+        group_id(args.group, "--group")
     if getattr(args, "older_than", None) is not None:
         duration(args.older_than, "--older-than")
 

@@ -17,7 +17,7 @@ from rota.handles.job import Job
 from rota.handles.schedule import Schedule
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
-from rota.model.error_groups import ErrorGroup
+from rota.model.error_groups import ErrorGroup, group_id
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.query.fields import sort as read_sort
@@ -283,7 +283,7 @@ def _schedule(given: object, what: str) -> str:
 
 
 _READERS: dict[str, Callable[[object, str], object]] = {
-    "ids": _ids, "state": _states, "task": _task, "queue": _text, "error": _text, "group": _text, "label": _text,
+    "ids": _ids, "state": _states, "task": _task, "queue": _text, "error": _text, "group": group_id, "label": _text,
     "workflow": _workflow, "schedule": _schedule, "created_after": instant, "created_before": instant,
     "ended_after": instant, "ended_before": instant,
 }  # fmt: skip

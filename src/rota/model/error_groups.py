@@ -17,6 +17,7 @@ from datetime import datetime
 
 import msgspec
 
+from rota.errors import InvalidInput
 from rota.model.job import JobInfo
 from rota.model.outcome import Problem
 
@@ -60,6 +61,9 @@ _SEVERAL = re.compile(r"(<[a-z]{1,8}>)(?:,? \1){1,200}")
 _QUERY = re.compile(r"[?#]")
 
 
+_ID = re.compile("[0-9a-f]{12}")
+
+
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Dead letters with the same failure, as far as they are kept and seen by whoever asks."""
 
@@ -77,6 +81,13 @@ def group_of(task: str, problem: Problem) -> str:
     parts = (task, problem.type, normal(problem.message), place(problem.trace))
     text = "\0".join(parts).encode("utf-8", "backslashreplace")
     return hashlib.sha256(text).hexdigest()[:12]
+
+
+def group_id(given: object, what: str = "group") -> str:
+    """Refuses what can't be the id of a group: a mistyped one would find nothing."""
+    if isinstance(given, str) and _ID.fullmatch(given):
+        return given
+    raise InvalidInput(what, given, "the id of a group of errors, which has 12 hexadecimal digits")
 
 
 def title(problem: Problem) -> str:

@@ -12,6 +12,7 @@ from rota.clients.job_queries import BY_PLACE
 from rota.clients.jobs import JobsClient
 from rota.clients.searching import where_of
 from rota.errors import InvalidInput, NotFound
+from rota.model.error_groups import group_id
 from rota.model.lifecycle import State
 from rota.model.query.fields import sort
 from rota.model.readers import printable
@@ -23,7 +24,7 @@ from rota.views.searches import SearchProgressView
 LONGEST = 1_000
 Time = Annotated[str, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 Order = Annotated[str, msgspec.Meta(description="a field of jobs, with - for descending")]
-_TEXTS = ("queue", "task", "error", "group", "label", "schedule")
+_TEXTS = ("queue", "task", "error", "label", "schedule")
 _TIMES = ("created_after", "created_before", "ended_after", "ended_before")
 
 
@@ -81,6 +82,8 @@ async def filter_of(search: DeadSearch, client: JobsClient, at: Instant | None =
     for name in _TEXTS:
         if (text := getattr(search, name)) is not None:
             fields[name] = printable(text, name, 1, LONGEST, f"a text of 1 to {LONGEST:,} printable characters")
+    if search.group is not None:
+        fields["group"] = group_id(search.group)
     for name in _TIMES:
         if (text := getattr(search, name)) is not None:
             fields[name] = instant(text, name)
