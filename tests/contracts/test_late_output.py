@@ -83,6 +83,21 @@ async def test_while_the_attempt_runs_it_is_too_early(world: World) -> None:
         assert await late(world, [actor.chunk(claimed.ref, 0)]) == [EARLY]
 
 
+async def test_a_mark_that_comes_too_early_is_not_lost(world: World) -> None:
+    actor = await world.node()
+    await world.one(retry=Retry(3, "1s", 0))
+    claimed = await actor.take()
+    for number in range(3):
+        await actor.say(claimed.ref, number, b"x")
+    mark = Chunk(claimed.job_id, claimed.fence, 1, world.clock.now(), CUT, b"mark", since=0)
+    chunks = [mark, actor.chunk(claimed.ref, 3, b"tail")]
+    async with world.unchanged():
+        assert await late(world, chunks) == [EARLY] * 2
+    await actor.die()
+    assert await late(world, chunks) == [APPLIED] * 2
+    assert [body for _, _, body in await said(world, claimed.job_id)] == [b"mark", b"x", b"tail"]
+
+
 @pytest.mark.parametrize("end", [DONE, BOOM], ids=["succeeded", "failed"])
 async def test_an_attempt_that_its_node_has_ended_says_no_more(world: World, end: Outcome) -> None:
     actor = await world.node()

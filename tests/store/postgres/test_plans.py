@@ -106,7 +106,7 @@ DEEDS = {
     }),
     "output": Deed(deeds.say, False, 500, 4_500, {"append_output": {PKEY, OUTPUT}, "cut_output": {PKEY, OUTPUT}}),
     "late output": Deed(deeds.say_late, False, 900, 9_000, {
-        "append_late": {PKEY, HISTORY, OUTPUT}, "cut_late": {PKEY, HISTORY, OUTPUT},
+        "append_late": {PKEY, HISTORY, OUTPUT}, "cut_late": {PKEY, HISTORY, OUTPUT}, "still_running": {PKEY},
     }),
     "output beyond a quota": Deed(deeds.say_too_much, False, 700, 6_000, {
         "append_output": {PKEY, OUTPUT}, "last_output": {OUTPUT},

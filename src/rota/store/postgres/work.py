@@ -316,8 +316,21 @@ def _common(moves: Mapping[str, Move]) -> dict[str, list[object]]:
 async def append_output(unit: Unit, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:
     if not late:
         return await _append_all(unit, chunks)
-    found = await output.late(unit, chunks)
-    return found.verdicts(await _append_all(unit, found.chunks, late=True) if found.chunks else ())
+    early = await _too_early(unit, chunks)
+    rest = [chunk for chunk in chunks if Ref(chunk.job_id, chunk.fence) not in early]
+    found = await output.late(unit, rest)
+    done = iter(found.verdicts(await _append_all(unit, found.chunks, late=True) if found.chunks else ()))
+    return [Verdict.EARLY if Ref(chunk.job_id, chunk.fence) in early else next(done) for chunk in chunks]
+
+
+async def _too_early(unit: Unit, chunks: Sequence[Chunk]) -> set[Ref]:
+    """Attempts with a mark that still run. One that ended between the two statements below would have its mark refused
+    and the chunks behind it kept."""
+    refs = list({Ref(chunk.job_id, chunk.fence): None for chunk in chunks if chunk.since is not None})
+    if not refs:
+        return set()
+    ids, fences = _columns(refs)
+    return {refs[place] for (place,) in await unit.rows("still_running", jobs=ids, fences=fences)}
 
 
 async def _append_all(unit: Unit, chunks: Sequence[Chunk], late: bool = False) -> list[Verdict]:

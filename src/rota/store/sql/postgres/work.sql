@@ -259,6 +259,10 @@ SELECT w.place - 1, w.place IN (SELECT place FROM kept), w.place IN (SELECT plac
        (SELECT open.bounded FROM open WHERE open.id = w.job AND open.fence = w.fence)
 FROM wanted w
 
+-- name: still_running
+SELECT w.place - 1 FROM unnest(:jobs::uuid[], :fences::bigint[]) WITH ORDINALITY AS w(job, fence, place)
+JOIN rota.jobs j ON j.id = w.job AND j.fence = w.fence AND j.state = 'running'
+
 -- name: cut_late
 -- Like `cut_output`, for attempts that ended because their node was gone.
 WITH gone AS (
