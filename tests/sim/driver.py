@@ -246,6 +246,9 @@ class SimStore(PostgresStore):
         if isinstance(line, Line) and self._session.server_of(self.incarnation):
             line.keepers.append(keeper)
 
+    async def _index_history(self) -> None:
+        """Of partitions there are none."""
+
     async def advance(self, who: Any, steps: Any) -> Any:
         mark = SENT.set(self._world.loop.time())
         try:

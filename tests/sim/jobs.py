@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from rota.logs.shipper import Sink
+from rota.logs.capture import OutputWriter
 from rota.model.job import Ref
 from rota.signals import Cancel, Fatal, RetryAfter, Snooze
 from rota.tasks.context import Context
@@ -60,7 +60,7 @@ def write_routine(rng: Random, rude_rate: float, crashes: bool = False) -> Scrip
 class Work:
     """One attempt, really running: a process of its own, or a thread of the node."""
 
-    def __init__(self, runtime: SimRuntime, ref: Ref, sink: Sink, script: Script, kind: str) -> None:
+    def __init__(self, runtime: SimRuntime, ref: Ref, sink: OutputWriter, script: Script, kind: str) -> None:
         self.runtime, self.ref, self.kind = runtime, ref, kind
         self._sink, self._script = sink, script
         self.process = runtime.loop.process(f"{runtime.life.name}/{ref.job_id[-4:]}/{ref.fence}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from rota.config import Settings
+from rota.config import NO_SPOOL, Settings
 from rota.model.times import SECOND
 
 # The queue of what schedules make.
@@ -52,6 +52,7 @@ class Plan:
             kill_grace=self.kill_grace * SECOND,
             lease=self.lease * SECOND,
             prefetch=self.prefetch,
+            spool=NO_SPOOL,  # a run reads no files: another one may have left some
         )
 
 

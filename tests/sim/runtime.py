@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from rota.logs.capture import OutputWriter
+from rota.logs.masking import MaskedOutput
 from rota.logs.shipper import Sink
 from rota.model.job import Ref
 from rota.model.outcome import Crashed, Failed, Outcome, Problem, Succeeded
@@ -114,7 +116,7 @@ class SimRuntime:
         self.keeper.dead = True
 
     # -- works -------------------------------------------------------------------------------------------------------
-    def begin(self, ref: Ref, sink: Sink, kind: str) -> Work:
+    def begin(self, ref: Ref, sink: OutputWriter, kind: str) -> Work:
         plan, rng = self.world.plan, self.world.rng
         order = self.world.customer.orders.get(ref.job_id)
         rude = 0 if self.world.healed else plan.rude_rate
@@ -182,8 +184,9 @@ class SimCall(RunningCall):
 
     def _start(self, call: FunctionCall, context: contextvars.Context) -> None:
         assert isinstance(self._engine, SimEngine)
-        assert isinstance(self._output, Sink)
-        runtime, ref = self._engine.runtime, self._output.ref
+        sink = self._output._sink if isinstance(self._output, MaskedOutput) else self._output
+        assert isinstance(sink, Sink)
+        runtime, ref = self._engine.runtime, sink.ref
         kind = "play" if call.task.is_async else "grind"
         if runtime.closed and kind == "play":
             return  # its loop has stopped: the call never begins

@@ -38,7 +38,7 @@ PLAYED = ("register", "renew", "nodes")
 NOTHING: dict[str, Any] = {
     "check": None, "needs": (False, []), "old_rows": 0, "old_events": 0, "sweep": (0, 0, []), "settle_piece": False,
     "next_step": None, "next_counts": [], "runs": RunPage([], None), "small_segments": [],
-    "purged_output": Purged([], []), "prune_output": 0,
+    "purged_output": Purged([], []), "prune_output": 0, "group_errors": 0,
 }  # fmt: skip
 
 

@@ -214,9 +214,7 @@ class PostgresStore(Calls):
         if lacking:
             with suppress(StoreUnavailable):
                 await self._write(partitions.make, now)
-        with suppress(StoreUnavailable):
-            async with self._database.unit(self._database.pools().reads, UNHURRIED) as unit:
-                await partitions.index(unit)
+        await self._index_history()
         swept = 0
         for table, partition in gone:
             with suppress(StoreUnavailable):  # a reader holds the lock: try again next time
@@ -241,6 +239,11 @@ class PostgresStore(Calls):
     make_fires = writes(PostgresFires().make_fires)
     advance = writes(PostgresFires().advance)
     release = writes(fires_.release)
+
+    async def _index_history(self) -> None:
+        with suppress(StoreUnavailable):
+            async with self._database.unit(self._database.pools().reads, UNHURRIED) as unit:
+                await partitions.index(unit)
 
     # -- jobs that wait for others -----------------------------------------------------------------------------------
     settle = writes(graph.settle_any)
