@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import stat
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -185,7 +186,8 @@ async def test_the_keeper_holds_the_socket_of_the_session_that_took_the_place_of
         return await renew(self, me, stopping, server, line)
 
     def inodes(descriptors: Sequence[int]) -> list[int]:
-        return [os.fstat(one).st_ino for one in descriptors]
+        """Of sockets: the keeper holds the lock of the spool too."""
+        return [os.fstat(one).st_ino for one in descriptors if stat.S_ISSOCK(os.fstat(one).st_mode)]
 
     monkeypatch.setattr(KeeperClient, "start", started)
     monkeypatch.setattr(PostgresStore, "_renew", renewing)

@@ -103,7 +103,8 @@ async def fill(app: Any) -> None:
         await flow.wait("30s")
         await dead.retry()
         await dead.wait("30s")
-    await sealing.run(sealing.make_sealer((await app._core.client()).store))
+        await sealing.run(sealing.make_sealer((await app._core.client()).store))
+        await (await app.work.submit(value="not sealed")).wait("30s")
     async with app.workflow("waits") as flow:
         parent = flow.add(app.later, value=3)
         flow.add(["true"], after=parent, queue="nobody")
@@ -172,7 +173,7 @@ async def test_all_there_is(places: Places, source: str, target: str) -> None:
         await fill(app)
         before = await everything(app)
     report = await copied(here, there)
-    assert (report.tables["live"].rows, report.tables["ended"].rows) == (4, 8)
+    assert (report.tables["live"].rows, report.tables["ended"].rows) == (4, 9)
     empty = {name for name, total in report.tables.items() if not total.rows}
     assert empty <= {*MORE, "tallies", "tallied"}, "each is named in the next test"
     async with make_app(there, default=8, nobody=8) as app:

@@ -19,7 +19,7 @@ from rota.store.postgres.pool import ConnectionPool
 from rota.store.values import Retention
 
 # Below this they are the rows of a table that stays small, or a partition that is empty.
-FEW_PAGES = 16
+FEW_PAGES = 30
 GROWING = re.compile(
     r"^(jobs|history|attempts|output|keys|outbox|progress|checkpoints|repeats|segments|purged)(?:_(?:\d{8}|other|lasting|dated))?$"
 )

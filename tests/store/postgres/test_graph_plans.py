@@ -228,7 +228,7 @@ DEEDS = {
     "parents": Deed(parents, True, 10, 100, {"parent_rows"}),
     "the newest": Deed(newest, True, 2_500, 12_000, {"workflow_rows", "workflow_counts"}),
     "one": Deed(one, True, 200, 1_000, {"workflow_jobs", "workflow_edges"}),
-    "get": Deed(get, True, 20, 300, {"workflows_of_jobs"}),
+    "get": Deed(get, True, 1_100, 300, {"workflows_of_jobs"}),
     "prune": Deed(prune, False, 6_000, 40_000, set()),
     "before a purge": Deed(settle_piece, False, 100, 1_000, {"open_edges_of"}),
     "walk": Deed(walk, False, 12 * PIECE, 60 * PIECE, {"sweep_edges", "sweep_members", "sweep_workflows"}),

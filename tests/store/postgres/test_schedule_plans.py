@@ -339,7 +339,7 @@ async def ways(pool: ConnectionPool) -> list[str]:
 def complaints(deed: Deed, seen: list[Seen], sizes: dict[str, int]) -> list[str]:
     used: dict[str, set[str]] = {}
     for one in seen:
-        used.setdefault(one.name, set()).update(one.indexes)
+        used.setdefault(one.name, set()).update(one.indexes_of_full(sizes))
     rows, pages = sum(one.visited for one in seen), sum(one.pages for one in seen)
     found = [f"{one.name} reads all of {whole}" for one in seen if (whole := one.whole(sizes))]
     for query, indexes in deed.expected.items():
