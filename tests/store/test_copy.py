@@ -40,8 +40,7 @@ class Places:
     """New stores by the name of their engine."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._schemas = folder, list[str]()
-        self._count = 0
+        self._folder, self._schemas, self._count = folder, list[str](), 0
 
     def new(self, engine: str) -> str:
         self._count += 1
