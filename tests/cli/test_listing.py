@@ -147,6 +147,10 @@ def test_counts_and_facets(place: Place) -> None:
     assert shown[0] == "5 jobs"
     assert shown[2:4] == ["STATE      JOBS", "ready      2"]
     assert "local  5" in shown
+    assert shown[-2].split() == ["GROUP", "JOBS", "ERROR"]
+    group, number, title = shown[-1].split(None, 2)
+    assert (place.found(f"group:{group}"), number) == ([FAILED], "1")
+    assert "connection refused" in title
     facets = json.loads(place.ok("job", "list", "--facets", "--json", "-state:ready"))
     assert facets["total"] == {"number": 3, "exact": True}
     assert {one["value"]: one["number"] for one in facets["fields"]["task"]} == {"mail.send": 2, "sweep": 1}

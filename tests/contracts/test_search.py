@@ -198,6 +198,10 @@ async def test_facets_count_the_jobs_that_fit(world: World) -> None:
         for name, read in (("state", "state"), ("task", "task"), ("queue", "queue"), ("user", "owner")):
             values = [getattr(job, read) for job in seen]
             assert {one.value: one.number for one in facets.fields[name]} == {v: values.count(v) for v in values}
+        groups = {group.id: group for group in await world.store.error_groups(who, JobFilter())}
+        shown = {one.value: (one.number, one.title) for one in facets.fields["group"]}
+        assert shown == {group.id: (group.count, group.title) for group in groups.values()}
+        assert shown
     failed = await world.store.facets(SYSTEM, JobFilter(where=parse("state:failed", 0)))
     assert [one.value for one in failed.fields["state"]] == ["failed"]
 

@@ -20,7 +20,7 @@ from rota.clients.jobs import JobsClient
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
 from rota.model.query.fields import sort
-from rota.store.values import Facets, JobCount
+from rota.store.values import Facet, Facets, JobCount
 from rota.views.jobs import JobView
 
 IN_CSV = (
@@ -147,6 +147,10 @@ def _number(number: int, exact: bool) -> str:
     return f"{number:,}" if exact else f"about {number:,}"
 
 
+def _facet(one: Facet) -> list[str]:
+    return [one.value, _number(one.number, one.exact), *([one.title] if one.title is not None else [])]
+
+
 def _show_facets(args: argparse.Namespace, found: Facets) -> None:
     if args.json:
         document(found)
@@ -156,6 +160,7 @@ def _show_facets(args: argparse.Namespace, found: Facets) -> None:
     for name, values in found.fields.items():
         if values:
             print()
-            table((name.upper(), "JOBS"), [(one.value, _number(one.number, one.exact)) for one in values])
+            headers = (name.upper(), "JOBS", *(["ERROR"] if name == "group" else []))
+            table(headers, [_facet(one) for one in values])
     if not found.complete:
         print("\n(other values may be there)")

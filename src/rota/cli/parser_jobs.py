@@ -77,7 +77,7 @@ def _listing(parser: Parser) -> Any:
     form.add_argument("--csv", action="store_true", help="print CSV for spreadsheets")
     form.add_argument("--watch", action="store_true", help="keep the list live until Ctrl-C")
     form.add_argument("--count", action="store_true", help="only say how many; about, if they are too many to count")
-    form.add_argument("--facets", action="store_true", help="only count them by state, queue, task and user")
+    form.add_argument("--facets", action="store_true", help="only count them by state, queue, task, user, group")
     return form
 
 

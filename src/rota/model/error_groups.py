@@ -19,6 +19,7 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model.job import JobInfo
+from rota.model.lifecycle import State
 from rota.model.outcome import Problem
 
 LONGEST_MESSAGE = 500  # of a message that is looked at; a title is hardly longer
@@ -103,6 +104,13 @@ def last_problem(info: JobInfo) -> Problem:
     earlier attempt had ended with."""
     ended = [one for one in info.attempts if one.error is not None and one.finished_at == info.finished_at]
     return (ended[-1].error if ended else None) or set_aside(info.reason)
+
+
+def title_of_example(example: JobInfo | None) -> str:
+    """A title is not stored: it is made of an example, which may have gone or run again since its group was read."""
+    if example is None:
+        return "(its example is gone)"
+    return title(last_problem(example) if example.state is State.FAILED else example.error or set_aside(None))
 
 
 def set_aside(reason: str | None) -> Problem:

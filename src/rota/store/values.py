@@ -99,11 +99,12 @@ class JobCount(msgspec.Struct, frozen=True):
 
 
 class Facet(msgspec.Struct, frozen=True):
-    """The jobs of a search with this value of a field."""
+    """The jobs of a search with this value of a field. `title`: of a group of errors."""
 
     value: str
     number: int
     exact: bool = True
+    title: str | None = None
 
 
 class Facets(msgspec.Struct, frozen=True):

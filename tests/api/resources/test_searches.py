@@ -209,10 +209,10 @@ async def test_counts_and_facets(world: World, caller: Caller) -> None:
     facets = (await ask(caller, "jobs/facets", state=["failed", "ready"])).json
     assert (facets["total"], facets["complete"]) == ({"number": 5, "exact": True}, True)
     assert facets["fields"]["task"] == [
-        {"value": "mail.send", "number": 3, "exact": True},
-        {"value": "report", "number": 2, "exact": True},
+        {"value": "mail.send", "number": 3, "exact": True, "title": None},
+        {"value": "report", "number": 2, "exact": True, "title": None},
     ]
-    assert facets["fields"]["user"] == [{"value": "ann", "number": 5, "exact": True}]
+    assert facets["fields"]["user"] == [{"value": "ann", "number": 5, "exact": True, "title": None}]
 
 
 async def test_an_estimate_says_so(world: World, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

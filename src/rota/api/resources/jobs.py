@@ -33,7 +33,7 @@ async def count_jobs(request: Request[None, JobSearch]) -> JobCount:
     return await request.jobs.counted(await filter_of(request.query, request.jobs))
 
 
-@ROUTES.get("/api/v1/jobs/facets", Permission.READ, "The jobs that fit, counted by state, queue, task and user")
+@ROUTES.get("/api/v1/jobs/facets", Permission.READ, "The jobs that fit, counted by state, queue, task, user, group")
 async def get_facets(request: Request[None, JobSearch]) -> Facets:
     return await request.jobs.facets(await filter_of(request.query, request.jobs))
 

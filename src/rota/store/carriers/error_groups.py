@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rota.model.error_groups import ErrorGroup, group_of, last_problem, set_aside, title
+from rota.model.error_groups import ErrorGroup, group_of, set_aside, title_of_example
 from rota.model.job import JobInfo
-from rota.model.lifecycle import State
 from rota.model.times import Instant, aware
 from rota.store.rows import read_problem
 
@@ -25,18 +24,11 @@ class GroupRow(msgspec.Struct, frozen=True):
 def shown(rows: Sequence[GroupRow], examples: Mapping[str, JobInfo]) -> list[ErrorGroup]:
     return [
         ErrorGroup(
-            id=row.id, task=row.task, title=_title(examples.get(row.example)), count=row.count,
+            id=row.id, task=row.task, title=title_of_example(examples.get(row.example)), count=row.count,
             first_at=aware(row.first_at), last_at=aware(row.last_at), example=row.example,
         )
         for row in rows
     ]  # fmt: skip
-
-
-def _title(example: JobInfo | None) -> str:
-    """A title is not stored: it is made of an example, which may have gone or run again since its group was read."""
-    if example is None:
-        return "(its example is gone)"
-    return title(last_problem(example) if example.state is State.FAILED else example.error or set_aside(None))
 
 
 def old_group(task: bytes | None, reason: bytes | None, error: bytes | None) -> str:

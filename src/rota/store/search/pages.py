@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.model.error_groups import title_of_example
 from rota.model.job import JobInfo
 from rota.model.lifecycle import LIVE
 from rota.model.query import evaluate
@@ -29,7 +30,7 @@ ROWS_COUNTED, SECONDS_COUNTED = 100_000, 0.3
 FIRST_COUNTED = 2_000
 # Rows of the first step of a list that ends at a time: those from before come first (plan.AHEAD), and don't fit.
 FIRST_BEFORE = 1_500
-FACETS = ("state", "queue", "task", "user")
+FACETS = ("state", "queue", "task", "user", "group")
 MOST_FACETS = 50  # values of a field
 BY_PLACE = ("id", "finished")  # orders that sources have
 
@@ -212,13 +213,29 @@ async def counted(lookup: Lookup, query: JobFilter) -> JobCount:
 async def facets(lookup: Lookup, query: JobFilter) -> Facets:
     found = await examined(lookup, query, FACETS)
     scale = 1 if found.exact else found.whole / max(1, len(found.rows))
+    titles = await _titles(lookup, found.rows)
     fields: dict[str, list[Facet]] = {}
     for place, name in enumerate(FACETS):
-        counts = Counter(row.more[place] for row in found.rows if row.more[place] is not None)
-        common = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-        fields[name] = [Facet(value, round(number * scale), found.exact) for value, number in common[:MOST_FACETS]]
+        fields[name] = [
+            Facet(value, round(number * scale), found.exact, titles.get(value) if name == "group" else None)
+            for value, number in _most_frequent(found.rows, place)
+        ]
     complete = found.exact and all(len(values) < MOST_FACETS for values in fields.values())
     return Facets(JobCount(found.whole, found.exact), fields, complete)
+
+
+def _most_frequent(rows: Sequence[Row], place: int) -> list[tuple[Any, int]]:
+    counts = Counter(row.more[place] for row in rows if row.more[place] is not None)
+    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:MOST_FACETS]
+
+
+async def _titles(lookup: Lookup, rows: Sequence[Row]) -> dict[str, str]:
+    """Of the groups of errors that are shown, by the newest of the jobs that fit."""
+    place = FACETS.index("group")
+    shown = {group for group, _ in _most_frequent(rows, place)}
+    examples = {row.more[place]: row.id for row in reversed(rows) if row.more[place] in shown}
+    infos = await lookup.infos([*examples.values()])
+    return {group: title_of_example(infos.get(job)) for group, job in examples.items()}
 
 
 async def examined(lookup: Lookup, query: JobFilter, more: Sequence[str], living: bool = False) -> Examined:
