@@ -324,7 +324,8 @@ class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogS
     @verb(READ, stale_ok=True)
     @abstractmethod
     async def facets(self, who: Principal, /, query: JobFilter) -> Facets:
-        """The jobs that fit, counted by state, queue, task and user. Estimates if they are too many, as `counted`."""
+        """The jobs that fit, counted by state, queue, task, user and group of errors. Estimates if they are too many,
+        as `counted`."""
 
     @verb(READ, stale_ok=True)
     @abstractmethod

@@ -18,7 +18,7 @@ from rota.tasks.catalogue import TaskDef
 from rota.telemetry.events import PoolFailed
 from tests.node.running import LONG
 from tests.work.functions import traps
-from tests.work.functions.nodes import gone, node, run, until
+from tests.work.functions.nodes import gone, node, pause, run, until
 
 pytestmark = pytest.mark.slow
 
@@ -132,7 +132,7 @@ async def test_a_process_that_does_not_take_its_order_costs_nobody_a_job(tmp_pat
     """Stopped by a stranger, or held up by what an earlier job has left in it."""
     async with node(tmp_path, traps.app, queues="default:1", warm_processes=1):
         process = (await run(traps.where.submit())).result["pid"]
-        os.kill(process, signal.SIGSTOP)
+        await pause(process)
         info = await run(traps.where.submit())
         assert (info.state, info.crashes) == (State.SUCCEEDED, 0)
         assert info.result["pid"] != process
