@@ -168,6 +168,8 @@ PEOPLE: dict[str, Samples] = {
     "get_limit": lambda t: [q(t.limit)],
     "set_limit": lambda t: [example("set_limit", t.limit)],
     "remove_limit": lambda t: [q(t.limit)],
+    "list_locks": lambda t: [q()],
+    "free_lock": lambda t: [q(t.lock)],
     "list_queues": lambda t: [q()],
     "get_queue": lambda t: [q(t.queue)],
     "pause_queue": lambda t: [b(t.queue, note="n"), q(t.queue)],
