@@ -15,8 +15,8 @@ from rota.store.values import Topic
 async def acquire(unit: Unit, who: Principal, name: str, holder: str, ttl: Duration) -> Acquisition:
     await unit.begin()
     taken = await unit.rows("take_lock", owner=who.user, name=name, holder=holder, ttl=ttl, now=unit.now)
-    rows = taken or await unit.rows("lock_rows", owner=who.user, names=[name], now=unit.now)
-    return Acquisition(bool(taken), _info(rows[0]))
+    found = [_info(row) for row in taken] or await locks(unit, who, [name])
+    return Acquisition(bool(taken), found[0])
 
 
 async def renew(unit: Unit, who: Principal, name: str, holder: str, fence: int, ttl: Duration) -> Verdict:
@@ -41,8 +41,10 @@ async def free(unit: Unit, who: Principal, name: str) -> bool:
 
 
 async def locks(unit: Unit, who: Principal, names: Sequence[str] | None = None) -> list[LockInfo]:
-    given = None if names is None else list(names)
-    return [_info(row) for row in await unit.rows("lock_rows", owner=who.user, names=given, now=unit.now)]
+    if names is None:
+        return [_info(row) for row in await unit.rows("lock_rows", owner=who.user, now=unit.now)]
+    rows = await unit.rows("lock_rows_named", owner=who.user, names=list(names), now=unit.now)
+    return [_info(row) for row in rows]
 
 
 def _info(row: Row) -> LockInfo:
