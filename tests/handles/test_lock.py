@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -251,6 +252,21 @@ def test_the_twin_tells_of_an_error_of_the_body_and_of_the_loss(sync_harness: te
     with pytest.raises(LockLost) as caught:
         work()
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_an_interrupt_just_after_it_was_got_gives_it_back(sync_harness: testing.SyncHarness) -> None:
+    real, calls = app._core.sync, 0
+
+    def interrupted(work: Coroutine[Any, Any, Any]) -> Any:
+        nonlocal calls
+        found, calls = real(work), calls + 1
+        if calls == 1:
+            raise KeyboardInterrupt
+        return found
+
+    with patch.object(app._core, "sync", interrupted), pytest.raises(KeyboardInterrupt):
+        app.lock_sync("report").__enter__()
+    assert [one.held for one in app.locks_sync()] == [False]
 
 
 def test_a_forked_child_does_not_release_it(sync_harness: testing.SyncHarness) -> None:
