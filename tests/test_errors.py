@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from datetime import timedelta
 from multiprocessing import get_context
 
 import pytest
@@ -33,6 +34,8 @@ MADE: list[BaseException] = [
     errors.JobFailed("7", "failed", "boom", "builtins.ValueError", 'File "a.py", line 3, in f\n'),
     errors.ResultMismatch("mail", "7", "no int"),
     errors.WaitTimeout("7", "running"),
+    errors.LockTaken("report", timedelta(seconds=12)),
+    errors.LockLost("report", "it has expired"),
     errors.Stale(),
     errors.NotFaked("GET /", "http", "allow_http"),
     errors.StoreError("refused"),

@@ -41,8 +41,13 @@ def things() -> dict[str, object]:
         "App": app, "Task": send, "Stub": app.stub("mail"), "Job": rota.Job(app, "1"),
         "Workflow": rota.Workflow(app, "1"), "WorkflowBuilder": app.workflow("w"),
         "Schedule": rota.Schedule(app, "nightly"), "JobQuery": app.jobs(), "Logs": app.logs,
-        "Context": direct_context("send"),
+        "Lock": app.lock("report"), "Context": direct_context("send"),
     }  # fmt: skip
+
+
+def test_a_twin_has_the_names_of_its_lock() -> None:
+    app = rota.App("sqlite:///:memory:")
+    assert public(app.lock_sync("report")) == public(app.lock("report"))
 
 
 @pytest.mark.parametrize("title", list(things()))

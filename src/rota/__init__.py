@@ -15,10 +15,10 @@ _NAMES = {
     "rota.clients.job_queries": ["Changes"],
     "rota.errors": [
         "AnswerNotKept", "ChangedMeanwhile", "IdempotencyKeyReused", "IllegalEvent", "InvalidArguments", "InvalidInput",
-        "InvalidQuery", "JobFailed", "KeyConflict", "NotAllowed", "NotFaked", "NotFound", "NotSerialisable",
-        "QuotaExceeded", "RepeatInFlight", "ResultMismatch", "RotaError", "SchemaMissing", "SchemaTooNew", "Stale",
-        "StoreDenied", "StoreError", "StoreFull", "StoreReadOnly", "StoreUnavailable", "TooLarge", "UnknownTask",
-        "WaitTimeout", "WrongVersion",
+        "InvalidQuery", "JobFailed", "KeyConflict", "LockLost", "LockTaken", "NotAllowed", "NotFaked", "NotFound",
+        "NotSerialisable", "QuotaExceeded", "RepeatInFlight", "ResultMismatch", "RotaError", "SchemaMissing",
+        "SchemaTooNew", "Stale", "StoreDenied", "StoreError", "StoreFull", "StoreReadOnly", "StoreUnavailable",
+        "TooLarge", "UnknownTask", "WaitTimeout", "WrongVersion",
     ],
     "rota.handles.job": ["Job"],
     "rota.handles.jobs": ["JobQuery"],
@@ -26,6 +26,7 @@ _NAMES = {
         "CallKeywords", "CallOrderKeywords", "CommandOrderKeywords", "DeclaredKeywords", "OrderKeywords",
         "ScheduleKeywords", "SettingKeywords", "TaskKeywords",
     ],
+    "rota.handles.lock": ["Lock", "SyncLock"],
     "rota.handles.logs": ["Logs"],
     "rota.handles.schedule": ["Schedule"],
     "rota.handles.shared_task": ["shared_task"],
@@ -37,6 +38,7 @@ _NAMES = {
     "rota.model.graph": ["Need", "ParentInfo"],
     "rota.model.job": ["AttemptInfo", "JobInfo", "Kind"],
     "rota.model.lifecycle": ["State"],
+    "rota.model.locks": ["LockInfo"],
     "rota.model.outcome": ["Ending", "Problem", "Usage"],
     "rota.model.progress": ["Progress"],
     "rota.model.retry": ["Retry"],
@@ -66,6 +68,8 @@ if typing.TYPE_CHECKING:
     from rota.errors import InvalidQuery as InvalidQuery
     from rota.errors import JobFailed as JobFailed
     from rota.errors import KeyConflict as KeyConflict
+    from rota.errors import LockLost as LockLost
+    from rota.errors import LockTaken as LockTaken
     from rota.errors import NotAllowed as NotAllowed
     from rota.errors import NotFaked as NotFaked
     from rota.errors import NotFound as NotFound
@@ -96,6 +100,8 @@ if typing.TYPE_CHECKING:
     from rota.handles.keywords import ScheduleKeywords as ScheduleKeywords
     from rota.handles.keywords import SettingKeywords as SettingKeywords
     from rota.handles.keywords import TaskKeywords as TaskKeywords
+    from rota.handles.lock import Lock as Lock
+    from rota.handles.lock import SyncLock as SyncLock
     from rota.handles.logs import Logs as Logs
     from rota.handles.schedule import Schedule as Schedule
     from rota.handles.shared_task import shared_task as shared_task
@@ -110,6 +116,7 @@ if typing.TYPE_CHECKING:
     from rota.model.job import JobInfo as JobInfo
     from rota.model.job import Kind as Kind
     from rota.model.lifecycle import State as State
+    from rota.model.locks import LockInfo as LockInfo
     from rota.model.outcome import Ending as Ending
     from rota.model.outcome import Problem as Problem
     from rota.model.outcome import Usage as Usage

@@ -14,12 +14,15 @@ from rota.handles.decorator import AnyTask, TaskDecorator
 from rota.handles.handle import id_of
 from rota.handles.job import Job
 from rota.handles.jobs import DEAD, DeadConditions, JobConditions, JobQuery
+from rota.handles.lock import Lock, SyncLock
 from rota.handles.logs import Logs
 from rota.handles.schedule import Schedule
 from rota.handles.stub import OpenStub, make_stub
 from rota.handles.task import Task
 from rota.handles.workflow import Workflow
 from rota.handles.workflow_builder import WorkflowBuilder
+from rota.model.locks import DEFAULT_TTL, LockInfo
+from rota.model.times import Span
 from rota.model.trigger.records import ScheduleInfo
 from rota.orders import HttpCall
 from rota.store.values import JobFilter
@@ -258,6 +261,24 @@ class App:
         if callable(period):
             raise InvalidInput("every", period, """a period, as in @app.every("90s")""")
         return self._core.declared.declaring(name, args, {"every": period, **options})
+
+    # -- locks -------------------------------------------------------------------------------------------------------
+    def lock(self, name: str, ttl: Span = DEFAULT_TTL, wait: Span | None = None) -> Lock:
+        """A lock of this user for the whole cluster: `async with app.lock("report") as lock: ... lock.fence`. It lasts
+        for `ttl` (1s to 1h) and is renewed meanwhile. `wait`: how long to wait for it; None: for ever; `0s`: one try.
+        Raises LockTaken; cancels the body and raises LockLost when it is lost (docs/locks.md)."""
+        return Lock(self._core, name, ttl, wait)
+
+    def lock_sync(self, name: str, ttl: Span = DEFAULT_TTL, wait: Span | None = None) -> SyncLock:
+        """The twin for `with`. A body can't be stopped: LockLost is raised at its end, and by `lock.check()`."""
+        return SyncLock(self._core, name, ttl, wait)
+
+    async def locks(self) -> list[LockInfo]:
+        """The locks of this user, up to 1,000; held ones first, by name."""
+        return await (await self._core.locks()).locks()
+
+    def locks_sync(self) -> list[LockInfo]:
+        return self.sync(self.locks())
 
     # -- the store and the node --------------------------------------------------------------------------------------
     async def admissions(self) -> LimitsClient:

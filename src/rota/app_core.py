@@ -14,6 +14,7 @@ from rota.app_code import AppCode
 from rota.callers import CallerClients
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
+from rota.clients.locks import LocksClient
 from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance, Clock, SystemClock
 from rota.connections import AppConnections
@@ -206,6 +207,9 @@ class AppCore(AppCode):
 
     async def admissions(self) -> LimitsClient:
         return LimitsClient((await self.client()).store, self.who, self.chance)
+
+    async def locks(self) -> LocksClient:
+        return LocksClient((await self.client()).store, self.who, self.chance)
 
     def make_store(self) -> Store:
         return opening.make_store(self.settings, self.clock, self.chance, self._inline)

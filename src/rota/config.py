@@ -34,7 +34,8 @@ API_PORT = 8787
 NO_SPOOL = "none"  # in place of a folder
 CONFIG = f"{PREFIX}CONFIG"  # names the settings file
 KEY = f"{PREFIX}KEY"
-JOB_VARIABLES = ("ROTA_JOB", "ROTA_ATTEMPT", "ROTA_FENCE", "ROTA_PROGRESS_FD")  # set for commands, which may run rota
+# Set for commands, which may run rota.
+JOB_VARIABLES = ("ROTA_JOB", "ROTA_ATTEMPT", "ROTA_FENCE", "ROTA_PROGRESS_FD", "ROTA_LOCK", "ROTA_LOCK_FENCE")
 # Variables that are not for settings: of rota's own tests, and those that Kubernetes sets in every pod for a Service
 # whose name begins with `rota`.
 _FOREIGN = re.compile(r"^ROTA_TEST_|_SERVICE_HOST$|_SERVICE_PORT(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$")

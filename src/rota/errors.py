@@ -19,6 +19,8 @@ RotaError
 ├── JobFailed               the result of a job that did not succeed was asked for
 ├── ResultMismatch          the result of a job does not fit the return annotation of its task
 ├── WaitTimeout             a wait ended before the job did
+├── LockTaken               a wait for a lock ended before it was free
+├── LockLost                a lock ended or was released while it was needed
 ├── Stale                   raised to a task whose attempt has lost its job
 ├── NotFaked                in a test: nothing answers a command or an HTTP call, and it may not run for real
 └── StoreError              the store can't do its work; the base itself: it refused this call
@@ -192,6 +194,21 @@ class WaitTimeout(RotaError, TimeoutError):
     def __init__(self, job_id: str, state: str, what: str = "job") -> None:
         self.job_id, self.state = job_id, state
         super().__init__(f"{what} {job_id} is still {state}")
+
+
+class LockTaken(RotaError, TimeoutError):
+    """`age`: how long its holder has had it; None: that is not known, for the store could not be asked."""
+
+    def __init__(self, name: str, age: timedelta | None = None) -> None:
+        self.name, self.age = name, age
+        had = "" if age is None else f"; its holder has had it for {max(0, round(age.total_seconds()))}s"
+        super().__init__(f"lock {name!r} is taken{had}")
+
+
+class LockLost(RotaError):
+    def __init__(self, name: str, why: str) -> None:
+        self.name, self.why = name, why
+        super().__init__(f"lock {name!r} is lost: {why}; another may hold it now")
 
 
 class Stale(RotaError):

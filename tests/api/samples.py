@@ -20,7 +20,7 @@ from rota.model.outcome import Ending, Settlement
 from rota.model.times import HOUR, MINUTE, SECOND
 from rota.store.values import Chunk, Note
 from tests.api import wire_values as wire
-from tests.api.seeds import COMMAND, Things
+from tests.api.seeds import COMMAND, HOLDER, Things
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -168,6 +168,8 @@ PEOPLE: dict[str, Samples] = {
     "get_limit": lambda t: [q(t.limit)],
     "set_limit": lambda t: [example("set_limit", t.limit)],
     "remove_limit": lambda t: [q(t.limit)],
+    "list_locks": lambda t: [q()],
+    "free_lock": lambda t: [q(t.lock)],
     "list_queues": lambda t: [q()],
     "get_queue": lambda t: [q(t.queue)],
     "pause_queue": lambda t: [b(t.queue, note="n"), q(t.queue)],
@@ -223,6 +225,7 @@ def _scans(t: Things) -> list[dict[str, Any]]:
 
 # The arguments of rota's own clients, by verb.
 CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
+    "acquire_lock": lambda t: [{"name": t.lock, "holder": HOLDER, "ttl": HOUR}],
     "add_key": lambda t: [
         {
             "new": {
@@ -251,6 +254,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "facets": _queries,
     "fires": lambda t: [{"owner": t.user, "name": t.schedule, "before": 1 << 60, "limit": 9}],
     "flows": lambda t: [{"limit": 9}],
+    "free_lock": lambda t: [{"name": t.lock}],
     "gates": lambda t: [{}],
     "get_many": lambda t: [{"ids": [one]} for one in (t.ready, t.failed, t.blocked, t.running)],
     "history": lambda t: [
@@ -260,6 +264,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "hurry": lambda t: [{"ids": [t.later, t.done]}],
     "keys": lambda t: [{}, {"user": t.user, "past": True}],
     "limits": lambda t: [{}, {"keys": [t.limit]}],
+    "locks": lambda t: [{}, {"names": [t.lock]}],
     "make_fires": lambda t: [{"name": t.schedule, "kind": "manual", "fires": [wire.fire()]}],
     "make_known": lambda t: [{"tasks": [{"name": "mail"}]}],
     "nodes": lambda t: [{"past": True}],
@@ -280,11 +285,13 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "put_user": lambda t: [{"name": f"other-{t.calendar}", "quotas": {}, "new": True}],
     "queues": lambda t: [{}],
     "quota_use": lambda t: [{}],
+    "release_lock": lambda t: [{"name": t.lock, "holder": HOLDER}, {"name": t.lock, "holder": "x", "fence": 5}],
     "remove_calendar": lambda t: [{"name": t.calendar}],
     "remove_limit": lambda t: [{"key": t.limit}],
     "remove_schedule": lambda t: [{"name": t.schedule, "revision": t.revision, "before": 1 << 60, "skips": []}],
     "remove_user": lambda t: [{"name": t.user}],
     "replay": lambda t: [{"ids": [t.failed, t.done], "again": True}],
+    "renew_lock": lambda t: [{"name": t.lock, "holder": HOLDER, "fence": 5, "ttl": SECOND}],
     "reprioritise": lambda t: [{"ids": [t.ready, t.done], "priority": 1}],
     "resolve": lambda t: [{"part": t.ready}, {"part": t.ready[:-2]}],
     "resolve_workflow": lambda t: [{"part": t.workflow}, {"part": t.workflow_name}, {"part": t.workflow[:-2]}],

@@ -1,4 +1,4 @@
-"""Things of a user: jobs in all states, workflows, schedules, calendars, gates, limits, keys, and a worker's attempt.
+"""Things of a user: jobs in all states, workflows, schedules, gates, limits, locks, keys, a worker's attempt, and more.
 
 Each kind has a name in `Things`, so that the same request can be made for what a user owns, for what another owns, and
 for what was never there.
@@ -13,12 +13,13 @@ import msgspec
 from rota.model.access import Role
 from rota.model.principal import Principal
 from rota.model.task import TaskInfo
-from rota.model.times import SECOND
+from rota.model.times import HOUR, SECOND
 from rota.remote.work_calls import ClaimedJobs
 from tests.api.caller import Caller, Reply, secret
 from tests.contracts.world import DONE, FATAL, World
 
 COMMAND = {"command": ["true"]}
+HOLDER = "a holder"  # of locks
 ABSENT = "00000000-0000-7000-8000-00000000000"
 TASKS = [TaskInfo("hello", ("name",), ("name",), types={"name": ("string",)}), TaskInfo("true")]
 
@@ -42,6 +43,7 @@ class Things(msgspec.Struct, frozen=True, kw_only=True):
     calendar: str
     gate: str
     limit: str
+    lock: str
     queue: str
     key: str
     label: str
@@ -89,6 +91,7 @@ async def seed(world: World, caller: Caller, user: str, number: int = 0) -> Thin
     gate = await made("POST", "/gates", {"queue": f"{mark}-gated", "reason": mark})
     await made("PUT", f"/limits/{mark}", {"concurrency": 1})
     await caller.post("/api/v1/users", {"name": user}, key=key)  # who may be there
+    await world.store.acquire_lock(who, mark, HOLDER, HOUR)
     access = await made("POST", "/keys", {"user": user, "role": "submitter", "name": mark})
     output = await caller.get(f"/api/v1/jobs/{failed}/output", key=key)
     later = await world.one(who, delay=3600 * SECOND)
@@ -96,7 +99,7 @@ async def seed(world: World, caller: Caller, user: str, number: int = 0) -> Thin
     return Things(
         user=user, ready=ready, failed=failed, dead=dead, done=done, later=later, blocked=living["jobs"]["b"],
         workflow=living["id"], ended_workflow=ended["id"], workflow_name=mark, schedule=mark,
-        revision=schedule["revision"], calendar=mark, gate=gate["id"], limit=mark, queue=f"{mark}-idle",
+        revision=schedule["revision"], calendar=mark, gate=gate["id"], limit=mark, lock=mark, queue=f"{mark}-idle",
         key=access["key"]["id"], label=mark, output=output.json["next"], **await attempt(world, caller, user, number),
     )  # fmt: skip
 

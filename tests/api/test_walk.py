@@ -14,7 +14,7 @@ import pytest
 from rota.api.routes import PUBLIC, Route
 from rota.model.access import ROLES, Grant, Permission, Role
 from rota.model.principal import Principal
-from rota.model.times import SECOND
+from rota.model.times import HOUR, SECOND
 from tests.api.caller import Caller, secret
 from tests.api.described import check_described
 from tests.api.walking import (
@@ -41,6 +41,7 @@ OWNED = {
     "/api/v1/calendars/{name}": "calendar",
     "/api/v1/gates/{id}": "gate",
     "/api/v1/limits/{key}": "limit",
+    "/api/v1/locks/{name}": "lock",
     "/api/v1/queues/{name}": "",
     "/api/v1/tasks/{name}": "",
     "/api/v1/users/{user}": "",
@@ -122,8 +123,17 @@ async def of_bob(world: World, caller: Caller) -> dict[str, str]:
         "limit": await caller.put("/api/v1/limits/bobs", {"concurrency": 1}, key=key),
     }
     assert all(reply.status in (200, 201) for reply in made.values()), made
+    await world.store.acquire_lock(bob, "bobs", "holder", HOUR)
     ids = {"workflow": made["workflow"].json["id"], "gate": made["gate"].json["id"]}
-    return {"job": await world.one(bob), "dead": dead, "schedule": "bobs", "calendar": "bobs", "limit": "bobs", **ids}
+    return {
+        "job": await world.one(bob),
+        "dead": dead,
+        "schedule": "bobs",
+        "calendar": "bobs",
+        "limit": "bobs",
+        "lock": "bobs",
+        **ids,
+    }
 
 
 async def test_what_another_owns_is_as_absent_as_what_nobody_owns(world: World, caller: Caller) -> None:
@@ -168,6 +178,8 @@ async def again(world: World, caller: Caller, kind: str, things: Mapping[str, st
             return {"gate": reply.json["id"]}
         case "limit":
             await caller.put("/api/v1/limits/bobs", {"concurrency": 1}, key=key)
+        case "lock":
+            await world.store.acquire_lock(Principal("bob"), "bobs", world.chance.token(), HOUR)
     return {}
 
 

@@ -31,6 +31,10 @@ WORKFLOW = {
 # A word in braces is what an earlier verb has printed: `{job}` is the first id that was shown.
 SESSION = f"""
 job list
+lock list
+lock release none --yes
+lock run report -- true
+lock run report -- false
 job show nothing
 submit --name one --label db --priority 2 -- echo hi
 submit --in 1h --key once --timeout 5m -- sleep 5

@@ -33,7 +33,8 @@ def test_the_verbs_are_those_of_the_design() -> None:
     )
     nouns = {
         "job": jobs, "logs": ("search", "tail"), "workflow": workflows, "schedule": schedules, "calendar": calendars,
-        "gate": gates, "limit": limits, "queue": queues, "flow": ("list",), "dead": dead,
+        "gate": gates, "limit": limits, "lock": ("list", "release", "run"), "queue": queues, "flow": ("list",),
+        "dead": dead,
     }  # fmt: skip
     expected = ["up", "run", "submit", "stats", "events"]
     expected += [f"{noun} {verb}" for noun, verbs in nouns.items() for verb in verbs]
@@ -52,6 +53,7 @@ NOUNS = [
     "calendar",
     "gate",
     "limit",
+    "lock",
     "queue",
     "dead",
     "node",
@@ -121,7 +123,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["job", "show"], "required: ID (see `rota job show --help`)"),
         (["job", "list", "--limit", "0"], "--limit: '0' is not a number from 1 to 1000000"),
         (["job", "show", "abc", "surplus"], "unrecognized arguments: surplus"),
-        (["job", "list", "--", "ls"], "only `rota run`, `rota submit` and `rota schedule add` take a"),
+        (["job", "list", "--", "ls"], "only `rota run`, `rota submit`, `rota schedule add` and `rota lock run` take a"),
         (["job", "list", "--lim", "3"], "unrecognized arguments: --lim"),
         (["run"], "give a command after `--`, as in: rota run -- echo hello"),
         (["run", "echo", "hi"], "the command goes after `--`, as in: rota run -- echo hi"),

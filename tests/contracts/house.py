@@ -70,6 +70,7 @@ async def filled(world: World) -> House:
             ALICE, requirements=Requirements(labels=(state.value,), keys=(Key("her secret key", 1),))
         )
     await world.store.set_limit(ALICE, Limit("her secret key", 7))
+    await world.store.acquire_lock(ALICE, "her lock", "holder", DAY)
     await world.store.admit(SYSTEM, PLENTY)
     assert [await world.state(job) for job in jobs.values()] == list(jobs)
     return House(world, actor, jobs, running, ahead)
@@ -83,6 +84,7 @@ async def hers(house: House) -> dict[str, object]:
     found["workflow"] = await world.store.workflow(SYSTEM, WORKFLOW)
     found["gates"] = [gate for gate in await world.store.gates(SYSTEM) if gate.author == "alice"]
     found["limits"] = [limit for limit in await world.store.limits(SYSTEM) if limit.owner == "alice"]
+    found["locks"] = await world.store.locks(ALICE)
     for job in house.ids:
         waiting = await world.store.waiting(SYSTEM, job)
         # (Others may stand before it, and in the same queue.)

@@ -38,6 +38,7 @@ from tests.contracts.house import HIS, PAUSING, WORKFLOW, House, filled, hers
 from tests.contracts.shelves import STATES
 from tests.contracts.world import ALICE, BOB, DONE, OLGA, PLENTY, World, settled
 
+FIRST_FENCE = 1_800_000_000_000_000  # of a lock that was taken when the world began
 HIS_KEY = NewKey(id="mine", hash="hash", user="bob", role=Role.ADMIN)
 
 
@@ -89,6 +90,7 @@ async def test_nobody_reads_what_is_not_theirs(house: House) -> None:
         assert await store.waiting(BOB, job) is None
     assert await store.gates(BOB) == []
     assert await store.limits(BOB) == await store.limits(BOB, ["her secret key"]) == []
+    assert await store.locks(BOB) == await store.locks(BOB, ["her lock"]) == []
     for queue in await store.queues(BOB):
         counts = (queue.ready, queue.held, queue.scheduled, queue.blocked, queue.running, queue.ended)
         assert not any(counts), queue
@@ -117,6 +119,7 @@ async def test_nobody_changes_what_is_not_theirs(house: House) -> None:
         assert await store.reprioritise(BOB, house.ids, 0) == [False] * len(house.ids)
         assert not await store.open_gate(BOB, PAUSING)
         assert not await store.remove_limit(BOB, "her secret key")
+        assert not await store.free_lock(BOB, "her lock")
 
 
 async def test_a_limit_of_ones_own_is_not_that_of_another_with_the_same_key(house: House) -> None:
@@ -300,6 +303,11 @@ PEOPLE: dict[str, Deed] = {
     "set_limit": lambda h, s: s.set_limit(BOB, Limit("her key", 1)),
     "remove_limit": lambda h, s: s.remove_limit(BOB, "her secret key"),
     "limits": lambda h, s: s.limits(BOB),
+    "acquire_lock": lambda h, s: s.acquire_lock(BOB, "her lock", "holder", HOUR),
+    "renew_lock": lambda h, s: s.renew_lock(BOB, "her lock", "holder", FIRST_FENCE, HOUR),
+    "release_lock": lambda h, s: s.release_lock(BOB, "her lock", "holder"),
+    "free_lock": lambda h, s: s.free_lock(BOB, "her lock"),
+    "locks": lambda h, s: s.locks(BOB, ["her lock"]),
     "queues": lambda h, s: s.queues(BOB),
     "flows": lambda h, s: s.flows(BOB, PLENTY),
     "waiting": lambda h, s: s.waiting(BOB, h.jobs[State.HELD]),

@@ -72,6 +72,22 @@ async def test_schedules_have_the_user_of_the_key_and_saving_again_changes_nothi
         await first.remove()
 
 
+async def test_locks_are_held_through_a_server(server: Server) -> None:
+    """Two programs; the wait of the second ends with the release by the first, whose lock was renewed meanwhile."""
+    async with app_of(server, Role.SUBMITTER) as one, app_of(server) as two, app_of(server, user="local") as other:
+        async with one.lock("report", ttl="1s") as first:
+            with pytest.raises(rota.LockTaken):
+                await two.lock("report", wait="1500ms").__aenter__()
+            fence = first.fence
+            async with other.lock("report", wait="0s"):  # of another user
+                first.check()
+        async with two.lock("report", wait="20s") as second:
+            assert second.fence > fence
+    store = SqliteStore(str(server.store), SystemClock(), Chance())
+    assert [lock.held for lock in await store.locks(Principal("ann"))] == [False]
+    await store.close()
+
+
 async def test_a_key_without_the_permission_is_refused(server: Server) -> None:
     async with app_of(server, Role.SUBMITTER) as app:
         with pytest.raises(NotAllowed, match="order commands"):

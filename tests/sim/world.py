@@ -73,7 +73,7 @@ class World:
         self.lives: dict[str, Life] = {}
         self.witness.gone = lambda life: life in self.lives and self.lives[life].gone
         self.locks = SimLocks(self.lives)
-        self.store.locks = self.server or self.locks  # type: ignore[assignment]
+        self.store.node_locks = self.server or self.locks  # type: ignore[assignment]
         self.stage = Stage()
         self._catalogues = {old: _catalogue(self.stage, old) for old in (False, True)}
         self.customer = Customer(self)

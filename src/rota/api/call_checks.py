@@ -25,12 +25,13 @@ from rota.model.feedback import Feedback, read_feedback
 from rota.model.globs import glob_fits
 from rota.model.job import queue_name
 from rota.model.limits import Limit, concurrency, key_name, rate
+from rota.model.locks import LONGEST_HOLDER, LONGEST_TTL, SHORTEST_TTL, lock_name
 from rota.model.options import LONGEST_REASON, READERS, check_reason, task_name
 from rota.model.query.check import check as check_query
 from rota.model.query.fields import check_sort
 from rota.model.quotas import quotas
 from rota.model.rank import STRICT, priority
-from rota.model.readers import whole
+from rota.model.readers import printable, whole
 from rota.model.task import TaskInfo
 from rota.model.times import DAY, LATEST, LONGEST
 from rota.orders import check_templates
@@ -228,6 +229,25 @@ def _feedback(given: Arguments, sender: Sender) -> None:
         read_feedback(quantum, rule.levels, boost)
 
 
+# -- locks -----------------------------------------------------------------------------------------------------------
+def _lock(given: Arguments, sender: Sender) -> None:
+    lock_name(given["name"])
+
+
+def _holder(given: Arguments, sender: Sender) -> None:
+    _lock(given, sender)
+    printable(given["holder"], "holder", 1, LONGEST_HOLDER, f"a token of 1 to {LONGEST_HOLDER} characters")
+
+
+def _term(given: Arguments, sender: Sender) -> None:
+    _holder(given, sender)
+    received.span(given["ttl"], "ttl", SHORTEST_TTL, LONGEST_TTL)
+
+
+def _locks(given: Arguments, sender: Sender) -> None:
+    _at_most(given["names"] or (), "names", MOST_IDS)
+
+
 # -- tasks -----------------------------------------------------------------------------------------------------------
 def _make_known(given: Arguments, sender: Sender) -> None:
     """Tasks that the key may not order are left out: an app describes all its tasks before it orders one."""
@@ -295,6 +315,11 @@ CHECKS: dict[str, Callable[[Arguments, Sender], None]] = {
     "resume_queue": _queue,
     "set_step": _step,
     "set_feedback": _feedback,
+    "acquire_lock": _term,
+    "renew_lock": _term,
+    "release_lock": _holder,
+    "free_lock": _lock,
+    "locks": _locks,
     "make_known": _make_known,
     "put_user": _user,
     "add_key": _new_key,

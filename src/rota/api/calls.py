@@ -71,7 +71,7 @@ def call_route(call: Call, carry: Carry) -> Route:
         return Answer(call.packed(answer), headers=stamped(request))
 
     handle.__name__ = f"call_{call.name}"
-    keyed = call.verb.access is WRITE and call.name != ORDERS
+    keyed = call.verb.access is WRITE and call.name != ORDERS and not call.verb.repeatable
     return Route(
         method="POST", path=f"{CALLS}/{call.name}", permission=permission_of(call.verb), handler=handle,
         summary=f"The verb {call.name.replace('_', ' ')}, for rota's own clients", tag="calls",

@@ -13,6 +13,7 @@ from rota.api.known_tasks import KnownTasks
 from rota.api.repeats import Repeats
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
+from rota.clients.locks import LocksClient
 from rota.clients.people import PeopleClient
 from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance, Clock
@@ -34,6 +35,7 @@ class Clients(NamedTuple):
     schedules: SchedulesClient
     limits: LimitsClient
     people: PeopleClient
+    locks: LocksClient
 
 
 class Desk:
@@ -74,5 +76,5 @@ class Desk:
         jobs = JobsClient(store, who, chance) if grant is None else KeyedJobs(store, grant, chance, self.store)
         return Clients(
             jobs, SchedulesClient(store, who, chance), LimitsClient(store, who, chance),
-            PeopleClient(store, who, chance),
+            PeopleClient(store, who, chance), LocksClient(store, who, chance),
         )  # fmt: skip

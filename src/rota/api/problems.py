@@ -41,6 +41,8 @@ _STATUS: Mapping[type[RotaError], int] = {
     errors.JobFailed: 409,
     errors.ResultMismatch: 409,
     errors.WaitTimeout: 408,
+    errors.LockTaken: 409,
+    errors.LockLost: 409,
     errors.Stale: 409,
 }
 # The codes of refusals that are no errors of rota.

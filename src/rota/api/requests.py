@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from rota.api.desk import Clients, Desk
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
+from rota.clients.locks import LocksClient
 from rota.clients.people import PeopleClient
 from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance
@@ -73,6 +74,10 @@ class Request(Generic[B, Q]):
     @property
     def limits(self) -> LimitsClient:
         return self.clients.limits
+
+    @property
+    def locks(self) -> LocksClient:
+        return self.clients.locks
 
     @property
     def people(self) -> PeopleClient:

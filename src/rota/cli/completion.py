@@ -222,6 +222,7 @@ _SOURCE_OF = {
     ("", "after"): "jobs", ("", "workflow"): "workflows", ("", "task"): "tasks", ("", "queue"): "queues",
     ("", "schedule"): "schedules", ("", "schedules"): "schedules", ("task", "name"): "tasks",
     ("node", "id"): "nodes", ("", "user"): "users", ("key", "key"): "keys", ("key", "keys"): "keys",
+    ("", "lock"): "locks",
 }  # fmt: skip
 
 
@@ -261,7 +262,7 @@ def read_of(source: str) -> Read:
 
 def sources() -> dict[str, Read]:
     """Imported only when the store is asked: most completions need none of it."""
-    from rota.cli.session import admissions_of, people_of, planning_of
+    from rota.cli.session import admissions_of, locks_of, people_of, planning_of
     from rota.store.graph import WorkflowFilter
     from rota.store.values import JobFilter
 
@@ -291,6 +292,9 @@ def sources() -> dict[str, Read]:
     async def nodes(client: JobsClient) -> list[Candidate]:
         return [(node.id, node.state.value) for node in await client.store.nodes(client.who)]
 
+    async def locks(client: JobsClient) -> list[Candidate]:
+        return [(lock.name, "held" if lock.held else "free") for lock in await locks_of(client).locks()]
+
     async def users(client: JobsClient) -> list[Candidate]:
         return [(info.name, "") for info in await people_of(client).users()]
 
@@ -299,5 +303,5 @@ def sources() -> dict[str, Read]:
 
     return {
         "jobs": jobs, "dead": dead, "groups": groups, "workflows": workflows, "tasks": tasks, "queues": queues,
-        "schedules": schedules, "nodes": nodes, "users": users, "keys": keys,
+        "schedules": schedules, "nodes": nodes, "users": users, "keys": keys, "locks": locks,
     }  # fmt: skip

@@ -88,7 +88,8 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if extras:
         args.parser.error(f"unrecognized arguments: {' '.join(extras)}")
     if command is not None and not args.takes_command:
-        args.parser.error("only `rota run`, `rota submit` and `rota schedule add` take a command after `--`")
+        takers = "`rota run`, `rota submit`, `rota schedule add` and `rota lock run`"
+        args.parser.error(f"only {takers} take a command after `--`")
     return args
 
 

@@ -22,7 +22,7 @@ from rota.cli.grammar import (
     order,
     verb,
 )
-from rota.cli.parser_admissions import flow, gate, limit, queue
+from rota.cli.parser_admissions import flow, gate, limit, lock, queue
 from rota.cli.parser_jobs import dead, job
 from rota.cli.parser_logs import logs
 from rota.cli.parser_people import audit, key, user
@@ -217,6 +217,7 @@ NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
     ("calendar", "named sets of dates that schedules leave out, or keep to", calendar),
     ("gate", "rules that hold or drop matching jobs, until they are opened", gate),
     ("limit", "keys that jobs need: how many at once, how many starts", limit),
+    ("lock", "what one process of the cluster holds at a time", lock),
     ("queue", "what waits and runs in queues; pausing them, how they rank", queue),
     ("flow", "whose turn it is: flows and their feedback levels", flow),
     ("dead", "jobs that failed for good: look, run again, delete", dead),

@@ -1,4 +1,4 @@
-"""The verbs of admission: gates, limits, queues."""
+"""The verbs of admission and of exclusion: gates, limits, queues, locks."""
 
 from __future__ import annotations
 
@@ -40,6 +40,21 @@ def limit(verbs: Verbs) -> None:
 
 def _key(parser: Parser) -> None:
     parser.add_argument("key", metavar="KEY", help="the key, as jobs have it: with their arguments filled in")
+
+
+def lock(verbs: Verbs) -> None:
+    verb(verbs, "list", "lock", "list your locks, held ones first")
+    releasing = verb(verbs, "release", "lock", "free a lock whose holder hangs; the holder loses it")
+    releasing.add_argument("lock", metavar="NAME", help="the name of the lock")
+    releasing.add_argument("--yes", "-y", action="store_true", help="don't ask")
+    text = "run a command here while a lock is held, and exit with its exit code; end it when the lock is lost"
+    running = verb(verbs, "run", "lock_run", text, "NAME [options] -- CMD...")
+    running.add_argument("lock", metavar="NAME", help="the name of the lock")
+    running.add_argument(
+        "--ttl", metavar="DURATION", default="30s", help="it lasts so long if we die, 1s to 1h; renewed meanwhile (30s)"
+    )
+    running.add_argument("--wait", metavar="DURATION", help="how long to wait for it: 0s tries once (for ever)")
+    running.set_defaults(takes_command=True)
 
 
 def queue(verbs: Verbs) -> None:

@@ -15,6 +15,7 @@ from rota.app_core import AppCore
 from rota.cli import login_file
 from rota.clients.jobs import JobsClient
 from rota.clients.limits import LimitsClient
+from rota.clients.locks import LocksClient
 from rota.clients.people import PeopleClient
 from rota.clients.schedules import SchedulesClient
 from rota.clock import Chance
@@ -95,6 +96,10 @@ def planning_of(client: JobsClient) -> SchedulesClient:
 
 def admissions_of(client: JobsClient) -> LimitsClient:
     return LimitsClient(client.store, client.who, Chance())
+
+
+def locks_of(client: JobsClient) -> LocksClient:
+    return LocksClient(client.store, client.who, Chance())
 
 
 def people_of(client: JobsClient) -> PeopleClient:

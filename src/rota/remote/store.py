@@ -179,7 +179,7 @@ class ServerStore(Store):
         """`repeat`: the caller's own name for this write, which may have been carried out before."""
         body = call.encode_arguments(args, named)
         headers = {"Content-Type": "application/json"}
-        if call.verb.access is WRITE:
+        if call.verb.access is WRITE and not call.verb.repeatable:
             headers[IDEMPOTENCY_KEY] = f"{self._chance.token()}{self._chance.token()}"
         if repeat is not None:
             headers |= {IDEMPOTENCY_KEY: repeat.key, REPEAT: "yes"}

@@ -39,6 +39,7 @@ from rota.store.found_lines import LinePage, LineQuery
 from rota.store.graph import Graph
 from rota.store.line_search import page as line_search
 from rota.store.line_search.turns import Turns
+from rota.store.locks import Locks
 from rota.store.log_store import LogStore
 from rota.store.offers import Offers
 from rota.store.people import People
@@ -70,7 +71,7 @@ def tell_nobody(line: str) -> None:
     """The default for `tell`: lines are dropped."""
 
 
-class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogStore):
+class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogStore, Locks):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:

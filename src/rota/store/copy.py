@@ -37,7 +37,7 @@ TABLES = (
     "tasks", "users", "access_keys", "queues", "flows", "limits", "calendars", "schedules", "fires", "skips",
     "workflows", "members", "edges", "gates", "keys", "live", "ended", "attempts", "output", "segments", "purged",
     "progress", "checkpoints", "wanted", "starts", "settling", "freed", "outbox", "audit", "tallies", "tallied",
-    "repeats",
+    "repeats", "locks",
 )  # fmt: skip
 # Not copied: the nodes of the source, which have ended, and what belongs to their running attempts or to the server.
 # The secrets of the target are its own. Whoever watches the source does not watch the target.

@@ -28,6 +28,7 @@ class Topic(StrEnum):
     SCHEDULE = "s"  # a schedule was changed, or is due; or a fire waits for earlier fires
     TIES = "t"  # a job waits for others, or one has ended that others wait for
     GATE = "g"  # a gate was closed or opened, a limit changed, a key became free
+    LOCK = "l"  # a lock was released
 
 
 # The topics that new orders and schedules may touch.

@@ -77,6 +77,7 @@ class Verb:
     owner: Parameter | None
     nothing: Callable[[], object]
     deed: Deed | None = None  # how it is audited; None: it is not
+    repeatable: bool = False
 
     def audit(self, who: Principal, args: Sequence[Any], named: Mapping[str, Any], answer: Any) -> AuditRow | None:
         """The row about this call, if it changed anything."""
@@ -95,11 +96,13 @@ def verb(
     owner: str = "",
     nothing: Callable[[], object] = list,
     audit: Deed | Undeclared | None = UNDECLARED,
+    repeatable: bool = False,
 ) -> Callable[[Method], Method]:
     """Declares a verb. `deed` is its name in the refusal of a caller; the default is the name of the method.
     `stale_ok`: the answer may come from a replica or cache that lags a little. `batch` and `owner` name parameters: a
     call with an empty batch, or about an owner whose rows the principal may not see, is answered with `nothing()`.
-    `audit`: every write that is not for nodes alone must say how it is audited; None: it is no deed of a person."""
+    `audit`: every write that is not for nodes alone must say how it is audited; None: it is no deed of a person.
+    `repeatable`: a repeat does no harm by itself, so servers keep no record of the call."""
     if audit is UNDECLARED and access is WRITE and by is not NODE:
         raise TypeError("a write that people may ask for must declare `audit`")
 
@@ -112,7 +115,9 @@ def verb(
         name = method.__name__
         refusal = by.format(deed or name.replace("_", " "))
         kept = None if audit is UNDECLARED or audit is None else audit.of(parameters)
-        declared = Verb(name, access, by, refusal, stale_ok, parameter(batch), parameter(owner), nothing, kept)
+        declared = Verb(
+            name, access, by, refusal, stale_ok, parameter(batch), parameter(owner), nothing, kept, repeatable
+        )
         method.verb = declared  # type: ignore[attr-defined]
         return method
 

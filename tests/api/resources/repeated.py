@@ -85,6 +85,11 @@ async def calendar(world: World, caller: Caller) -> Asked:
     return "DELETE", "/api/v1/calendars/off", None
 
 
+async def lock(world: World, caller: Caller) -> Asked:
+    await world.store.acquire_lock(ANN, "report", "holder", HOUR)
+    return "DELETE", "/api/v1/locks/report", None
+
+
 async def limit(world: World, caller: Caller) -> Asked:
     await caller.put("/api/v1/limits/db", {"concurrency": 5})
     return "DELETE", "/api/v1/limits/db", None
@@ -140,6 +145,7 @@ ROUTES: dict[str, Prepare] = {
     "open_gate": closed_gate,
     "set_limit": given("PUT", "/api/v1/limits/db", {"concurrency": 5}),
     "remove_limit": limit,
+    "free_lock": lock,
     "pause_queue": given("POST", "/api/v1/queues/mail/pause", {"note": "n"}),
     "resume_queue": given("POST", "/api/v1/queues/mail/resume"),
     "set_queue": given("PATCH", "/api/v1/queues/mail", {"step": "5m", "feedback": {"levels": 3}}),

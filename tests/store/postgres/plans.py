@@ -21,7 +21,7 @@ from rota.store.values import Retention
 # Below this they are the rows of a table that stays small, or a partition that is empty.
 FEW_PAGES = 30
 GROWING = re.compile(
-    r"^(jobs|history|attempts|output|keys|outbox|progress|checkpoints|repeats|segments|purged)(?:_(?:\d{8}|other|lasting|dated))?$"
+    r"^(jobs|history|attempts|output|keys|outbox|progress|checkpoints|repeats|segments|purged|locks)(?:_(?:\d{8}|other|lasting|dated))?$"
 )
 LOAD = "LOAD 'auto_explain'"  # before the transaction: it takes a snapshot
 WATCH = """

@@ -35,7 +35,7 @@ from tests.store.postgres.plans import Seen, observe
 pytestmark = pytest.mark.slow
 
 QUERIES = sql_files.load("postgres")
-ELSEWHERE = queries.names("postgres", "schedules", "graph", "admission", "offers")
+ELSEWHERE = queries.names("postgres", "schedules", "graph", "admission", "offers", "locks")
 
 
 @pytest.fixture(scope="module")

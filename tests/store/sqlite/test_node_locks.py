@@ -112,8 +112,8 @@ async def test_a_refused_registration_holds_no_lock(world: World, path: str) -> 
 async def test_the_guards_of_a_node_are_its_lock(world: World, store: SqliteStore) -> None:
     actor = await world.node()
     (guard,) = store.guards(actor.incarnation)
-    assert store.locks is not None
-    assert [guard] == store.locks.descriptors(actor.incarnation)
+    assert store.node_locks is not None
+    assert [guard] == store.node_locks.descriptors(actor.incarnation)
     await actor.leave()
     assert not store.guards(actor.incarnation)
     with pytest.raises(OSError, match="Bad file descriptor"):

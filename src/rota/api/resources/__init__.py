@@ -11,6 +11,7 @@ from rota.api.resources import (
     job_changes,
     jobs,
     limits,
+    locks,
     log_search,
     log_tail,
     nodes,
@@ -25,6 +26,6 @@ from rota.api.resources import (
 
 ROUTES = (
     orders.ROUTES, jobs.ROUTES, job_changes.ROUTES, dead.ROUTES, workflows.ROUTES, schedules.ROUTES, calendars.ROUTES,
-    gates.ROUTES, limits.ROUTES, queues.ROUTES, nodes.ROUTES, nodes.TASKS, events.ROUTES, waits.ROUTES, stats.ROUTES,
-    people.ROUTES, log_search.ROUTES, log_tail.ROUTES, completions.ROUTES,
+    gates.ROUTES, limits.ROUTES, queues.ROUTES, locks.ROUTES, nodes.ROUTES, nodes.TASKS, events.ROUTES, waits.ROUTES,
+    stats.ROUTES, people.ROUTES, log_search.ROUTES, log_tail.ROUTES, completions.ROUTES,
 )  # fmt: skip

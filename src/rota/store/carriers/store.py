@@ -10,6 +10,7 @@ from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import gates as gates_
 from rota.store.carriers import graph, log_retention, offers, orders, output, output_quotas, people, sealing, watches
 from rota.store.carriers import limits as limits_
+from rota.store.carriers import locks as locks_
 from rota.store.carriers import nodes as nodes_
 from rota.store.carriers import queues as queues_
 from rota.store.carriers import quotas as quotas_
@@ -70,6 +71,13 @@ class CarriedStore(Store):
     workflows = reads(graph.workflows)
     workflow = reads(graph.workflow)
     resolve_workflow = reads(graph.resolve_workflow)
+
+    # -- locks -------------------------------------------------------------------------------------------------------
+    acquire_lock = writes(locks_.acquire)
+    renew_lock = writes(locks_.renew)
+    release_lock = writes(locks_.release)
+    free_lock = writes(locks_.free)
+    locks = reads(locks_.locks)
 
     # -- users, keys, audit ------------------------------------------------------------------------------------------
     put_user = writes(people.put_user)

@@ -8,6 +8,7 @@ import msgspec
 
 from rota.errors import InvalidInput
 from rota.model.job import Kind, Ref
+from rota.model.locks import KEPT_FREE
 from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import Principal
@@ -187,6 +188,7 @@ PRUNINGS: tuple[Pruning, ...] = (
     _old("delete_old_audit", lambda keep: keep.audit),
     _old("delete_old_access_keys", lambda keep: keep.audit),
     _old("delete_old_repeats", lambda _: 0),
+    _old("delete_free_locks", lambda _: KEPT_FREE),
     group_errors,
 )
 # The walks: the query of each, and the key where it begins.

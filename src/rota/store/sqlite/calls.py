@@ -72,7 +72,7 @@ class Calls(CarriedStore):
         self._clock, self._ageing_step, self._key_life = clock, ageing_step, key_life
         folder = beside(path)
         self._wakeups = None if path == MEMORY else Wakeups(folder, chance.token())
-        self.locks = None if path == MEMORY else NodeLocks(folder)
+        self.node_locks = None if path == MEMORY else NodeLocks(folder)
         self._listeners = Listeners()
         self._inline, self._chance = inline, chance
         self._threads = None if inline else Threads(shared=path == MEMORY)
@@ -90,7 +90,7 @@ class Calls(CarriedStore):
     async def close(self) -> None:
         self._closed = True
         self._listeners.clear()
-        for presence in (self._wakeups, self.locks):
+        for presence in (self._wakeups, self.node_locks):
             if presence:
                 presence.close()
         for writes, side in ((True, self._writer), (False, self._reader)):
@@ -123,8 +123,8 @@ class Calls(CarriedStore):
         forking.keep_for_ever(self._writer, self._reader, self._threads, self._listeners)
         self._writer, self._reader, self._listeners = None, None, Listeners()
         self._threads = None if self._inline else Threads(shared=self.path == MEMORY)
-        if self._wakeups and self.locks:
-            self.locks.disown()
+        if self._wakeups and self.node_locks:
+            self.node_locks.disown()
             self._wakeups.forget()
             self._wakeups = Wakeups(beside(self.path), self._chance.token())
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rota.errors import InvalidInput
 from rota.model.job import Ref
+from rota.model.locks import KEPT_FREE
 from rota.model.node import NewNode, News, NodeInfo
 from rota.model.outcome import Settlement
 from rota.model.principal import Principal
@@ -171,4 +172,5 @@ def prune(db: Database, retention: Retention, limit: int) -> int:
         + db.run("delete_old_audit", now=now, age=retention.audit, limit=limit)
         + db.run("delete_old_access_keys", now=now, age=retention.audit, limit=limit)
         + db.run("delete_old_repeats", now=now, limit=limit)
+        + db.run("delete_free_locks", now=now, age=KEPT_FREE, limit=limit)
     )

@@ -72,22 +72,22 @@ class SqliteStore(Calls):
     async def register(
         self, who: Principal, /, node: NewNode, tasks: Sequence[TaskInfo], replaces: Sequence[str] = ()
     ) -> None:
-        if self.locks and node.access is None:
-            self.locks.hold(node.incarnation)
+        if self.node_locks and node.access is None:
+            self.node_locks.hold(node.incarnation)
         try:
             await self._write(nodes_.register, node, tasks, replaces, self._gone)
         except BaseException:
-            if self.locks:
-                self.locks.drop(node.incarnation)
+            if self.node_locks:
+                self.node_locks.drop(node.incarnation)
             raise
-        if self.locks:
+        if self.node_locks:
             for incarnation in replaces:
-                self.locks.drop(incarnation)
+                self.node_locks.drop(incarnation)
 
     async def leave(self, who: Principal, /, incarnation: str) -> None:
         await self._write(nodes_.leave, incarnation)
-        if self.locks:
-            self.locks.drop(incarnation)
+        if self.node_locks:
+            self.node_locks.drop(incarnation)
 
     async def take_over(
         self, who: Principal, /, incarnation: str, beats: int | None, rule: CrashRule
@@ -95,26 +95,26 @@ class SqliteStore(Calls):
         if beats is None and not self._gone(incarnation):
             return None
         moved = await self._write(nodes_.take_over, incarnation, beats, rule)
-        if moved is not None and self.locks and beats is None:
-            self.locks.forget(incarnation)
+        if moved is not None and self.node_locks and beats is None:
+            self.node_locks.forget(incarnation)
         return moved
 
     async def nodes(self, who: Principal, /, past: bool = False) -> list[NodeInfo]:
         return await self._read(nodes_.nodes, who, past, self._gone)
 
     def guards(self, incarnation: str) -> Sequence[int]:
-        return self.locks.descriptors(incarnation) if self.locks else ()
+        return self.node_locks.descriptors(incarnation) if self.node_locks else ()
 
     def _gone(self, incarnation: str) -> bool:
-        return self.locks is not None and self.locks.gone(incarnation)
+        return self.node_locks is not None and self.node_locks.gone(incarnation)
 
     # -- shelves -----------------------------------------------------------------------------------------------------
     promote = looks_first(nodes_.nothing_due, nodes_.promote)
 
     async def prune(self, who: Principal, /, retention: Retention, limit: int) -> int:
-        if self._wakeups and self.locks:
+        if self._wakeups and self.node_locks:
             self._wakeups.sweep()
-            self.locks.sweep({node.incarnation for node in await self.nodes(who)})
+            self.node_locks.sweep({node.incarnation for node in await self.nodes(who)})
         pruned = await self._write(nodes_.prune, retention, limit)
         if (place := self._old_workflows.place) is not None:
             looked, deleted, last = await self._write(nodes_.sweep_workflows, place, retention.ended)
