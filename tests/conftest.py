@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
@@ -21,6 +22,10 @@ from tests.store.sqlite.backends import SqliteMemory
 # Nodes of tests open no port, unless a test is about that.
 os.environ.setdefault("ROTA_ROLES", "control,worker")
 
+
+# A job of a shell in the background ignores Ctrl-C, and so would every program that a test starts and ends with it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The login and keys of whoever runs the tests are not theirs.
 for folder in ("config", "state"):
