@@ -281,6 +281,8 @@ class NodeSession:
             kept, pack = sealer.retention(settings), self._packer.pack
             self._serve(Sealer(node.store, node.chance, kept, self._leads, pack, busy=SpareTime().is_short))
             self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
+            for service in node.store.services(self._leads):
+                self._serve(service)
         if self.worker and self._runtime:
             self._serve(self.worker)
             reconciler = Reconciler(self.worker)

@@ -31,7 +31,7 @@ MOST_BUFFERED = 1 << 20  # bytes of one stream
 # How long a caller that was cut off may take to read the last event.
 LAST_WORDS = 30.0
 PING = b": ping\n\n"
-_TOPICS = frozenset(Topic) - {Topic.CANCEL}
+_TOPICS = frozenset(Topic) - {Topic.CANCEL, Topic.DEAF}
 _encode = msgspec.json.Encoder().encode
 
 

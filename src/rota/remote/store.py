@@ -10,7 +10,7 @@ the store recognises it; orders are recognised by the ids of their jobs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from typing import Any
 
@@ -36,7 +36,7 @@ from rota.remote.worker_link import WorkerLink
 from rota.store.base import Store, tell_nobody
 from rota.store.loops import Loops
 from rota.store.server_clock import ServerClock
-from rota.store.values import Finding, Topic
+from rota.store.values import OF_ORDERS, Finding, Topic
 from rota.store.verbs import NODE, WRITE
 
 ANSWER = 60.0  # seconds for one answer
@@ -142,7 +142,7 @@ class ServerStore(Store):
             return self._worker.listeners.add(topics, wake)
         return self._loops.here().wakes.add(topics, wake)
 
-    async def tell(self) -> None:
+    async def tell(self, topics: Set[Topic] = OF_ORDERS) -> None:
         """Nodes hear of every order that came through the server."""
 
     # -- a node ------------------------------------------------------------------------------------------------------

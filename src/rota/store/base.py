@@ -19,7 +19,7 @@ anything by them that the write verbs don't check again.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from operator import attrgetter
 
@@ -37,6 +37,7 @@ from rota.store.admission import Admission
 from rota.store.deeds import Deed, each
 from rota.store.found_lines import LinePage, LineQuery
 from rota.store.graph import Graph
+from rota.store.hints import Hints
 from rota.store.line_search import page as line_search
 from rota.store.line_search.turns import Turns
 from rota.store.locks import Locks
@@ -47,6 +48,7 @@ from rota.store.repeats import Repeated
 from rota.store.statistics import Counted
 from rota.store.timetable import Timetable
 from rota.store.values import (
+    OF_ORDERS,
     Answer,
     Cancelling,
     Chunk,
@@ -71,7 +73,7 @@ def tell_nobody(line: str) -> None:
     """The default for `tell`: lines are dropped."""
 
 
-class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogStore, Locks):
+class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogStore, Locks, Hints):
     # -- life of the store itself ------------------------------------------------------------------------------------
     @abstractmethod
     async def migrate(self, tell: Callable[[str], None] = tell_nobody) -> tuple[int, int]:
@@ -112,8 +114,9 @@ class Store(Timetable, Graph, Admission, Offers, People, Repeated, Counted, LogS
         that ends it. Wake-ups may be merged, come for nothing or get lost: correctness never depends on them."""
 
     @abstractmethod
-    async def tell(self) -> None:
-        """Wakes the nodes that look for work, in all processes, after an order that did not come through this store."""
+    async def tell(self, topics: Set[Topic] = OF_ORDERS) -> None:
+        """Wakes the listeners in all processes by the store itself, whoever else carries wake-ups: after an order that
+        did not come through this store, which is for the nodes that look for work, or when a hot tier fails."""
 
     # -- orders ------------------------------------------------------------------------------------------------------
     @verb(WRITE, batch="orders", audit=Deed(created, by_key=True))

@@ -29,6 +29,7 @@ class Topic(StrEnum):
     TIES = "t"  # a job waits for others, or one has ended that others wait for
     GATE = "g"  # a gate was closed or opened, a limit changed, a key became free
     LOCK = "l"  # a lock was released
+    DEAF = "h"  # a process does not hear the hot tier's wake-ups: tell it by the store's own
 
 
 # The topics that new orders and schedules may touch.

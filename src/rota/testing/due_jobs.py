@@ -93,7 +93,7 @@ class Shift:
         self._worker = Worker(store, clock, NODE, queues, lambda: list(Kind), 0, pipeline, shipper, app.bus)
         self._scheduler = Scheduler(store, Bus(), lambda: True)
         self.disturbed = True  # something other than the end of a job has happened
-        self.close = store.listen(frozenset(Topic) - {Topic.NEWS}, self._disturb)
+        self.close = store.listen(frozenset(Topic) - {Topic.NEWS, Topic.DEAF}, self._disturb)
 
     def _disturb(self) -> None:
         self.disturbed = True

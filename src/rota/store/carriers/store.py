@@ -9,6 +9,7 @@ from rota.store.base import Store
 from rota.store.carriers import calendars as calendars_
 from rota.store.carriers import gates as gates_
 from rota.store.carriers import graph, log_retention, offers, orders, output, output_quotas, people, sealing, watches
+from rota.store.carriers import hints as hints_
 from rota.store.carriers import limits as limits_
 from rota.store.carriers import locks as locks_
 from rota.store.carriers import nodes as nodes_
@@ -78,6 +79,9 @@ class CarriedStore(Store):
     release_lock = writes(locks_.release)
     free_lock = writes(locks_.free)
     locks = reads(locks_.locks)
+
+    # -- hot tier ----------------------------------------------------------------------------------------------------
+    scheduled_jobs = reads(hints_.scheduled)
 
     # -- users, keys, audit ------------------------------------------------------------------------------------------
     put_user = writes(people.put_user)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -25,11 +25,16 @@ P = ParamSpec("P")
 _RING = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)"
 
 
+def _nobody_carries(topics: set[Topic]) -> bool:
+    return False
+
+
 class Calls(CarriedStore):
     def __init__(self, database: Database, chance: Chance, notify: bool) -> None:
         self._database, self._chance, self._notify = database, chance, notify
         self._session = LockSession(database, chance.token(), self._wake)
         self._listeners = Listeners()
+        self._carry: Callable[[set[Topic]], bool] = _nobody_carries
         self._notifiers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Notifier] = weakref.WeakKeyDictionary()
         forking.watch(self)
 
@@ -79,18 +84,29 @@ class Calls(CarriedStore):
         self._session.move_in()
         return stop
 
-    async def tell(self) -> None:
-        self._announce(set(OF_ORDERS))
+    async def tell(self, topics: Set[Topic] = OF_ORDERS) -> None:
+        self._wake(topics)
+        self._tell_others(set(topics))
+
+    def carry_wakes(self, carry: Callable[[set[Topic]], bool]) -> None:
+        self._carry = carry
+
+    def heard(self, topics: Set[Topic]) -> None:
+        self._wake(topics)
 
     def _announce(self, topics: set[Topic]) -> None:
         self._wake(topics)
+        if not self._carry(topics):
+            self._tell_others(topics)
+
+    def _tell_others(self, topics: set[Topic]) -> None:
         if self._notify:
             loop = asyncio.get_running_loop()
             if loop not in self._notifiers:
                 self._notifiers[loop] = Notifier(self._ring)
             self._notifiers[loop].ring(topics)
 
-    def _wake(self, topics: set[Topic]) -> None:
+    def _wake(self, topics: Set[Topic]) -> None:
         """Wakes the listeners of this process only."""
         self._listeners.wake(topics)
 

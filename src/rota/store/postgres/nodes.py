@@ -140,6 +140,17 @@ async def promote(unit: Unit, limit: int, late: Duration, due: ScanFloor) -> tup
     return moved + expired, None if upcoming is None else upcoming + late
 
 
+async def promote_jobs(unit: Unit, ids: Sequence[str]) -> int:
+    asked = unit.database.clock.monotonic()
+    row = await unit.row("promote_jobs", now=unit.now, ids=unit.ids(ids))
+    assert row is not None
+    now, moved = row
+    unit.database.server_clock.heard(now, asked)
+    if moved:
+        unit.topics.add(Topic.READY)
+    return int(moved)
+
+
 async def old_jobs(unit: Unit, retention: Retention, limit: int) -> int:
     """Deletes old jobs row by row. Partitions that are old as a whole were dropped before (`partitions.sweep`)."""
     await unit.begin()

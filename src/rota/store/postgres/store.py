@@ -208,6 +208,8 @@ class PostgresStore(Calls):
     async def promote(self, who: Principal, /, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
         return await self._write(nodes_.promote, limit, late, self._due)
 
+    promote_jobs = writes(nodes_.promote_jobs)
+
     async def prune(self, who: Principal, /, retention: Retention, limit: int) -> int:
         now = self._database.now()
         lacking, gone = await self._read(partitions.needs, now, retention.ended)

@@ -7,7 +7,7 @@ a renewal. With `inline=True` there are no threads, for tests and simulation.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from contextlib import suppress
 from functools import lru_cache
 from inspect import iscoroutinefunction
@@ -143,10 +143,13 @@ class Calls(CarriedStore):
 
         return stop
 
-    async def tell(self) -> None:
+    async def tell(self, topics: Set[Topic] = OF_ORDERS) -> None:
         if self._wakeups:
-            self._wakeups.ring(OF_ORDERS)
-        self._listeners.wake(OF_ORDERS)
+            self._wakeups.ring(topics)
+        self._listeners.wake(topics)
+
+    def heard(self, topics: Set[Topic]) -> None:
+        self._listeners.wake(topics)
 
     # -- how calls run -----------------------------------------------------------------------------------------------
     def _write(

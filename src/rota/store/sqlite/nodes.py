@@ -15,6 +15,7 @@ from rota.model.task import TaskInfo
 from rota.model.times import Duration, Instant
 from rota.store.carriers.error_groups import old_group
 from rota.store.carriers.nodes import Departures, access_columns, taken
+from rota.store.cells import is_id
 from rota.store.rows import NodeRow, node_info
 from rota.store.sqlite import gates, graph, orders, ranking, work
 from rota.store.sqlite.database import Database, encode
@@ -103,11 +104,30 @@ def promote(db: Database, limit: int, late: Duration = 0) -> tuple[int, Instant 
     if expired:
         db.run("expire_jobs", seqs=encode(expired).decode(), now=now)
         db.topics.add(Topic.NEWS)
-    due = [seq for (seq,) in db.rows("due", now=now, limit=limit)]
+    moved = _make_ready(db, [seq for (seq,) in db.rows("due", now=now, limit=limit)])
+    return len(expired) + moved, _next_instant(db, late)
+
+
+def none_due(db: Database, ids: Sequence[str]) -> int | None:
+    """The answer of `promote_jobs` if none of these jobs is to be moved now."""
+    return None if _due_of(db, ids) else 0
+
+
+def promote_jobs(db: Database, ids: Sequence[str]) -> int:
+    return _make_ready(db, _due_of(db, ids))
+
+
+def _due_of(db: Database, ids: Sequence[str]) -> list[int]:
+    """Of these jobs. Texts that are no ids can't always be encoded."""
+    wanted = encode([job for job in ids if is_id(job)]).decode()
+    return [seq for (seq,) in db.rows("due_of", ids=wanted, now=db.now())]
+
+
+def _make_ready(db: Database, due: Sequence[int]) -> int:
     if due:
-        db.run("promote_jobs", seqs=encode(due).decode())
+        db.run("make_ready", seqs=encode(due).decode())
         db.topics.add(Topic.READY)
-    return len(expired) + len(due), _next_instant(db, late)
+    return len(due)
 
 
 def _next_instant(db: Database, late: Duration) -> Instant | None:

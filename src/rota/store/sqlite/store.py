@@ -110,6 +110,7 @@ class SqliteStore(Calls):
 
     # -- shelves -----------------------------------------------------------------------------------------------------
     promote = looks_first(nodes_.nothing_due, nodes_.promote)
+    promote_jobs = looks_first(nodes_.none_due, nodes_.promote_jobs)
 
     async def prune(self, who: Principal, /, retention: Retention, limit: int) -> int:
         if self._wakeups and self.node_locks:

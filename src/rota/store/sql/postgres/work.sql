@@ -375,3 +375,18 @@ SELECT moment.now, (SELECT count(*) FROM moved), (SELECT min(run_at) FROM moved)
         WHERE j.expires_at IS NOT NULL AND j.node IS NULL AND j.expires_at > moment.before ORDER BY j.expires_at LIMIT 1),
        (extract(epoch FROM clock_timestamp() - began) * 1000000)::bigint   -- of the server's time
 FROM moment
+
+-- name: promote_jobs
+-- As `promote`, of these jobs. A plain condition on the state would invite the index of all scheduled jobs.
+WITH moment AS MATERIALIZED (
+    SELECT rota.clock(:now) AS now
+), due AS MATERIALIZED (
+    SELECT j.ctid AS place FROM rota.jobs j
+    WHERE j.id = ANY (:ids::uuid[])
+      AND CASE j.state WHEN 'scheduled' THEN j.run_at <= (SELECT now FROM moment)
+                                             AND (j.expires_at IS NULL OR j.expires_at > (SELECT now FROM moment)) END
+    FOR UPDATE OF j SKIP LOCKED
+), moved AS (
+    UPDATE rota.jobs j SET state = 'ready' FROM due WHERE j.ctid = due.place RETURNING 1
+)
+SELECT moment.now, (SELECT count(*) FROM moved) FROM moment

@@ -185,7 +185,13 @@ DELETE FROM checkpoints WHERE job IN (SELECT value FROM json_each(:seqs))
 -- name: due
 SELECT seq FROM jobs WHERE state = 'scheduled' AND run_at <= :now ORDER BY run_at LIMIT :limit
 
--- name: promote_jobs
+-- name: due_of
+-- The order of the columns makes the id the way to the row: `+` keeps the index of all scheduled jobs out of it.
+SELECT seq FROM jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND +state = 'scheduled' AND +run_at <= :now
+  AND (expires_at IS NULL OR +expires_at > :now)
+
+-- name: make_ready
 UPDATE jobs SET state = 'ready' WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: expired

@@ -1,0 +1,16 @@
+"""Scheduled jobs, for a hot tier that knows what is due soon."""
+
+from __future__ import annotations
+
+from rota.model.times import Instant
+from rota.store.carriers.unit import Unit
+from rota.store.cells import is_id
+from rota.store.hints import ScheduledJob
+
+_LOWEST = "00000000-0000-0000-0000-000000000000"
+
+
+async def scheduled(unit: Unit, after: ScheduledJob, until: Instant, limit: int) -> list[ScheduledJob]:
+    behind = after.id if is_id(after.id) else _LOWEST
+    rows = await unit.rows("scheduled_jobs", at=after.at, id=behind, until=until, limit=limit)
+    return [ScheduledJob(at, job) for at, job in rows]
