@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import msgspec
 
 from rota.errors import InvalidInput
+from rota.hot_address import EXPECTED, hot_address
 from rota.model import resources
 from rota.model.access_keys import key_id
 from rota.model.addresses import rules
@@ -47,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Each setting with its reader."""
 
     store: Annotated[str, _store] = "sqlite:///rota.db"
+    hot: Annotated[tuple[str, ...], _hot] = ()  # addresses of a hot tier in front of the store
     server: Annotated[str, _server] = ""  # "": the store is used directly
     key: Annotated[str, _key] = ""  # an access key of the server
     server_ca: Annotated[str, _path] = ""  # "": the authorities that the system trusts
@@ -107,6 +109,7 @@ class Settings(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         shown = {name: getattr(self, name) for name in self.__struct_fields__}
         shown |= {"store": without_secrets(self.store), "key": "***" if self.key else ""}
+        shown["hot"] = tuple(hot_address(url).place for url in self.hot)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
@@ -140,7 +143,11 @@ def load(arguments: Mapping[str, Any] | None = None, environment: Mapping[str, s
         {name: (value, name) for name, value in (arguments or {}).items() if value is not None},
     ):
         given = _over(given, source)
-    return Settings(**{name: _read(name, value, place) for name, (value, place) in given.items()})
+    settings = Settings(**{name: _read(name, value, place) for name, (value, place) in given.items()})
+    if settings.server and settings.hot:
+        shown = ",".join(hot_address(url).place for url in settings.hot)
+        raise InvalidInput(given["hot"][1], shown, "nothing beside a server: a hot tier belongs to the nodes there")
+    return settings
 
 
 def _over(weaker: dict[str, tuple[Any, str]], stronger: dict[str, tuple[Any, str]]) -> dict[str, tuple[Any, str]]:
@@ -151,8 +158,9 @@ def _over(weaker: dict[str, tuple[Any, str]], stronger: dict[str, tuple[Any, str
         (store, place), (server, other) = stronger["store"], stronger["server"]
         given = f"{without_secrets(str(store))} and {server}"
         raise InvalidInput(f"{place} and {other}", given, "one of them: the store itself, or a server in front of it")
-    dropped = ("server", "key", "server_ca", "server_insecure") if named == ["store"] else ()
-    return {name: value for name, value in weaker.items() if name not in dropped} | stronger
+    dropped = {"store": ("server", "key", "server_ca", "server_insecure"), "server": ("hot",)}
+    gone = dropped[named[0]] if named else ()
+    return {name: value for name, value in weaker.items() if name not in gone} | stronger
 
 
 def names_place(environment: Mapping[str, str] | None = None) -> bool:
@@ -221,6 +229,18 @@ def _store(value: Any, name: str) -> str:
         given = without_secrets(value) if isinstance(value, str) else value
         raise InvalidInput(name, given, "an address such as sqlite:///rota.db or postgresql://user@host/database")
     return value
+
+
+def _hot(value: Any, name: str) -> tuple[str, ...]:
+    """`redis://a,redis://b`, or a list of such."""
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(url, str) for url in given):
+        raise InvalidInput(name, value, EXPECTED)
+    found = [hot_address(url.strip(), name) for url in given if url.strip()]
+    places = [address.place for address in found]
+    if twice := next((place for place in places if places.count(place) > 1), None):
+        raise InvalidInput(name, twice, "each address once")
+    return tuple(url.strip() for url in given if url.strip())
 
 
 def _server(value: Any, name: str) -> str:

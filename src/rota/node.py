@@ -91,6 +91,7 @@ class Node:
         """`api`: an open socket for the HTTP API. Without one the node does not have that role."""
         self._hooks = NodeHooks(hooks or Hooks(), lambda said: bus.emit(events.HookFailed(said)))
         self.store, self.clock, self.chance, self.bus = store, clock, chance, bus
+        store.tell_people(lambda line: bus.emit(events.StoreSaid(line)))
         self.settings, self.tasks, self.make_runtime = settings, tasks, make_runtime
         self.id = settings.node or f"node-{chance.token()}"
         self.started = asyncio.Event()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import socket
+from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from types import ModuleType
@@ -12,6 +13,7 @@ from types import ModuleType
 from rota.clock import Chance, Clock
 from rota.config import API_PORT, Settings
 from rota.errors import InvalidInput, SchemaMissing, StoreDenied, StoreError
+from rota.hot_address import hot_address
 from rota.model.http import Target, target
 from rota.model.principal import Principal, with_address
 from rota.store.base import Store
@@ -20,13 +22,18 @@ from rota.telemetry.events import ApiNotServed, Bus
 
 _log = logging.getLogger("rota.server")
 # In use from when the store is opened.
-SETTINGS = ("store", "server", "key", "server_ca", "server_insecure", "user", "key_retention", "notify")
+SETTINGS = ("store", "server", "key", "server_ca", "server_insecure", "user", "key_retention", "notify", "hot")
 
 
 def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
     """`inline`: for tests, on the caller's thread and by its clock."""
     if settings.server:
         return served(settings, clock, chance)
+    store = _bare_store(settings, clock, chance, inline)
+    return _behind_hot_tier(store, settings.hot, clock, chance) if settings.hot else store
+
+
+def _bare_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
     url, life = settings.store, settings.key_retention
     if url.startswith("sqlite:///"):
         return SqliteStore(url.removeprefix("sqlite:///"), clock, chance, inline=inline, key_life=life)
@@ -34,6 +41,18 @@ def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -
         url, clock, chance, key_life=life, notify=settings.notify, server_time=not inline
     )
     return store
+
+
+def _behind_hot_tier(store: Store, urls: Sequence[str], clock: Clock, chance: Chance) -> Store:
+    """Its driver is installed only by those who use it."""
+    try:
+        from rota.hot.redis import RedisLane
+    except ModuleNotFoundError as error:
+        raise StoreError(f"a hot tier needs {error.name}; install it with `pip install 'rota[hot]'`") from None
+    from rota.hot.store import HotStore
+
+    addresses = [hot_address(url) for url in urls]
+    return HotStore.around(store, lambda: [RedisLane(address) for address in addresses], clock, chance)
 
 
 def served(settings: Settings, clock: Clock, chance: Chance) -> Store:

@@ -201,6 +201,12 @@ def _node(verbs: Verbs) -> None:
     check.add_argument("id", metavar="ID", nargs="?", help="the node (the setting `node`)")
 
 
+def _hot(verbs: Verbs) -> None:
+    verb(verbs, "status", "hot", "list the members of the hot tier; exit 1 if one is away")
+    verb(verbs, "refill", "hot", "add all jobs that are due soon once more; nothing waits for it")
+    verb(verbs, "check", "hot", "compare the hot tier with the store; exit 1 if a job is missing there")
+
+
 def _store(verbs: Verbs) -> None:
     text = "copy all jobs, schedules and settings of one store to another that is empty, and compare them"
     copy = verb(verbs, "copy", "store_copy", text)
@@ -226,4 +232,5 @@ NOUNS: tuple[tuple[str, str, Callable[[Verbs], None]], ...] = (
     ("user", "who may order by access keys, and how much", user),
     ("key", "access keys: made, rotated, revoked", key),
     ("store", "the database with all jobs", _store),
+    ("hot", "the hot tier in front of the store: what it holds, and whether that is right", _hot),
 )

@@ -50,6 +50,10 @@ class Hints(Verbs):
     def heard(self, topics: Set[Topic]) -> None:
         """Wakes the listeners of this process alone, for a wake-up that came another way."""
 
+    def tell_people(self, tell: Callable[[str], None]) -> None:
+        """From now on `tell` gets a line about what people should know of the store, such as the loss of a part that it
+        can do without."""
+
     def services(self, leads: Callable[[], bool]) -> Sequence[Service]:
         """What a node with the role `control` runs for this store. `leads`: whether this node leads."""
         return ()

@@ -173,6 +173,12 @@ class ServiceFailed(Event, frozen=True):
     error: str
 
 
+class StoreSaid(Event, frozen=True):
+    """A part of the store that it can do without is away, or is back."""
+
+    line: str
+
+
 class ServiceStuck(Event, frozen=True):
     """A tick hung, was cancelled, and is tried again."""
 

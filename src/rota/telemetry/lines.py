@@ -88,6 +88,8 @@ def sentence(event: Event) -> tuple[str, str] | None:
             return "error", f"output in the spool of a dead node was put aside in {folder}: {why}"
         case events.ServiceFailed(service, error):
             return "error", f"{service} failed and will try again: {error}"
+        case events.StoreSaid(line):
+            return "warning", line
         case events.ServiceStuck(service, seconds):
             return "error", f"{service} hung for {seconds:g}s, was cancelled and will try again"
         case events.LoopBlocked(seconds):

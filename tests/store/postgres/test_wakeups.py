@@ -86,8 +86,8 @@ async def test_orders_that_follow_each_other_are_all_announced(world: World, pla
 async def test_a_script_that_ends_after_its_order_has_rung(place: Place, ear: Ear, order: str) -> None:
     """It closes nothing."""
     text = f"""
-import asyncio, rota, rota.connections, rota.sync_bridge, rota.store.postgres.notifier
-rota.connections.IN_PASSING = rota.sync_bridge.LAST_STEPS = rota.store.postgres.notifier.LAST_LIMIT = {LIMIT}
+import asyncio, rota, rota.connections, rota.sync_bridge, rota.store.notifier
+rota.connections.IN_PASSING = rota.sync_bridge.LAST_STEPS = rota.store.notifier.LAST_LIMIT = {LIMIT}
 app = rota.App({place.url!r})
 @app.task
 def nothing() -> None: ...

@@ -14,8 +14,8 @@ from rota.errors import StoreError
 from rota.model.times import Duration, Instant
 from rota.store.carriers.store import CarriedStore
 from rota.store.listeners import Listeners
+from rota.store.notifier import Notifier
 from rota.store.postgres.database import Database, Unit
-from rota.store.postgres.notifier import Notifier
 from rota.store.postgres.session import LockSession
 from rota.store.values import OF_ORDERS, Topic
 

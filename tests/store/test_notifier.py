@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.store.postgres.notifier import BURST, LAST_LIMIT, PER_SECOND, Notifier
+from rota.store.notifier import BURST, LAST_LIMIT, PER_SECOND, Notifier
 from rota.store.values import Topic
 from tests.sim.loop import SimLoop
 

@@ -1,7 +1,7 @@
-"""Wakes other processes by NOTIFY: one notification at a time, and the next leaves as soon as the last has gone.
+"""Wakes other processes: one notification at a time, and the next leaves as soon as the last has gone.
 
-A notification takes a lock that all notifications of the server share until they are committed, so none is sent inside
-the transaction that it is about. Topics that come while one is on its way go out together in the next: the busier the
+NOTIFY takes a lock that all notifications of the server share until they are committed, so none is sent inside the
+transaction that it is about. Topics that come while one is on its way go out together in the next: the busier the
 server, the more topics per notification. The budget bounds the cost of a flood for listeners, and delays a topic by a
 few milliseconds at most. The last notification is sent even when `asyncio.run` ends the event loop; it is lost only
 with a loop that was closed by hand.
@@ -10,10 +10,9 @@ with a loop that was closed by hand.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 
 from rota.store.loops import may_be_abandoned
-from rota.store.values import Topic
 
 # More would gain nothing: a worker that finds work at this rate looks again by itself (`work/worker.py`).
 PER_SECOND = 250.0
@@ -28,12 +27,12 @@ class Notifier:
 
     def __init__(self, ring: Callable[[str], Awaitable[None]]) -> None:
         self._ring = ring
-        self._pending: set[Topic] = set()
-        self._leaving: set[Topic] = set()  # on their way
+        self._pending: set[str] = set()
+        self._leaving: set[str] = set()  # on their way
         self._budget = _Budget()
         self._task: asyncio.Task[None] | None = None
 
-    def ring(self, topics: set[Topic]) -> None:
+    def ring(self, topics: Set[str]) -> None:
         """Never waits, never fails."""
         self._pending |= topics
         if self._task is None:

@@ -1,0 +1,96 @@
+"""Promotion by the heap: due jobs are made ready by their ids, and a sweep of the store finds what the heap missed.
+
+The heap may be wrong in every way. An entry of a job that is no longer scheduled promotes nothing. An entry that is too
+early is put right by the store's answer. A job without an entry is found by the sweep, and mostly before it is due: the
+leader reads the next seconds of the store ahead of time, and adds what it finds. While the heap is away, or is not
+filled, promotion is the store's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rota.clock import Clock
+from rota.hot.counts import Counts
+from rota.hot.heap import DueHeap
+from rota.hot.lane import Due
+from rota.model.principal import SYSTEM
+from rota.model.times import LATEST, MILLISECOND, SECOND, Duration, Instant
+from rota.store.base import Store
+from rota.store.hints import ScheduledJob
+
+# Between two sweeps: of the leader, and of a follower, which stands in for a leader that is gone.
+SWEEP, FOLLOWERS_SWEEP = 2.0, 10.0
+# The longest sleep without the heap: those who add to it may think that the leader knows.
+WITHOUT: Duration = SECOND
+# Younger jobs are left to the heap: they are on their way.
+YOUNG: Duration = 100 * MILLISECOND
+# How far the leader reads ahead, and how many jobs at most. The next sweep comes before that is over.
+AHEAD: Duration = 4 * SECOND
+READ = 5_000
+# In doubt it begins that far back: a job may have been made due at once.
+BACK: Duration = SECOND
+
+
+class DueJobs:
+    """Belongs to one event loop."""
+
+    def __init__(self, store: Store, heap: DueHeap, clock: Clock, counts: Counts) -> None:
+        self._store, self._heap, self._clock, self._counts = store, heap, clock, counts
+        self._sweep_at = 0.0
+        self._doubtful = True  # a job may have become scheduled that the heap was not told of
+        self._read_until = ScheduledJob(0, "")  # up to there the heap knows what the store knows
+
+    def doubt(self) -> None:
+        self._doubtful = True
+
+    async def promote(self, limit: int, late: Duration) -> tuple[int, Instant | None]:
+        """As `Store.promote`."""
+        if (self._doubtful or self._sweep_due) and late == 0 and self._heap.whole:
+            await self._read_ahead()
+        found = await self._heap.look(self._store.now() - late, limit)
+        if found is None:
+            self._counts.fallbacks += 1
+            self._doubtful = True
+            moved, upcoming = await self._store.promote(SYSTEM, limit, late)
+            return moved, min(upcoming or LATEST, self._store.now() + WITHOUT)
+        moved = await self._promote(found.due)
+        if self._sweep_due:
+            moved += await self._sweep(limit, late)
+        return moved, self._upcoming(found.upcoming, late)
+
+    async def _promote(self, due: Sequence[Due]) -> int:
+        if not due:
+            return 0
+        answer = await self._store.promote_jobs(SYSTEM, [entry.job for entry in due])
+        self._counts.promoted += answer.moved
+        await self._heap.drop(due)
+        if answer.waiting:  # they have another time, or our clock is a little fast
+            await self._heap.add([Due(job.id, job.at) for job in answer.waiting])
+        return answer.moved
+
+    async def _sweep(self, limit: int, late: Duration) -> int:
+        moved, _ = await self._store.promote(SYSTEM, limit, max(late, YOUNG))
+        self._counts.swept += moved
+        if moved < limit:
+            self._sweep_at = self._clock.monotonic() + (FOLLOWERS_SWEEP if late else SWEEP)
+        return moved
+
+    async def _read_ahead(self) -> None:
+        now = self._store.now()
+        doubtful, self._doubtful = self._doubtful, False
+        after = ScheduledJob(now - BACK, "") if doubtful else max(ScheduledJob(now, ""), self._read_until)
+        until = now + AHEAD
+        jobs = await self._store.scheduled_jobs(SYSTEM, after, until, READ)
+        self._read_until = jobs[-1] if len(jobs) == READ else ScheduledJob(until + 1, "")
+        if jobs:
+            await self._heap.add([Due(job.id, job.at) for job in jobs])
+
+    @property
+    def _sweep_due(self) -> bool:
+        return self._clock.monotonic() >= self._sweep_at
+
+    def _upcoming(self, upcoming: Instant | None, late: Duration) -> Instant:
+        left = max(0.0, self._sweep_at - self._clock.monotonic())
+        sweep = self._store.now() + round(left * SECOND)
+        return sweep if upcoming is None else min(upcoming + late, sweep)

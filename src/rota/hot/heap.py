@@ -1,0 +1,122 @@
+"""The heap of jobs that will be due soon, spread over the members of the hot tier."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from rota.hot.counts import Counts
+from rota.hot.lane import Due, HotAway, HotRefused, Lane, Look
+from rota.hot.member import Member
+from rota.hot.placement import keeper
+from rota.model.times import HOUR, Duration, Instant
+
+A = TypeVar("A")
+T = TypeVar("T")
+# Jobs that are due later are not in the heap yet: the next refill brings them.
+HORIZON: Duration = HOUR
+PAGE = 5_000
+
+
+class Placed(NamedTuple):
+    earliest: bool  # an entry is the first of its member now
+    lost: bool  # an entry may not have been added
+
+
+class DueHeap:
+    def __init__(self, members: Sequence[Member], counts: Counts) -> None:
+        self.members, self._counts = members, counts
+        self._places = [member.place for member in members]
+        self.epochs: dict[str, str] = {}  # as last seen, by place
+
+    async def add(self, entries: Sequence[Due]) -> Placed:
+        shares = self._shares(entries)
+        answers = await _each(shares, lambda lane, share: lane.add_due(share))
+        for (member, share), added in zip(shares, answers, strict=True):
+            if added is not None:
+                self._counts.added += len(share)
+                self.epochs[member.place] = added.epoch
+        return Placed(any(added and added.earliest for added in answers), None in answers)
+
+    async def look(self, until: Instant, limit: int) -> Look | None:
+        """The first entries of all members. None: the heap is not whole, since a member is away or not filled."""
+        looks = await _each([(member, limit) for member in self.members], lambda lane, most: lane.look(until, most))
+        due: list[Due] = []
+        later: list[Instant] = []
+        for member, found in zip(self.members, looks, strict=True):
+            self.epochs[member.place] = found.epoch if found else ""
+            if found is None or not found.epoch:
+                continue
+            due += found.due
+            later += [] if found.upcoming is None else [found.upcoming]
+        if not self.whole:
+            return None
+        due.sort(key=lambda one: (one.at, one.job))
+        later += [due[limit].at] if len(due) > limit else []
+        return Look("", due[:limit], min(later, default=None))
+
+    @property
+    def whole(self) -> bool:
+        """All members were there and filled when they were last asked."""
+        return all(self.epochs.get(place) for place in self._places)
+
+    async def drop(self, entries: Sequence[Due]) -> None:
+        await _each(self._shares(entries), lambda lane, share: lane.drop_due(share))
+
+    async def begin_epoch(self, epoch: str) -> None:
+        await _each([(member, epoch) for member in self.members], lambda lane, name: lane.begin_epoch(name))
+        self.epochs = {member.place: epoch if member.healthy else "" for member in self.members}
+
+    async def entries(self) -> AsyncIterator[Due]:
+        """All entries in the order of their times. Raises HotAway or HotRefused."""
+        pages = [_pages(member) for member in self.members]
+        heads: list[tuple[Instant, str, int]] = []
+        for index, page in enumerate(pages):
+            async for one in page:
+                heads.append((one.at, one.job, index))
+                break
+        heapq.heapify(heads)
+        while heads:
+            at, job, index = heads[0]
+            yield Due(job, at)
+            following = await anext(pages[index], None)
+            if following is None:
+                heapq.heappop(heads)
+            else:
+                heapq.heapreplace(heads, (following.at, following.job, index))
+
+    def _shares(self, entries: Sequence[Due]) -> list[tuple[Member, list[Due]]]:
+        if len(self.members) == 1:
+            return [(self.members[0], list(entries))] if entries else []
+        shares: dict[int, list[Due]] = {}
+        for entry in entries:
+            shares.setdefault(keeper(entry.at, self._places), []).append(entry)
+        return [(self.members[index], share) for index, share in shares.items()]
+
+
+async def _each(calls: Sequence[tuple[Member, A]], work: Callable[[Lane, A], Awaitable[T]]) -> list[T | None]:
+    """The answers of members; None where there was none."""
+
+    async def ask(member: Member, about: A) -> T | None:
+        try:
+            return await member.call(lambda lane: work(lane, about))
+        except (HotAway, HotRefused):
+            return None
+
+    return list(await asyncio.gather(*(ask(member, about) for member, about in calls)))
+
+
+async def _pages(member: Member) -> AsyncIterator[Due]:
+    after: Due | None = Due("", 0)
+    while after:
+        page = await member.call(partial(_page, after=after))
+        for entry in page:
+            yield entry
+        after = page[-1] if page else None
+
+
+async def _page(lane: Lane, after: Due) -> list[Due]:
+    return await lane.page_due(after, PAGE)

@@ -1,0 +1,95 @@
+"""A member of the hot tier: a lane, and whether it can be used now.
+
+A member that fails once is away for all callers at once, so that nobody waits for a dead server twice. A task of its
+own tries to reach it again, and says when that succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from rota.clock import Chance
+from rota.hot.lane import HotAway, HotRefused, Lane
+from rota.store.loops import may_be_abandoned
+
+T = TypeVar("T")
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+
+class Member:
+    """`changed(member)` is called when it was reached, and when it was lost."""
+
+    def __init__(self, lane: Lane, store: str, chance: Chance, changed: Callable[[Member], None]) -> None:
+        self._lane, self._store, self._chance, self._changed = lane, store, chance, changed
+        self.place = lane.place
+        self.problem: str | None = "it was not asked yet"  # None: it can be used
+        self.tried = asyncio.Event()  # once
+        self._openings = 0
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def healthy(self) -> bool:
+        return self.problem is None
+
+    def begin(self) -> None:
+        """Goes on reaching for the server, until it answers."""
+        if self._task is None and not self._closed:
+            self._task = may_be_abandoned(asyncio.get_running_loop().create_task(self._reach()))
+
+    async def call(self, work: Callable[[Lane], Awaitable[T]]) -> T:
+        """Raises HotAway or HotRefused; at once, if the member is away."""
+        if self.problem is not None:
+            raise HotAway(self.problem)
+        opening = self._openings
+        try:
+            return await work(self._lane)
+        except (HotAway, HotRefused) as error:
+            if opening == self._openings:  # not of a connection that was replaced meanwhile
+                self.lose(str(error))
+            raise
+
+    def lose(self, problem: str) -> None:
+        was_healthy, self.problem = self.healthy, problem
+        if was_healthy:
+            self._changed(self)
+        self.begin()
+
+    async def _reach(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._closed:
+            try:
+                await self._lane.open(self._store)
+            except (HotAway, HotRefused) as error:
+                known, self.problem = self.problem, str(error)
+                if not self.tried.is_set() or known != self.problem:
+                    self._changed(self)
+                self.tried.set()
+                await asyncio.sleep(pause * (0.5 + self._chance.random() / 2))
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                break
+        self._openings += 1
+        self._task, self.problem = None, None
+        self.tried.set()
+        self._changed(self)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+    async def close(self) -> None:
+        self._end()
+        await self._lane.close()
+
+    def drop(self) -> None:
+        self._closed = True
+        self._lane.drop()
+
+    def descriptors(self) -> Iterable[int]:
+        return self._lane.descriptors()
+
+    def _end(self) -> None:
+        self._closed, self.problem = True, "it was closed"
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None

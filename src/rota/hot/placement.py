@@ -1,0 +1,27 @@
+"""Which member of the hot tier keeps the jobs of which minute.
+
+Rendezvous hashing: every member has a weight for every minute, and the heaviest wins. So all processes agree without
+asking anyone, and a member that comes or goes moves only its own share of the minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+
+from rota.model.times import MINUTE, Instant
+
+
+def keeper(at: Instant, places: Sequence[str]) -> int:
+    """The index of the member that keeps jobs of this instant."""
+    return _heaviest(at // MINUTE, tuple(places)) if len(places) > 1 else 0
+
+
+@lru_cache(maxsize=4096)
+def _heaviest(minute: int, places: tuple[str, ...]) -> int:
+    return max(range(len(places)), key=lambda index: _weight(minute, places[index]))
+
+
+def _weight(minute: int, place: str) -> bytes:
+    return blake2b(f"{minute}/{place}".encode(), digest_size=8).digest()

@@ -1,0 +1,150 @@
+"""A store with a hot tier in front of it: the contract of the store, quicker where the hot tier helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from rota import forking
+from rota.clock import Chance, Clock
+from rota.hot.counts import Counts
+from rota.hot.heap import HORIZON
+from rota.hot.lane import Due, Lane
+from rota.hot.member import Member
+from rota.hot.refiller import Refiller
+from rota.hot.side import HotSide
+from rota.hot.wakes import known_to_heap
+from rota.model.job import NewJob
+from rota.model.principal import SYSTEM, Principal
+from rota.model.times import Duration, Instant
+from rota.service import Service
+from rota.store.base import Store
+from rota.store.forwarding import ForwardingStore
+from rota.store.loops import Loops
+from rota.store.values import Answer, Finding, Topic
+
+# The name of the secret that tells one store from all others.
+SECRET = "hot tier"  # noqa: S105
+# How long doctors wait for members, in seconds.
+PATIENCE = 5.0
+
+
+class HotStore(ForwardingStore):
+    """`make_lanes` makes the lanes of one event loop."""
+
+    def __init__(self, inner: Store, make_lanes: Callable[[], Sequence[Lane]], clock: Clock, chance: Chance) -> None:
+        super().__init__(inner)
+        self.hot_counts = Counts()
+        self._make_lanes, self._clock, self._chance = make_lanes, clock, chance
+        self._name = ""  # in the keys of the hot tier; known when the store is open
+        self._sides: Loops[HotSide] = Loops(self._make_side)
+        self._said: dict[str, str | None] = {}  # the last problem of each member that people were told of
+        self._tell: Callable[[str], None] | None = None
+        inner.carry_wakes(self._carry)
+        forking.watch(self)
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        await self.inner.open()
+        await self._learn_name()
+
+    async def _learn_name(self) -> None:
+        secret = await self.inner.secret(SYSTEM, SECRET)
+        self._name = sha256(secret.encode()).hexdigest()[:12]
+
+    def side(self) -> HotSide:
+        """That of the running loop. The store must be open."""
+        return self._sides.here()
+
+    def _make_side(self) -> HotSide:
+        return HotSide(
+            self.inner, self._make_lanes(), self._name, self._clock, self._chance, self.hot_counts, self._changed
+        )
+
+    async def examine(self) -> list[Finding]:
+        findings = await self.inner.examine()
+        if all(finding.ok for finding in findings if finding.name == "schema"):
+            await self._learn_name()
+            side = self.side()
+            await side.reached(PATIENCE)
+            findings += [_finding(member) for member in side.members]
+        return findings
+
+    async def close(self) -> None:
+        await self._sides.close()
+        await self.inner.close()
+
+    def let_go(self) -> None:
+        self._sides.let_go()
+        self.inner.let_go()
+
+    def before_fork(self) -> None: ...
+
+    def after_fork_in_parent(self) -> None: ...
+
+    def after_fork_in_child(self) -> None:
+        self._sides.forget()
+
+    def services(self, leads: Callable[[], bool]) -> Sequence[Service]:
+        refiller = Refiller(self.inner, self.side().heap, self._clock, self._chance, leads, self.hot_counts)
+        return [*self.inner.services(leads), refiller]
+
+    # -- what people are told ----------------------------------------------------------------------------------------
+    def tell_people(self, tell: Callable[[str], None]) -> None:
+        self.inner.tell_people(tell)
+        self._tell = tell
+
+    def _changed(self, member: Member) -> None:
+        """Says once that a member is away, and once that it is back, however many loops use it."""
+        if member.problem == self._said.get(member.place, None) or self._tell is None:
+            return
+        lost_before = self._said.get(member.place) is not None
+        self._said[member.place] = member.problem
+        if member.problem is None:
+            self._tell(f"the hot tier at {member.place} is back")
+        elif not lost_before:
+            self._tell(f"the hot tier at {member.place} is away, and rota goes on without it: {member.problem}")
+
+    # -- wake-ups ----------------------------------------------------------------------------------------------------
+    def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
+        if self._name:
+            self.side().listen()
+        return self.inner.listen(topics, wake)
+
+    def _carry(self, topics: set[Topic]) -> bool:
+        known = known_to_heap.get()
+        wanted = topics - {Topic.DUE} if known else topics
+        return not wanted or (bool(self._name) and self.side().wakes.carry(wanted))
+
+    # -- due jobs ----------------------------------------------------------------------------------------------------
+    async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
+        now = self.inner.now()
+        before = known_to_heap.set(True)
+        try:
+            answers = await self.inner.submit(who, orders)
+        finally:
+            known_to_heap.reset(before)
+        if entries := _due_soon(orders, answers, now):
+            self.side().add(entries)
+        return answers
+
+    async def promote(self, who: Principal, /, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
+        return await self.side().due.promote(limit, late)
+
+
+def _finding(member: Member) -> Finding:
+    text = member.place if member.healthy else f"{member.place}: {member.problem}; rota goes on without it"
+    return Finding("hot tier", member.healthy, text)
+
+
+def _due_soon(orders: Sequence[Sequence[NewJob]], answers: Sequence[Answer], now: Instant) -> list[Due]:
+    """Jobs that wait for others become due later, and the store tells of it then."""
+    found: list[Due] = []
+    for order, answer in zip(orders, answers, strict=True):
+        if not isinstance(answer, list):
+            continue
+        for job, submitted in zip(order, answer, strict=True):
+            at = job.at if job.at is not None else now + job.delay
+            if now < at <= now + HORIZON and submitted.created and not job.after:
+                found.append(Due(job.id, at))
+    return found
