@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import pytest
 
 import rota
 from rota.model.lifecycle import State
 from rota.model.principal import SYSTEM
+from rota.service import Service
+from rota.store.forwarding import ForwardingStore
 from rota.telemetry.events import NodeHurried, NodeStarted, NodeStopped, NodeStopping
 from tests.node.running import LONG, make_app, running
 
@@ -47,6 +52,40 @@ async def test_each_role_does_its_own_part(tmp_path: Path) -> None:
     async with running(worker):
         assert (await rota.Job(worker, job.id).wait(LONG)).state is State.SUCCEEDED
         assert (await rota.Job(worker, later.id).wait(LONG)).state is State.SUCCEEDED
+
+
+class Tended(ForwardingStore):
+    """A store that needs a service."""
+
+    name = "tending"
+    tended: asyncio.Future[bool]
+
+    def services(self, leads: Callable[[], bool]) -> Sequence[Service]:
+        self._leads = leads
+        return [self]
+
+    async def tick(self) -> float:
+        if self._leads() and not self.tended.done():
+            self.tended.set_result(True)
+        return 0.05
+
+
+@pytest.mark.parametrize(("roles", "served"), [("control,worker", True), ("worker", False)])
+async def test_a_control_node_runs_the_services_of_its_store(tmp_path: Path, roles: str, served: bool) -> None:
+    """And lives with one that passes calls on."""
+    app = make_app(tmp_path, roles=roles)
+    node = await app.node()
+    node.store = store = Tended.around(node.store)
+    store.tended = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(node.run())
+    job = await app.submit_command(["true"])
+    assert (await job.wait(LONG)).state is State.SUCCEEDED
+    if served:
+        assert await asyncio.wait_for(store.tended, LONG)
+    node.stop()
+    await asyncio.wait_for(task, LONG)
+    assert store.tended.done() is served
+    await app.close()
 
 
 async def test_asked_once_it_lets_its_work_finish(tmp_path: Path) -> None:

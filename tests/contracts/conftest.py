@@ -41,9 +41,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = {name: kind for name, kind in offered.items() if alone or kind.shared}
         if not own and not concerns_workers(metafunc.module.__name__, metafunc.function.__name__):
             chosen = {name: kind for name, kind in chosen.items() if not name.startswith("far-")}
-        # The code for memory is that for a file, and a server has a store behind it: left to `make test-slow`, but for
-        # who may do what on a server.
-        marks = dict.fromkeys(("sqlite-memory", "far-sqlite", "far-postgres"), pytest.mark.slow)
+        # The code for memory is that for a file, and the others have a store behind them: left to `make test-slow`, but
+        # for who may do what on a server.
+        marks = dict.fromkeys(("sqlite-memory", "forwarded", "far-sqlite", "far-postgres"), pytest.mark.slow)
         if metafunc.module.__name__.rpartition(".")[2] != "test_principals":
             marks["server"] = pytest.mark.slow
         params = [pytest.param(kind, id=name, marks=marks.get(name, ())) for name, kind in chosen.items()]

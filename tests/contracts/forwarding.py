@@ -6,32 +6,15 @@ for nothing but the contract, and is a pattern for other backends.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
-
 from rota.clock import Chance
 from rota.store.base import Store
+from rota.store.forwarding import passed_on
 from tests.store.sqlite.backends import SqliteFile
 
 
-def _passed_on(name: str) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(getattr(Store, name)):
-
-        async def call(self: Any, /, *args: Any, **named: Any) -> Any:
-            return await getattr(self.inner, name)(*args, **named)
-
-        return call
-
-    def ask(self: Any, /, *args: Any, **named: Any) -> Any:
-        return getattr(self.inner, name)(*args, **named)
-
-    return ask
-
-
 def forwarding(inner: Store) -> Store:
-    passed_on = {name: _passed_on(name) for name in {*Store.__abstractmethods__, "doubt", "exposed"}}
-    made: Store = type("ForwardingStore", (Store,), {"inner": inner, **passed_on})()
+    """Without what a `ForwardingStore` passes on besides the contract."""
+    made: Store = type("ForwardingStore", (Store,), {"inner": inner, **passed_on()})()
     return made
 
 

@@ -28,6 +28,7 @@ from rota.store.admission import NewGate
 from rota.store.base import Store
 from rota.store.found_lines import LineQuery
 from rota.store.graph import WorkflowFilter
+from rota.store.hints import ScheduledJob
 from rota.store.log_store import LogRetention, RawScan, Sealing, SegmentScan
 from rota.store.offers import Unoffered
 from rota.store.people import AuditFilter
@@ -231,6 +232,8 @@ DEEDS: dict[str, Deed] = {
     "take_over": lambda h, s: s.take_over(BOB, h.actor.incarnation, 0, CrashRule()),
     "rescue": lambda h, s: s.rescue(BOB, CrashRule()),
     "promote": lambda h, s: s.promote(BOB, PLENTY),
+    "promote_jobs": lambda h, s: s.promote_jobs(BOB, h.ids),
+    "scheduled_jobs": lambda h, s: s.scheduled_jobs(BOB, ScheduledJob(0, ""), h.world.clock.now() + DAY, PLENTY),
     "coming_schedules": lambda h, s: s.coming_schedules(BOB, h.world.clock.now(), PLENTY),
     "set_aside_schedule": lambda h, s: s.set_aside_schedule(BOB, "alice", "nightly", 1, "sabotage"),
     "release": lambda h, s: s.release(BOB, PLENTY),

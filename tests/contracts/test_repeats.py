@@ -61,7 +61,7 @@ async def test_another_process_knows_it(world: World, another: Store) -> None:
 
 
 async def test_the_same_key_for_something_else_is_refused(world: World, backend: Any) -> None:
-    if not hasattr(world.store, "inner"):  # (a server makes route and digest itself)
+    if not hasattr(world.store, "remote"):  # (a server makes route and digest itself)
         await world.store.set_limit(naming("set_limit"), Limit("db", 1))
         for other in (naming("set_limit", digest="other"), naming("set_limit", route="other")):
             async with world.unchanged():

@@ -21,6 +21,7 @@ from rota.model.access import Role
 from rota.model.principal import Principal
 from rota.remote.store import ServerStore
 from rota.store.base import Store
+from rota.store.forwarding import passed_on
 from rota.store.verbs import NODE, verbs
 from tests.remote.in_process import api_on, connected
 from tests.store.backends import Contents
@@ -65,7 +66,7 @@ def served(inner: Store, clock: Any) -> Store:
 
     declared = verbs(Store)
     called = {name: _by_key(name) for name, verb in declared.items() if verb.by is not NODE}
-    rest = {*Store.__abstractmethods__, *declared, "doubt", "exposed"} - called.keys()
+    rest = passed_on().keys() - called.keys()
     methods = {**called, **{name: _inside(name) for name in rest}}
     made: Store = type("ServedStore", (Store,), {"inner": inner, "remote": remote, **methods})()
     return made

@@ -29,7 +29,7 @@ from rota.remote import worker_link
 from rota.remote.store import ServerStore, server_store
 from rota.remote.worker_link import Ticket, WorkerLink
 from rota.store.base import Store
-from rota.store.verbs import verbs
+from rota.store.forwarding import passed_on
 from rota.telemetry.events import Bus
 from tests.remote.in_process import Keys, secret
 from tests.store.postgres.backends import Postgres
@@ -186,7 +186,7 @@ def _passed_on(name: str) -> Callable[..., Any]:
 def far_store(inner: Store, clock: Clock, workers: Workers) -> Store:
     own = {name: getattr(FarStore, name) for name in vars(FarStore) if not name.startswith("__")}
     writes = {name: _write(name) for name in worker_link.VERBS if name not in own}
-    rest = {*Store.__abstractmethods__, *verbs(Store), "doubt", "exposed"} - {*own, *writes}
+    rest = passed_on().keys() - {*own, *writes}
     methods = {**own, **writes, **{name: _passed_on(name) for name in rest}, "__init__": FarStore.__init__}
     values = {"inner": inner, "clock": clock, "workers": workers}
     made: Store = type("FarStore", (Store,), {**methods, **values})()

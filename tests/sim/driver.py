@@ -213,7 +213,7 @@ async def statement(unit: Unit, verb: str, args: Sequence[Any]) -> Answer:
     assert server is not None
     work = partial(server.carry_out, database.port.name, verb, args, cause(asked))
     answer: Answer = await line.ask(verb, work)
-    if verb in ("renew", "promote") or (verb == "advance" and None in answer.value):
+    if verb in ("renew", "promote", "promote_jobs") or (verb == "advance" and None in answer.value):
         database.server_clock.heard(answer.now, asked)
     return answer
 

@@ -157,7 +157,8 @@ class TimeBook(Book):
                 self.found("late", f"all was well, and the fire was made {late:.2f} s after its time", note)
 
     def on_row(self, note: Note, verb: str, wall: int, before: Row | None, **_: Any) -> None:
-        if self._bound is not None and verb == "promote" and before and before["state"] == "scheduled":
+        moves = verb in ("promote", "promote_jobs")
+        if self._bound is not None and moves and before and before["state"] == "scheduled":
             late = (wall - before["run_at"]) / SECOND
             if late > self._bound:
                 self.found("late", f"due, all was well, and it became ready {late:.2f} s later", note)

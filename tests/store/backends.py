@@ -84,7 +84,8 @@ def backends() -> dict[str, type[Backend]]:
     from tests.remote.backends import Server
     from tests.remote.worker_backends import FarPostgres, FarSqlite
     from tests.store.postgres.backends import Postgres
-    from tests.store.sqlite.backends import SqliteFile, SqliteMemory
+    from tests.store.sqlite.backends import SqliteFile, SqliteForwarded, SqliteMemory
 
     stores = {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory, "postgres": Postgres}
-    return {**stores, "server": Server, "far-sqlite": FarSqlite, "far-postgres": FarPostgres}
+    fronts = {"forwarded": SqliteForwarded, "server": Server}
+    return {**stores, **fronts, "far-sqlite": FarSqlite, "far-postgres": FarPostgres}

@@ -32,7 +32,8 @@ def _passed_on(name: str, contract: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: ForwardingStore, /, *args: Any, **named: Any) -> Any:
         return getattr(self.inner, name)(*args, **named)
 
-    vars(call).pop("__isabstractmethod__", None)
+    for mark in ("__isabstractmethod__", "method"):  # of the declaration, and of its checks
+        vars(call).pop(mark, None)
     return call
 
 

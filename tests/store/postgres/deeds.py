@@ -12,10 +12,11 @@ from rota.model.lifecycle import JobEvent
 from rota.model.outcome import CrashRule, Ending, Problem, Settlement
 from rota.model.principal import LOCAL, SYSTEM, Principal
 from rota.model.progress import Progress
-from rota.model.times import DAY, MINUTE, aware
-from rota.store.carriers import log_retention, sealing
+from rota.model.times import DAY, HOUR, MINUTE, aware
+from rota.store.carriers import hints, log_retention, sealing
 from rota.store.carriers import orders as changes
 from rota.store.carriers import output as read_output
+from rota.store.hints import ScheduledJob
 from rota.store.log_store import ChunkCursor, LogRetention, NewSegment, RawScan, Sealing, SegmentScan
 from rota.store.postgres import log_search, nodes, orders, reads, work
 from rota.store.postgres.database import Unit
@@ -120,6 +121,25 @@ async def promote_all(unit: Unit) -> None:
     moved, upcoming = await nodes.promote(unit, 2_000, 0, ScanFloor(CLOCK))
     assert moved == COUNTS[DUE] + COUNTS[EXPIRED]
     assert upcoming is not None
+
+
+async def promote_by_id(unit: Unit) -> None:
+    some = [*range(1, BATCH + 1)]
+    others = [*uids(SCHEDULED, *some), *uids(READY, *some), *uids(RUNNING, *some), *uids(ENDED, *some), uid(99, 1)]
+    assert await nodes.promote_jobs(unit, [*uids(DUE, *some), *others]) == BATCH
+
+
+async def scheduled_page(unit: Unit) -> None:
+    page = await hints.scheduled(unit, ScheduledJob(NOW, ""), NOW + 2 * HOUR, 10 * BATCH)
+    assert len(page) == 10 * BATCH
+    assert page == sorted(page)
+
+
+async def scheduled_page_behind(unit: Unit) -> None:
+    """In the middle of the table, at a job."""
+    page = await hints.scheduled(unit, ScheduledJob(NOW + HOUR + 500_000, uid(SCHEDULED, 500_000)), NOW + DAY, 1_000)
+    assert page[0] == (NOW + HOUR + 500_001, uid(SCHEDULED, 500_001))
+    assert len(page) == 10 * BATCH
 
 
 async def take_over(unit: Unit) -> None:

@@ -96,6 +96,9 @@ DEEDS = {
     "renew": Deed(deeds.renew, False, 300, 700, {"renew": SHELVES}),
     "promote": Deed(deeds.promote, False, 700, 9_000, {"promote": {"jobs_expiring", "jobs_due"}}),
     "promote all": Deed(deeds.promote_all, False, 4_500, 80_000, {"promote": {"jobs_expiring", "jobs_due"}}),
+    "promote by id": Deed(deeds.promote_by_id, False, 1_000, 9_000, {"promote_jobs": {PKEY}}),
+    "scheduled": Deed(deeds.scheduled_page, True, 1_100, 1_500, {"scheduled_jobs": {"jobs_due"}}),
+    "scheduled behind": Deed(deeds.scheduled_page_behind, True, 1_100, 1_500, {"scheduled_jobs": {"jobs_due"}}),
     "take over": Deed(deeds.take_over, False, 2_500, 20_000, {
         "held_by": {"jobs_running"}, "hand_back_states": {PKEY, ATTEMPTS}, "hand_back_jobs": {PKEY}, **SETTLED, **MOVED,
     }),

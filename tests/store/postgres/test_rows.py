@@ -138,6 +138,7 @@ def test_the_queries_move_jobs_off_the_shelves_that_the_table_names() -> None:
     queries = sql_files.load("postgres")
     assert states_in(queries["claim"]) == sources(JobEvent.CLAIM) | {State.RUNNING}
     assert states_in(queries["promote"]) == sources(JobEvent.PROMOTE) | {State.READY, State.CANCELLED}
+    assert states_in(queries["promote_jobs"]) == sources(JobEvent.PROMOTE) | {State.READY}
     assert sources(JobEvent.EXPIRE) == INITIAL == LIVE - {State.RUNNING}, "so it is enough that no node holds it"
     assert sources(JobEvent.CANCEL) - {State.RUNNING} == INITIAL
 

@@ -15,14 +15,14 @@ from rota.model.principal import LOCAL, SYSTEM
 from rota.model.times import SECOND
 from rota.store.postgres import PostgresStore, session
 from rota.store.postgres.session import PROOF, PROOF_LIMIT
-from rota.store.values import Topic
+from rota.store.values import OF_ORDERS, Topic
 from tests.contracts.test_wakeups import Alarm
 from tests.contracts.world import World
 from tests.servers.postgres import shared_server
 from tests.servers.proxy import Connection, Proxy
 from tests.store.postgres.ranking import LIMIT, Place
 
-READY, DUE, CANCEL, NEWS = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS
+READY, DUE, CANCEL, NEWS, DEAF = Topic.READY, Topic.DUE, Topic.CANCEL, Topic.NEWS, Topic.DEAF
 
 
 class Ear:
@@ -153,6 +153,45 @@ async def test_strange_payloads_do_no_harm(world: World, place: Place, payload: 
     place.notify(payload)
     place.notify("d/somebody")
     await alarm.next()
+
+
+# -- wake-ups that somebody else carries -----------------------------------------------------------------------------
+
+
+async def test_what_somebody_else_carries_is_not_notified(world: World, place: Place, ear: Ear) -> None:
+    asked: list[set[Topic]] = []
+    carried = {READY}
+
+    def carry(topics: set[Topic]) -> bool:
+        asked.append(set(topics))
+        return topics <= carried
+
+    world.store.carry_wakes(carry)
+    await world.one()
+    await world.one(delay=SECOND)
+    await ear.until(ear_payload(world, DUE))
+    assert asked == [{READY}, {DUE}]
+    carried.clear()
+    await world.one()
+    await ear.until(ear_payload(world, READY))
+    await ear.marked(place)
+    assert [payload for _, payload in ear.payloads][:2] == [ear_payload(world, DUE), ear_payload(world, READY)]
+
+
+async def test_what_is_told_goes_by_notify_whoever_carries(world: World, ear: Ear) -> None:
+    asked: list[set[Topic]] = []
+    world.store.carry_wakes(lambda topics: not asked.append(topics))  # type: ignore[func-returns-value]
+    await world.store.tell({DEAF})
+    await ear.until(ear_payload(world, DEAF))
+    await world.store.tell()
+    await ear.until(ear_payload(world, *sorted(OF_ORDERS)))
+    assert asked == []
+
+
+async def test_what_was_heard_another_way_is_told_to_nobody(world: World, place: Place, ear: Ear) -> None:
+    world.store.heard({READY})
+    await ear.marked(place)
+    assert [payload for _, payload in ear.payloads] == ["-/mark"]
 
 
 # -- a listener that has died without a word --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from rota.clock import Chance, ManualClock
 from rota.model.lifecycle import TERMINAL, State
 from rota.model.rank import AGEING_STEP
 from rota.store.base import Store
+from rota.store.forwarding import ForwardingStore, innermost
 from rota.store.sqlite import SqliteStore, migrate
 from rota.store.sqlite.database import MEMORY, Database
 from tests.store.backends import Backend, Contents
@@ -91,6 +92,16 @@ class SqliteFile(_Sqlite):
             yield connection
         finally:
             connection.close()
+
+
+class SqliteForwarded(SqliteFile):
+    """The same behind a store that passes every call on."""
+
+    def store(self, chance: Chance) -> Store:  # type: ignore[override]
+        return ForwardingStore.around(super().store(chance))
+
+    async def prepare(self, store: Store) -> None:
+        await super().prepare(innermost(store))
 
 
 class SqliteMemory(_Sqlite):
