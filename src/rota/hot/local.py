@@ -1,4 +1,4 @@
-"""A lane inside this process, for tests and simulation: a server that keeps the contract, or lies when it is told to."""
+"""A lane in this process, for tests and simulation: on a server that keeps the contract, or lies when it is told to."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import NamedTuple
 from rota.clock import Clock
 from rota.hot.batches import latest, weight
 from rota.hot.lane import Added, Due, HotAway, HotRefused, Lane, LaneState, Look, Report
-from rota.hot.opening import check_owner
-from rota.hot.problems import FULL
+from rota.hot.problems import FULL, check_owner
 from rota.model.times import Instant
 
 Entry = tuple[Instant, str]  # as the heap is ordered

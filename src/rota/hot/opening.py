@@ -14,10 +14,9 @@ from rota.dialing import Unreachable, Untrusted
 from rota.hot.address import HotAddress
 from rota.hot.connection import RedisConnection
 from rota.hot.lane import HotAway, HotRefused
-from rota.hot.problems import problem
+from rota.hot.problems import OWNER, check_owner, problem
 
 OLDEST = (7, 0)  # of Redis; every Valkey is newer
-OWNER = "rota:owner"
 
 
 class ServerFacts(NamedTuple):
@@ -80,16 +79,6 @@ async def own(connection: RedisConnection, store: str) -> None:
     except hiredis.ReplyError as error:
         raise problem(connection.place, error) from None
     check_owner(connection.place, owner, store)
-
-
-def check_owner(place: str, owner: bytes | None, store: str) -> None:
-    """`owner`: what stood in the key."""
-    if owner is not None and owner != store.encode():
-        other = "".join(letter if letter.isalnum() else "?" for letter in owner[:40].decode("ascii", "replace"))
-        raise HotRefused(
-            f"{place}: it serves another store ({other}): choose another server or database number, or, if that "
-            f"store does not use it any more, free it with: redis-cli DEL {OWNER}"
-        )
 
 
 def fields(info: Any) -> dict[str, str]:

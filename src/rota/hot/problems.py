@@ -27,6 +27,7 @@ _REFUSED = {
     "DENIED": "it runs in protected mode: set a password there, or bind it to an address of its own",
 }
 _LONGEST = 200
+OWNER = "rota:owner"  # the key with the id of the store that a server serves
 
 
 def problem(place: str, answer: Exception) -> HotAway | HotRefused:
@@ -41,6 +42,16 @@ def problem(place: str, answer: Exception) -> HotAway | HotRefused:
         detail = f" ({_shown(text)})" if code == "NOPERM" else ""
         return HotRefused(f"{place}: {_REFUSED[code]}{detail}")
     return HotRefused(f"{place}: it refused with {_shown(text)}")
+
+
+def check_owner(place: str, owner: bytes | None, store: str) -> None:
+    """`owner`: what stood in the key."""
+    if owner is not None and owner != store.encode():
+        other = "".join(letter if letter.isalnum() else "?" for letter in owner[:40].decode("ascii", "replace"))
+        raise HotRefused(
+            f"{place}: it serves another store ({other}): choose another server or database number, or, if that "
+            f"store does not use it any more, free it with: redis-cli DEL {OWNER}"
+        )
 
 
 def _shown(text: str) -> str:

@@ -28,8 +28,7 @@ from rota.hot.address import hot_address
 from rota.hot.batches import AT_ONCE, latest, pieces, weight
 from rota.hot.connection import LIMIT, RedisConnection
 from rota.hot.lane import Added, Due, HotAway, Lane, LaneState, Look, Report
-from rota.hot.opening import OWNER
-from rota.hot.problems import problem
+from rota.hot.problems import OWNER, check_owner, problem
 from rota.hot.scripts import LuaScript, lua_script
 from rota.hot.subscription import Subscription
 from rota.model.times import Instant
@@ -89,7 +88,7 @@ class RedisLane(Lane):
 
     async def begin_epoch(self, epoch: str) -> None:
         owner = await self._run("begin_epoch", ["due", None], [_EPOCH + _bytes(epoch), self._store])
-        opening.check_owner(self.place, owner, self._store)
+        check_owner(self.place, owner, self._store)
 
     async def page_due(self, after: Due, limit: int) -> list[Due]:
         if limit <= 0:
