@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from rota.clock import Chance, SystemClock
+from rota.dialing import Unreachable
 from rota.model.http import target
 from rota.remote import line as line_
 from rota.remote.line import WorkerLine
-from rota.remote.pool import Dialer, Unreachable
+from rota.remote.pool import Dialer
 from rota.remote.work_calls import GRACE
 from rota.store.values import Topic
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import trustme
 
+from rota.dialing import Unreachable
 from rota.errors import InvalidInput
 from rota.model.http import target
 from rota.remote import pool as pool_module
 from rota.remote.connection import Lost
-from rota.remote.pool import Dialer, ServerPool, Unreachable, cure, trusting
+from rota.remote.pool import Dialer, ServerPool, cure, trusting
 from tests.remote.servers import answer, scripted
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -9,11 +9,12 @@ from typing import Any
 from rota import opening
 from rota.app_core import AppCore
 from rota.cli.login import said
+from rota.dialing import Unreachable
 from rota.errors import RotaError, StoreDenied, WrongVersion
 from rota.model.http import Target, target
 from rota.model.times import DAY, SECOND, Duration, Instant, short
 from rota.remote.hello import ServerInfo
-from rota.remote.pool import Dialer, Unreachable, cure
+from rota.remote.pool import Dialer, cure
 from rota.remote.store import ServerStore
 from rota.remote.versions import OURS
 from rota.store.values import Finding

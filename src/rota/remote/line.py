@@ -21,9 +21,10 @@ from contextlib import suppress
 from typing import Any
 
 from rota.clock import Chance, Clock
+from rota.dialing import Unreachable
 from rota.model.times import Duration
 from rota.remote.connection import Connection, Lost
-from rota.remote.pool import Dialer, Unreachable
+from rota.remote.pool import Dialer
 from rota.remote.work_calls import ENDED, GRACE, OPENED, PULSE, address_text
 from rota.store.values import Topic
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import ssl
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
 
-from rota.dialing import Address, look_up, why
+from rota import dialing
+from rota.dialing import dial, why
 from rota.errors import InvalidInput
 from rota.model.http import Target
 from rota.remote.connection import Connection, Lost, Reply
@@ -21,10 +18,6 @@ MOST = 16  # connections of a loop for calls; more calls wait
 QUIET = 4.0
 
 
-class Unreachable(Exception):
-    """No connection could be made, so nothing was sent."""
-
-
 class Dialer:
     """`ca`: a file with the certificates that the server's must be signed by; "": those that this system trusts."""
 
@@ -33,42 +26,8 @@ class Dialer:
         self._context: ssl.SSLContext | None = None
 
     async def dial(self) -> Connection:
-        try:
-            async with asyncio.timeout(CONNECT):
-                return await self._connect()
-        except TimeoutError:
-            raise Unreachable(f"no connection within {CONNECT:g}s") from None
-
-    async def _connect(self) -> Connection:
-        target = self.target
-        try:
-            addresses = await look_up(target.host, target.port)
-        except (OSError, UnicodeError) as error:
-            raise Unreachable(f"its address can't be found: {why(error)}") from None
-        problem = "it has no address"
-        for place, address in enumerate(addresses):
-            try:
-                async with asyncio.timeout(CONNECT / (len(addresses) - place) * 0.9):
-                    return await self._open(address)
-            except OSError as error:  # also of TLS and of time
-                problem = _plainly(error)
-        raise Unreachable(problem)
-
-    async def _open(self, address: Address) -> Connection:
-        loop = asyncio.get_running_loop()
-        family, place = address
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            await loop.sock_connect(sock, place)
-            secure: dict[str, Any] = {}
-            if self.target.scheme == "https":
-                secure = {"ssl": self._secure(), "server_hostname": self.target.host}
-            _, connection = await loop.create_connection(Connection, sock=sock, **secure)
-        except BaseException:
-            sock.close()
-            raise
-        return connection
+        context = self._secure() if self.target.scheme == "https" else None
+        return await dial(Connection, self.target.host, self.target.port, CONNECT, context)
 
     def _secure(self) -> ssl.SSLContext:
         if self._context is None:
@@ -77,9 +36,8 @@ class Dialer:
 
 
 def trusting(ca: str) -> ssl.SSLContext:
-    """Certificates and host names are always checked."""
     try:
-        context = ssl.create_default_context(cafile=str(Path(ca).expanduser()) if ca else None)
+        context = dialing.trusting(ca)
     except OSError as error:  # ssl.SSLError too
         raise InvalidInput("server_ca", ca, f"a file with certificates in PEM form ({why(error)})") from None
     context.set_alpn_protocols(["http/1.1"])
@@ -162,19 +120,9 @@ class ServerPool:
 
     def drop(self) -> None:
         for connection in self._open:
-            transport: Any = connection.transport
-            inner = getattr(getattr(transport, "_ssl_protocol", None), "_transport", transport)
-            if (sock := getattr(inner, "_sock", None)) is not None:
-                inner._sock = None  # no warning that it was not closed
-                sock.close()
+            dialing.drop(connection.transport)
         self._open.clear()
 
     def descriptors(self) -> Iterable[int]:
-        transports = [one.transport for one in self._open if one.transport is not None]
-        found = [transport.get_extra_info("socket") for transport in transports]
-        return [sock.fileno() for sock in found if sock is not None and sock.fileno() >= 0]
-
-
-def _plainly(error: OSError) -> str:
-    """`connection refused`, where asyncio names the address."""
-    return os.strerror(error.errno).lower() if isinstance(error, ConnectionError) and error.errno else why(error)
+        found = [dialing.descriptor(connection.transport) for connection in self._open]
+        return [one for one in found if one is not None]

@@ -18,6 +18,7 @@ import msgspec
 
 from rota import forking
 from rota.clock import Chance, Clock
+from rota.dialing import Unreachable
 from rota.errors import RepeatInFlight, RotaError, StoreError, StoreUnavailable, WrongVersion
 from rota.model.http import Target
 from rota.model.job import Ref
@@ -27,7 +28,7 @@ from rota.model.times import Duration, Instant
 from rota.remote import worker_link
 from rota.remote.connection import Lost, Reply
 from rota.remote.hello import CALLS, IDEMPOTENCY_KEY, PATH, REPEAT, TIME, WAKES, ServerInfo
-from rota.remote.pool import Dialer, ServerPool, Unreachable, cure
+from rota.remote.pool import Dialer, ServerPool, cure
 from rota.remote.replies import PASSING, error_of
 from rota.remote.versions import HEADER, OURS, understand
 from rota.remote.wakes import Wakes

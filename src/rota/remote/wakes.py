@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from rota.dialing import Unreachable
 from rota.remote.connection import Lost, Reply
 from rota.remote.hello import PING
-from rota.remote.pool import Unreachable
 from rota.store.listeners import Listeners
 from rota.store.loops import may_be_abandoned
 from rota.store.values import Topic
