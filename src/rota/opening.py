@@ -13,7 +13,6 @@ from types import ModuleType
 from rota.clock import Chance, Clock
 from rota.config import API_PORT, Settings
 from rota.errors import InvalidInput, SchemaMissing, StoreDenied, StoreError
-from rota.hot_address import hot_address
 from rota.model.http import Target, target
 from rota.model.principal import Principal, with_address
 from rota.store.base import Store
@@ -51,8 +50,7 @@ def _behind_hot_tier(store: Store, urls: Sequence[str], clock: Clock, chance: Ch
         raise StoreError(f"a hot tier needs {error.name}; install it with `pip install 'rota[hot]'`") from None
     from rota.hot.store import HotStore
 
-    addresses = [hot_address(url) for url in urls]
-    return HotStore.around(store, lambda: [RedisLane(address) for address in addresses], clock, chance)
+    return HotStore.around(store, lambda: [RedisLane(url) for url in urls], clock, chance)
 
 
 def served(settings: Settings, clock: Clock, chance: Chance) -> Store:

@@ -234,6 +234,7 @@ DEEDS: dict[str, Deed] = {
     "promote": lambda h, s: s.promote(BOB, PLENTY),
     "promote_jobs": lambda h, s: s.promote_jobs(BOB, h.ids),
     "scheduled_jobs": lambda h, s: s.scheduled_jobs(BOB, ScheduledJob(0, ""), h.world.clock.now() + DAY, PLENTY),
+    "due_times": lambda h, s: s.due_times(BOB, h.ids),
     "coming_schedules": lambda h, s: s.coming_schedules(BOB, h.world.clock.now(), PLENTY),
     "set_aside_schedule": lambda h, s: s.set_aside_schedule(BOB, "alice", "nightly", 1, "sabotage"),
     "release": lambda h, s: s.release(BOB, PLENTY),

@@ -30,6 +30,8 @@ AHEAD: Duration = 4 * SECOND
 READ = 5_000
 # In doubt it begins that far back: a job may have been made due at once.
 BACK: Duration = SECOND
+# Before the next look at a job that the store finds not yet due, though we do.
+A_MOMENT: Duration = MILLISECOND
 
 
 class DueJobs:
@@ -54,20 +56,22 @@ class DueJobs:
             self._doubtful = True
             moved, upcoming = await self._store.promote(SYSTEM, limit, late)
             return moved, min(upcoming or LATEST, self._store.now() + WITHOUT)
-        moved = await self._promote(found.due)
+        moved, left = await self._promote(found.due) if found.due else (0, None)
         if self._sweep_due:
             moved += await self._sweep(limit, late)
-        return moved, self._upcoming(found.upcoming, late)
+        return moved, min(at for at in (*self._sleeps(found.upcoming, late), left) if at is not None)
 
-    async def _promote(self, due: Sequence[Due]) -> int:
-        if not due:
-            return 0
-        answer = await self._store.promote_jobs(SYSTEM, [entry.job for entry in due])
-        self._counts.promoted += answer.moved
-        await self._heap.drop(due)
-        if answer.waiting:  # they have another time, or our clock is a little fast
-            await self._heap.add([Due(job.id, job.at) for job in answer.waiting])
-        return answer.moved
+    async def _promote(self, due: Sequence[Due]) -> tuple[int, Instant | None]:
+        """Returns how many jobs were moved, and the next time of one that was not yet due."""
+        ids = [entry.job for entry in due]
+        moved = await self._store.promote_jobs(SYSTEM, ids)
+        self._counts.promoted += moved
+        left = await self._store.due_times(SYSTEM, ids) if moved < len(ids) else []
+        waiting = set(left)
+        await self._heap.drop([entry for entry in due if ScheduledJob(entry.at, entry.job) not in waiting])
+        if left:  # they have another time, or our clock is a little fast
+            await self._heap.add([Due(job.id, job.at) for job in left])
+        return moved, max(min(left).at, self._store.now() + A_MOMENT) if left else None
 
     async def _sweep(self, limit: int, late: Duration) -> int:
         moved, _ = await self._store.promote(SYSTEM, limit, max(late, YOUNG))
@@ -90,7 +94,7 @@ class DueJobs:
     def _sweep_due(self) -> bool:
         return self._clock.monotonic() >= self._sweep_at
 
-    def _upcoming(self, upcoming: Instant | None, late: Duration) -> Instant:
+    def _sleeps(self, upcoming: Instant | None, late: Duration) -> tuple[Instant, Instant | None]:
+        """Until the next sweep, and until the next entry."""
         left = max(0.0, self._sweep_at - self._clock.monotonic())
-        sweep = self._store.now() + round(left * SECOND)
-        return sweep if upcoming is None else min(upcoming + late, sweep)
+        return self._store.now() + round(left * SECOND), None if upcoming is None else upcoming + late

@@ -11,10 +11,10 @@ import hiredis
 
 from rota import dialing
 from rota.dialing import Unreachable, Untrusted
-from rota.hot.address import HotAddress
 from rota.hot.connection import RedisConnection
 from rota.hot.lane import HotAway, HotRefused
 from rota.hot.problems import OWNER, check_owner, problem
+from rota.hot_address import HotAddress
 
 OLDEST = (7, 0)  # of Redis; every Valkey is newer
 

@@ -24,13 +24,13 @@ import hiredis
 
 from rota.dialing import descriptor
 from rota.hot import opening
-from rota.hot.address import hot_address
 from rota.hot.batches import AT_ONCE, latest, pieces, weight
 from rota.hot.connection import LIMIT, RedisConnection
 from rota.hot.lane import Added, Due, HotAway, Lane, LaneState, Look, Report
 from rota.hot.problems import OWNER, check_owner, problem
 from rota.hot.scripts import LuaScript, lua_script
 from rota.hot.subscription import Subscription
+from rota.hot_address import hot_address
 from rota.model.times import Instant
 
 T = TypeVar("T")

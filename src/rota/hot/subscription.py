@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import hiredis
 
-from rota.hot.address import HotAddress
 from rota.hot.connection import RedisConnection
 from rota.hot.lane import HotAway
 from rota.hot.opening import connect
 from rota.hot.problems import problem
+from rota.hot_address import HotAddress
 
 
 class Subscription:

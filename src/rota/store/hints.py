@@ -42,6 +42,11 @@ class Hints(Verbs):
         share an instant. A walk begins at the present: overdue jobs are the promoter's, and the time before is full of
         entries of promoted ones."""
 
+    @verb(READ, NODE, "list scheduled", batch="ids")
+    @abstractmethod
+    async def due_times(self, who: Principal, /, ids: Sequence[str]) -> list[ScheduledJob]:
+        """Those of these jobs that are scheduled, in no order."""
+
     def carry_wakes(self, carry: Callable[[set[Topic]], bool]) -> None:
         """From now on `carry` is asked, on the loop of the call, before other processes are told of a commit. True:
         somebody else tells them, and the store need not. Listeners of this process are woken by the store as always. A

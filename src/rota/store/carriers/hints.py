@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rota.model.times import Instant
 from rota.store.carriers.unit import Unit
 from rota.store.cells import is_id
@@ -14,3 +16,7 @@ async def scheduled(unit: Unit, after: ScheduledJob, until: Instant, limit: int)
     behind = after.id if is_id(after.id) else _LOWEST
     rows = await unit.rows("scheduled_jobs", at=after.at, id=behind, until=until, limit=limit)
     return [ScheduledJob(at, job) for at, job in rows]
+
+
+async def due_times(unit: Unit, ids: Sequence[str]) -> list[ScheduledJob]:
+    return [ScheduledJob(at, job) for at, job in await unit.rows("due_times", ids=unit.ids(ids))]

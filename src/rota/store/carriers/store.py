@@ -82,6 +82,7 @@ class CarriedStore(Store):
 
     # -- hot tier ----------------------------------------------------------------------------------------------------
     scheduled_jobs = reads(hints_.scheduled)
+    due_times = reads(hints_.due_times)
 
     # -- users, keys, audit ------------------------------------------------------------------------------------------
     put_user = writes(people.put_user)
