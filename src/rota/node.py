@@ -204,6 +204,7 @@ class NodeSession:
         self._spool: Spool | None = None
         self._loops: list[tuple[Loop, asyncio.Task[None]]] = []
         self._unlisten: list[Callable[[], None]] = []
+        self._rule = CrashRule(limit=node.settings.crash_limit)
         self._packer = Packer(bare(os.environ))
 
     async def join(self, replaces: Sequence[str]) -> None:
@@ -249,8 +250,7 @@ class NodeSession:
         node, settings = self._node, self._node.settings
         shipper = self._shipper = Shipper(node.store, settings.max_output, node.bus, self._spool)
         finishes: Batcher[Settlement, Verdict] = Batcher(lambda batch: node.store.finish(SYSTEM, batch), weigh=weight)
-        rule = CrashRule(limit=settings.crash_limit)
-        pipeline = Pipeline(dict(runtime.executors), shipper, finishes, node.bus, node.chance, rule)
+        pipeline = Pipeline(dict(runtime.executors), shipper, finishes, node.bus, node.chance, self._rule)
         return Worker(
             node.store,
             node.clock,
@@ -265,25 +265,23 @@ class NodeSession:
         )
 
     def _start_services(self) -> None:
-        node, settings = self._node, self._node.settings
+        node, store, settings = self._node, self._node.store, self._node.settings
         self._heartbeat = Heartbeat(
-            node.store, node.clock, self.incarnation, self._lease, self.worker, self._extend, self._lose
+            store, node.clock, self.incarnation, self._lease, self.worker, self._extend, self._lose
         )
         self._serve(self._heartbeat, Topic.CANCEL)
         self._serve(LeaseGuard(self._lease, self._extend, self._lose), Topic.CANCEL)
         if "control" in settings.roles:
-            rule = CrashRule(limit=settings.crash_limit)
-            self._serve(Promoter(node.store, self._leads), Topic.DUE)
+            self._serve(Promoter(store, self._leads), Topic.DUE)
             self._serve_schedules()
-            self._serve(Reaper(node.store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, rule))
-            self._serve(Janitor(node.store, janitor.retention(settings), self._leads), limit=janitor.LIMIT)
-            self._serve(Tallier(node.store, self._leads))
-            self._serve(OutputCounter(node.store, self._leads))
-            kept, pack = sealer.retention(settings), self._packer.pack
-            self._serve(Sealer(node.store, node.chance, kept, self._leads, pack, busy=SpareTime().is_short))
-            self._serve(UnofferedSweep(node.store, node.clock, node.bus, settings.unknown_grace, self._leads))
-            for service in node.store.services(self._leads):
+            self._serve(Reaper(store, node.clock, node.bus, self.incarnation, self._lease.healthy_since, self._rule))
+            self._serve(Janitor(store, janitor.retention(settings), self._leads), limit=janitor.LIMIT)
+            counters: list[Service] = [Tallier(store, self._leads), OutputCounter(store, self._leads)]
+            for service in (*counters, *store.services(self._leads)):
                 self._serve(service)
+            kept, pack = sealer.retention(settings), self._packer.pack
+            self._serve(Sealer(store, node.chance, kept, self._leads, pack, busy=SpareTime().is_short))
+            self._serve(UnofferedSweep(store, node.clock, node.bus, settings.unknown_grace, self._leads))
         if self.worker and self._runtime:
             self._serve(self.worker)
             reconciler = Reconciler(self.worker)
@@ -293,8 +291,8 @@ class NodeSession:
             self._runtime.watch(self.worker.when_ready)
             self._listen(Topic.READY, self.worker.when_ready)
             if base := spool_base(settings):
-                self._serve(Replayer(node.store, base, self.incarnation, settings.max_output, node.bus))
-            self._serve(Meter(node.store, self.worker, lambda: self._heartbeat.feedback))
+                self._serve(Replayer(store, base, self.incarnation, settings.max_output, node.bus))
+            self._serve(Meter(store, self.worker, lambda: self._heartbeat.feedback))
         self._serve(Watchdog(self._loops, self._give_up))
 
     def _serve_schedules(self) -> None:
