@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import SYSTEM
 from rota.model.task import TaskInfo
 from rota.model.times import SECOND
-from rota.service import LIMIT, Loop, Overdue, Service, Watchdog
+from rota.service import LIMIT, Loop, Overdue, Service, Watchdog, first
 from rota.spare_time import SpareTime
 from rota.store.base import Store
 from rota.store.values import Topic
@@ -374,14 +374,14 @@ class NodeSession:
         node, settings, worker = self._node, self._node.settings, self.worker
         self._heartbeat.stopping = True
         if worker:
-            await _first(self._close_door(worker), self._killed)
+            await first(self._close_door(worker), self._killed)
             if worker.running:
                 node.bus.emit(events.NodeStopping(worker.running, settings.grace / SECOND))
-            await _first(worker.finished(settings.grace / SECOND), self._hurried)
+            await first(worker.finished(settings.grace / SECOND), self._hurried)
             if worker.running and self._lost is None:
                 node.bus.emit(events.NodeHurried(worker.running))
                 worker.stop_all(Stop.INTERRUPT)
-                await _first(worker.finished(settings.kill_grace / SECOND + 1), self._killed)
+                await first(worker.finished(settings.kill_grace / SECOND + 1), self._killed)
 
     async def _close_door(self, worker: Worker) -> None:
         try:
@@ -441,11 +441,3 @@ class NodeSession:
     async def _close_runtime(self) -> None:
         if self._runtime:
             await self._runtime.close(stuck=self._unstopped)
-
-
-async def _first(work: Coroutine[None, None, object], event: asyncio.Event) -> None:
-    """Waits for the work or for the event, whichever comes first."""
-    tasks: set[asyncio.Task[object]] = {asyncio.create_task(work), asyncio.create_task(event.wait())}
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        task.cancel()

@@ -12,7 +12,7 @@ time to go on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
 from rota.clock import Chance
@@ -157,3 +157,11 @@ class Watchdog:
         if loop.hung >= HOPELESS:
             return f"has hung {loop.hung} times in a row, for {loop.limit:g} s each"
         return None
+
+
+async def first(work: Coroutine[None, None, object], event: asyncio.Event) -> None:
+    """Waits for the work or for the event, whichever comes first."""
+    tasks: set[asyncio.Task[object]] = {asyncio.create_task(work), asyncio.create_task(event.wait())}
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
