@@ -39,33 +39,37 @@ class HotAddress(NamedTuple):
 def hot_address(url: str, name: str = "hot") -> HotAddress:
     found = _URL.fullmatch(url)
     if found is None:
-        raise _invalid(url, EXPECTED)
+        raise _invalid(name, url, EXPECTED)
     port, tls = int(found["port"] or PORT), found["scheme"].lower() == "rediss"
     if not 1 <= port <= 65_535:
-        raise _invalid(url, "a port from 1 to 65535")
+        raise _invalid(name, url, "a port from 1 to 65535")
     ca = ""
     if found["rest"]:
-        name, _, value = found["rest"].partition("=")
-        if name != "ca" or not value or "&" in value or not tls:
-            raise _invalid(url, "nothing after ? but, with rediss://, ca= and a file with certificates in PEM form")
+        option, _, value = found["rest"].partition("=")
+        if option != "ca" or not value or "&" in value or not tls:
+            raise _invalid(
+                name, url, "nothing after ? but, with rediss://, ca= and a file with certificates in PEM form"
+            )
         ca = unquote_to_bytes(value).decode(errors="surrogateescape")
     host = found["host"].strip("[]").lower()
-    return HotAddress(host, port, int(found["database"] or 0), tls, ca, _login(url, found["login"]))
+    return HotAddress(host, port, int(found["database"] or 0), tls, ca, _login(name, url, found["login"]))
 
 
-def _login(url: str, given: str | None) -> tuple[bytes, ...]:
+def _login(name: str, url: str, given: str | None) -> tuple[bytes, ...]:
     if not given:
         return ()
     user, colon, password = given.partition(":")
     if not (colon and password):
-        raise _invalid(url, "a password after the user, as in redis://user:password@host or redis://:password@host")
+        raise _invalid(
+            name, url, "a password after the user, as in redis://user:password@host or redis://:password@host"
+        )
     parts = (user, password) if user else (password,)
     return tuple(unquote_to_bytes(part) for part in parts)
 
 
-def _invalid(url: str, expected: str) -> InvalidInput:
+def _invalid(name: str, url: str, expected: str) -> InvalidInput:
     """A password may stand anywhere, if the rest is wrong too."""
     scheme, slashes, rest = url.partition("://")
     before, _, after = rest.rpartition("@")
     shown = ("***@" if before else "") + re.sub(r":(?![0-9]{1,5}(?:[/?]|$)).*", ":***", after)
-    return InvalidInput("the hot tier", f"{scheme}{slashes}{shown}" if slashes else "***", expected)
+    return InvalidInput(name, f"{scheme}{slashes}{shown}" if slashes else "***", expected)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from rota.cli.session import existing
 from rota.cli.show import Cell, answer, listing
 from rota.clock import Chance
-from rota.errors import InvalidInput, StoreUnavailable
+from rota.errors import StoreError, StoreUnavailable
 from rota.hot.check import HeapCheck, check
 from rota.hot.lane import HotAway, HotRefused
 from rota.hot.member import Member
@@ -51,7 +51,7 @@ async def _reached(args: argparse.Namespace, whole: bool = False) -> AsyncIterat
     """The store, and its hot tier when all members have answered or failed to. `whole`: all must have answered."""
     async with existing(args) as client:
         if not isinstance(client.store, HotStore):
-            raise InvalidInput("hot", "no hot tier", "ROTA_HOT with an address such as redis://localhost:6379/0")
+            raise StoreError("no hot tier is set; ROTA_HOT names one, such as redis://localhost:6379/0")
         side = client.store.side()
         await side.reached(PATIENCE)
         if whole:
@@ -92,4 +92,4 @@ def _told(found: HeapCheck) -> str:
         lines.append(f"{found.idle_count} entries stand for no scheduled job; they do no harm")
     if not found.missing_count and not found.idle_count:
         lines.append("they are the same")
-    return "\n".join(lines)
+    return "; ".join(lines)

@@ -48,7 +48,7 @@ class Member:
             return await work(self._lane)
         except (HotAway, HotRefused) as error:
             if opening == self._openings:  # not of a connection that was replaced meanwhile
-                self.lose(str(error))
+                self.lose(self._plainly(error))
             raise
 
     def lose(self, problem: str) -> None:
@@ -63,7 +63,7 @@ class Member:
             try:
                 await self._lane.open(self._store)
             except (HotAway, HotRefused) as error:
-                known, self.problem = self.problem, str(error)
+                known, self.problem = self.problem, self._plainly(error)
                 if not self.tried.is_set() or known != self.problem:
                     self._changed(self)
                 self.tried.set()
@@ -75,6 +75,10 @@ class Member:
         self._task, self.problem = None, None
         self.tried.set()
         self._changed(self)
+
+    def _plainly(self, error: Exception) -> str:
+        """Without the place, which is named beside it."""
+        return str(error).removeprefix(f"{self.place}: ")
 
     # -- the end -----------------------------------------------------------------------------------------------------
     async def close(self) -> None:
