@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rota.clock import Chance, Clock
 from rota.hot.counts import Counts
-from rota.hot.heap import HORIZON, PAGE, DueHeap
+from rota.hot.heap import HORIZON, DueHeap
 from rota.hot.lane import Due
 from rota.model.principal import SYSTEM
 from rota.model.times import MINUTE, SECOND, Duration
@@ -16,6 +16,8 @@ from rota.store.hints import ScheduledJob
 PERIOD: Duration = 30 * MINUTE
 # A new leader goes on with the heap of its predecessor, and so refills half an hour later than that one would have.
 KEPT = HORIZON + PERIOD
+# A page begins with a search among all jobs of its first instant, so small pages are slow where many jobs share one.
+PAGE = 20_000
 # Seconds between two looks at the heap's epoch, and the least between two refills.
 LOOK, REST = 0.5, 1.0
 
