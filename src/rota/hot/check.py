@@ -62,7 +62,8 @@ async def _by_time(
     """The ids of both sides at each instant."""
     sides = (left, right)
     heads = [await anext(side, None) for side in sides]
-    while at := min((head.at for head in heads if head is not None), default=0):
+    while left_over := [head.at for head in heads if head is not None]:
+        at = min(left_over)
         found: tuple[set[str], set[str]] = (set(), set())
         for index, side in enumerate(sides):
             while (head := heads[index]) is not None and head.at == at:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rota.errors import InvalidInput
-from rota.hot.address import hot_address
+from rota.hot_address import hot_address
 
 
 @pytest.mark.parametrize(
