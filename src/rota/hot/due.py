@@ -9,6 +9,7 @@ filled, promotion is the store's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from rota.clock import Clock
 from rota.hot.counts import Counts
@@ -119,7 +120,7 @@ class DueJobs:
 
     def _next(self, upcoming: Instant | None, late: Duration) -> Instant:
         """The next sweep, or the next entry."""
-        sweep = self._store.now() + round(max(0.0, self._until_sweep(late)) * SECOND)
+        sweep = self._store.now() + ceil(max(0.0, self._until_sweep(late)) * SECOND)
         return sweep if upcoming is None else min(sweep, upcoming + late)
 
 
