@@ -48,7 +48,7 @@ async def test_a_refill_brings_all_jobs_that_are_due_before_the_next_one() -> No
 
 
 @virtual
-async def test_a_refill_of_many_pages(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+async def test_a_refill_of_many_pages() -> None:
     page, refilling.PAGE = refilling.PAGE, 10
     try:
         async with tier(members=3, filled=False) as case:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
@@ -26,7 +26,7 @@ from rota.service import Loop
 from rota.store.base import Store
 from rota.store.forwarding import ForwardingStore, innermost
 from rota.store.hints import ScheduledJob
-from rota.store.values import Topic
+from rota.store.values import OF_ORDERS, Topic
 from tests.contracts.world import World
 from tests.sim.loop import SimClock, SimLoop
 from tests.store.sqlite.backends import SqliteMemory
@@ -81,6 +81,9 @@ class Noted(ForwardingStore):
         self.fast: Duration = 0  # what `now` shows too much
         self.failures: dict[str, list[Exception]] = {}  # of the next calls of a verb
         self.meanwhile: dict[str, Callable[[], Awaitable[object]]] = {}  # once, before the answer to a verb
+        self.peers: list[Noted] = [self]  # all processes: they hear what one tells
+        self.told: list[tuple[float, frozenset[Topic]]] = []
+        self._carry: Callable[[set[Topic]], bool] = lambda topics: False
 
     def now(self) -> Instant:
         return self.inner.now() + self.fast
@@ -114,9 +117,26 @@ class Noted(ForwardingStore):
         await self._note("scheduled_jobs")
         return await self.inner.scheduled_jobs(who, after, until, limit)
 
-    async def tell(self, topics: Any = frozenset({Topic.DUE})) -> None:
+    async def secret(self, who: Principal, /, name: str) -> str:
+        """The same for all processes: their tables pass for those of one store."""
+        return name
+
+    def carry_wakes(self, carry: Callable[[set[Topic]], bool]) -> None:
+        self._carry = carry
+
+    async def tell(self, topics: Set[Topic] = OF_ORDERS) -> None:
         await self._note("tell")
-        await self.inner.tell(topics)
+        self.told.append((asyncio.get_running_loop().time(), frozenset(topics)))
+        for peer in self.peers:
+            peer.heard(topics)
+
+    async def announce(self, *topics: Topic) -> bool:
+        """As a store that asks who carries its wake-ups does after a commit. True: somebody else does."""
+        self.heard(set(topics))
+        if carried := self._carry(set(topics)):
+            return carried
+        await self.tell(set(topics))
+        return False
 
 
 class Tier:
@@ -126,10 +146,12 @@ class Tier:
     noted: Noted
     store: HotStore
 
-    def __init__(self, members: int = 1) -> None:
+    def __init__(self, members: int = 1, beside: Tier | None = None) -> None:
+        """`beside`: another process with the same servers, and tables of its own."""
         self.clock = sim_clock()
-        self.servers = [LocalServer(self.clock) for _ in range(members)]
-        self.places = [f"local-{number}" for number in range(members)]
+        self.servers = beside.servers if beside else [LocalServer(self.clock) for _ in range(members)]
+        self._beside = beside
+        self.places = [f"local-{number}" for number in range(len(self.servers))]
         self.lanes: list[LocalLane] = []
 
     def make_lanes(self) -> list[Lane]:
@@ -141,7 +163,10 @@ class Tier:
         backend = SqliteMemory(Path(), clock)
         inner = backend.store(Chance(2))
         self.noted = Noted.around(inner)
-        self.store = HotStore.around(self.noted, self.make_lanes, self.clock, Chance(3))
+        if self._beside:
+            self.noted.peers = self._beside.noted.peers
+            self.noted.peers.append(self.noted)
+        self.store = HotStore.around(self.noted, self.make_lanes, self.clock, Chance(len(self.noted.peers) + 2))
         await backend.prepare(innermost(self.store))
         await self.store.open()
         self.world = World(self.store, backend, clock, Chance(1))
