@@ -62,6 +62,11 @@ class DueHeap:
         return Look("", due[:limit], min(later, default=None))
 
     @property
+    def reached(self) -> bool:
+        """All members can be used, as far as we know."""
+        return all(member.healthy for member in self.members)
+
+    @property
     def whole(self) -> bool:
         """All members were there and filled when they were last asked."""
         return all(self.epochs.get(place) for place in self._places)

@@ -49,6 +49,8 @@ class HotSide:
 
     async def reached(self, patience: float) -> None:
         """Returns when all members have answered or failed to, or after so many seconds."""
+        if all(member.tried.is_set() for member in self.members):
+            return
         tries = [asyncio.create_task(member.tried.wait()) for member in self.members]
         _, late = await asyncio.wait(tries, timeout=patience)
         for task in late:
@@ -71,25 +73,23 @@ class HotSide:
             self._adding = may_be_abandoned(asyncio.get_running_loop().create_task(self._add()))
 
     async def _add(self) -> None:
+        entries: list[Due] = []
         try:
-            await self._add_all()
+            await self.reached(LAST_LIMIT)  # the first entries of a process wait for its connections
+            while self._new:
+                entries, self._new = self._new[:AT_ONCE], self._new[AT_ONCE:]
+                placed = await self.heap.add(entries)
+                if placed.lost or placed.earliest:
+                    await self._wake_promoters(known=not placed.lost)
         except asyncio.CancelledError:
-            # asyncio.run() cancels all tasks when its main one has ended, and waits for them. The commit's own wake-up
-            # was left out.
+            # asyncio.run() cancels all tasks when its main one has ended, and waits for them, but not for new ones: so
+            # nobody is woken. Promoters look every two seconds, and read ahead.
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_LIMIT):
-                    await self._wake_promoters(known=False)
-                    await self._add_all()
+                    await self.heap.add([*entries, *self._new])
             raise
         finally:
             self._adding = None
-
-    async def _add_all(self) -> None:
-        while self._new:
-            entries, self._new = self._new[:AT_ONCE], self._new[AT_ONCE:]
-            placed = await self.heap.add(entries)
-            if placed.lost or placed.earliest:
-                await self._wake_promoters(known=not placed.lost)
 
     async def _wake_promoters(self, known: bool) -> None:
         known_to_heap.set(known)  # of this task alone

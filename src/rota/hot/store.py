@@ -125,8 +125,9 @@ class HotStore(ForwardingStore):
     # -- due jobs ----------------------------------------------------------------------------------------------------
     async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
         now = self.inner.now()
-        # What waits for jobs that have ended is due at once, and the heap does not know of it.
-        before = known_to_heap.set(not any(job.after for order in orders for job in order))
+        # What waits for jobs that have ended may be due soon, and the heap is not told of it.
+        untold = any(job.after for order in orders for job in order)
+        before = known_to_heap.set(bool(self._name) and not untold and self.side().heap.reached)
         try:
             answers = await self.inner.submit(who, orders)
         finally:
