@@ -19,6 +19,7 @@ from rota.hot.local import LocalLane, LocalServer
 from rota.hot.refiller import refill
 from rota.hot.side import HotSide
 from rota.hot.store import HotStore
+from rota.model.job import NewJob
 from rota.model.lifecycle import State
 from rota.model.principal import Principal
 from rota.model.times import SECOND, Duration, Instant
@@ -26,7 +27,7 @@ from rota.service import Loop
 from rota.store.base import Store
 from rota.store.forwarding import ForwardingStore, innermost
 from rota.store.hints import ScheduledJob
-from rota.store.values import OF_ORDERS, Topic
+from rota.store.values import OF_ORDERS, Answer, Topic
 from tests.contracts.world import World
 from tests.sim.loop import SimClock, SimLoop
 from tests.store.sqlite.backends import SqliteMemory
@@ -110,6 +111,10 @@ class Noted(ForwardingStore):
         moved = await self.inner.promote_jobs(who, ids)
         self._moved(moved)
         return moved
+
+    async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
+        await self._note("submit")
+        return await self.inner.submit(who, orders)
 
     async def scheduled_jobs(
         self, who: Principal, /, after: ScheduledJob, until: Instant, limit: int
