@@ -60,6 +60,16 @@ async def test_missing_and_moved_and_idle_ones_are_named() -> None:
 
 
 @virtual
+async def test_an_entry_that_is_a_little_early_is_right() -> None:
+    async with tier() as case:
+        jobs = await case.world.several(3, delay=MINUTE)
+        await case.settle()
+        case.forge(*(Due(job, case.clock.now() + MINUTE - 5_000) for job in jobs))
+        result = await found(case)
+        assert (result.missing_count, result.idle_count, result.scheduled, result.entries) == (0, 0, 3, 3)
+
+
+@virtual
 async def test_many_differences_are_counted_and_a_few_are_named() -> None:
     async with tier() as case:
         jobs = await case.world.several(2 * EXAMPLES, delay=MINUTE) + await case.world.several(5, delay=2 * MINUTE)

@@ -100,7 +100,7 @@ async def test_an_entry_that_was_added_behind_due_ones_is_not_slept_over() -> No
 
 async def _order_and_wait(case: Tier) -> None:
     await case.world.one(delay=50 * MILLISECOND)
-    while case.side._adding is not None:
+    while case.side._adding is not None:  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 

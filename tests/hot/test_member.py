@@ -48,7 +48,7 @@ class Case:
 
     async def reached(self, patience: float = 5) -> None:
         async with asyncio.timeout(patience):
-            while not self.member.healthy:
+            while not self.member.healthy:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
 

@@ -37,7 +37,9 @@ def test_a_minute_stays_together(places: list[str], times: list[int]) -> None:
 
 
 @given(PLACES, TIMES, some.randoms(use_true_random=False))
-def test_all_processes_agree_whatever_the_order_of_their_lists(places: list[str], times: list[int], dice: object) -> None:
+def test_all_processes_agree_whatever_the_order_of_their_lists(
+    places: list[str], times: list[int], dice: object
+) -> None:
     mixed = [*places]
     dice.shuffle(mixed)  # type: ignore[attr-defined]
     assert kept(times, mixed) == kept(times, places)

@@ -160,7 +160,7 @@ async def test_a_member_that_was_away_and_kept_its_memory_is_filled_again(member
         assert len(case.entries()) < len(jobs)
         case.server.away = False
         async with asyncio.timeout(5):
-            while await case.heap.look(0, 0) is None:  # the promoter may come first
+            while await case.heap.look(0, 0) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         assert await filler.run(3) == 1
         assert case.entries().keys() == set(jobs)

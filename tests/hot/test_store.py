@@ -199,7 +199,7 @@ def order(delay: int = MINUTE) -> NewJob:
 
 async def submit(store: HotStore, job: NewJob) -> None:
     await store.submit(LOCAL, [[job]])
-    while store.side()._adding is not None:
+    while store.side()._adding is not None:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
@@ -248,7 +248,7 @@ def test_it_is_let_go_from_any_thread(tmp_path: Path) -> None:
         before = side.members[0].healthy
         await asyncio.to_thread(store.let_go)
         async with asyncio.timeout(20):
-            while side.members[0].healthy:
+            while side.members[0].healthy:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         return [before]
 
@@ -350,7 +350,7 @@ async def test_several_loops_say_it_once() -> None:
         (first,) = case.side.members
         second = case.store._make_side().members[0]
         async with asyncio.timeout(5):
-            while not second.healthy:
+            while not second.healthy:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         for member in (first, second, first, second):
             member.lose("no answer")

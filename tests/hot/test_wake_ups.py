@@ -1,4 +1,4 @@
-"""Wake-ups between processes: by the hot tier while all hear it, by the store otherwise, and never lost on both ways."""
+"""Wake-ups between processes: by the hot tier while all hear it, else by the store, and never lost on both ways."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_a_deaf_process_says_so_and_everyone_falls_back_within_two_seconds
         since = now()
         deafen(deaf)
         assert await one.noted.announce(READY)
-        while one.side.wakes.trusted or other.side.wakes.trusted:
+        while one.side.wakes.trusted or other.side.wakes.trusted:  # noqa: ASYNC110 - time is virtual
             await asyncio.sleep(0.01)
         assert now() - since <= FALL_BACK
         assert ear.heard(since, since + FALL_BACK), "what was sent meanwhile"
