@@ -21,11 +21,12 @@ from rota.errors import WaitTimeout
 
 URL = sys.argv[2] if len(sys.argv) > 2 else ""
 LIMIT = 60.0
+DELAY = os.environ.get("FORKING_DELAY", "1d")
 Seen = dict[str, Any]
 
 
 def order(app: rota.App) -> str:
-    return app.submit_command_sync(["true"], delay="1d").id
+    return app.submit_command_sync(["true"], delay=DELAY).id
 
 
 def found(app: rota.App, job_id: str) -> bool:
@@ -93,7 +94,7 @@ def forks() -> Seen:
 
 
 async def _order(app: rota.App) -> str:
-    return (await app.submit_command(["true"], delay="1d")).id
+    return (await app.submit_command(["true"], delay=DELAY)).id
 
 
 async def _fork_in_loop(app: rota.App) -> str:
@@ -223,7 +224,7 @@ def _watched(work: Callable[[], list[str]], count: int) -> tuple[list[str], int]
 
 async def _use(app: rota.App) -> None:
     """Orders and looks, and lets the wake-ups for others go out."""
-    job = await app.submit_command(["true"], delay="1d")
+    job = await app.submit_command(["true"], delay=DELAY)
     if others := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(others)
     await asyncio.gather(*(job.info() for _ in range(3)))

@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.hot.lanes import empty
 from tests.servers.postgres import database, shared_server
 
 LIMIT = 120.0
@@ -26,11 +27,15 @@ LIMIT = 120.0
 WARNINGS = ("-W", "ignore:This process:DeprecationWarning", "-W", "always::ResourceWarning")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(params=["sqlite", "postgres", "hot"])
+def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """`hot`: PostgreSQL with a hot tier that keeps what is ordered."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/a.db"
         return
+    if request.param == "hot":
+        monkeypatch.setenv("ROTA_HOT", empty("valkey").url())
+        monkeypatch.setenv("FORKING_DELAY", "30m")
     with database(shared_server()) as url:
         yield url
 

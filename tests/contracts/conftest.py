@@ -17,6 +17,7 @@ import pytest_asyncio
 from rota.clock import Chance, ManualClock
 from rota.store.base import Store
 from tests.contracts.world import World
+from tests.hot import backends as hot
 from tests.remote.worker_backends import concerns_workers
 from tests.servers.postgres import MEMORY, roomy
 from tests.store.backends import Backend, backends, named_backend
@@ -41,9 +42,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = {name: kind for name, kind in offered.items() if alone or kind.shared}
         if not own and not concerns_workers(metafunc.module.__name__, metafunc.function.__name__):
             chosen = {name: kind for name, kind in chosen.items() if not name.startswith("far-")}
+        if not own and metafunc.function.__name__ in hot.LEFT_OUT:
+            chosen = {name: kind for name, kind in chosen.items() if not name.startswith("hot-")}
         # The code for memory is that for a file, and the others have a store behind them: left to `make test-slow`, but
         # for who may do what on a server.
-        marks = dict.fromkeys(("sqlite-memory", "forwarded", "far-sqlite", "far-postgres"), pytest.mark.slow)
+        slow = ("sqlite-memory", "forwarded", "hot-sqlite", "hot-postgres", "far-sqlite", "far-postgres")
+        marks = dict.fromkeys(slow, pytest.mark.slow)
         if metafunc.module.__name__.rpartition(".")[2] != "test_principals":
             marks["server"] = pytest.mark.slow
         params = [pytest.param(kind, id=name, marks=marks.get(name, ())) for name, kind in chosen.items()]

@@ -81,6 +81,7 @@ def named_backend(target: str) -> type[Backend]:
 
 
 def backends() -> dict[str, type[Backend]]:
+    from tests.hot.backends import HotPostgres, HotSqlite
     from tests.remote.backends import Server
     from tests.remote.worker_backends import FarPostgres, FarSqlite
     from tests.store.postgres.backends import Postgres
@@ -88,4 +89,5 @@ def backends() -> dict[str, type[Backend]]:
 
     stores = {"sqlite-file": SqliteFile, "sqlite-memory": SqliteMemory, "postgres": Postgres}
     fronts = {"forwarded": SqliteForwarded, "server": Server}
-    return {**stores, **fronts, "far-sqlite": FarSqlite, "far-postgres": FarPostgres}
+    tiers = {"hot-sqlite": HotSqlite, "hot-postgres": HotPostgres}
+    return {**stores, **fronts, **tiers, "far-sqlite": FarSqlite, "far-postgres": FarPostgres}

@@ -9,11 +9,12 @@ filled, promotion is the store's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from rota.clock import Clock
 from rota.hot.counts import Counts
 from rota.hot.heap import DueHeap
-from rota.hot.lane import Due
+from rota.hot.lane import Due, Look
 from rota.model.principal import SYSTEM
 from rota.model.times import LATEST, MILLISECOND, SECOND, Duration, Instant
 from rota.store.base import Store
@@ -30,7 +31,7 @@ AHEAD: Duration = 4 * SECOND
 READ = 5_000
 # In doubt it begins that far back: a job may have been made due at once.
 BACK: Duration = SECOND
-# Before the next look at a job that the store finds not yet due, though we do.
+# At least, before the next look at a job that the store does not promote though it is due by our clock.
 A_MOMENT: Duration = MILLISECOND
 
 
@@ -39,7 +40,7 @@ class DueJobs:
 
     def __init__(self, store: Store, heap: DueHeap, clock: Clock, counts: Counts) -> None:
         self._store, self._heap, self._clock, self._counts = store, heap, clock, counts
-        self._sweep_at = 0.0
+        self._swept_at = float("-inf")
         self._doubtful = True  # a job may have become scheduled that the heap was not told of
         self._read_until = ScheduledJob(0, "")  # up to there the heap knows what the store knows
 
@@ -48,36 +49,52 @@ class DueJobs:
 
     async def promote(self, limit: int, late: Duration) -> tuple[int, Instant | None]:
         """As `Store.promote`."""
-        if (self._doubtful or self._sweep_due) and late == 0 and self._heap.whole:
-            await self._read_ahead()
-        found = await self._heap.look(self._store.now() - late, limit)
+        found = await self._look(limit, late)
         if found is None:
             self._counts.fallbacks += 1
             self._doubtful = True
             moved, upcoming = await self._store.promote(SYSTEM, limit, late)
             return moved, min(upcoming or LATEST, self._store.now() + WITHOUT)
-        moved, left = await self._promote(found.due) if found.due else (0, None)
-        if self._sweep_due:
+        moved, upcoming = 0, found.upcoming
+        if found.due:
+            moved = await self._promote(found.due)
+            # An entry that was added while those stood in front of it woke nobody.
+            rest = await self._heap.look(0, 0)
+            upcoming = rest.upcoming if rest else self._store.now()
+        if self._sweep_due(late):
             moved += await self._sweep(limit, late)
-        return moved, min(at for at in (*self._sleeps(found.upcoming, late), left) if at is not None)
+        return moved, self._next(upcoming, late)
 
-    async def _promote(self, due: Sequence[Due]) -> tuple[int, Instant | None]:
-        """Returns how many jobs were moved, and the next time of one that was not yet due."""
+    async def _look(self, limit: int, late: Duration) -> Look | None:
+        """Reads ahead before it, if that is needed."""
+        needed = late == 0 and (self._doubtful or self._sweep_due(late))
+        if needed and self._heap.whole:
+            await self._read_ahead()
+            needed = False
+        found = await self._heap.look(self._store.now() - late, limit)
+        if needed and found is not None:  # the heap is whole again
+            await self._read_ahead()
+            found = await self._heap.look(self._store.now() - late, limit)
+        return found
+
+    async def _promote(self, due: Sequence[Due]) -> int:
+        """Returns how many jobs were moved."""
         ids = [entry.job for entry in due]
         moved = await self._store.promote_jobs(SYSTEM, ids)
         self._counts.promoted += moved
         left = await self._store.due_times(SYSTEM, ids) if moved < len(ids) else []
         waiting = set(left)
         await self._heap.drop([entry for entry in due if ScheduledJob(entry.at, entry.job) not in waiting])
-        if left:  # they have another time, or our clock is a little fast
-            await self._heap.add([Due(job.id, job.at) for job in left])
-        return moved, max(min(left).at, self._store.now() + A_MOMENT) if left else None
+        if left:
+            now = self._store.now()
+            await self._heap.add([Due(job.id, _again(job.at, now)) for job in left])
+        return moved
 
     async def _sweep(self, limit: int, late: Duration) -> int:
         moved, _ = await self._store.promote(SYSTEM, limit, max(late, YOUNG))
         self._counts.swept += moved
         if moved < limit:
-            self._sweep_at = self._clock.monotonic() + (FOLLOWERS_SWEEP if late else SWEEP)
+            self._swept_at = self._clock.monotonic()
         return moved
 
     async def _read_ahead(self) -> None:
@@ -85,16 +102,29 @@ class DueJobs:
         doubtful, self._doubtful = self._doubtful, False
         after = ScheduledJob(now - BACK, "") if doubtful else max(ScheduledJob(now, ""), self._read_until)
         until = now + AHEAD
-        jobs = await self._store.scheduled_jobs(SYSTEM, after, until, READ)
+        try:
+            jobs = await self._store.scheduled_jobs(SYSTEM, after, until, READ)
+        except BaseException:
+            self._doubtful |= doubtful
+            raise
         self._read_until = jobs[-1] if len(jobs) == READ else ScheduledJob(until + 1, "")
         if jobs:
             await self._heap.add([Due(job.id, job.at) for job in jobs])
 
-    @property
-    def _sweep_due(self) -> bool:
-        return self._clock.monotonic() >= self._sweep_at
+    def _sweep_due(self, late: Duration) -> bool:
+        return self._until_sweep(late) <= 0
 
-    def _sleeps(self, upcoming: Instant | None, late: Duration) -> tuple[Instant, Instant | None]:
-        """Until the next sweep, and until the next entry."""
-        left = max(0.0, self._sweep_at - self._clock.monotonic())
-        return self._store.now() + round(left * SECOND), None if upcoming is None else upcoming + late
+    def _until_sweep(self, late: Duration) -> float:
+        """In seconds."""
+        return self._swept_at + (FOLLOWERS_SWEEP if late else SWEEP) - self._clock.monotonic()
+
+    def _next(self, upcoming: Instant | None, late: Duration) -> Instant:
+        """The next sweep, or the next entry."""
+        sweep = self._store.now() + ceil(max(0.0, self._until_sweep(late)) * SECOND)
+        return sweep if upcoming is None else min(sweep, upcoming + late)
+
+
+def _again(at: Instant, now: Instant) -> Instant:
+    """When to look again at a job that is scheduled still. It has another time than its entry had; or our clock is a
+    little fast, another transaction holds the job, or it has expired. So the pause is as long as it is overdue."""
+    return at if at > now else now + max(now - at, A_MOMENT)

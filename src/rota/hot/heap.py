@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -23,7 +23,7 @@ PAGE = 5_000
 
 class Placed(NamedTuple):
     earliest: bool  # an entry is the first of its member now
-    lost: bool  # an entry may not have been added
+    lost: frozenset[str]  # places of members that an entry may not have been added to
 
 
 class DueHeap:
@@ -35,11 +35,14 @@ class DueHeap:
     async def add(self, entries: Sequence[Due]) -> Placed:
         shares = self._shares(entries)
         answers = await _each(shares, lambda lane, share: lane.add_due(share))
+        lost: set[str] = set()
         for (member, share), added in zip(shares, answers, strict=True):
-            if added is not None:
+            if added is None:
+                lost.add(member.place)
+            else:
                 self._counts.added += len(share)
                 self.epochs[member.place] = added.epoch
-        return Placed(any(added and added.earliest for added in answers), None in answers)
+        return Placed(any(added and added.earliest for added in answers), frozenset(lost))
 
     async def look(self, until: Instant, limit: int) -> Look | None:
         """The first entries of all members. None: the heap is not whole, since a member is away or not filled."""
@@ -59,6 +62,11 @@ class DueHeap:
         return Look("", due[:limit], min(later, default=None))
 
     @property
+    def reached(self) -> bool:
+        """All members can be used, as far as we know."""
+        return all(member.healthy for member in self.members)
+
+    @property
     def whole(self) -> bool:
         """All members were there and filled when they were last asked."""
         return all(self.epochs.get(place) for place in self._places)
@@ -66,9 +74,11 @@ class DueHeap:
     async def drop(self, entries: Sequence[Due]) -> None:
         await _each(self._shares(entries), lambda lane, share: lane.drop_due(share))
 
-    async def begin_epoch(self, epoch: str) -> None:
-        await _each([(member, epoch) for member in self.members], lambda lane, name: lane.begin_epoch(name))
-        self.epochs = {member.place: epoch if member.healthy else "" for member in self.members}
+    async def begin_epoch(self, epoch: str, lacking: Set[str] = frozenset()) -> None:
+        """Not of members at the places in `lacking`: they stay as they are."""
+        filled = [member for member in self.members if member.place not in lacking]
+        answers = await _each([(member, epoch) for member in filled], _begin)
+        self.epochs |= {member.place: epoch if begun else "" for member, begun in zip(filled, answers, strict=True)}
 
     async def entries(self) -> AsyncIterator[Due]:
         """All entries in the order of their times. Raises HotAway or HotRefused."""
@@ -107,6 +117,11 @@ async def _each(calls: Sequence[tuple[Member, A]], work: Callable[[Lane, A], Awa
             return None
 
     return list(await asyncio.gather(*(ask(member, about) for member, about in calls)))
+
+
+async def _begin(lane: Lane, epoch: str) -> bool:
+    await lane.begin_epoch(epoch)
+    return True
 
 
 async def _pages(member: Member) -> AsyncIterator[Due]:

@@ -16,6 +16,9 @@ from rota.store.loops import may_be_abandoned
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+# A member that is lost sooner than that after it was reached is not reached for at once, and nobody was told that it
+# is back: such is a server with full memory, which answers, and refuses what it is asked for.
+STEADY = 5.0
 
 
 class Member:
@@ -26,7 +29,9 @@ class Member:
         self.place = lane.place
         self.problem: str | None = "it was not asked yet"  # None: it can be used
         self.tried = asyncio.Event()  # once
-        self._openings = 0
+        self.openings = 0  # how often it was reached: what was sent before may not be there any more
+        self._pause = 0.0  # before the next try
+        self._reached_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -43,23 +48,25 @@ class Member:
         """Raises HotAway or HotRefused; at once, if the member is away."""
         if self.problem is not None:
             raise HotAway(self.problem)
-        opening = self._openings
+        opening = self.openings
         try:
             return await work(self._lane)
         except (HotAway, HotRefused) as error:
-            if opening == self._openings:  # not of a connection that was replaced meanwhile
+            if opening == self.openings:  # not of a connection that was replaced meanwhile
                 self.lose(self._plainly(error))
             raise
 
     def lose(self, problem: str) -> None:
         was_healthy, self.problem = self.healthy, problem
         if was_healthy:
+            steady = asyncio.get_running_loop().time() - self._reached_at > STEADY
+            self._pause = 0.0 if steady else self._longer()
             self._changed(self)
         self.begin()
 
     async def _reach(self) -> None:
-        pause = FIRST_PAUSE
         while not self._closed:
+            await asyncio.sleep(self._pause * (0.5 + self._chance.random() / 2))
             try:
                 await self._lane.open(self._store)
             except (HotAway, HotRefused) as error:
@@ -67,14 +74,17 @@ class Member:
                 if not self.tried.is_set() or known != self.problem:
                     self._changed(self)
                 self.tried.set()
-                await asyncio.sleep(pause * (0.5 + self._chance.random() / 2))
-                pause = min(2 * pause, LONGEST_PAUSE)
+                self._pause = self._longer()
             else:
                 break
-        self._openings += 1
+        self.openings += 1
+        self._reached_at = asyncio.get_running_loop().time()
         self._task, self.problem = None, None
         self.tried.set()
         self._changed(self)
+
+    def _longer(self) -> float:
+        return min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
 
     def _plainly(self, error: Exception) -> str:
         """Without the place, which is named beside it."""

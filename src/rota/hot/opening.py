@@ -76,6 +76,7 @@ async def own(connection: RedisConnection, store: str) -> None:
     try:
         # Read first: memory that is full refuses every SET, and who owns the server must be able to make room.
         owner = await connection.call("GET", OWNER) or await connection.call("SET", OWNER, store, "NX", "GET")
+        await connection.call("PERSIST", OWNER)  # a write that changes nothing: shows that writes are allowed
     except hiredis.ReplyError as error:
         raise problem(connection.place, error) from None
     check_owner(connection.place, owner, store)

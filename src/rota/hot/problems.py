@@ -47,10 +47,11 @@ def problem(place: str, answer: Exception) -> HotAway | HotRefused:
 def check_owner(place: str, owner: bytes | None, store: str) -> None:
     """`owner`: what stood in the key."""
     if owner is not None and owner != store.encode():
+        database = place.rpartition("/")[2]
         other = "".join(letter if letter.isalnum() else "?" for letter in owner[:40].decode("ascii", "replace"))
         raise HotRefused(
             f"{place}: it serves another store ({other}): choose another server or database number, or, if that "
-            f"store does not use it any more, free it with: redis-cli DEL {OWNER}"
+            f"store does not use it any more, free it with: redis-cli -n {database} DEL {OWNER}"
         )
 
 

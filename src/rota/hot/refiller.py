@@ -23,16 +23,17 @@ LOOK, REST = 0.5, 1.0
 
 
 async def refill(store: Store, heap: DueHeap, epoch: str) -> int:
-    """Adds all jobs that will be due before the next refill; returns how many."""
-    now, count = store.now(), 0
+    """Adds all jobs that will be due before the next refill; returns how many. A member that lacks some of them, since
+    it was away meanwhile, is not marked as filled."""
+    now, count, lacking = store.now(), 0, frozenset[str]()
     after, until = ScheduledJob(now, ""), now + KEPT
     while jobs := await store.scheduled_jobs(SYSTEM, after, until, PAGE):
-        await heap.add([Due(job.id, job.at) for job in jobs])
+        lacking |= (await heap.add([Due(job.id, job.at) for job in jobs])).lost
         count += len(jobs)
         after = jobs[-1]
-        if len(jobs) < PAGE:
+        if len(jobs) < PAGE or len(lacking) == len(heap.members):
             break
-    await heap.begin_epoch(epoch)
+    await heap.begin_epoch(epoch, lacking)
     return count
 
 
@@ -47,26 +48,36 @@ class Refiller:
         self._store, self._heap, self._clock, self._chance, self._counts = store, heap, clock, chance, counts
         self._leads = leads
         self._epoch = ""  # of the last refill; "": none by this leader
+        self._openings: dict[str, int] = {}  # of the members before it, by place
         self._again_at = 0.0
         self._not_before = 0.0
 
     async def tick(self) -> float:
         if not self._leads():
             self._epoch = ""
-        elif self._needed and self._clock.monotonic() >= self._not_before:
+        elif self._needed() and self._clock.monotonic() >= self._not_before:
             self._not_before = self._clock.monotonic() + REST
+            self._openings = self._openings_now()
             await refill(self._store, self._heap, epoch := self._chance.token())
             self._counts.refills += 1
             self._epoch = epoch
             self._again_at = self._clock.monotonic() + PERIOD / SECOND
         return LOOK
 
-    @property
     def _needed(self) -> bool:
-        """A member has another epoch than that of the last refill: it was emptied, or restored from a copy, or was
-        away. A new leader goes on with the epoch of its predecessor."""
-        epochs = {self._heap.epochs.get(member.place, "") for member in self._heap.members if member.healthy}
+        """A member has another epoch than that of the last refill, since it was emptied or restored from a copy; or it
+        was away, and may lack what was added meanwhile; or half an hour is over."""
+        members = [member for member in self._heap.members if member.healthy]
+        epochs = {self._heap.epochs.get(member.place, "") for member in members}
         if not self._epoch and len(epochs) == 1 and "" not in epochs:
-            (self._epoch,) = epochs
-            self._again_at = self._clock.monotonic() + PERIOD / SECOND
-        return bool(epochs) and (epochs != {self._epoch} or self._clock.monotonic() >= self._again_at)
+            self._adopt(*epochs)
+        returned = any(self._openings.get(member.place) != member.openings for member in members)
+        return bool(members) and (epochs != {self._epoch} or returned or self._clock.monotonic() >= self._again_at)
+
+    def _adopt(self, epoch: str) -> None:
+        """A new leader goes on with the heap of its predecessor."""
+        self._epoch, self._openings = epoch, self._openings_now()
+        self._again_at = self._clock.monotonic() + PERIOD / SECOND
+
+    def _openings_now(self) -> dict[str, int]:
+        return {member.place: member.openings for member in self._heap.members}

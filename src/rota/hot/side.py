@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from rota.clock import Chance, Clock
+from rota.errors import StoreError
 from rota.hot.counts import Counts
 from rota.hot.due import DueJobs
 from rota.hot.heap import DueHeap
@@ -18,6 +20,8 @@ from rota.store.values import Topic
 
 # Entries of one call to the heap. More submits than that wait for the next call.
 AT_ONCE = 2_000
+# How long the end of the loop, or of the store, may wait for the last ones.
+LAST_LIMIT = 1.0
 
 
 class HotSide:
@@ -45,6 +49,8 @@ class HotSide:
 
     async def reached(self, patience: float) -> None:
         """Returns when all members have answered or failed to, or after so many seconds."""
+        if all(member.tried.is_set() for member in self.members):
+            return
         tries = [asyncio.create_task(member.tried.wait()) for member in self.members]
         _, late = await asyncio.wait(tries, timeout=patience)
         for task in late:
@@ -67,12 +73,21 @@ class HotSide:
             self._adding = may_be_abandoned(asyncio.get_running_loop().create_task(self._add()))
 
     async def _add(self) -> None:
+        entries: list[Due] = []
         try:
+            await self.reached(LAST_LIMIT)  # the first entries of a process wait for its connections
             while self._new:
                 entries, self._new = self._new[:AT_ONCE], self._new[AT_ONCE:]
                 placed = await self.heap.add(entries)
                 if placed.lost or placed.earliest:
                     await self._wake_promoters(known=not placed.lost)
+        except asyncio.CancelledError:
+            # asyncio.run() cancels all tasks when its main one has ended, and waits for them, but not for new ones: so
+            # nobody is woken. Promoters look every two seconds, and read ahead.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_LIMIT):
+                    await self.heap.add([*entries, *self._new])
+            raise
         finally:
             self._adding = None
 
@@ -80,12 +95,13 @@ class HotSide:
         known_to_heap.set(known)  # of this task alone
         self._store.heard({Topic.DUE})
         if not self.wakes.carry({KNOWN_DUE if known else Topic.DUE}):
-            await self._store.tell({Topic.DUE})
+            with suppress(StoreError):
+                await self._store.tell({Topic.DUE})
 
     # -- for `store.loops` -------------------------------------------------------------------------------------------
     async def close(self) -> None:
         if self._adding is not None:
-            await asyncio.wait([self._adding], timeout=1.0)
+            await asyncio.wait([self._adding], timeout=LAST_LIMIT)
         for end in self._ends:
             end()
         await self.wakes.close()
@@ -93,7 +109,6 @@ class HotSide:
             await member.close()
 
     def drop(self) -> None:
-        self.wakes.end()
         for member in self.members:
             member.drop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 
@@ -10,7 +11,7 @@ from rota.clock import Chance, Clock
 from rota.hot.counts import Counts
 from rota.hot.heap import HORIZON
 from rota.hot.lane import Due, Lane
-from rota.hot.member import Member
+from rota.hot.member import STEADY, Member
 from rota.hot.refiller import Refiller
 from rota.hot.side import HotSide
 from rota.hot.wakes import known_to_heap
@@ -38,7 +39,7 @@ class HotStore(ForwardingStore):
         self._make_lanes, self._clock, self._chance = make_lanes, clock, chance
         self._name = ""  # in the keys of the hot tier; known when the store is open
         self._sides: Loops[HotSide] = Loops(self._make_side)
-        self._said: dict[str, str | None] = {}  # the last problem of each member that people were told of
+        self._said: set[str] = set()  # places of members of which people were told last that they are away
         self._tell: Callable[[str], None] | None = None
         inner.carry_wakes(self._carry)
         forking.watch(self)
@@ -95,15 +96,20 @@ class HotStore(ForwardingStore):
         self._tell = tell
 
     def _changed(self, member: Member) -> None:
-        """Says once that a member is away, and once that it is back, however many loops use it."""
-        if member.problem == self._said.get(member.place, None) or self._tell is None:
+        """Says once that a member is away, and once that it is back for good, however many loops use it."""
+        if self._tell is None:
             return
-        lost_before = self._said.get(member.place) is not None
-        self._said[member.place] = member.problem
         if member.problem is None:
-            self._tell(f"the hot tier at {member.place} is back")
-        elif not lost_before:
+            if member.place in self._said:
+                asyncio.get_running_loop().call_later(STEADY, self._say_back, member, member.openings)
+        elif member.place not in self._said:
+            self._said.add(member.place)
             self._tell(f"the hot tier at {member.place} is away, and rota goes on without it: {member.problem}")
+
+    def _say_back(self, member: Member, opening: int) -> None:
+        if member.healthy and member.openings == opening and member.place in self._said and self._tell is not None:
+            self._said.remove(member.place)
+            self._tell(f"the hot tier at {member.place} is back")
 
     # -- wake-ups ----------------------------------------------------------------------------------------------------
     def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
@@ -119,16 +125,20 @@ class HotStore(ForwardingStore):
     # -- due jobs ----------------------------------------------------------------------------------------------------
     async def submit(self, who: Principal, /, orders: Sequence[Sequence[NewJob]]) -> list[Answer]:
         now = self.inner.now()
-        before = known_to_heap.set(True)
+        # What waits for jobs that have ended may be due soon, and the heap is not told of it.
+        untold = any(job.after for order in orders for job in order)
+        before = known_to_heap.set(bool(self._name) and not untold and self.side().heap.reached)
         try:
             answers = await self.inner.submit(who, orders)
         finally:
             known_to_heap.reset(before)
-        if entries := _due_soon(orders, answers, now):
+        if (entries := _due_soon(orders, answers, now)) and self._name:
             self.side().add(entries)
         return answers
 
     async def promote(self, who: Principal, /, limit: int, late: Duration = 0) -> tuple[int, Instant | None]:
+        if not self._name:
+            return await self.inner.promote(who, limit, late)
         return await self.side().due.promote(limit, late)
 
 

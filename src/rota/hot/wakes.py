@@ -46,6 +46,8 @@ class Wakes:
         self._deafness_at = float("-inf")  # when somebody last said that it is deaf
         self._said_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
+        self._tending: dict[str, asyncio.Task[None]] = {}  # by place
+        self._looked_at = float("-inf")
 
     def start(self) -> Callable[[], None]:
         """From now on this process listens; returns the call that ends it."""
@@ -62,6 +64,7 @@ class Wakes:
             self._started_at is not None
             and now - self._started_at > HOLDS
             and not self._deaf
+            and now - self._looked_at < DEAF  # a process that stood still may not know yet that somebody is deaf
             and now - self._deafness_at > HOLDS
         )
 
@@ -103,7 +106,11 @@ class Wakes:
     # -- proving to hear ---------------------------------------------------------------------------------------------
     async def _watch(self) -> None:
         while True:
-            await asyncio.gather(*(self._tend(member) for member in self._members if member.healthy))
+            for member in self._members:
+                if member.healthy and member.place not in self._tending:
+                    self._tending[member.place] = may_be_abandoned(asyncio.create_task(self._tend(member)))
+            if self._tending:  # a server that hangs must not put off the judgement
+                await asyncio.wait(self._tending.values(), timeout=LOOK)
             await self._judge()
             await asyncio.sleep(LOOK)
 
@@ -121,9 +128,11 @@ class Wakes:
                 await member.call(lambda lane: lane.publish(f"/{self._token}"))
         except (HotAway, HotRefused):
             self._subscribed.discard(place)
+        finally:
+            self._tending.pop(place, None)
 
     async def _judge(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._looked_at = asyncio.get_running_loop().time()
         oldest = min(self._heard.get(member.place, float("-inf")) for member in self._members)
         was_deaf, self._deaf = self._deaf, now - oldest > DEAF
         if self._deaf and not was_deaf:
@@ -140,6 +149,7 @@ class Wakes:
         self.end()
 
     def end(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        for task in (self._task, *self._tending.values()):
+            if task is not None:
+                task.cancel()
+        self._task = None

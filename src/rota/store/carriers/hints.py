@@ -19,4 +19,5 @@ async def scheduled(unit: Unit, after: ScheduledJob, until: Instant, limit: int)
 
 
 async def due_times(unit: Unit, ids: Sequence[str]) -> list[ScheduledJob]:
-    return [ScheduledJob(at, job) for at, job in await unit.rows("due_times", ids=unit.ids(ids))]
+    wanted = [job for job in ids if is_id(job)]  # a hot tier may name anything
+    return [ScheduledJob(at, job) for at, job in await unit.rows("due_times", ids=unit.ids(wanted))]
