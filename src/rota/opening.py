@@ -20,7 +20,9 @@ from rota.telemetry.events import ApiNotServed, Bus
 
 _log = logging.getLogger("rota.server")
 # In use from when the store is opened.
-SETTINGS = ("store", "server", "key", "server_ca", "server_insecure", "user", "key_retention", "notify", "hot", "hot_memory")
+SETTINGS = (
+    "store", "server", "key", "server_ca", "server_insecure", "user", "key_retention", "notify", "hot", "hot_memory",
+)  # fmt: skip
 
 
 def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
