@@ -17,7 +17,6 @@ from rota.model.job import Claimed, JobInfo, Verdict
 from rota.model.outcome import Settlement
 from rota.model.principal import SYSTEM, Principal
 from rota.model.progress import Progress
-from rota.model.times import SECOND
 from rota.store.forwarding import ForwardingStore
 from rota.store.sqlite import SqliteStore
 from rota.store.values import Note
@@ -100,7 +99,7 @@ class HotWorld(World):
         return store
 
     def after(self, seconds: float) -> None:
-        self.clock.advance(round(seconds * SECOND))
+        self.clock.advance(seconds)
 
     def report(self, name: str) -> Report | None:
         kept = self.server.kept().get(name)
