@@ -11,6 +11,7 @@ from rota.clock import Chance, ManualClock
 from rota.errors import StoreUnavailable
 from rota.hot.lane import Lane, Report
 from rota.hot.local import LocalLane, LocalServer
+from rota.hot.reports import MEMORY
 from rota.hot.side import HotSide
 from rota.hot.store import HotStore
 from rota.model.job import Claimed, JobInfo, Verdict
@@ -73,6 +74,7 @@ class HotWorld(World):
     server: LocalServer
     watched: Watched
     store: HotStore
+    lane: type[LocalLane]
 
     @property
     def side(self) -> HotSide:
@@ -84,6 +86,13 @@ class HotWorld(World):
         assert await (store or self.store).note(SYSTEM, [note]) == [Verdict.APPLIED]
         return progress
 
+    async def told_as(
+        self, claimed: Claimed, number: int, progress: Progress, store: HotStore, saves: bool = False
+    ) -> Verdict:
+        note = Note(claimed.job_id, claimed.fence, number, progress, '"state"' if saves else None)
+        (verdict,) = await store.note(SYSTEM, [note])
+        return verdict
+
     async def shown(self, job: str, who: Principal = SYSTEM, store: HotStore | None = None) -> JobInfo | None:
         """By the next look of a person, when all that was said has arrived."""
         chosen = store or self.store
@@ -91,9 +100,9 @@ class HotWorld(World):
         await chosen.side().status.settled()
         return info
 
-    async def process(self, **changes: int) -> HotStore:
+    async def process(self) -> HotStore:
         """Another process. It is closed by the test, or dies."""
-        store = hot_store(self.watched, self.server, self.clock, self.chance, **changes)
+        store = hot_store(self.watched, self.server, self.clock, self.chance, self.lane)
         await store._learn_name()
         await store.side().reached(PATIENCE)
         return store
@@ -106,23 +115,36 @@ class HotWorld(World):
         return kept and kept.report
 
 
-def hot_store(inner: ForwardingStore, server: LocalServer, clock: ManualClock, chance: Chance, **more: int) -> HotStore:
+def hot_store(
+    inner: ForwardingStore,
+    server: LocalServer,
+    clock: ManualClock,
+    chance: Chance,
+    lane: type[LocalLane] = LocalLane,
+    memory: int = MEMORY,
+) -> HotStore:
     def lanes() -> list[Lane]:
-        return [LocalLane(server)]
+        return [lane(server)]
 
-    return HotStore.around(inner, lanes, clock, chance, **more)
+    return HotStore.around(inner, lanes, clock, chance, memory)
 
 
 @asynccontextmanager
-async def hot_world(clock: ManualClock, folder: Path, **more: int) -> AsyncIterator[HotWorld]:
-    chance, server = Chance(7), LocalServer(clock)
+async def hot_world(
+    clock: ManualClock,
+    folder: Path,
+    memory: int = MEMORY,
+    server: LocalServer | None = None,
+    lane: type[LocalLane] = LocalLane,
+) -> AsyncIterator[HotWorld]:
+    chance, server = Chance(7), server or LocalServer(clock)
     watched = Watched.around(SqliteStore(":memory:", clock, chance, inline=True))
-    store = hot_store(watched, server, clock, chance, **more)
+    store = hot_store(watched, server, clock, chance, lane, memory)
     await store.migrate()
     await store.open()
     await store.side().reached(PATIENCE)
     world = HotWorld(store, SqliteFile(folder, clock), clock, chance)
-    world.server, world.watched = server, watched
+    world.server, world.watched, world.lane = server, watched, lane
     try:
         yield world
     finally:
