@@ -256,6 +256,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "flows": lambda t: [{"limit": 9}],
     "free_lock": lambda t: [{"name": t.lock}],
     "gates": lambda t: [{}],
+    "glance": lambda t: [{"ids": [one]} for one in (t.ready, t.failed, t.blocked, t.running)],
     "get_many": lambda t: [{"ids": [one]} for one in (t.ready, t.failed, t.blocked, t.running)],
     "history": lambda t: [
         {"window": {"span": HOUR, "step": MINUTE}},

@@ -195,6 +195,14 @@ async def test_without_the_hot_tier_progress_goes_to_the_store_at_once(world: Ho
     assert await world.store.note(SYSTEM, [Note(claimed.job_id, 7, 2, progress)]) == [Verdict.STALE]
 
 
+async def test_what_is_no_job_is_left_to_the_store(world: HotWorld) -> None:
+    progress = Progress.told(0.5, "", 1)
+    assert await world.store.note(SYSTEM, [Note("é\n", 1, 1, progress), Note("", 1, 1, None, "1")]) == [
+        Verdict.STALE, Verdict.STALE,
+    ]  # fmt: skip
+    assert world.server.kept() == {}
+
+
 async def test_a_process_that_dies_loses_what_was_not_written_and_others_show_it_for_a_while(world: HotWorld) -> None:
     claimed = await running(world)
     dying = await world.process()

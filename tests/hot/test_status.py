@@ -65,8 +65,8 @@ async def test_jobs_of_others_are_not_there(world: HotWorld) -> None:
     assert await world.shown(job, ALICE) is not None
     assert await world.shown(job, BOB) is None, "neither from the store nor from the hot tier"
     mine = await world.one(BOB)
-    found = await world.store.glance(BOB, [job, mine, "nothing", job, mine])
-    assert [info and info.id for info in found] == [None, mine, None, None, mine]
+    found = await world.store.glance(BOB, [job, mine, "nothing", job, mine, "é\n", ""])
+    assert [info and info.id for info in found] == [None, mine, None, None, mine, None, None]
 
 
 async def test_readers_at_once_share_one_read_of_the_hot_tier_and_ask_the_store_for_nothing(

@@ -25,6 +25,7 @@ from rota.model.principal import SYSTEM
 from rota.model.progress import Progress
 from rota.refusals import anyones
 from rota.store.base import Store
+from rota.store.cells import is_id
 from rota.store.loops import may_be_abandoned
 from rota.store.values import Note
 
@@ -67,7 +68,7 @@ class WriteBehind:
         if not notes:
             return []
         whole = [self._with_progress(one) for one in notes]
-        shown = [_report(one) for one in whole if one.progress is not None]
+        shown = [_report(one) for one in whole if one.progress is not None and is_id(one.job_id)]
         verdicts, _ = await asyncio.gather(self._store.note(SYSTEM, whole), self._reports.put(shown, LIFE))
         for one in whole:
             pending = self._pending.get(one.job_id)
@@ -165,7 +166,7 @@ def told(report: Report) -> Progress | None:
 
 
 def _only_progress(note: Note) -> bool:
-    return note.state is None and note.progress is not None
+    return note.state is None and note.progress is not None and is_id(note.job_id)
 
 
 def _version(note: Note) -> tuple[int, int]:

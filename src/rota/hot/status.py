@@ -22,12 +22,13 @@ from rota.hot.behind import told
 from rota.hot.counts import Counts
 from rota.hot.kept_jobs import LAG, KeptJob, KnownJobs, Moment, ended, kept_job, read_kept
 from rota.hot.lane import HotAway, HotRefused, Report
-from rota.hot.reports import CHANGED, READERS, JobNews, Reports
+from rota.hot.reports import CHANGED, NO_NEWS, READERS, JobNews, Reports
 from rota.model.job import JobInfo, Ref
 from rota.model.lifecycle import State
 from rota.model.principal import SYSTEM, Principal
 from rota.model.times import SECOND, Duration
 from rota.store.base import Store
+from rota.store.cells import is_id
 from rota.store.loops import may_be_abandoned
 
 PATIENCE = 0.25  # seconds that the first read of a process waits for the members
@@ -60,7 +61,9 @@ class Status:
         wanted = [*dict.fromkeys(ids)]
         await self._reports.reached(PATIENCE)
         self._say()
-        news = dict(zip(wanted, await asyncio.gather(*map(self._reads.put, wanted)), strict=True))
+        asked = [job for job in wanted if is_id(job)]
+        news = dict.fromkeys(wanted, NO_NEWS)
+        news |= zip(asked, await asyncio.gather(*map(self._reads.put, asked)), strict=True)
         found: dict[str, JobInfo] = {}
         missing: list[str] = []
         now = self._moment()
@@ -128,9 +131,10 @@ class Status:
     # -- changes -----------------------------------------------------------------------------------------------------
     def ended(self, refs: Sequence[Ref]) -> None:
         """The attempts have ended, or may have."""
-        for ref in refs:
+        known = [ref for ref in refs if is_id(ref.job_id)]
+        for ref in known:
             self._known.ended(ref.job_id, ref.fence)
-        self._put([ended(ref.job_id, ref.fence) for ref in refs], MARK_LIFE)
+        self._put([ended(ref.job_id, ref.fence) for ref in known], MARK_LIFE)
 
     def changed(self, jobs: Sequence[str]) -> None:
         """The jobs were changed, or may have been; nobody knows the fences of their attempts."""

@@ -159,16 +159,15 @@ class HotStore(ForwardingStore):
         await self.inner.leave(who, incarnation)
 
     async def cancel(self, who: Principal, /, ids: Sequence[str], reason: str) -> list[Cancelling]:
-        try:
-            return await self.inner.cancel(who, ids, reason)
-        finally:
-            self.side().status.changed(ids)
+        answers = await self.inner.cancel(who, ids, reason)
+        asked = [job for job, answer in zip(ids, answers, strict=True) if answer is Cancelling.REQUESTED]
+        self.side().status.changed(asked)
+        return answers
 
     async def purge(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
-        try:
-            return await self.inner.purge(who, ids)
-        finally:
-            self.side().status.changed(ids)
+        answers = await self.inner.purge(who, ids)
+        self.side().status.changed([job for job, gone in zip(ids, answers, strict=True) if gone])
+        return answers
 
     async def take_over(
         self, who: Principal, /, incarnation: str, beats: int | None, rule: CrashRule
