@@ -92,7 +92,10 @@ PEOPLE: dict[str, Samples] = {
     "count_jobs": lambda t: [q(), q(q=f"label:{t.label}"), q(queue=t.queue), q(workflow=t.workflow_name)],
     "get_facets": lambda t: [q(), *_by_query(t), q(schedule=t.schedule)],
     "count_dead": lambda t: [q(), *_by_query(t)],
-    "get_job": lambda t: [q(one) for one in (t.ready, t.failed, t.done, t.later, t.blocked, t.running, t.ready[:8])],
+    "get_job": lambda t: [
+        *(q(one) for one in (t.ready, t.failed, t.done, t.later, t.blocked, t.running, t.ready[:8])),
+        q(t.running, fresh="1"),
+    ],
     "list_attempts": lambda t: [q(t.failed), q(t.ready)],
     "explain_job": lambda t: [q(one) for one in (t.ready, t.failed, t.done, t.later, t.blocked, t.running)],
     "get_relations": lambda t: [q(t.blocked), q(t.ready)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,13 +25,14 @@ from tests.contracts.world import World
 from tests.store.sqlite.backends import SqliteFile
 
 PATIENCE = 20.0
+Lanes = Callable[[], Sequence[Lane]]
 
 
 class Watched(ForwardingStore):
     """Counts what reaches the store, and fails or stops when it is told to."""
 
     away = False
-    refuses = ""  # the job whose notes it refuses with `error`
+    refuses = "none"  # the job whose notes it refuses with `error`
     error: Exception = StoreUnavailable("away")
 
     def __init__(self, inner: SqliteStore) -> None:
@@ -74,7 +75,7 @@ class HotWorld(World):
     server: LocalServer
     watched: Watched
     store: HotStore
-    lane: type[LocalLane]
+    lanes: Lanes
 
     @property
     def side(self) -> HotSide:
@@ -102,7 +103,7 @@ class HotWorld(World):
 
     async def process(self) -> HotStore:
         """Another process. It is closed by the test, or dies."""
-        store = hot_store(self.watched, self.server, self.clock, self.chance, self.lane)
+        store = hot_store(self.watched, self.lanes, self.clock, self.chance)
         await store._learn_name()
         await store.side().reached(PATIENCE)
         return store
@@ -116,16 +117,8 @@ class HotWorld(World):
 
 
 def hot_store(
-    inner: ForwardingStore,
-    server: LocalServer,
-    clock: ManualClock,
-    chance: Chance,
-    lane: type[LocalLane] = LocalLane,
-    memory: int = MEMORY,
+    inner: ForwardingStore, lanes: Lanes, clock: ManualClock, chance: Chance, memory: int = MEMORY
 ) -> HotStore:
-    def lanes() -> list[Lane]:
-        return [lane(server)]
-
     return HotStore.around(inner, lanes, clock, chance, memory)
 
 
@@ -135,16 +128,18 @@ async def hot_world(
     folder: Path,
     memory: int = MEMORY,
     server: LocalServer | None = None,
-    lane: type[LocalLane] = LocalLane,
+    lanes: Lanes | None = None,
 ) -> AsyncIterator[HotWorld]:
-    chance, server = Chance(7), server or LocalServer(clock)
+    """`lanes`: on another server than a local one."""
+    chance, local = Chance(7), server or LocalServer(clock)
+    made = lanes or (lambda: [LocalLane(local)])
     watched = Watched.around(SqliteStore(":memory:", clock, chance, inline=True))
-    store = hot_store(watched, server, clock, chance, lane, memory)
+    store = hot_store(watched, made, clock, chance, memory)
     await store.migrate()
     await store.open()
     await store.side().reached(PATIENCE)
     world = HotWorld(store, SqliteFile(folder, clock), clock, chance)
-    world.server, world.watched, world.lane = server, watched, lane
+    world.server, world.watched, world.lanes = local, watched, made
     try:
         yield world
     finally:

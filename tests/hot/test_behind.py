@@ -153,7 +153,7 @@ async def test_an_end_does_not_fail_because_of_progress(world: HotWorld, error: 
     assert await in_store(world, bad.job_id) is None
     if not getattr(error, "whole", False):
         assert await in_store(world, good.job_id) is not None
-    world.watched.refuses = ""
+    world.watched.refuses = "none"
     await world.side.behind.flush()
     assert world.side.behind._pending == {}, "what came too late is forgotten"
 

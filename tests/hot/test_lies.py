@@ -203,7 +203,8 @@ async def test_people_see_the_truth_or_what_was_true_two_seconds_ago(tmp_path: P
 async def played(seed: int, folder: Path) -> int:
     """How often the hot tier was believed."""
     dice, clock = random.Random(seed), ManualClock()
-    async with hot_world(clock, folder, server=Liar(clock, dice), lane=LyingLane) as world:
+    liar = Liar(clock, dice)
+    async with hot_world(clock, folder, server=liar, lanes=lambda: [LyingLane(liar)]) as world:
         stores = [world.store, await world.process(), await world.process()]
         play = Play(world, stores, dice)
         await play.begin()

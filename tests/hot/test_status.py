@@ -10,6 +10,7 @@ import pytest
 
 from rota.clock import ManualClock
 from rota.hot import status
+from rota.hot.redis import RedisLane
 from rota.hot.store import HotStore
 from rota.model.job import JobInfo
 from rota.model.lifecycle import State
@@ -17,6 +18,7 @@ from rota.model.principal import SYSTEM
 from rota.model.retry import Retry
 from tests.contracts.world import ALICE, BOB, BOOM, DONE, settled
 from tests.hot.hot_world import PATIENCE, HotWorld, hot_world
+from tests.servers.valkey import Valkey
 
 
 @pytest.fixture
@@ -198,6 +200,22 @@ async def test_a_snapshot_that_is_restored_brings_nothing_back(world: HotWorld, 
     assert await world.shown(job, store=other) == await truth(world, job)
 
 
+async def test_progress_that_comes_back_from_a_snapshot_is_not_shown_for_newer_progress_of_the_store(
+    world: HotWorld,
+) -> None:
+    job = await world.one()
+    claimed = await (await world.node()).take(job)
+    await world.told(claimed, 1, 0.1)
+    snapshot = world.server.snapshot()
+    world.after(1)
+    progress = await world.told(claimed, 2, 0.2)
+    await world.side.behind.flush()
+    world.server.restore(snapshot)
+    shown = await world.shown(job)
+    assert shown is not None
+    assert shown.progress == progress
+
+
 async def test_the_wrong_clock_of_a_server_changes_nothing(world: HotWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """What should have died there lives on; readers look at the store's clock."""
     job = await world.one()
@@ -293,3 +311,39 @@ async def test_the_truth_is_asked_of_the_store(world: HotWorld) -> None:
     assert shown.state is State.RUNNING, "up to two seconds late"
     (info,) = await world.store.get_many(SYSTEM, [job])
     assert info == await truth(world, job)
+
+
+async def test_a_real_server_keeps_the_same_promises(tmp_path: Path, server: Valkey) -> None:
+    clock = ManualClock()
+    async with hot_world(clock, tmp_path, lanes=lambda: [RedisLane(server.url(), PATIENCE)]) as world:
+        actor, other = await world.node(), await world.process()
+        job = await world.one(ALICE, retry=Retry(5, "1s", 0))
+        claimed = await actor.take(job)
+        for number in range(3):
+            progress = await world.told(claimed, number, number / 10)
+            for store in (world.store, other):
+                shown = await world.shown(job, ALICE, store)
+                assert shown is not None
+                assert (shown.state, shown.progress) == (State.RUNNING, progress)
+                assert await world.shown(job, BOB, store) is None
+        assert world.watched.notes == []
+        assert other.hot_counts.status_hits >= 3
+        await actor.finish(claimed, BOOM)
+        await world.side.status.settled()
+        assert await world.shown(job, store=other) == await truth(world, job)
+        clock.advance(1)
+        await world.promote()
+        claimed = await actor.take(job)
+        server.call("FLUSHALL")
+        shown = await world.shown(job, store=other)
+        assert shown is not None
+        assert (shown.fence, shown.progress) == (2, progress), "of the attempt before: it was written at its end"
+        server.call("CONFIG", "SET", "maxmemory", "1")
+        newer = await world.told(claimed, 1, 0.7)
+        assert len(world.watched.notes) == 2, "a server that is full is away"
+        server.call("CONFIG", "SET", "maxmemory", "0")
+        clock.advance(3)
+        shown = await world.shown(job, store=other)
+        assert shown is not None
+        assert shown.progress == newer
+        await other.side().close()
