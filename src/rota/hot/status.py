@@ -51,6 +51,7 @@ class Status:
         self._queue: dict[str, tuple[Report, float]] = {}  # to be put, with their lives
         self._putting: asyncio.Task[None] | None = None
         self._old: dict[str, None] = {}  # jobs to be renewed
+        self._renewed: dict[str, None] = {}  # just now
         self._renewing: asyncio.Task[None] | None = None
         self._said_at = float("-inf")  # that this process reads
         self._looked_at = float("-inf")  # for readers,
@@ -86,21 +87,24 @@ class Status:
         if kept is None or not self._known.allows(job, kept):
             return None
         self._known.shown(job, kept.info.fence, kept.read_at)
-        if now.latest - kept.read_at > OLD:
+        if now.latest - kept.read_at > OLD and job not in self._renewed:
             self._renew(job)
         return kept.info
 
     async def _from_store(self, who: Principal, jobs: Sequence[str]) -> list[JobInfo]:
         """Reads jobs, and keeps those that run."""
-        if not jobs:
-            return []
+        found = await self._read_store(who, jobs) if jobs else []
+        self._remember(found)
+        self._put(_to_keep(found), LAG / SECOND)
+        return [one.info for one in found]
+
+    async def _read_store(self, who: Principal, jobs: Sequence[str]) -> list[KeptJob]:
         read_at = self._moment().earliest
-        found = [info for info in await self._store.get_many(who, jobs) if info is not None]
-        newest = [info for info in found if self._known.allows(info.id, KeptJob(info, read_at))]
-        for info in newest:
+        return [KeptJob(info, read_at) for info in await self._store.get_many(who, jobs) if info is not None]
+
+    def _remember(self, found: Iterable[KeptJob]) -> None:
+        for info, read_at in found:
             self._known.shown(info.id, info.fence, read_at)
-        self._put([kept for info in newest if (kept := kept_job(info, read_at))], LAG / SECOND)
-        return found
 
     def _renew(self, job: str) -> None:
         self._old[job] = None
@@ -116,13 +120,18 @@ class Status:
             self._renewing = None
 
     async def renew(self) -> None:
-        """Reads all jobs again that are about to be out of date. If that fails, their readers ask the store."""
-        old, self._old = self._old, {}
-        for jobs in pieces([*old], STORE_AT_ONCE):
-            try:
-                await self._from_store(SYSTEM, jobs)
-            except StoreError:
-                return
+        """Reads all jobs again that are about to be out of date. If that fails, their readers ask the store. Until what
+        was read is there for all, this process too shows what was there before."""
+        self._renewed, self._old = self._old, {}
+        try:
+            for jobs in pieces([*self._renewed], STORE_AT_ONCE):
+                found = await self._read_store(SYSTEM, jobs)
+                await self._reports.put(_to_keep(found), LAG / SECOND)
+                self._remember(found)
+        except StoreError:
+            return
+        finally:
+            self._renewed = {}
 
     def _moment(self) -> Moment:
         now, doubt = self._store.now(), self._store.doubt()
@@ -189,6 +198,10 @@ class Status:
         for task in (self._putting, self._renewing):
             if task is not None:
                 task.cancel()
+
+
+def _to_keep(found: Iterable[KeptJob]) -> list[Report]:
+    return [report for one in found if (report := kept_job(one.info, one.read_at))]
 
 
 def _with_progress(info: JobInfo, news: JobNews) -> JobInfo:
