@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -23,11 +24,28 @@ from tests.servers.valkey import Valkey, valkey
 
 JOBS = 200  # that run and are looked at
 CALLERS = 64
+WARM_UP = 1.0  # seconds: then all jobs have been read once
 READS, STATEMENTS = 5_000.0, 20.0
 # The node's own statements are few; those of the process that is measured are counted with them.
 LOGGED = {"log_statement": "all", "log_line_prefix": "%a|"}
 STATEMENT = re.compile(r"^rota\|LOG:  (?:execute|statement)", re.MULTILINE)
 ORDERS = msgspec.json.encode({"jobs": [{"task": "hold", "args": {}}] * JOBS})
+
+
+class Meter:
+    """What PostgreSQL is asked from `begin` on, by its log, in which each statement of rota is a line."""
+
+    def __init__(self, postgres: Server) -> None:
+        self._postgres = postgres
+        self._logged, self._begun = 0, 0.0
+
+    def begin(self) -> None:
+        self._logged, self._begun = len(self._postgres.log()), time.perf_counter()
+
+    def statements(self) -> float:
+        """A second."""
+        took = time.perf_counter() - self._begun
+        return len(STATEMENT.findall(self._postgres.log()[self._logged :])) / took
 
 
 def status(folder: Path, size: Size) -> Iterator[Figure]:
@@ -37,16 +55,11 @@ def status(folder: Path, size: Size) -> Iterator[Figure]:
         for _ in range(size.runs):
             for with_it in (True, False):
                 hot.call("FLUSHALL")
-                with _running(postgres, hot if with_it else None, folder) as (place, port, jobs, settings):
-                    for name, run in (
-                        ("by a client in one process", lambda: _client(place, jobs, size.http, settings)),
-                        ("over HTTP", lambda: _http(place, port, jobs, size.http)),
-                    ):
-                        before, begun = len(postgres.log()), time.perf_counter()
-                        rate = run()
-                        took = time.perf_counter() - begun
-                        asked = len(STATEMENT.findall(postgres.log()[before:])) / took
-                        found.setdefault((name, with_it), []).append((rate, asked))
+                meter = Meter(postgres)
+                with _running(postgres, hot if with_it else None, folder) as running:
+                    for name, run in (("by a client in one process", _client), ("over HTTP", _http)):
+                        rate = run(running, meter, size.http)
+                        found.setdefault((name, with_it), []).append((rate, meter.statements()))
     for (name, with_it), runs in found.items():
         title = f"{'with' if with_it else 'without'} the hot tier: status of {JOBS} running jobs {name}"
         rates, asked = [rate for rate, _ in runs], [count for _, count in runs]
@@ -55,23 +68,29 @@ def status(folder: Path, size: Size) -> Iterator[Figure]:
         yield Figure(f"{title}, statements of all", statistics.median(asked), "/s", most=goal, runs=asked)
 
 
-@contextmanager
-def _running(
-    postgres: Server, hot: Valkey | None, folder: Path
-) -> Iterator[tuple[Store, int, list[str], dict[str, str]]]:
+class Running(NamedTuple):
     """A node that runs the jobs, and a process that only serves the API."""
+
+    place: Store
+    port: int
+    jobs: list[str]
+    settings: dict[str, Any]
+
+
+@contextmanager
+def _running(postgres: Server, hot: Valkey | None, folder: Path) -> Iterator[Running]:
     settings = {"hot": hot.url()} if hot else {}
     port = serving.free_port()
     with store(postgres, folder) as place, nodes(place, slots=JOBS, grace="0s", roles="control,worker", **settings):
         log = folder / "api.log"
-        api = {"roles": "api", "api_port": port, **settings}
+        api: dict[str, Any] = {"roles": "api", "api_port": port, **settings}
         with processes.up(place.url, log, lambda: serving.listens(port), None, **api):
             key = serving.new_key(place.url)
             _order(port, key)
             running = "SELECT count(*) FROM rota.jobs WHERE state = 'running' AND started_at IS NOT NULL"
             processes.until(lambda: place.value(running) == JOBS)
             rows = place.connection.execute("SELECT id::text FROM rota.jobs WHERE state = 'running'").fetchall()
-            yield place, port, [job for (job,) in rows], settings
+            yield Running(place, port, [job for (job,) in rows], settings)
 
 
 def _order(port: int, key: str) -> None:
@@ -84,30 +103,33 @@ def _order(port: int, key: str) -> None:
     connection.close()
 
 
-def _http(place: Store, port: int, jobs: list[str], seconds: float) -> float:
-    key = serving.new_key(place.url)
-    sent = [serving.request("GET", f"/api/v1/jobs/{job}", key) for job in jobs]
-    return serving.call(port, CALLERS, seconds, *sent).rate
+def _http(running: Running, meter: Meter, seconds: float) -> float:
+    key = serving.new_key(running.place.url)
+    sent = [serving.request("GET", f"/api/v1/jobs/{job}", key) for job in running.jobs]
+    serving.call(running.port, len(sent), WARM_UP, *sent)
+    meter.begin()
+    return serving.call(running.port, CALLERS, seconds, *sent).rate
 
 
-def _client(place: Store, jobs: list[str], seconds: float, settings: dict[str, str]) -> float:
-    return asyncio.run(_glances(place.url, jobs, seconds, settings))
+def _client(running: Running, meter: Meter, seconds: float) -> float:
+    return asyncio.run(_glances(running, meter, seconds))
 
 
-async def _glances(url: str, jobs: list[str], seconds: float, settings: dict[str, str]) -> float:
-    async with rota.App(store=url, **settings) as app:
-        client = await app._core.client()
-        counted, until = 0, time.perf_counter() + seconds
+async def _glances(running: Running, meter: Meter, seconds: float) -> float:
+    async with rota.App(store=running.place.url, **running.settings) as app:
+        client, jobs = await app._core.client(), running.jobs
+        until, counted = time.perf_counter() + WARM_UP, 0
 
-        async def look(first: int) -> None:
+        async def look(place: int) -> None:
             nonlocal counted
-            place = first
             while time.perf_counter() < until:
                 place = (place + 7) % len(jobs)
                 await client.glance(jobs[place])
                 counted += 1
 
-        begun = time.perf_counter()
+        await asyncio.gather(*map(look, range(JOBS)))
+        meter.begin()
+        until, counted, begun = time.perf_counter() + seconds, 0, time.perf_counter()
         await asyncio.gather(*map(look, range(CALLERS)))
         return counted / (time.perf_counter() - begun)
 
