@@ -79,7 +79,7 @@ class Running(NamedTuple):
 
 @contextmanager
 def _running(postgres: Server, hot: Valkey | None, folder: Path) -> Iterator[Running]:
-    settings = {"hot": hot.url()} if hot else {}
+    settings: dict[str, Any] = {"hot": hot.url()} if hot else {}
     port = serving.free_port()
     with store(postgres, folder) as place, nodes(place, slots=JOBS, grace="0s", roles="control,worker", **settings):
         log = folder / "api.log"
