@@ -46,5 +46,6 @@ def named(text: str, hot: bool) -> str:
 def beside(name: str, ours: Sequence[float], other: Sequence[float], unit: str, **goal: Any) -> Figure:
     """The figure with the hot tier as a multiple of that without, each run with the one next to it."""
     ratios = [one / max(base, 1e-9) for one, base in zip(ours, other, strict=True)]
-    parts = [f"{statistics.median(values):,.1f} {unit}" for values in (ours, other)]
-    return Figure(f"{name}, with / without", statistics.median(ratios), "x", runs=ratios, ours=parts[0], other=parts[1], **goal)  # fmt: skip
+    with_it, without = (f"{statistics.median(values):,.1f} {unit}" for values in (ours, other))
+    title = f"{name}, with / without"
+    return Figure(title, statistics.median(ratios), "x", ours=with_it, other=without, runs=ratios, **goal)

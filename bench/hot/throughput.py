@@ -22,6 +22,8 @@ from rota.model.times import MILLISECOND, SECOND
 DRAIN, AFTER_FAULT = 1.0, 0.9
 # Seconds after the loss of the hot tier by which nothing is to be noticed any more.
 RECOVERED = 3.0
+# Fewer jobs would be over by then.
+LEAST_JOBS = 20_000
 # The stream of orders that it is lost in.
 ORDERS, BEFORE, AFTER = 200, 4.0, 8.0
 
@@ -55,14 +57,15 @@ def fault(folder: Path, size: Size) -> Iterator[Figure]:
 
 def _drain_after_fault(both: Pair, size: Size) -> Iterator[Figure]:
     """The node has the default slots, so that there is enough left to run after the fault."""
+    jobs = max(size.drained, LEAST_JOBS)
     shortly: dict[bool, list[float]] = {True: [], False: []}
     later: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(size.runs):
         for hot in (True, False):
             with both.store(hot) as place, nodes(place):
                 time.sleep(SETTLING)
-                raw.fill(place.url, size.drained)
-                third: int = size.drained // 3
+                raw.fill(place.url, jobs)
+                third: int = jobs // 3
                 processes.until(lambda: place.value("SELECT count(*) FROM rota.history") > third)  # noqa: B023
                 lost = place.now()
                 if hot:
@@ -72,7 +75,7 @@ def _drain_after_fault(both: Pair, size: Size) -> Iterator[Figure]:
                 later[hot].append(_ended(place, lost + round(RECOVERED * SECOND), None))
             if hot:
                 both.valkey.start()
-    name = f"drain of {size.drained:,} async no-ops, the hot tier is killed"
+    name = f"drain of {jobs:,} async no-ops, the hot tier is killed"
     yield beside(f"{name}: first {RECOVERED:g} s", shortly[True], shortly[False], "/s")
     yield beside(f"{name}: after {RECOVERED:g} s", later[True], later[False], "/s", least=AFTER_FAULT)
 
