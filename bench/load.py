@@ -93,9 +93,11 @@ async def submit(jobs: int) -> float:
 async def paced(jobs: int, rate: float, line: int, spacing: str, hears: bool = False) -> float:
     """Open loop: an order leaves at its instant, whether or not those before it have been answered. The instants are
     evenly spaced or those of a Poisson process. It begins when it is told to, by a line: others may begin with it."""
-    warm_up = [await latency.submit(NOT_COUNTED, time.monotonic()) for _ in range(WARM_UP)]
+    for _ in range(WARM_UP):
+        await latency.submit(NOT_COUNTED, time.monotonic())
     if hears:
-        await asyncio.gather(*(job.wait() for job in warm_up))
+        job = await nap.submit(1.0)  # who waits for a job that has ended hears nothing
+        await job.wait()
         await asyncio.sleep(TRUSTING)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)

@@ -55,13 +55,8 @@ def lines(size: Size) -> list[Line]:
 
 def run(line: Line, store: Path | str, settings: Mapping[str, object] | None = None) -> float:
     """Orders them all; returns by how many seconds the calls of the worst submitter came late (p99)."""
-    words = [
-        "hearing" if line.hears else "paced",
-        line.jobs // line.submitters,
-        line.rate / line.submitters,
-        line.number,
-        line.spacing,
-    ]
+    verb, jobs, rate = "hearing" if line.hears else "paced", line.jobs // line.submitters, line.rate / line.submitters
+    words = [verb, jobs, rate, line.number, line.spacing]
     command = [sys.executable, "-m", "bench.load", *map(str, words)]
     environment, pipe = processes.environment(store, **(settings or {})), subprocess.PIPE
     submitters = [

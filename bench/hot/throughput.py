@@ -102,7 +102,8 @@ def _orders_after_fault(both: Pair, size: Size) -> Iterator[Figure]:
                 time.sleep(SETTLING)
                 lost = _order_through_fault(both, place, hot)
                 rows = place.connection.execute(
-                    "SELECT created_at - %s, started_at - created_at FROM rota.history WHERE created_at >= %s",
+                    "SELECT created_at - %s, started_at - created_at FROM rota.history"
+                    " WHERE task = 'latency' AND created_at >= %s",
                     (lost, lost - round(BEFORE / 2 * SECOND)),
                 ).fetchall()
             if hot:

@@ -16,6 +16,8 @@ from bench.postgres.timing import LIVE, lateness
 P99_LATE, LAST_LATE, P50_LATENCY = 5.0, 150.0, 2.5
 # (orders a second, seconds)
 RATES = ((20, 10.0), (50, 6.0), (200, 5.0), (1_000, 4.0))
+# What naps return is no list.
+RESULTS = "SELECT result FROM rota.history WHERE task = 'latency'"
 # A step between 200 a second and all at once.
 DENSE = 1.0
 
@@ -80,7 +82,7 @@ def _line(places: Mapping[bool, Store], lines: list[Line]) -> Iterator[Figure]:
         for hot, place in places.items():
             run(line, place.url, place.settings)
             until_no(place, LIVE)
-            results = [result for (result,) in place.connection.execute("SELECT result FROM rota.history").fetchall()]
+            results = [result for (result,) in place.connection.execute(RESULTS).fetchall()]
             took = durations(results, line)
             middle[hot].append(statistics.median(took))
             worst[hot].append(took[len(took) * 99 // 100])
