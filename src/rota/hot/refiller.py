@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rota.clock import Chance, Clock
+from rota.hot.batches import pieces
 from rota.hot.counts import Counts
 from rota.hot.heap import HORIZON, DueHeap
 from rota.hot.lane import Due
@@ -28,7 +29,8 @@ async def refill(store: Store, heap: DueHeap, epoch: str) -> int:
     now, count, lacking = store.now(), 0, frozenset[str]()
     after, until = ScheduledJob(now, ""), now + KEPT
     while jobs := await store.scheduled_jobs(SYSTEM, after, until, PAGE):
-        lacking |= (await heap.add([Due(job.id, job.at) for job in jobs])).lost
+        for batch in pieces(jobs):  # one at a time: whoever looks for due jobs meanwhile waits behind them
+            lacking |= (await heap.add([Due(job.id, job.at) for job in batch])).lost
         count += len(jobs)
         after = jobs[-1]
         if len(jobs) < PAGE or len(lacking) == len(heap.members):
