@@ -24,7 +24,7 @@ from tests.sim.witness import Cause, Witness, cause
 WRITES = ("finish", "append_output", "note", "renew")
 REFUSALS = (StoreError, StoreDenied, StoreReadOnly, StoreFull)
 # Neither reach the store: nothing can go wrong.
-LOCAL = {"now", "doubt", "guards", "exposed"}
+LOCAL = {"now", "doubt", "guards", "exposed", "services", "tell_people", "carry_wakes"}
 
 
 class Wire:
