@@ -17,6 +17,7 @@ from rota.hot.lane import Due
 from rota.model.principal import SYSTEM
 from rota.model.times import LATEST, MILLISECOND, SECOND, Duration, Instant
 from rota.store.base import Store
+from rota.store.cells import is_id
 from rota.store.hints import ScheduledJob
 
 # Between two sweeps: of the leader, and of a follower, which stands in for a leader that is gone.
@@ -63,7 +64,7 @@ class DueJobs:
 
     async def _promote(self, due: Sequence[Due]) -> tuple[int, Instant | None]:
         """Returns how many jobs were moved, and the next time of one that was not yet due."""
-        ids = [entry.job for entry in due]
+        ids = [entry.job for entry in due if is_id(entry.job)]  # what others write there may be no id, and no text
         moved = await self._store.promote_jobs(SYSTEM, ids)
         self._counts.promoted += moved
         left = await self._store.due_times(SYSTEM, ids) if moved < len(ids) else []
