@@ -43,13 +43,17 @@ class DueJobs:
         self._sweep_at = 0.0
         self._doubtful = True  # a job may have become scheduled that the heap was not told of
         self._read_until = ScheduledJob(0, "")  # up to there the heap knows what the store knows
+        self._follows = False  # and does not lead
 
     def doubt(self) -> None:
         self._doubtful = True
 
     async def promote(self, limit: int, late: Duration) -> tuple[int, Instant | None]:
         """As `Store.promote`."""
-        if (self._doubtful or self._sweep_due) and late == 0 and self._heap.whole:
+        if late == 0 and self._follows:  # a new leader: what the last one had still to read is overdue
+            self._doubtful, self._sweep_at = True, 0.0
+        self._follows = late > 0
+        if (self._doubtful or (self._sweep_due and not self._follows)) and self._heap.whole:
             await self._read_ahead()
         found = await self._heap.look(self._store.now() - late, limit)
         if found is None:
