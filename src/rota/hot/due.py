@@ -44,6 +44,7 @@ class DueJobs:
         self._doubtful = True  # a job may have become scheduled that the heap was not told of
         self._read_until = ScheduledJob(0, "")  # up to there the heap knows what the store knows
         self._follows = False  # and does not lead
+        self._dropped: Due | None = None  # the first entry of the last look, if it was dropped then
 
     def doubt(self) -> None:
         self._doubtful = True
@@ -56,6 +57,9 @@ class DueJobs:
         if (self._doubtful or (self._sweep_due and not self._follows)) and self._heap.whole:
             await self._read_ahead()
         found = await self._heap.look(self._store.now() - late, limit)
+        if found and found.due and found.due[0] == self._dropped:  # such a heap would be asked again and again
+            await self._heap.drop(found.due[:1])
+            found = None
         if found is None:
             self._counts.fallbacks += 1
             self._doubtful = True
@@ -73,7 +77,9 @@ class DueJobs:
         self._counts.promoted += moved
         left = await self._store.due_times(SYSTEM, ids) if moved < len(ids) else []
         waiting = set(left)
-        await self._heap.drop([entry for entry in due if ScheduledJob(entry.at, entry.job) not in waiting])
+        over = [entry for entry in due if ScheduledJob(entry.at, entry.job) not in waiting]
+        await self._heap.drop(over)
+        self._dropped = due[0] if over[:1] == due[:1] else None
         if left:  # they have another time, or our clock is a little fast
             await self._heap.add([Due(job.id, job.at) for job in left])
         return moved, max(min(left).at, self._store.now() + A_MOMENT) if left else None
