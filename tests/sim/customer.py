@@ -17,7 +17,7 @@ from rota.model.job import NewJob, Spec
 from rota.model.principal import LOCAL
 from rota.model.retry import Retry
 from rota.model.times import SECOND
-from tests.sim.driver import SimStore
+from rota.store.base import Store
 from tests.sim.loop import START, SkewedClock
 from tests.sim.network import Link
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TRIES = 4
 
 
-async def open_store(store: SimStore) -> None:
+async def open_store(store: Store) -> None:
     while True:
         with suppress(StoreError):
             return await store.open()
@@ -50,7 +50,7 @@ class Customer:
 
     async def run(self) -> None:
         plan = self._world.plan
-        if isinstance(self._store, SimStore):
+        if self._world.must_be_opened:
             await open_store(self._store)
         kinds = (self._order, self._order_again, self._order_otherwise, self._cancel, self._replay)
         for _ in range(plan.visits):
