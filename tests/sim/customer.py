@@ -18,6 +18,7 @@ from rota.model.principal import LOCAL
 from rota.model.retry import Retry
 from rota.model.times import SECOND
 from rota.store.base import Store
+from rota.store.values import Topic
 from tests.sim.loop import START, SkewedClock
 from tests.sim.network import Link
 
@@ -52,6 +53,8 @@ class Customer:
         plan = self._world.plan
         if self._world.must_be_opened:
             await open_store(self._store)
+        if plan.seed % 2:  # as a server does for many customers
+            self._store.listen(frozenset({Topic.NEWS}), lambda: None)
         kinds = (self._order, self._order_again, self._order_otherwise, self._cancel, self._replay)
         for _ in range(plan.visits):
             await asyncio.sleep(self._rng.expovariate(plan.visits / plan.length))

@@ -1,13 +1,4 @@
-"""The hot tier of a simulated cluster: one server or three, and what goes wrong with them.
-
-It goes wrong in one of these ways (`Plan.lying`), each with flushes, old snapshots and servers that are away, asleep,
-full, mute or cut off from some:
-
-- `honest`: nothing else happens, and all is well when the faults are over.
-- `forgetful`: what customers add is lost, for ever. Those that find jobs in the store can tell the heap.
-- `liar`: everything may be a lie, for ever.
-- `stubborn`: it names hundreds of jobs that never were, for ever, and whatever is said about them changes nothing.
-"""
+"""The hot tier of a simulated cluster: one server or three, and what goes wrong with them (`hot_ways`)."""
 
 from __future__ import annotations
 
@@ -17,17 +8,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from rota.clock import Chance
+from rota.hot.connection import LIMIT
 from rota.hot.due import SWEEP
 from rota.hot.local import LocalServer, _Memory
 from rota.hot.store import HotStore
 from rota.store.base import Store
+from tests.sim.hot_ways import CUT, DEAF, FLUSHED, FORGETFUL, GONE, LIAR, STUBBORN
 from tests.sim.loop import SimClock
 from tests.sim.lying_lane import LyingLane
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
-HONEST, FORGETFUL, LIAR, STUBBORN = "honest", "forgetful", "liar", "stubborn"
 # How often a liar lies, each time that it could.
 LIES = 0.1
 # What a job that was ordered this long before it is due need not be late by, whatever becomes of its entry.
@@ -43,9 +35,13 @@ class HotServer:
         self.known: list[str] = []  # jobs that it was told of
         self.lanes: list[LyingLane] = []
         self.asleep_until = 0.0
+        self.deaf: set[str] = set()  # machines that hear nothing of it, for ever
         self._cut: dict[str, float] = {}  # machine or customer -> until when
 
     # -- what lanes ask ----------------------------------------------------------------------------------------------
+    def hears(self, who: str) -> bool:
+        return not self.cut(who) and _machine(who) not in self.deaf
+
     def cut(self, who: str) -> bool:
         return self.world.loop.time() < self._cut.get(_machine(who), 0.0)
 
@@ -137,16 +133,29 @@ class HotTier:
     def slack(self, sleep: float) -> tuple[float, float]:
         """How much later a job may become ready than without it while the leader sleeps for so long, and how soon a job
         must be due to have that excuse: an earlier one is read from the store in time."""
-        match self._world.plan.lying:
-            case "liar" | "stubborn":
-                return SWEEP + sleep, float("inf")
-            case "forgetful":
-                return SWEEP, AHEAD
-        return 0.0, 0.0
+        if self._world.plan.lying in (LIAR, STUBBORN):
+            return SWEEP + sleep, float("inf")
+        excuses = {FORGETFUL: (SWEEP, AHEAD), CUT: (LIMIT, LIMIT)}  # who is cut off learns it after a while
+        return excuses.get(self._world.plan.lying, (0.0, 0.0))
 
     def heal(self) -> None:
+        """What the way in which it goes wrong leaves."""
         for server in self.servers:
             server.heal()
+        lying, names = self._world.plan.lying, [machine.name for machine in self._world.machines]
+        if lying == GONE:
+            self.servers[0].local.away = True
+        for server in self.servers:
+            if lying == DEAF:
+                server.deaf = set(self._rng.sample(names, self._rng.randint(1, len(names))))
+            if lying == CUT:
+                for name in CUSTOMERS:
+                    server.cut_off(name, float("inf"))
+
+    def begin_finale(self) -> None:
+        if self._world.plan.lying == FLUSHED:
+            for server in self.servers:
+                self._world.later(1.2, server.flush)
 
     def _flush(self, server: HotServer) -> None:
         server.flush()

@@ -16,6 +16,7 @@ from rota.hot.connection import LIMIT
 from rota.hot.lane import Added, Due, HotAway, Lane, LaneState, Look, Report
 from rota.hot.local import LocalLane
 from rota.model.times import SECOND, Instant
+from tests.sim.hot_ways import STUBBORN
 from tests.sim.loop import PROCESS
 from tests.sim.wire import finish
 
@@ -88,7 +89,7 @@ class LyingLane(Lane):
 
     async def _look(self, until: Instant, limit: int) -> Look:
         self._server.world.witness.note(self._who, "look", shelf=self.place)
-        if self._server.world.plan.lying == "stubborn":
+        if self._server.world.plan.lying == STUBBORN:
             return Look("filled", [Due(f"01890a5d-ac96-774b-bcce-{number:012}", 1) for number in range(limit)], 1)
         memory = self._server.local.memory
         if self._lies("old state") and self._server.snapshots:
@@ -146,7 +147,7 @@ class LyingLane(Lane):
     async def subscribe(self, hear: Callable[[str], None], lost: Callable[[], None]) -> None:
         def heard(text: str) -> None:
             loop = self._server.world.loop
-            if self._gone or self._server.cut(self._who) or loop.time() < self.deaf_until:
+            if self._gone or not self._server.hears(self._who) or loop.time() < self.deaf_until:
                 return
             if self._lies("wake-ups unheard"):
                 return

@@ -7,6 +7,7 @@ from random import Random
 
 from rota.config import NO_SPOOL, Settings
 from rota.model.times import SECOND
+from tests.sim.hot_ways import HONEST, WAYS
 
 # The queue of what schedules make.
 CRON = "cron"
@@ -44,7 +45,7 @@ class Plan:
     behind: bool = False  # the first node runs an older release, which lacks one of the tasks
     stuck: bool = False  # services hang for ever, now and then
     hot: int = 0  # servers of the hot tier
-    lying: str = "honest"  # what may be said of it: see `hot_tier`
+    lying: str = HONEST  # how it goes wrong
 
     def settings(self, name: str) -> Settings:
         return Settings(
@@ -89,5 +90,5 @@ def make(seed: int, nodes: int = 2, hot: int | None = None) -> Plan:
         refuse_rate=rng.choice([0, 0, 0.02, 0.1]),
         behind=rng.random() < 0.3 and nodes > 1,
         hot=rng.choice([0, 0, 1, 3]) if hot is None else hot,
-        lying=rng.choice(["honest", "forgetful", "liar", "liar"]),
+        lying=rng.choice(WAYS),
     )

@@ -27,7 +27,8 @@ from tests.sim import checker, mutants
 from tests.sim.customer import Customer
 from tests.sim.driver import SimStore, renew
 from tests.sim.faults import Faults
-from tests.sim.hot_tier import FORGETFUL, HotTier
+from tests.sim.hot_tier import HotTier
+from tests.sim.hot_ways import LEADERLESS
 from tests.sim.jobs import Stage
 from tests.sim.loop import Process, SimClock, SimLoop, Stalled
 from tests.sim.machine import Life, Machine, SimLocks
@@ -203,14 +204,16 @@ class World:
         leaders = [machine for machine in self.machines if machine.life.leads]
         self.witness.note("world", "leaders", names=[machine.life.name for machine in leaders])
         alone = len(self.machines) == 1
-        bound = PROMPT if alone else PROMPT + FOLLOWERS_WAIT / SECOND + BEAT
+        sleep = ASLEEP if leaders and not alone and (self.hot is None or self.plan.lying in LEADERLESS) else 0
+        bound = PROMPT + (FOLLOWERS_WAIT / SECOND + BEAT if sleep else 0)
         if self.planner:
             await self.planner.begin_finale()
-        sleep = ASLEEP if leaders and not alone and self.plan.lying != FORGETFUL else 0
         slack, ahead = self.hot.slack(sleep) if self.hot else (0.0, 0.0)
         self.witness.note("world", "finale", bound=bound, wall=self.store.now(), slack=slack, ahead=ahead)
         if sleep:
             self.later(1, leaders[0].pause, sleep, False)
+        if self.hot:
+            self.hot.begin_finale()
         await self.customer.order_timers()
         if self.steward:
             await self.steward.finale()
