@@ -18,7 +18,7 @@ from rota.hot.lane import Due
 from rota.hot.side import HotSide
 from rota.hot.wakes import Wakes
 from rota.model.times import Duration
-from tests.sim.hot_ways import CUT, DEAF, FLUSHED, FORGETFUL, GONE, HONEST, LIAR, STUBBORN
+from tests.sim.hot_ways import CLOSED, CUT, DEAF, FLUSHED, FORGETFUL, GONE, HONEST, LIAR, STUBBORN
 
 # Names of jobs are believed: promote_jobs does not look at the due time. An edit of a query, see `mutants`.
 NAMED_TOO_EARLY = "named-too-early"
@@ -86,12 +86,12 @@ PATCHES: dict[str, list[tuple[Any, str, Any]]] = {
 _CALM: dict[str, Any] = {"length": 20.0, "visits": 10, "fault_every": 4, "hot": 1}
 STRESS: dict[str, dict[str, Any]] = {
     NAMED_TOO_EARLY: {**_CALM, "lying": LIAR, "visits": 40},
-    "sweep-off": {**_CALM, "lying": LIAR, "visits": 40},
+    "sweep-off": {**_CALM, "lying": CLOSED},
     "read-ahead-off": {**_CALM, "lying": FORGETFUL},
     "doubt-ignored": {**_CALM, "lying": CUT, "decrees": 20},
-    "part-taken-for-whole": {**_CALM, "lying": GONE, "hot": 3},
-    "loss-unsaid": {**_CALM, "lying": CUT},
-    "deafness-unsaid": {**_CALM, "lying": DEAF},
+    "part-taken-for-whole": {**_CALM, "lying": GONE},
+    "loss-unsaid": {**_CALM, "lying": CUT, "server": True},
+    "deafness-unsaid": {**_CALM, "lying": DEAF, "server": True, "deaf_rate": 0.0},
     "followers-read-nothing": {**_CALM, "lying": HONEST, "decrees": 20},
     "ids-unchecked": {**_CALM, "lying": LIAR},
     "disobedience-unseen": {**_CALM, "lying": STUBBORN},

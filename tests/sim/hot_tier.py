@@ -13,7 +13,7 @@ from rota.hot.due import SWEEP
 from rota.hot.local import LocalServer, _Memory
 from rota.hot.store import HotStore
 from rota.store.base import Store
-from tests.sim.hot_ways import CUT, DEAF, FLUSHED, FORGETFUL, GONE, LIAR, STUBBORN
+from tests.sim.hot_ways import CLOSED, CUT, DEAF, FLUSHED, FORGETFUL, GONE, LIAR, STUBBORN
 from tests.sim.loop import SimClock
 from tests.sim.lying_lane import LyingLane
 
@@ -34,6 +34,7 @@ class HotServer:
         self.snapshots: list[_Memory] = []
         self.known: list[str] = []  # jobs that it was told of
         self.lanes: list[LyingLane] = []
+        self.gone = False  # for ever
         self.asleep_until = 0.0
         self.deaf: set[str] = set()  # machines that hear nothing of it, for ever
         self._cut: dict[str, float] = {}  # machine or customer -> until when
@@ -57,6 +58,8 @@ class HotServer:
         lying = self.world.plan.lying
         if lying == FORGETFUL:
             lie = what == "adds lost" and _machine(who) in CUSTOMERS
+        elif lying == CLOSED:
+            lie = what == "adds lost"
         else:
             lie = lying == LIAR and rng.random() < LIES
         if lie:
@@ -80,7 +83,7 @@ class HotServer:
         self.world.later(seconds, self.back)
 
     def back(self) -> None:
-        self.local.away = False
+        self.local.away = self.gone
 
     def switch(self, name: str, seconds: float) -> None:
         setattr(self.local, name, True)
@@ -135,7 +138,7 @@ class HotTier:
         must be due to have that excuse: an earlier one is read from the store in time."""
         if self._world.plan.lying in (LIAR, STUBBORN):
             return SWEEP + sleep, float("inf")
-        excuses = {FORGETFUL: (SWEEP, AHEAD), CUT: (LIMIT, LIMIT)}  # who is cut off learns it after a while
+        excuses = {FORGETFUL: (SWEEP, AHEAD), CLOSED: (SWEEP, float("inf")), CUT: (LIMIT, LIMIT)}  # who is cut off learns it after a while
         return excuses.get(self._world.plan.lying, (0.0, 0.0))
 
     def heal(self) -> None:
@@ -144,7 +147,7 @@ class HotTier:
             server.heal()
         lying, names = self._world.plan.lying, [machine.name for machine in self._world.machines]
         if lying == GONE:
-            self.servers[0].local.away = True
+            self.servers[0].gone = self.servers[0].local.away = True
         for server in self.servers:
             if lying == DEAF:
                 server.deaf = set(self._rng.sample(names, self._rng.randint(1, len(names))))

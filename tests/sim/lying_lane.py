@@ -16,7 +16,7 @@ from rota.hot.connection import LIMIT
 from rota.hot.lane import Added, Due, HotAway, Lane, LaneState, Look, Report
 from rota.hot.local import LocalLane
 from rota.model.times import SECOND, Instant
-from tests.sim.hot_ways import STUBBORN
+from tests.sim.hot_ways import CLOSED, STUBBORN
 from tests.sim.loop import PROCESS
 from tests.sim.wire import finish
 
@@ -77,7 +77,8 @@ class LyingLane(Lane):
 
     async def _add(self, entries: Sequence[Due]) -> Added:
         if self._lies("adds lost"):
-            kept = [] if self._rng.random() < 0.7 else [one for one in entries if self._rng.random() < 0.5]
+            all_lost = self._server.world.plan.lying == CLOSED or self._rng.random() < 0.7
+            kept = [] if all_lost else [one for one in entries if self._rng.random() < 0.5]
             added = await self._lane.add_due(kept)
             return Added(self._rng.random() < 0.5, added.epoch)
         if self._lies("times changed"):

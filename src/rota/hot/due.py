@@ -9,6 +9,7 @@ filled, promotion is the store's own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from rota.clock import Clock
 from rota.hot.counts import Counts
@@ -108,4 +109,4 @@ class DueJobs:
     def _sleeps(self, upcoming: Instant | None, late: Duration) -> tuple[Instant, Instant | None]:
         """Until the next sweep, and until the next entry."""
         left = max(0.0, self._sweep_at - self._clock.monotonic())
-        return self._store.now() + round(left * SECOND), None if upcoming is None else upcoming + late
+        return self._store.now() + ceil(left * SECOND), None if upcoming is None else upcoming + late
