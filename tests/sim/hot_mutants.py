@@ -18,7 +18,7 @@ from rota.hot.lane import Due
 from rota.hot.side import HotSide
 from rota.hot.wakes import Wakes
 from rota.model.times import Duration
-from tests.sim.hot_ways import CLOSED, CUT, DEAF, FLUSHED, FORGETFUL, GONE, HONEST, LIAR, STUBBORN
+from tests.sim.hot_ways import CLOSED, CUT, DEAF, FORGETFUL, GONE, HONEST, LIAR, STUBBORN
 
 # Names of jobs are believed: promote_jobs does not look at the due time. An edit of a query, see `mutants`.
 NAMED_TOO_EARLY = "named-too-early"

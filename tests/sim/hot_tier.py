@@ -138,7 +138,11 @@ class HotTier:
         must be due to have that excuse: an earlier one is read from the store in time."""
         if self._world.plan.lying in (LIAR, STUBBORN):
             return SWEEP + sleep, float("inf")
-        excuses = {FORGETFUL: (SWEEP, AHEAD), CLOSED: (SWEEP, float("inf")), CUT: (LIMIT, LIMIT)}  # who is cut off learns it after a while
+        excuses = {
+            FORGETFUL: (SWEEP, AHEAD),
+            CLOSED: (SWEEP, float("inf")),
+            CUT: (LIMIT, LIMIT),
+        }  # who is cut off learns it after a while
         return excuses.get(self._world.plan.lying, (0.0, 0.0))
 
     def heal(self) -> None:

@@ -187,7 +187,8 @@ class World:
 
     async def _settle(self) -> None:
         """Until every job has ended. A mutant may have lost one; where nothing moves any more, nothing ever will."""
-        live = "SELECT count(*), max(state = 'running' OR (state = 'scheduled' AND run_at > ?)) FROM jobs WHERE finished_at IS NULL"
+        coming = "state = 'running' OR (state = 'scheduled' AND run_at > ?)"
+        live = f"SELECT count(*), max({coming}) FROM jobs WHERE finished_at IS NULL"
         quiet = 0
         for _ in range(SETTLING if self.mutant is None else SETTLING // 2):
             before = self.witness.moved
