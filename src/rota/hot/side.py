@@ -93,7 +93,7 @@ class HotSide:
             await member.close()
 
     def drop(self) -> None:
-        self.wakes.end()
+        self.wakes.forget()
         for member in self.members:
             member.drop()
 

@@ -139,6 +139,10 @@ class Wakes:
         await self._notifier.close()
         self.end()
 
+    def forget(self) -> None:
+        """The loop was closed, and with it nothing can be cancelled."""
+        self._task = None
+
     def end(self) -> None:
         if self._task is not None:
             self._task.cancel()
