@@ -159,7 +159,8 @@ class Load:
     async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job[Any]:
         if kind == "command":
             return await self.command(number, seconds, options)
-        task = {"block": self.block, "stumble": tasks.stumble}.get(kind, self.linger)
+        chosen: dict[str, rota.Task[..., Any]] = {"block": self.block, "stumble": tasks.stumble, "linger": self.linger}
+        task = chosen[kind]
         return await task.submit(number=number, seconds=seconds, **options)
 
     def stop(self) -> None:

@@ -65,11 +65,10 @@ class Customer:
 
     async def order_timers(self) -> None:
         """Quick ones, due within the next seconds."""
-        for number in range(6):
-            job = NewJob(
-                id=self._new_id(), task="command", spec=Spec.command(["sim"]), delay=(500 + 500 * number) * 1000
-            )
-            await self._submit([job])
+        tenths = [5, 10, 15, 20, 25, 30] + ([45, 50, 55] if self._world.hot else [])
+        for delay in tenths:
+            spec = Spec.command(["sim"])
+            await self._submit([NewJob(id=self._new_id(), task="command", spec=spec, delay=delay * SECOND // 10)])
 
     # -- orders ------------------------------------------------------------------------------------------------------
     async def _order(self) -> None:

@@ -8,10 +8,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from rota.clock import Chance
+from rota.hot import due
 from rota.hot.connection import LIMIT
 from rota.hot.due import SWEEP
 from rota.hot.local import LocalServer, _Memory
 from rota.hot.store import HotStore
+from rota.model.times import SECOND
 from rota.store.base import Store
 from tests.sim.hot_ways import CLOSED, CUT, DEAF, FLUSHED, FORGETFUL, GONE, LIAR, STUBBORN
 from tests.sim.loop import SimClock
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 
 # How often a liar lies, each time that it could.
 LIES = 0.1
-# What a job that was ordered this long before it is due need not be late by, whatever becomes of its entry.
-AHEAD = SWEEP + 0.5
+# A job that was ordered so long before it is due is not late, whatever becomes of its entry.
+AHEAD = due.AHEAD / SECOND
 CUSTOMERS = ("customer", "planner", "steward")
 
 
@@ -172,7 +174,11 @@ class HotTier:
 
     def _restart(self, server: HotServer) -> None:
         server.restart(self._seconds())
-        self._rng.choice([lambda: None, server.flush, lambda: server.restore(self._rng)])()
+        comes_back = self._rng.choice(("whole", "empty", "old"))
+        if comes_back == "empty":
+            server.flush()
+        elif comes_back == "old":
+            server.restore(self._rng)
 
     def _sleep(self, server: HotServer) -> None:
         server.asleep_until = self._world.loop.time() + self._seconds()

@@ -50,7 +50,7 @@ class LyingLane(Lane):
             await asyncio.sleep(LIMIT)
             raise HotAway(f"{self.place}: no answer within {LIMIT:g}s")
         await asyncio.sleep(arrives - loop.time())
-        answer = finish(act())
+        answer: T = finish(act())
         _, lost = server.way_there(self._who, self._rng)
         if lost:
             await asyncio.sleep(until - loop.time())
@@ -106,6 +106,8 @@ class LyingLane(Lane):
         if self._lies("upcoming"):
             soon = [until + self._rng.randint(-SECOND, 20 * SECOND) for _ in range(2)]
             upcoming = self._rng.choice([None, 0, *soon])
+        if self._lies("nonsense"):
+            raise ValueError("simulated: what no server answers")
         if self._lies("epoch"):
             epoch = self._rng.choice(["", "another"])
         return Look(epoch, due, upcoming)

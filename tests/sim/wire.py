@@ -62,7 +62,12 @@ class Wire:
                 self._wake(wake)
 
         stops = self._listeners.add(topics, wake), self._store.listen(topics, rung)
-        return lambda: [stop() for stop in stops] and None
+
+        def stop() -> None:
+            for each in stops:
+                each()
+
+        return stop
 
     def heard(self, topics: Set[Topic]) -> None:
         self._listeners.wake(topics)

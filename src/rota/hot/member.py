@@ -1,7 +1,8 @@
 """A member of the hot tier: a lane, and whether it can be used now.
 
 A member that fails once is away for all callers at once, so that nobody waits for a dead server twice. A task of its
-own tries to reach it again, and says when that succeeds.
+own tries to reach it again, and says when that succeeds. A server that answers with what no server should answer is as
+good as away: nothing that comes from there may stop those who asked.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from rota.store.loops import may_be_abandoned
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+# One that is lost again before this is over lets itself be reached, and then refuses its work: its memory is full, say.
+# It is left alone for longer and longer, so that nobody goes round in circles, and people hear of it seldom.
+STEADY, FIRST_REST, LONGEST_REST = 5.0, 0.5, 30.0
 
 
 class Member:
@@ -27,6 +31,8 @@ class Member:
         self.problem: str | None = "it was not asked yet"  # None: it can be used
         self.tried = asyncio.Event()  # once
         self._openings = 0
+        self._reached_at = float("-inf")
+        self._rest = 0.0
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -46,10 +52,12 @@ class Member:
         opening = self._openings
         try:
             return await work(self._lane)
-        except (HotAway, HotRefused) as error:
+        except Exception as error:
             if opening == self._openings:  # not of a connection that was replaced meanwhile
                 self.lose(self._plainly(error))
-            raise
+            if isinstance(error, HotAway | HotRefused):
+                raise
+            raise HotRefused(f"{self.place}: {self._plainly(error)}") from error
 
     def lose(self, problem: str) -> None:
         was_healthy, self.problem = self.healthy, problem
@@ -58,11 +66,14 @@ class Member:
         self.begin()
 
     async def _reach(self) -> None:
-        pause = FIRST_PAUSE
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        fleeting = loop.time() - self._reached_at < STEADY
+        self._rest = min(max(FIRST_REST, 2 * self._rest), LONGEST_REST) if fleeting else 0.0
+        await asyncio.sleep(self._rest * (0.5 + self._chance.random() / 2))
         while not self._closed:
             try:
                 await self._lane.open(self._store)
-            except (HotAway, HotRefused) as error:
+            except Exception as error:
                 known, self.problem = self.problem, self._plainly(error)
                 if not self.tried.is_set() or known != self.problem:
                     self._changed(self)
@@ -72,12 +83,15 @@ class Member:
             else:
                 break
         self._openings += 1
+        self._reached_at = loop.time()
         self._task, self.problem = None, None
         self.tried.set()
         self._changed(self)
 
     def _plainly(self, error: Exception) -> str:
         """Without the place, which is named beside it."""
+        if not isinstance(error, HotAway | HotRefused):
+            return f"it answered with what can't be understood ({type(error).__name__})"
         return str(error).removeprefix(f"{self.place}: ")
 
     # -- the end -----------------------------------------------------------------------------------------------------

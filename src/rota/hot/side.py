@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from rota.clock import Chance, Clock
+from rota.errors import StoreError
 from rota.hot.counts import Counts
 from rota.hot.due import DueJobs
 from rota.hot.heap import DueHeap
@@ -80,7 +82,8 @@ class HotSide:
         known_to_heap.set(known)  # of this task alone
         self._store.heard({Topic.DUE})
         if not self.wakes.carry({KNOWN_DUE if known else Topic.DUE}):
-            await self._store.tell({Topic.DUE})
+            with suppress(StoreError):  # the sweep finds the jobs
+                await self._store.tell({Topic.DUE})
 
     # -- for `store.loops` -------------------------------------------------------------------------------------------
     async def close(self) -> None:
