@@ -97,7 +97,7 @@ class HotSide:
         known_to_heap.set(known)  # of this task alone
         self._store.heard({Topic.DUE})
         if not self.wakes.carry({KNOWN_DUE if known else Topic.DUE}):
-            with suppress(StoreError):
+            with suppress(StoreError):  # the sweep finds the jobs
                 await self._store.tell({Topic.DUE})
 
     # -- for `store.loops` -------------------------------------------------------------------------------------------
