@@ -23,7 +23,7 @@ DRAIN, AFTER_FAULT = 1.0, 0.9
 # Seconds after the loss of the hot tier by which nothing is to be noticed any more.
 RECOVERED = 3.0
 # Fewer jobs would be over by then.
-LEAST_JOBS = 20_000
+LEAST_JOBS = 30_000
 # The stream of orders that it is lost in.
 ORDERS, BEFORE, AFTER = 200, 4.0, 8.0
 
@@ -65,8 +65,8 @@ def _drain_after_fault(both: Pair, size: Size) -> Iterator[Figure]:
             with both.store(hot) as place, nodes(place):
                 time.sleep(SETTLING)
                 raw.fill(place.url, jobs)
-                third: int = jobs // 3
-                processes.until(lambda: place.value("SELECT count(*) FROM rota.history") > third)  # noqa: B023
+                few: int = jobs // 10
+                processes.until(lambda: place.value("SELECT count(*) FROM rota.history") > few)  # noqa: B023
                 lost = place.now()
                 if hot:
                     both.valkey.kill()
