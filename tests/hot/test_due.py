@@ -80,7 +80,9 @@ async def test_jobs_of_one_instant_are_promoted_batch_by_batch() -> None:
         await quiet(case)
         await asyncio.sleep(1)
         for left, moved in ((4, 3), (1, 3), (0, 1)):
-            assert await promote(case, limit=3) == (moved, pytest.approx(case.clock.now() + (not left) * SECOND, abs=2))
+            found, upcoming = await promote(case, limit=3)
+            assert found == moved
+            assert upcoming == pytest.approx(case.clock.now() + (not left) * SECOND, abs=2)
             assert len(case.entries()) == left
         assert set(await case.world.states(*jobs)) == {State.READY}
         assert case.store.hot_counts.swept == 0
@@ -287,8 +289,8 @@ async def test_jobs_that_become_due_in_other_ways_are_read_ahead(make: Callable[
     async with tier() as case, case.promoting():
         await asyncio.sleep(10.1)
         job = await make(case)
-        due = (await case.noted.due_times(SYSTEM, [job])) or [None]
-        at = due[0].at if due[0] else case.clock.now()
+        due = await case.noted.due_times(SYSTEM, [job])
+        at = due[0].at if due else case.clock.now()
         assert await case.ready(job) - at <= 3 * MILLISECOND
         assert case.store.hot_counts.swept == 0
 
