@@ -16,6 +16,10 @@ import msgspec
 
 from bench import claims, commands, functions, output, quiet, schedules, statistics, throughput
 from bench.figure import QUICK, Figure, Measure, Size
+from bench.hot import heap as hot_heap
+from bench.hot import statements as hot_statements
+from bench.hot import throughput as hot_throughput
+from bench.hot import timing as hot_timing
 from bench.http import measures as over_http
 from bench.http import streams
 from bench.postgres import against_peers, foreign, horizon, order, sharing, timing, tuning
@@ -66,6 +70,15 @@ ON_POSTGRES: dict[str, Measure] = {
     "pg-stats": pg_statistics.reading,
     **ON_ORDER,
 }
+WITH_HOT_TIER: dict[str, Measure] = {
+    "hot-timers": hot_timing.timers,
+    "hot-latency": hot_timing.latency,
+    "hot-drain": hot_throughput.drain,
+    "hot-statements": hot_statements.statements,
+    "hot-heap": hot_heap.heap,
+    "hot-refill": hot_heap.refill,
+    "hot-fault": hot_throughput.fault,
+}
 OVER_HTTP: dict[str, Measure] = {
     "http-submit": over_http.submit,
     "http-batch": over_http.batch,
@@ -86,16 +99,17 @@ IN_SEARCH: dict[str, Measure] = {
     "search-drain": beside_ingest.sqlite,
     "pg-search-drain": beside_ingest.on_postgres,
 }
-MEASURES = ON_SQLITE | ON_POSTGRES | OVER_HTTP | IN_SEARCH
+MEASURES = ON_SQLITE | ON_POSTGRES | WITH_HOT_TIER | OVER_HTTP | IN_SEARCH
 GROUPS = {
     "sqlite": list(ON_SQLITE),
     "pg": list(ON_POSTGRES),
     "pg-order": list(ON_ORDER),
+    "hot": list(WITH_HOT_TIER),
     "http": list(OVER_HTTP),
     "search": list(IN_SEARCH),
 }
 # What is searched takes half an hour to make, and several times its size on the disk: only if it is named.
-EVERYTHING = ("sqlite", "pg", "http")
+EVERYTHING = ("sqlite", "pg", "hot", "http")
 # How long a transaction stays open with --long.
 LONG = 300.0
 

@@ -50,6 +50,9 @@ class Size(msgspec.Struct, frozen=True):
     ingested: int = 1_000_000  # lines of each run of what is measured several times
     beside: int = 100_000  # jobs that are drained beside ingest
     listed: int = 10_000_000  # ended jobs that lists are of
+    # with and without the hot tier
+    reported: float = 10.0  # seconds of reports
+    beside_refill: float = 25.0  # seconds of timers
 
 
 QUICK = Size(
@@ -57,7 +60,7 @@ QUICK = Size(
     commands=200, rq=100,
     drained=2_000, settling=1.0, watched=3.0, peers=300, timers=200, spread=2.0, pinned=5_000,
     crowd=5_000, fan=1_000, chain=100, keyed=2_000, keys=100, rated=20.0, flows=900, flood=1_000, flooded=3.0, http=1.0,
-    lines=200_000, ingested=100_000, beside=5_000, listed=100_000,
+    lines=200_000, ingested=100_000, beside=5_000, listed=100_000, reported=2.0, beside_refill=5.0,
 )  # fmt: skip
 
 

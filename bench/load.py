@@ -1,6 +1,8 @@
 """The app under test, and programs that use it: `python -m bench.load submit JOBS` orders them all at once, `timers
 JOBS SECONDS` for later, spread over so many seconds; both print the seconds that their calls took. `paced JOBS RATE
 LINE even|random` orders so many a second, whatever becomes of them, and prints by how many seconds its calls were late.
+`hearing` does the same, but has waited for jobs before, and so hears wake-ups from then on, as a server does. `report
+JOBS SECONDS` orders jobs that tell their progress a hundred times a second.
 
 The store is the one that ROTA_STORE names.
 """
@@ -22,6 +24,10 @@ WARM_UP = 3
 NOT_COUNTED = 0
 # From the order of timers to the first of them: all must be in the store by then.
 AHEAD = 3.0
+# Until a process that hears its first wake-up relies on the hot tier, if it has one.
+TRUSTING = 4.5
+# Reports a second of each job that tells its progress.
+REPORTS = 100
 
 app = rota.App()
 
@@ -61,6 +67,17 @@ async def tell(path: str) -> None:
 
 
 @app.task
+async def reporter(context: rota.Context, seconds: float) -> int:
+    """Returns how many reports it has made."""
+    begun, count = time.monotonic(), 0
+    while (passed := time.monotonic() - begun) < seconds:
+        context.progress(passed / seconds, f"{count} reports")
+        count += 1
+        await asyncio.sleep(max(0.0, begun + count / REPORTS - time.monotonic()))
+    return count
+
+
+@app.task
 async def latency(line: int, sent: float) -> list[float]:
     """How long ago it was ordered, by a clock that all processes of the machine share."""
     return [line, time.monotonic() - sent]
@@ -73,11 +90,15 @@ async def submit(jobs: int) -> float:
     return time.perf_counter() - begun
 
 
-async def paced(jobs: int, rate: float, line: int, spacing: str) -> float:
+async def paced(jobs: int, rate: float, line: int, spacing: str, hears: bool = False) -> float:
     """Open loop: an order leaves at its instant, whether or not those before it have been answered. The instants are
     evenly spaced or those of a Poisson process. It begins when it is told to, by a line: others may begin with it."""
     for _ in range(WARM_UP):
         await latency.submit(NOT_COUNTED, time.monotonic())
+    if hears:
+        job = await nap.submit(1.0)  # who waits for a job that has ended hears nothing
+        await job.wait()
+        await asyncio.sleep(TRUSTING)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     late: list[float] = []
@@ -109,8 +130,11 @@ async def main(verb: str, jobs: int, *more: str) -> float:
         match verb, more:
             case "submit", ():
                 return await submit(jobs)
-            case "paced", (rate, line, spacing):
-                return await paced(jobs, float(rate), int(line), spacing)
+            case "paced" | "hearing", (rate, line, spacing):
+                return await paced(jobs, float(rate), int(line), spacing, verb == "hearing")
+            case "report", (seconds,):
+                await reporter.submit_many([{"seconds": float(seconds)} for _ in range(jobs)])
+                return 0.0
             case "timers", (spread,):
                 return await timers(jobs, float(spread))
             case _:

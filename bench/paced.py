@@ -10,7 +10,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,6 +33,7 @@ class Line(msgspec.Struct, frozen=True):
     jobs: int
     spacing: str
     submitters: int = 1
+    hears: bool = False  # the submitters wait for jobs first, and so for wake-ups from then on
 
     @property
     def name(self) -> str:
@@ -52,11 +53,12 @@ def lines(size: Size) -> list[Line]:
     ]
 
 
-def run(line: Line, store: Path | str) -> float:
+def run(line: Line, store: Path | str, settings: Mapping[str, object] | None = None) -> float:
     """Orders them all; returns by how many seconds the calls of the worst submitter came late (p99)."""
-    words = ["paced", line.jobs // line.submitters, line.rate / line.submitters, line.number, line.spacing]
+    verb, jobs, rate = "hearing" if line.hears else "paced", line.jobs // line.submitters, line.rate / line.submitters
+    words = [verb, jobs, rate, line.number, line.spacing]
     command = [sys.executable, "-m", "bench.load", *map(str, words)]
-    environment, pipe = processes.environment(store), subprocess.PIPE
+    environment, pipe = processes.environment(store, **(settings or {})), subprocess.PIPE
     submitters = [
         subprocess.Popen(command, env=environment, cwd=processes.ROOT, stdin=pipe, stdout=pipe, text=True)
         for _ in range(line.submitters)
@@ -85,15 +87,15 @@ def figures(
     """`results`: what the functions of all orders so far have returned, once none is left to run."""
     for line in wanted:
         late = run(line, store)
-        took = _took(results(), line)
+        took = durations(results(), line)
         calls = f"calls up to {late * 1000:.1f} ms late (p99)"
         title = f"{name}, {line.name}"
         yield Figure(f"{title}: p50", statistics.median(took), "ms", most=p50, ours=f"{len(took)} orders; {calls}")
         yield Figure(f"{title}: p99", took[len(took) * 99 // 100], "ms", most=p99, ours=f"slowest {took[-1]:.1f} ms")
 
 
-def _took(results: Sequence[str], line: Line) -> list[float]:
-    """In milliseconds, the quickest first."""
+def durations(results: Sequence[str], line: Line) -> list[float]:
+    """From order to start, in milliseconds, the quickest first."""
     answers = map(json.loads, results)
     took = sorted(seconds * 1000 for number, seconds in answers if number == line.number)
     if len(took) != line.jobs // line.submitters * line.submitters:

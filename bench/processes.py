@@ -21,10 +21,10 @@ APP = "bench.load:app"
 POLL = 0.1  # rarely: what is looked at is being measured
 
 
-def seconds_of(module: str, *arguments: object, store: Path | str) -> float:
+def seconds_of(module: str, *arguments: object, store: Path | str, **settings: object) -> float:
     """Runs a module of the bench to its end; returns the number it prints."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, env=environment(store), cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    done = subprocess.run(command, env=environment(store, **settings), cwd=ROOT, check=True, stdout=subprocess.PIPE)
     return float(done.stdout)
 
 
@@ -45,9 +45,8 @@ def up(
 ) -> Iterator[int]:
     queues = [] if slots is None else ["--queues", f"default:{slots}"]
     command = [*UP, *(["--app", app] if app else []), *queues]
-    given = {f"ROTA_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("wb") as stderr:
-        process = subprocess.Popen(command, env=environment(store) | given, cwd=ROOT, stderr=stderr)
+        process = subprocess.Popen(command, env=environment(store, **settings), cwd=ROOT, stderr=stderr)
 
     def alive_and_joined() -> bool:
         if process.poll() is not None:
@@ -91,10 +90,11 @@ def program(command: list[str], environment: dict[str, str], log: Path) -> Itera
         process.wait()
 
 
-def environment(store: Path | str) -> dict[str, str]:
-    """Ours, less what may be set for rota here: the figures are those of the defaults."""
+def environment(store: Path | str, **settings: object) -> dict[str, str]:
+    """Ours, less what may be set for rota here: the figures are those of the defaults, but for `settings`."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("ROTA_")}
-    return ours | {"ROTA_STORE": f"sqlite:///{store}" if isinstance(store, Path) else store}
+    given = {f"ROTA_{name.upper()}": str(value) for name, value in settings.items()}
+    return ours | {"ROTA_STORE": f"sqlite:///{store}" if isinstance(store, Path) else store} | given
 
 
 def ask(store: Path, query: str) -> int:

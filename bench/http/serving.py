@@ -51,7 +51,7 @@ def bare(log: Path) -> Iterator[int]:
         yield port
 
 
-def new_key(store: Path, *options: str, role: str = "admin") -> str:
+def new_key(store: Path | str, *options: str, role: str = "admin") -> str:
     """A key for the user of the bench, made with the store's address."""
     command = [*ROTA, "key", "add", "--user", "local", "--role", role, "--json", *options]
     environment = processes.environment(store)

@@ -35,8 +35,9 @@ def server(folder: Path, **settings: Setting) -> Iterator[Server]:
 class Store:
     """A database with rota's tables. Looks at them through one connection: a new one each time would be noticed."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.folder = url, folder
+    def __init__(self, url: str, folder: Path, **settings: object) -> None:
+        """`settings`: of all programs that use it."""
+        self.url, self.folder, self.settings = url, folder, settings
         self.connection = psycopg.connect(url, autocommit=True)
 
     @property
@@ -59,15 +60,15 @@ class Store:
         return int(self.value("SELECT rota.clock(NULL)"))
 
     def seconds_of(self, module: str, *arguments: object) -> float:
-        return processes.seconds_of(module, *arguments, store=self.url)
+        return processes.seconds_of(module, *arguments, store=self.url, **self.settings)
 
 
 @contextmanager
-def store(server: Server, folder: Path) -> Iterator[Store]:
+def store(server: Server, folder: Path, **settings: object) -> Iterator[Store]:
     """A new database with the project's own schema, for the length of the block."""
     with database(server) as url:
         asyncio.run(_migrate(url))
-        one = Store(url, folder)
+        one = Store(url, folder, **settings)
         try:
             yield one
         finally:
@@ -101,7 +102,8 @@ def _node(store: Store, number: int, slots: int | None, app: str, settings: Mapp
     def joined() -> bool:
         return int(store.value("SELECT count(*) FROM rota.nodes WHERE state = 'live'")) > number
 
-    with processes.up(store.url, store.folder / f"node-{number}.log", joined, slots, app, **settings) as pid:
+    log, given = store.folder / f"{store.name}-{number}.log", {**store.settings, **settings}
+    with processes.up(store.url, log, joined, slots, app, **given) as pid:
         yield pid
 
 

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import paced
+from bench import paced, processes
 from bench.figure import Figure, Size
-from bench.postgres.server import nodes, server, store, until_no
+from bench.postgres.server import Store, nodes, server, store, until_no
 from rota.model.times import MILLISECOND
 from tests.servers.postgres import Server
 
@@ -49,11 +49,7 @@ def _timers(one: Server, folder: Path, size: Size, spread: float, most: float) -
     early = 0
     for _ in range(size.runs):
         with store(one, folder) as place:
-            with nodes(place, slots=SLOTS):
-                place.seconds_of("bench.load", "timers", size.timers, spread)
-                until_no(place, LIVE)
-            rows = place.connection.execute("SELECT started_at - run_at FROM rota.history").fetchall()
-        late = sorted(int(microseconds) / MILLISECOND for (microseconds,) in rows)
+            late = lateness(place, size.timers, spread)
         worst.append(late[len(late) * 99 // 100])
         middle.append(statistics.median(late))
         early += sum(one < 0 for one in late)
@@ -62,3 +58,14 @@ def _timers(one: Server, folder: Path, size: Size, spread: float, most: float) -
     parts = f"p50 {statistics.median(middle):.1f} ms"
     yield Figure(f"{name}: p99 late", statistics.median(worst), "ms", most=most, ours=parts, runs=worst)
     yield Figure(f"{name}: early", early, "jobs", most=0)
+
+
+def lateness(place: Store, timers: int, spread: float, told: bool = True) -> list[float]:
+    """How late each of so many timers was started by one node, in ms; the least late first. `told`: whoever orders them
+    has the settings of the node."""
+    with nodes(place, slots=SLOTS):
+        settings = place.settings if told else {}
+        processes.seconds_of("bench.load", "timers", timers, spread, store=place.url, **settings)
+        until_no(place, LIVE)
+    rows = place.connection.execute("SELECT started_at - run_at FROM rota.history").fetchall()
+    return sorted(int(microseconds) / MILLISECOND for (microseconds,) in rows)

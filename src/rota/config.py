@@ -49,6 +49,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     store: Annotated[str, _store] = "sqlite:///rota.db"
     hot: Annotated[tuple[str, ...], _hot] = ()  # addresses of a hot tier in front of the store
+    hot_memory: Annotated[int, _size(MIB, 1 << 50)] = 64 * MIB  # of its news about running jobs
     server: Annotated[str, _server] = ""  # "": the store is used directly
     key: Annotated[str, _key] = ""  # an access key of the server
     server_ca: Annotated[str, _path] = ""  # "": the authorities that the system trusts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import socket
-from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from types import ModuleType
@@ -21,7 +20,9 @@ from rota.telemetry.events import ApiNotServed, Bus
 
 _log = logging.getLogger("rota.server")
 # In use from when the store is opened.
-SETTINGS = ("store", "server", "key", "server_ca", "server_insecure", "user", "key_retention", "notify", "hot")
+SETTINGS = (
+    "store", "server", "key", "server_ca", "server_insecure", "user", "key_retention", "notify", "hot", "hot_memory",
+)  # fmt: skip
 
 
 def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
@@ -29,7 +30,7 @@ def make_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -
     if settings.server:
         return served(settings, clock, chance)
     store = _bare_store(settings, clock, chance, inline)
-    return _behind_hot_tier(store, settings.hot, clock, chance) if settings.hot else store
+    return _behind_hot_tier(store, settings, clock, chance) if settings.hot else store
 
 
 def _bare_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) -> Store:
@@ -42,7 +43,7 @@ def _bare_store(settings: Settings, clock: Clock, chance: Chance, inline: bool) 
     return store
 
 
-def _behind_hot_tier(store: Store, urls: Sequence[str], clock: Clock, chance: Chance) -> Store:
+def _behind_hot_tier(store: Store, settings: Settings, clock: Clock, chance: Chance) -> Store:
     """Its driver is installed only by those who use it."""
     try:
         from rota.hot.redis import RedisLane
@@ -50,7 +51,8 @@ def _behind_hot_tier(store: Store, urls: Sequence[str], clock: Clock, chance: Ch
         raise StoreError(f"a hot tier needs {error.name}; install it with `pip install 'rota[hot]'`") from None
     from rota.hot.store import HotStore
 
-    return HotStore.around(store, lambda: [RedisLane(url) for url in urls], clock, chance)
+    urls, memory = settings.hot, settings.hot_memory
+    return HotStore.around(store, lambda: [RedisLane(url) for url in urls], clock, chance, memory)
 
 
 def served(settings: Settings, clock: Clock, chance: Chance) -> Store:

@@ -92,7 +92,10 @@ PEOPLE: dict[str, Samples] = {
     "count_jobs": lambda t: [q(), q(q=f"label:{t.label}"), q(queue=t.queue), q(workflow=t.workflow_name)],
     "get_facets": lambda t: [q(), *_by_query(t), q(schedule=t.schedule)],
     "count_dead": lambda t: [q(), *_by_query(t)],
-    "get_job": lambda t: [q(one) for one in (t.ready, t.failed, t.done, t.later, t.blocked, t.running, t.ready[:8])],
+    "get_job": lambda t: [
+        *(q(one) for one in (t.ready, t.failed, t.done, t.later, t.blocked, t.running, t.ready[:8])),
+        q(t.running, fresh="1"),
+    ],
     "list_attempts": lambda t: [q(t.failed), q(t.ready)],
     "explain_job": lambda t: [q(one) for one in (t.ready, t.failed, t.done, t.later, t.blocked, t.running)],
     "get_relations": lambda t: [q(t.blocked), q(t.ready)],
@@ -256,6 +259,7 @@ CALLS: dict[str, Callable[[Things], list[dict[str, Any]]]] = {
     "flows": lambda t: [{"limit": 9}],
     "free_lock": lambda t: [{"name": t.lock}],
     "gates": lambda t: [{}],
+    "glance": lambda t: [{"ids": [one]} for one in (t.ready, t.failed, t.blocked, t.running)],
     "get_many": lambda t: [{"ids": [one]} for one in (t.ready, t.failed, t.blocked, t.running)],
     "history": lambda t: [
         {"window": {"span": HOUR, "step": MINUTE}},

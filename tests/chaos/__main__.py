@@ -17,6 +17,7 @@ from tests.chaos.scenarios import (
     executors,
     failover,
     far,
+    hot,
     leader_kill,
     limits,
     output,
@@ -32,32 +33,39 @@ from tests.chaos.scenarios import (
 )
 
 SCENARIOS = {
-    module.SCENARIO.name: module.SCENARIO
-    for module in (
-        worker_kill,
-        pause,
-        leader_kill,
-        restart,
-        backend_kills,
-        pool_full,
-        away,
-        failover,
-        session_lost,
-        rolling,
-        schedules,
-        limits,
-        rates,
-        workflows,
-        executors,
-        controller,
-        far,
-        output,
+    scenario.name: scenario
+    for scenario in (
+        *(
+            module.SCENARIO
+            for module in (
+                worker_kill,
+                pause,
+                leader_kill,
+                restart,
+                backend_kills,
+                pool_full,
+                away,
+                failover,
+                session_lost,
+                rolling,
+                schedules,
+                limits,
+                rates,
+                workflows,
+                executors,
+                controller,
+                far,
+                output,
+            )
+        ),
+        hot.HOT,
+        hot.HOT_3,
     )
 }
 # What `make chaos` plays unless it is told otherwise.
 USUAL = (
     "worker-kill", "pause", "leader-kill", "restart", "backend-kills", "schedules", "limits", "rates", "workflows",
-    "executors", "controller", "far-workers", "output",
+    "executors", "controller", "far-workers", "output", "hot", "hot-3",
 )  # fmt: skip
 
 

@@ -98,6 +98,15 @@ async def tick(ctx: rota.Context, number: int, schedule: str, fire: str, seconds
     return ctx.fence
 
 
+@app.task(retry=rota.Retry(3, backoff="1s", jitter=0))
+async def stumble(ctx: rota.Context, number: int, seconds: float) -> int:
+    """Fails at first, unless that attempt is lost."""
+    if ctx.fence == 1:
+        pen(ctx, number).note(START)
+        raise Broken
+    return int(await linger.function(ctx, number, seconds))
+
+
 @app.task
 async def step(ctx: rota.Context, number: int, seconds: float, fails: bool) -> int:
     """Of a workflow."""

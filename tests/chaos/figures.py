@@ -71,9 +71,11 @@ def usual_rate(times: Sequence[float], fault_at: float) -> float:
     return rate(times, max(times[0] + WARMING, fault_at - BEFORE), fault_at) if times else 0.0
 
 
-def back_to_normal(times: Sequence[float], fault_at: float, healed_at: float, latest: float) -> float:
+def back_to_normal(
+    times: Sequence[float], fault_at: float, healed_at: float, latest: float, enough: float = ENOUGH
+) -> float:
     """Seconds from the end of a fault until starts per second are what they were before it."""
-    wanted = ENOUGH * usual_rate(times, fault_at)
+    wanted = enough * usual_rate(times, fault_at)
     moment = healed_at
     while moment < latest:
         # Apart from each other: when all slots are free, the first second begins with a burst.

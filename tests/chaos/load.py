@@ -38,6 +38,7 @@ class Profile:
     commands: float = 0.08  # parts of all
     blocking: float = 0.25
     timers: float = 0.12
+    stumbling: float = 0.0  # fail first, and are tried again
 
     def duration(self) -> float:
         if self.durations:
@@ -51,6 +52,7 @@ PROFILES = {
     "heavy": Profile(rate=14.0, durations=(0.4, 0.8, 1.2, 1.6, 2.0)),
     # More work than slots, so that what is done depends on the slots alone.
     "full": Profile(outstanding=300, durations=(0.3, 0.4, 0.5), commands=0.03, blocking=0.2, timers=0.0),
+    "hot": Profile(rate=40.0, durations=(0.0, 0.05), commands=0.0, blocking=0.1, timers=0.6, stumbling=0.2),
     "timers": Profile(rate=40.0, durations=(0.0, 0.05), commands=0.0, timers=0.7),
 }
 REFUSALS = (errors.InvalidInput, errors.KeyConflict, errors.StoreFull, errors.StoreReadOnly, errors.NotAllowed)
@@ -100,7 +102,9 @@ class Load:
         chance = random.random()
         if chance < self.profile.commands:
             return "command"
-        return "block" if chance < self.profile.commands + self.profile.blocking else "linger"
+        if chance < self.profile.commands + self.profile.stumbling:
+            return "stumble"
+        return "block" if chance < self.profile.commands + self.profile.stumbling + self.profile.blocking else "linger"
 
     async def order(self, number: int) -> None:
         profile, kind = self.profile, self.kind()
@@ -155,7 +159,8 @@ class Load:
     async def submit(self, number: int, kind: str, seconds: float, options: dict[str, Any]) -> rota.Job[Any]:
         if kind == "command":
             return await self.command(number, seconds, options)
-        task = self.block if kind == "block" else self.linger
+        chosen: dict[str, rota.Task[..., Any]] = {"block": self.block, "stumble": tasks.stumble, "linger": self.linger}
+        task = chosen[kind]
         return await task.submit(number=number, seconds=seconds, **options)
 
     def stop(self) -> None:

@@ -40,6 +40,12 @@ def test_a_job_in_json(served: Rota, failed: str) -> None:
     assert job["spec"]["env"] == {"TOKEN": "s3cret"}
 
 
+def test_the_truth_about_a_job(served: Rota, failed: str) -> None:
+    """Without a hot tier it is all the same."""
+    assert served.ok("--json", "job", "show", "--fresh", failed) == served.ok("--json", "job", "show", failed)
+    assert served("job", "show", "--fresh=yes", failed).returncode == 2
+
+
 def test_a_job_for_people(served: Rota, failed: str) -> None:
     shown = served.ok("job", "show", failed)
     assert "TOKEN" in shown

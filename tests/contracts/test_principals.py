@@ -279,6 +279,7 @@ PEOPLE: dict[str, Deed] = {
     "purge": lambda h, s: s.purge(BOB, h.ids),
     "reprioritise": lambda h, s: s.reprioritise(BOB, h.ids, 0),
     "get_many": lambda h, s: s.get_many(BOB, h.ids),
+    "glance": lambda h, s: s.glance(BOB, h.ids),
     "page": lambda h, s: s.page(BOB, JobFilter(ids=tuple(h.ids), limit=len(h.ids))),
     "count": lambda h, s: s.count(BOB, JobFilter(ids=tuple(h.ids))),
     "error_groups": lambda h, s: s.error_groups(BOB, JobFilter()),

@@ -219,7 +219,7 @@ async def test_a_closed_store_has_kept_everything(world: World, another: Store) 
 def test_reads_that_may_lag_say_so(store: Store) -> None:
     lagging = {name for name, declared in verbs(type(store)).items() if declared.stale_ok}
     assert lagging == {
-        "get_many", "page", "count", "counted", "facets", "values", "resolve", "output", "tasks", "counts",
+        "get_many", "glance", "page", "count", "counted", "facets", "values", "resolve", "output", "tasks", "counts",
         "statistics", "history", "error_groups", "segments", "segment_extent", "unsealed",
         "find_lines",
     }  # fmt: skip

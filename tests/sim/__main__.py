@@ -36,8 +36,8 @@ class Result:
     complaint: str | None
 
 
-def _run(seed: int, nodes: int, mutant: str | None) -> Result:
-    report = run(plan.make(seed, nodes), mutant)
+def _run(seed: int, nodes: int, hot: int | None, mutant: str | None) -> Result:
+    report = run(plan.make(seed, nodes, hot), mutant)
     complaint = explain(report.plan, report.violations[0], report.notes, mutant) if report.violations else None
     return Result(report.seconds, report.jobs, report.faults, complaint)
 
@@ -47,14 +47,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--nodes", type=int, default=2, help="nodes in the cluster")
+    parser.add_argument("--hot", type=int, help="servers of the hot tier in all seeds; default: as the seed says")
     parser.add_argument("--mutant", choices=mutants.NAMES, help="switch one safeguard off")
     parser.add_argument("--trace", action="store_true", help="print everything that happens (one seed at a time)")
     parser.add_argument("--processes", type=int, default=None, help="default: one per core")
     return parser.parse_args()
 
 
-def _trace(seed: int, nodes: int, mutant: str | None) -> int:
-    report = run(plan.make(seed, nodes), mutant)
+def _trace(seed: int, nodes: int, hot: int | None, mutant: str | None) -> int:
+    report = run(plan.make(seed, nodes, hot), mutant)
     for note in report.notes:
         print(note)
     for violation in report.violations:
@@ -66,11 +67,11 @@ def main() -> int:
     given = _arguments()
     seeds = range(given.first, given.first + given.seeds)
     if given.trace:
-        return max(_trace(seed, given.nodes, given.mutant) for seed in seeds)
+        return max(_trace(seed, given.nodes, given.hot, given.mutant) for seed in seeds)
     begun, bad = time.monotonic(), 0
     totals: Counter[str] = Counter()
     with multiprocessing.Pool(given.processes) as pool:
-        for result in pool.imap(partial(_run, nodes=given.nodes, mutant=given.mutant), seeds, chunksize=4):
+        for result in pool.imap(partial(_run, nodes=given.nodes, hot=given.hot, mutant=given.mutant), seeds, chunksize=4):
             totals.update(result.faults, seconds=round(result.seconds), jobs=result.jobs)
             if result.complaint:
                 bad += 1

@@ -17,7 +17,8 @@ from rota.model.job import NewJob, Spec
 from rota.model.principal import LOCAL
 from rota.model.retry import Retry
 from rota.model.times import SECOND
-from tests.sim.driver import SimStore
+from rota.store.base import Store
+from rota.store.values import Topic
 from tests.sim.loop import START, SkewedClock
 from tests.sim.network import Link
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 TRIES = 4
 
 
-async def open_store(store: SimStore) -> None:
+async def open_store(store: Store) -> None:
     while True:
         with suppress(StoreError):
             return await store.open()
@@ -50,8 +51,10 @@ class Customer:
 
     async def run(self) -> None:
         plan = self._world.plan
-        if isinstance(self._store, SimStore):
+        if self._world.must_be_opened:
             await open_store(self._store)
+        if plan.seed % 2:  # as a server does for many customers
+            self._store.listen(frozenset({Topic.NEWS}), lambda: None)
         kinds = (self._order, self._order_again, self._order_otherwise, self._cancel, self._replay)
         for _ in range(plan.visits):
             await asyncio.sleep(self._rng.expovariate(plan.visits / plan.length))
@@ -62,11 +65,10 @@ class Customer:
 
     async def order_timers(self) -> None:
         """Quick ones, due within the next seconds."""
-        for number in range(6):
-            job = NewJob(
-                id=self._new_id(), task="command", spec=Spec.command(["sim"]), delay=(500 + 500 * number) * 1000
-            )
-            await self._submit([job])
+        tenths = [5, 10, 15, 20, 25, 30] + ([45, 50, 55] if self._world.hot else [])
+        for delay in tenths:
+            spec = Spec.command(["sim"])
+            await self._submit([NewJob(id=self._new_id(), task="command", spec=spec, delay=delay * SECOND // 10)])
 
     # -- orders ------------------------------------------------------------------------------------------------------
     async def _order(self) -> None:

@@ -132,6 +132,8 @@ class TimeBook(Book):
         self._jumped = False
         self._bound: float | None = None
         self._finale: int | None = None
+        self._slack, self._ahead = 0.0, 0.0
+        self._since: dict[str, int] = {}  # job -> when it became scheduled
         self._looks: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=LOOKS))
 
     def on_jump(self, note: Note, store: bool, **_: Any) -> None:
@@ -147,8 +149,10 @@ class TimeBook(Book):
             self.found("broken", f"{note.who} did {shelf} more than {LOOKS} times in a second", note)
         looks.append(note.at)
 
-    def on_finale(self, note: Note, bound: float, wall: int) -> None:
+    def on_finale(self, note: Note, bound: float, wall: int, slack: float, ahead: float) -> None:
+        """`slack`: more than the bound, for jobs that became scheduled less than `ahead` before they are due."""
         self._bound, self._finale = bound, wall
+        self._slack, self._ahead = slack, ahead
 
     def on_fire(self, note: Note, kind: str, fire: int, wall: int, **_: Any) -> None:
         if self._finale is not None and self._bound is not None and kind == "rule" and fire >= self._finale:
@@ -156,9 +160,12 @@ class TimeBook(Book):
             if late > self._bound:
                 self.found("late", f"all was well, and the fire was made {late:.2f} s after its time", note)
 
-    def on_row(self, note: Note, verb: str, wall: int, before: Row | None, **_: Any) -> None:
+    def on_row(self, note: Note, verb: str, wall: int, before: Row | None, after: Row | None, **_: Any) -> None:
+        if after and after["state"] == "scheduled" and (before is None or before["run_at"] != after["run_at"]):
+            self._since[note.job] = wall
         moves = verb in ("promote", "promote_jobs")
         if self._bound is not None and moves and before and before["state"] == "scheduled":
             late = (wall - before["run_at"]) / SECOND
-            if late > self._bound:
+            short = before["run_at"] - self._since.get(note.job, 0) < self._ahead * SECOND
+            if late > self._bound + (self._slack if short else 0.0):
                 self.found("late", f"due, all was well, and it became ready {late:.2f} s later", note)

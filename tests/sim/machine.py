@@ -10,7 +10,6 @@ from rota.errors import RotaError
 from rota.node import Node, StuckNode
 from rota.store.base import Store
 from rota.telemetry.events import AttemptStuck, Bus, Event, LeaseLost, ServiceFailed
-from tests.sim.driver import SimStore
 from tests.sim.jobs import APART
 from tests.sim.loop import PROCESS, Process, SkewedClock
 from tests.sim.network import Link
@@ -41,7 +40,7 @@ class Life:
     async def _main(self) -> None:
         why = "exit"
         try:
-            if isinstance(self.store, SimStore):
+            if self.world.must_be_opened:
                 await self.store.open()
             await self.node.run()
         except RotaError as error:

@@ -32,6 +32,7 @@ from rota.store.postgres.session import LockSession
 from rota.store.sqlite import alone, claim_scan, graph
 from rota.store.sqlite.database import Database as SqliteDatabase
 from rota.store.sqlite.database import queries
+from tests.sim import hot_mutants
 from tests.sim.plan import Plan
 
 # Changes of a query: mutant -> (query, what stands there, what stands there instead).
@@ -57,6 +58,7 @@ _EDITS: dict[str, list[tuple[str, str, str]]] = {
         ("known_keys", "k.key = wanted.value", "k.key = wanted.value AND 0"),
         ("insert_key", "INSERT INTO", "INSERT OR REPLACE INTO"),
     ],
+    hot_mutants.NAMED_TOO_EARLY: [("due_of", "run_at <= :now", "true")],
 }
 _OF_SCHEDULES: dict[str, list[tuple[str, str, str]]] = {
     "revision-ignored": [("standing_schedules", "s.revision = wanted.revision AND ", "")],
@@ -138,6 +140,7 @@ NAMES = (
     HANG_IGNORED,
     REFUSAL_BLAMED,
     *OF_SERVERS,
+    *hot_mutants.PATCHES,
 )
 # A safeguard is missed only under the fault it is for: with these changes of the plan that fault comes often.
 _STRESS: dict[str, dict[str, Any]] = {
@@ -158,6 +161,7 @@ _STRESS: dict[str, dict[str, Any]] = {
         for mutant in (*_OF_ADMISSION, *_BY_OTHER_MEANS)
     },
     SETTLE_FORGETS: {"schedules": 0, "visits": 5, "decrees": 50, "length": 20.0, "piece": 1},
+    **hot_mutants.STRESS,
 }
 
 
@@ -166,7 +170,7 @@ def stress(plan: Plan, mutant: str | None) -> Plan:
     are hunted faster without."""
     if mutant is None:
         return plan
-    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0, "schedules": 0, "behind": False}
+    changes: dict[str, Any] = {"server": mutant in OF_SERVERS, "decrees": 0, "schedules": 0, "behind": False, "hot": 0}
     return replace(plan, **(changes | _STRESS.get(mutant, {})))
 
 
@@ -257,6 +261,8 @@ def _blamed(self: Refusals, error: Exception) -> bool:
 @contextmanager
 def patched(mutant: str | None) -> Iterator[None]:
     with ExitStack() as stack:
+        for target, name, instead in hot_mutants.PATCHES.get(mutant or "", []):
+            stack.enter_context(mock.patch.object(target, name, instead))
         if mutant == CRASH_IS_FAILURE:
             stack.enter_context(mock.patch.object(outcome, "_crash", _as_failure))
         if mutant == CRASH_LIMIT_IGNORED:

@@ -7,6 +7,7 @@ from random import Random
 
 from rota.config import NO_SPOOL, Settings
 from rota.model.times import SECOND
+from tests.sim.hot_ways import HONEST, WAYS
 
 # The queue of what schedules make.
 CRON = "cron"
@@ -43,6 +44,8 @@ class Plan:
     refuse_rate: float  # of writes of attempts: refused by a server in trouble, with whatever it says then
     behind: bool = False  # the first node runs an older release, which lacks one of the tasks
     stuck: bool = False  # services hang for ever, now and then
+    hot: int = 0  # servers of the hot tier
+    lying: str = HONEST  # how it goes wrong
 
     def settings(self, name: str) -> Settings:
         return Settings(
@@ -56,7 +59,8 @@ class Plan:
         )
 
 
-def make(seed: int, nodes: int = 2) -> Plan:
+def make(seed: int, nodes: int = 2, hot: int | None = None) -> Plan:
+    """`hot`: so many servers of a hot tier, whatever the seed says."""
     rng = Random(f"{seed}/plan")
     return Plan(
         seed=seed,
@@ -85,4 +89,6 @@ def make(seed: int, nodes: int = 2) -> Plan:
         crash_rate=rng.choice([0, 0.04, 0.12]),
         refuse_rate=rng.choice([0, 0, 0.02, 0.1]),
         behind=rng.random() < 0.3 and nodes > 1,
+        hot=rng.choice([0, 0, 1, 3]) if hot is None else hot,
+        lying=rng.choice(WAYS),
     )

@@ -24,7 +24,6 @@ from rota.model.trigger.rules import Cron, Every, Rule
 from rota.model.trigger.schedule import Timing, to_json
 from rota.model.trigger.template import Template
 from tests.sim.customer import open_store
-from tests.sim.driver import SimStore
 from tests.sim.loop import SkewedClock
 from tests.sim.network import Link
 from tests.sim.plan import CRON
@@ -62,7 +61,7 @@ class Planner:
         return (self._store.now() - self._world.store.now()) / SECOND
 
     async def run(self) -> None:
-        if isinstance(self._store, SimStore):
+        if self._world.must_be_opened:
             await open_store(self._store)
         plan = self._world.plan
         visits = [asyncio.create_task(self._at(self._rng.uniform(0, 4), self._save, name)) for name in self._names]

@@ -19,6 +19,7 @@ from rota.logs.masking import MaskedOutput
 from rota.logs.shipper import Sink
 from rota.model.job import Ref
 from rota.model.outcome import Crashed, Failed, Outcome, Problem, Succeeded
+from rota.store.forwarding import innermost
 from rota.work.attempt import Attempt, Executor, Stop
 from rota.work.executors.function import FunctionExecutor
 from rota.work.functions.engine import Engine, FunctionCall, RunningCall
@@ -39,9 +40,10 @@ class SimRuntime:
     def __init__(self, world: World, life: Life, guards: Sequence[int]) -> None:
         self.world, self.life, self.loop = world, life, world.loop
         self.keeper = self.loop.process(f"{life.name}/keeper")
-        if isinstance(life.store, SimStore):
-            self.incarnation = life.store.incarnation
-            life.store.keep(self.keeper)
+        store = innermost(life.store)
+        if isinstance(store, SimStore):
+            self.incarnation = store.incarnation
+            store.keep(self.keeper)
         else:
             self.incarnation = world.locks.incarnation(guards[0])
         self.closed = False

@@ -28,7 +28,6 @@ from rota.model.requirements import NO_REQUIREMENTS, Alone, Requirements
 from rota.model.retry import Retry
 from rota.model.times import SECOND, iso
 from tests.sim.customer import open_store
-from tests.sim.driver import SimStore
 from tests.sim.loop import SkewedClock
 from tests.sim.network import Link
 from tests.sim.plan import CRON
@@ -82,7 +81,7 @@ class Steward:
         self._orders = 0
 
     async def run(self) -> None:
-        if isinstance(self._store, SimStore):
+        if self._world.must_be_opened:
             await open_store(self._store)
         plan, rng = self._world.plan, self._rng
         kinds: dict[Callable[[], Awaitable[object]], int] = {

@@ -13,6 +13,7 @@ import pytest
 from tests.sim import mutants, plan
 from tests.sim.__main__ import FAULTS
 from tests.sim.checker import explain
+from tests.sim.hot_ways import WAYS
 from tests.sim.world import Report, run
 
 pytestmark = pytest.mark.slow
@@ -20,6 +21,7 @@ CHUNK = 5
 SEEDS = 30
 BUSY = 14
 HUNT = 100
+HOT_SEEDS = 2
 
 
 @cache
@@ -81,11 +83,18 @@ def test_services_that_hang_stop_nothing_for_ever() -> None:
     assert hung
 
 
+@pytest.mark.parametrize("way", sorted(set(WAYS)))
+def test_a_hot_tier_may_go_wrong_in_every_way(way: str) -> None:
+    for seed in range(HOT_SEEDS):
+        report = run(replace(plan.make(seed, 1 + seed % 3, hot=1 + seed % 2 * 2), lying=way))
+        assert not report.violations, failure(report)
+
+
 # These need many seeds: `make sim` hunts them, the others are caught within seconds.
 SLOW = (
     "finish-unfenced", "note-unfenced", "remove-unfenced", "keeper-off", "slot-kept-at-crash", "living-forgotten",
     "revision-ignored", "until-ignored", "server-identity-ignored", "session-loss-ignored", "start-cancelled",
-    "edit-forgets", "reopen-forgets", "hang-ignored",
+    "edit-forgets", "reopen-forgets", "hang-ignored", "followers-read-nothing", "disobedience-unseen",
 )  # fmt: skip
 HUNTED = [pytest.param(name, marks=pytest.mark.chaos if name in SLOW else ()) for name in mutants.NAMES]
 

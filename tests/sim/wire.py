@@ -8,15 +8,16 @@ was sent is carried out even if nobody waits for the answer any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from functools import partial
 from random import Random
 from typing import Any
 
 from rota.errors import StoreDenied, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from rota.store.listeners import Listeners
 from rota.store.sqlite import SqliteStore
 from rota.store.values import Topic
-from tests.sim.loop import SimLoop
+from tests.sim.loop import PROCESS, Process, SimLoop
 from tests.sim.plan import Plan
 from tests.sim.witness import Cause, Witness, cause
 
@@ -24,17 +25,27 @@ from tests.sim.witness import Cause, Witness, cause
 WRITES = ("finish", "append_output", "note", "renew")
 REFUSALS = (StoreError, StoreDenied, StoreReadOnly, StoreFull)
 # Neither reach the store: nothing can go wrong.
-LOCAL = {"now", "doubt", "guards", "exposed"}
+LOCAL = {"now", "doubt", "guards", "exposed", "services", "tell_people", "carry_wakes"}
 
 
 class Wire:
     """Stands where a process would have its `Store`."""
 
-    def __init__(self, name: str, store: SqliteStore, loop: SimLoop, plan: Plan, witness: Witness) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: SqliteStore,
+        loop: SimLoop,
+        plan: Plan,
+        witness: Witness,
+        process: Process | None = None,
+    ) -> None:
         self._name, self._store, self._loop, self._plan, self._witness = name, store, loop, plan, witness
         self._rng = Random(f"{plan.seed}/wire/{name}")
         self._refusals = Random(f"{plan.seed}/refusals/{name}")
         self._free_at = 0.0
+        self._process = process
+        self._listeners = Listeners()  # of this process
         self.down_until = 0.0
         self.healed = False
         self._traps: dict[tuple[str, str], Callable[[], None]] = {}
@@ -48,9 +59,25 @@ class Wire:
     def listen(self, topics: frozenset[Topic], wake: Callable[[], None]) -> Callable[[], None]:
         def rung() -> None:
             if self.healed or self._rng.random() >= self._plan.deaf_rate:
-                wake()
+                self._wake(wake)
 
-        return self._store.listen(topics, rung)
+        stops = self._listeners.add(topics, wake), self._store.listen(topics, rung)
+
+        def stop() -> None:
+            for each in stops:
+                each()
+
+        return stop
+
+    def heard(self, topics: Set[Topic]) -> None:
+        self._listeners.wake(topics)
+
+    def _wake(self, wake: Callable[[], None]) -> None:
+        """In the context of its own process: nobody else's is known there."""
+        if self._process is None or PROCESS.get() is self._process:
+            wake()
+        else:
+            self._process.context.copy().run(wake)
 
     def set_trap(self, verb: str, moment: str, act: Callable[[], None]) -> None:
         """The next time such a call is "sent" or "applied" (and not yet answered), `act` is called, once."""

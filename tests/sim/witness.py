@@ -34,6 +34,10 @@ Row = dict[str, Any]
 # Which wish of a customer a call is made for; and when a step of schedules was handed to the store.
 WISH: contextvars.ContextVar[int] = contextvars.ContextVar("wish", default=0)
 SENT: contextvars.ContextVar[float | None] = contextvars.ContextVar("sent", default=None)
+# What services ask again and again.
+LOOKS = {
+    "promote", "coming_schedules", "release", "settle", "admit", "claim", "promote_jobs", "due_times", "scheduled_jobs",
+}  # fmt: skip
 # What attempts tell: the tables, and what a row of them is.
 TELLINGS = {"progress": "progress", "checkpoints": "state"}
 _TRIGGER = "CREATE TEMP TRIGGER witness_{event} AFTER {event} ON main.jobs BEGIN SELECT witness({values}); END"
@@ -175,7 +179,7 @@ class Witness:
             self.note(who, "declared", incarnation=args[1], gone=self.gone(self._homes.get(args[1], "")))
         elif verb == "renew" and answer.term is not None:
             self.note(who, "term", incarnation=args[1], term=answer.term)
-        elif verb in ("promote", "coming_schedules", "release", "settle", "admit", "claim"):
+        elif verb in LOOKS:
             self.note(who, "look", shelf=verb)
         elif verb == "append_output":
             self.note(who, "stamp", thing="output", ahead=(max(chunk.written_at for chunk in args[1]) - wall) / SECOND)

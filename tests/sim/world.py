@@ -27,6 +27,8 @@ from tests.sim import checker, mutants
 from tests.sim.customer import Customer
 from tests.sim.driver import SimStore, renew
 from tests.sim.faults import Faults
+from tests.sim.hot_tier import HotTier
+from tests.sim.hot_ways import LEADERLESS
 from tests.sim.jobs import Stage
 from tests.sim.loop import Process, SimClock, SimLoop, Stalled
 from tests.sim.machine import Life, Machine, SimLocks
@@ -47,6 +49,8 @@ LONGEST_CALL = 35
 QUIET = 30
 # When all is well, what is due becomes ready within this.
 PROMPT = 0.25
+# Then the leader is stopped for so long.
+ASLEEP = 3
 
 
 @dataclass
@@ -69,6 +73,8 @@ class World:
         self.witness = Witness(self.clock)
         self.store = SqliteStore(":memory:", self.clock, Chance(plan.seed), inline=True)
         self.healed = False
+        self.faults = Faults(self)
+        self.hot = HotTier(self) if plan.hot else None
         self.server = Server(self, self.store) if plan.server else None
         self.lives: dict[str, Life] = {}
         self.witness.gone = lambda life: life in self.lives and self.lives[life].gone
@@ -80,16 +86,24 @@ class World:
         self.planner = Planner(self) if plan.schedules else None
         self.steward = Steward(self) if plan.decrees else None
         self.machines: list[Machine] = []
-        self.faults = Faults(self)
 
     def way(self, name: str, link: Link, clock: SimClock, process: Process | None) -> tuple[Wire | Port, Store]:
         """To the store: what may go wrong on it, and what stands at its end."""
+        way, store = self._way(name, link, clock, process)
+        return way, self.hot.around(store, name, clock) if self.hot else store
+
+    def _way(self, name: str, link: Link, clock: SimClock, process: Process | None) -> tuple[Wire | Port, Store]:
         if self.server:
             port = Port(self, name, link, process)
             return port, SimStore(self, port, clock, Chance(Random(f"{self.plan.seed}/store/{name}").getrandbits(64)))
-        wire = Wire(name, self.store, self.loop, self.plan, self.witness)
+        wire = Wire(name, self.store, self.loop, self.plan, self.witness, process)
         wire.healed = self.healed
         return wire, cast(Store, wire)
+
+    @property
+    def must_be_opened(self) -> bool:
+        """The store of a process, before it is used."""
+        return self.server is not None or self.hot is not None
 
     @property
     def customer_links(self) -> list[Link]:
@@ -140,9 +154,10 @@ class World:
         customer = asyncio.create_task(self.customer.run())
         plans = asyncio.create_task(self.planner.run()) if self.planner else None
         decrees = asyncio.create_task(self.steward.run()) if self.steward else None
-        faults = asyncio.create_task(self.faults.run())
+        faults = [asyncio.create_task(one.run()) for one in (self.faults, self.hot) if one]
         await asyncio.sleep(self.plan.length)
-        faults.cancel()
+        for task in faults:
+            task.cancel()
         self._heal()
         await customer
         if self.steward and decrees:
@@ -165,12 +180,15 @@ class World:
             self.planner.wire.heal()
         if self.steward:
             self.steward.wire.heal()
+        if self.hot:
+            self.hot.heal()
         for machine in self.machines:
             machine.heal()
 
     async def _settle(self) -> None:
         """Until every job has ended. A mutant may have lost one; where nothing moves any more, nothing ever will."""
-        live = "SELECT count(*), max(state = 'scheduled' AND run_at > ?) FROM jobs WHERE finished_at IS NULL"
+        coming = "state = 'running' OR (state = 'scheduled' AND run_at > ?)"
+        live = f"SELECT count(*), max({coming}) FROM jobs WHERE finished_at IS NULL"
         quiet = 0
         for _ in range(SETTLING if self.mutant is None else SETTLING // 2):
             before = self.witness.moved
@@ -187,12 +205,16 @@ class World:
         leaders = [machine for machine in self.machines if machine.life.leads]
         self.witness.note("world", "leaders", names=[machine.life.name for machine in leaders])
         alone = len(self.machines) == 1
-        bound = PROMPT if alone else PROMPT + FOLLOWERS_WAIT / SECOND + BEAT
+        sleep = ASLEEP if leaders and not alone and (self.hot is None or self.plan.lying in LEADERLESS) else 0
+        bound = PROMPT + (FOLLOWERS_WAIT / SECOND + BEAT if sleep else 0)
         if self.planner:
             await self.planner.begin_finale()
-        self.witness.note("world", "finale", bound=bound, wall=self.store.now())
-        if leaders and not alone:
-            self.later(1, leaders[0].pause, 3, False)
+        slack, ahead = self.hot.slack(sleep) if self.hot else (0.0, 0.0)
+        self.witness.note("world", "finale", bound=bound, wall=self.store.now(), slack=slack, ahead=ahead)
+        if sleep:
+            self.later(1, leaders[0].pause, sleep, False)
+        if self.hot:
+            self.hot.begin_finale()
         await self.customer.order_timers()
         if self.steward:
             await self.steward.finale()

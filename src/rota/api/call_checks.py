@@ -293,6 +293,7 @@ CHECKS: dict[str, Callable[[Arguments, Sender], None]] = {
     "facets": _search,
     "error_groups": _groups,
     "get_many": _ids,
+    "glance": _ids,
     "cancel": _cancel,
     "replay": _ids,
     "hurry": _ids,

@@ -65,7 +65,8 @@ def _rounded(span: Duration) -> str:
 
 async def show_(args: argparse.Namespace) -> int:
     async with existing(args) as client:
-        info = await client.get(await client.resolve(args.id))
+        read = client.get if args.fresh else client.glance
+        info = await read(await client.resolve(args.id))
         show_job(args, info, await relations(client, info), client.store.now(), await _holding(client, info))
     return 0
 

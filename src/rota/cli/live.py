@@ -101,7 +101,7 @@ class Bar:
         try:
             while True:
                 with suppress(RotaError):  # the follower of the job reports the same error
-                    info = await client.get(job_id)
+                    info = await client.glance(job_id)
                     told = info.progress if info.state is State.RUNNING else None
                     self.show(bar(told) if told else "")
                 await news.wait(POLL)

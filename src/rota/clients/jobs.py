@@ -77,7 +77,7 @@ class JobsClient:
         self._batchers: weakref.WeakKeyDictionary[
             asyncio.AbstractEventLoop, dict[bool, Batcher[Sequence[NewJob], Answer]]
         ] = weakref.WeakKeyDictionary()
-        self._gets: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Batcher[str, JobInfo | None]] = (
+        self._gets: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, Batcher[str, JobInfo | None]]] = (
             weakref.WeakKeyDictionary()
         )
         self._waits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waits] = weakref.WeakKeyDictionary()
@@ -172,11 +172,18 @@ class JobsClient:
 
     async def get(self, job_id: str) -> JobInfo:
         """Concurrent calls share a query."""
-        loop = asyncio.get_running_loop()
-        gets = self._gets.get(loop)
-        if gets is None:
-            gets = self._gets[loop] = Batcher(lambda ids: self.store.get_many(self.who, ids), LARGEST_GET)
-        info = await gets.put(job_id)
+        return await self._get(job_id, fresh=True)
+
+    async def glance(self, job_id: str) -> JobInfo:
+        """As `get`, but a job that runs may be shown as it was two seconds ago."""
+        return await self._get(job_id, fresh=False)
+
+    async def _get(self, job_id: str, fresh: bool) -> JobInfo:
+        gets = self._gets.setdefault(asyncio.get_running_loop(), {})
+        if fresh not in gets:
+            read = self.store.get_many if fresh else self.store.glance
+            gets[fresh] = Batcher(lambda ids: read(self.who, ids), LARGEST_GET)
+        info = await gets[fresh].put(job_id)
         if info is None:
             raise NotFound("job", job_id)
         return info

@@ -15,3 +15,6 @@ class Counts:
     wakes_sent: int = 0
     wakes_heard: int = 0
     wakes_by_store: int = 0  # sent by the store, since the hot tier was away or somebody did not hear it
+    notes_behind: int = 0  # reports of progress that were not written to the store at once
+    status_hits: int = 0  # running jobs that were shown without the store
+    status_misses: int = 0

@@ -18,6 +18,7 @@ from rota.hot.lane import Due, Look
 from rota.model.principal import SYSTEM
 from rota.model.times import LATEST, MILLISECOND, SECOND, Duration, Instant
 from rota.store.base import Store
+from rota.store.cells import is_id
 from rota.store.hints import ScheduledJob
 
 # Between two sweeps: of the leader, and of a follower, which stands in for a leader that is gone.
@@ -43,13 +44,21 @@ class DueJobs:
         self._swept_at = float("-inf")
         self._doubtful = True  # a job may have become scheduled that the heap was not told of
         self._read_until = ScheduledJob(0, "")  # up to there the heap knows what the store knows
+        self._follows = False  # and does not lead
+        self._dropped: Due | None = None  # the first entry of the last look, if it was dropped then
 
     def doubt(self) -> None:
         self._doubtful = True
 
     async def promote(self, limit: int, late: Duration) -> tuple[int, Instant | None]:
         """As `Store.promote`."""
+        if late == 0 and self._follows:  # a new leader: what the last one had still to read is overdue
+            self._doubtful, self._swept_at = True, float("-inf")
+        self._follows = late > 0
         found = await self._look(limit, late)
+        if found and found.due and found.due[0] == self._dropped:  # such a heap would be asked again and again
+            await self._heap.drop(found.due[:1])
+            found = None
         if found is None:
             self._counts.fallbacks += 1
             self._doubtful = True
@@ -67,7 +76,7 @@ class DueJobs:
 
     async def _look(self, limit: int, late: Duration) -> Look | None:
         """Reads ahead before it, if that is needed."""
-        needed = late == 0 and (self._doubtful or self._sweep_due(late))
+        needed = self._doubtful or (late == 0 and self._sweep_due(late))
         if needed and self._heap.whole:
             await self._read_ahead()
             needed = False
@@ -79,12 +88,14 @@ class DueJobs:
 
     async def _promote(self, due: Sequence[Due]) -> int:
         """Returns how many jobs were moved."""
-        ids = [entry.job for entry in due]
+        ids = [entry.job for entry in due if is_id(entry.job)]  # what others write there may be no id, and no text
         moved = await self._store.promote_jobs(SYSTEM, ids)
         self._counts.promoted += moved
         left = await self._store.due_times(SYSTEM, ids) if moved < len(ids) else []
         waiting = set(left)
-        await self._heap.drop([entry for entry in due if ScheduledJob(entry.at, entry.job) not in waiting])
+        over = [entry for entry in due if ScheduledJob(entry.at, entry.job) not in waiting]
+        await self._heap.drop(over)
+        self._dropped = due[0] if over[:1] == due[:1] else None
         if left:
             now = self._store.now()
             await self._heap.add([Due(job.id, _again(job.at, now)) for job in left])

@@ -54,7 +54,8 @@ class DueHeap:
             if found is None or not found.epoch:
                 continue
             due += found.due
-            later += [] if found.upcoming is None else [found.upcoming]
+            if found.upcoming is not None and (found.upcoming > until or len(found.due) >= limit):  # or it is a lie
+                later.append(found.upcoming)
         if not self.whole:
             return None
         due.sort(key=lambda one: (one.at, one.job))

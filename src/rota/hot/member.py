@@ -18,7 +18,7 @@ T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 # A member that is lost sooner than that after it was reached is not reached for at once, and nobody was told that it
 # is back: such is a server with full memory, which answers, and refuses what it is asked for.
-STEADY = 5.0
+STEADY, LONGEST_REST = 5.0, 30.0
 
 
 class Member:
@@ -51,16 +51,18 @@ class Member:
         opening = self.openings
         try:
             return await work(self._lane)
-        except (HotAway, HotRefused) as error:
+        except Exception as error:
             if opening == self.openings:  # not of a connection that was replaced meanwhile
                 self.lose(self._plainly(error))
-            raise
+            if isinstance(error, HotAway | HotRefused):
+                raise
+            raise HotRefused(f"{self.place}: {self._plainly(error)}") from error
 
     def lose(self, problem: str) -> None:
         was_healthy, self.problem = self.healthy, problem
         if was_healthy:
             steady = asyncio.get_running_loop().time() - self._reached_at > STEADY
-            self._pause = 0.0 if steady else self._longer()
+            self._pause = 0.0 if steady else self._longer(LONGEST_REST)
             self._changed(self)
         self.begin()
 
@@ -69,12 +71,12 @@ class Member:
             await asyncio.sleep(self._pause * (0.5 + self._chance.random() / 2))
             try:
                 await self._lane.open(self._store)
-            except (HotAway, HotRefused) as error:
+            except Exception as error:
                 known, self.problem = self.problem, self._plainly(error)
                 if not self.tried.is_set() or known != self.problem:
                     self._changed(self)
                 self.tried.set()
-                self._pause = self._longer()
+                self._pause = self._longer(LONGEST_PAUSE)
             else:
                 break
         self.openings += 1
@@ -83,11 +85,13 @@ class Member:
         self.tried.set()
         self._changed(self)
 
-    def _longer(self) -> float:
-        return min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
+    def _longer(self, longest: float) -> float:
+        return min(max(2 * self._pause, FIRST_PAUSE), longest)
 
     def _plainly(self, error: Exception) -> str:
         """Without the place, which is named beside it."""
+        if not isinstance(error, HotAway | HotRefused):
+            return f"it answered with what can't be understood ({type(error).__name__})"
         return str(error).removeprefix(f"{self.place}: ")
 
     # -- the end -----------------------------------------------------------------------------------------------------

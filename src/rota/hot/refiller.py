@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rota.clock import Chance, Clock
+from rota.hot.batches import pieces
 from rota.hot.counts import Counts
-from rota.hot.heap import HORIZON, PAGE, DueHeap
+from rota.hot.heap import HORIZON, DueHeap
 from rota.hot.lane import Due
 from rota.model.principal import SYSTEM
 from rota.model.times import MINUTE, SECOND, Duration
@@ -16,6 +17,8 @@ from rota.store.hints import ScheduledJob
 PERIOD: Duration = 30 * MINUTE
 # A new leader goes on with the heap of its predecessor, and so refills half an hour later than that one would have.
 KEPT = HORIZON + PERIOD
+# A page begins with a search among all jobs of its first instant, so small pages are slow where many jobs share one.
+PAGE = 20_000
 # Seconds between two looks at the heap's epoch, and the least between two refills.
 LOOK, REST = 0.5, 1.0
 
@@ -26,7 +29,8 @@ async def refill(store: Store, heap: DueHeap, epoch: str) -> int:
     now, count, lacking = store.now(), 0, frozenset[str]()
     after, until = ScheduledJob(now, ""), now + KEPT
     while jobs := await store.scheduled_jobs(SYSTEM, after, until, PAGE):
-        lacking |= (await heap.add([Due(job.id, job.at) for job in jobs])).lost
+        for batch in pieces(jobs):  # one at a time: whoever looks for due jobs meanwhile waits behind them
+            lacking |= (await heap.add([Due(job.id, job.at) for job in batch])).lost
         count += len(jobs)
         after = jobs[-1]
         if len(jobs) < PAGE or len(lacking) == len(heap.members):

@@ -1,4 +1,4 @@
-"""What the hot tier has on one event loop: its members, the heap and the wake-ups."""
+"""What the hot tier has on one event loop: its members, the heap, the wake-ups, and the news of running jobs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from contextlib import suppress
 
 from rota.clock import Chance, Clock
 from rota.errors import StoreError
+from rota.hot.behind import WriteBehind
 from rota.hot.counts import Counts
 from rota.hot.due import DueJobs
 from rota.hot.heap import DueHeap
 from rota.hot.lane import Due, Lane
 from rota.hot.member import Member
+from rota.hot.reports import MEMORY, Reports
+from rota.hot.status import Status
 from rota.hot.wakes import KNOWN_DUE, Wakes, known_to_heap
 from rota.store.base import Store
 from rota.store.loops import may_be_abandoned
@@ -34,13 +37,17 @@ class HotSide:
         chance: Chance,
         counts: Counts,
         changed: Callable[[Member], None],
+        memory: int = MEMORY,
     ) -> None:
-        """`name`: of the store, in its keys."""
+        """`name`: of the store, in its keys. `memory`: bytes that the news of running jobs may take."""
         self._store = store
         self.members = [Member(lane, name, chance, changed) for lane in lanes]
         self.heap = DueHeap(self.members, counts)
         self.due = DueJobs(store, self.heap, clock, counts)
         self.wakes = Wakes(store, self.members, chance.token(), counts)
+        self.reports = Reports(self.members, memory)
+        self.behind = WriteBehind(store, self.reports, counts)
+        self.status = Status(store, self.reports, counts)
         self._new: list[Due] = []
         self._adding: asyncio.Task[None] | None = None
         self._ends: list[Callable[[], None]] = []
@@ -49,12 +56,7 @@ class HotSide:
 
     async def reached(self, patience: float) -> None:
         """Returns when all members have answered or failed to, or after so many seconds."""
-        if all(member.tried.is_set() for member in self.members):
-            return
-        tries = [asyncio.create_task(member.tried.wait()) for member in self.members]
-        _, late = await asyncio.wait(tries, timeout=patience)
-        for task in late:
-            task.cancel()
+        await self.reports.reached(patience)
 
     def listen(self) -> None:
         """This process waits for wake-ups."""
@@ -95,13 +97,15 @@ class HotSide:
         known_to_heap.set(known)  # of this task alone
         self._store.heard({Topic.DUE})
         if not self.wakes.carry({KNOWN_DUE if known else Topic.DUE}):
-            with suppress(StoreError):
+            with suppress(StoreError):  # the sweep finds the jobs
                 await self._store.tell({Topic.DUE})
 
     # -- for `store.loops` -------------------------------------------------------------------------------------------
     async def close(self) -> None:
         if self._adding is not None:
             await asyncio.wait([self._adding], timeout=LAST_LIMIT)
+        await self.behind.close()
+        self.status.end()
         for end in self._ends:
             end()
         await self.wakes.close()

@@ -13,16 +13,18 @@ from rota.hot.heap import HORIZON
 from rota.hot.lane import Due, Lane
 from rota.hot.member import STEADY, Member
 from rota.hot.refiller import Refiller
+from rota.hot.reports import MEMORY
 from rota.hot.side import HotSide
 from rota.hot.wakes import known_to_heap
-from rota.model.job import NewJob
+from rota.model.job import JobInfo, NewJob, Ref, Verdict
+from rota.model.outcome import CrashRule, Settlement
 from rota.model.principal import SYSTEM, Principal
 from rota.model.times import Duration, Instant
 from rota.service import Service
 from rota.store.base import Store
 from rota.store.forwarding import ForwardingStore
 from rota.store.loops import Loops
-from rota.store.values import Answer, Finding, Topic
+from rota.store.values import Answer, Cancelling, Finding, Note, Topic
 
 # The name of the secret that tells one store from all others.
 SECRET = "hot tier"  # noqa: S105
@@ -33,10 +35,17 @@ PATIENCE = 5.0
 class HotStore(ForwardingStore):
     """`make_lanes` makes the lanes of one event loop."""
 
-    def __init__(self, inner: Store, make_lanes: Callable[[], Sequence[Lane]], clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        inner: Store,
+        make_lanes: Callable[[], Sequence[Lane]],
+        clock: Clock,
+        chance: Chance,
+        memory: int = MEMORY,
+    ) -> None:
         super().__init__(inner)
         self.hot_counts = Counts()
-        self._make_lanes, self._clock, self._chance = make_lanes, clock, chance
+        self._make_lanes, self._clock, self._chance, self._memory = make_lanes, clock, chance, memory
         self._name = ""  # in the keys of the hot tier; known when the store is open
         self._sides: Loops[HotSide] = Loops(self._make_side)
         self._said: set[str] = set()  # places of members of which people were told last that they are away
@@ -58,9 +67,8 @@ class HotStore(ForwardingStore):
         return self._sides.here()
 
     def _make_side(self) -> HotSide:
-        return HotSide(
-            self.inner, self._make_lanes(), self._name, self._clock, self._chance, self.hot_counts, self._changed
-        )
+        lanes, count = self._make_lanes(), self.hot_counts
+        return HotSide(self.inner, lanes, self._name, self._clock, self._chance, count, self._changed, self._memory)
 
     async def examine(self) -> list[Finding]:
         findings = await self.inner.examine()
@@ -140,6 +148,48 @@ class HotStore(ForwardingStore):
         if not self._name:
             return await self.inner.promote(who, limit, late)
         return await self.side().due.promote(limit, late)
+
+    # -- running jobs ------------------------------------------------------------------------------------------------
+    async def note(self, who: Principal, /, notes: Sequence[Note]) -> list[Verdict]:
+        return await self.side().behind.note(notes)
+
+    async def glance(self, who: Principal, /, ids: Sequence[str]) -> list[JobInfo | None]:
+        return await self.side().status.glance(who, ids)
+
+    async def finish(self, who: Principal, /, settlements: Sequence[Settlement]) -> list[Verdict]:
+        side, refs = self.side(), [Ref(one.job_id, one.fence) for one in settlements]
+        await side.behind.before_end(ref.job_id for ref in refs)
+        try:
+            return await self.inner.finish(who, settlements)
+        finally:
+            side.status.ended(refs)
+
+    async def leave(self, who: Principal, /, incarnation: str) -> None:
+        await self.side().behind.flush()  # attempts that it still holds end now
+        await self.inner.leave(who, incarnation)
+
+    async def cancel(self, who: Principal, /, ids: Sequence[str], reason: str) -> list[Cancelling]:
+        answers = await self.inner.cancel(who, ids, reason)
+        asked = [job for job, answer in zip(ids, answers, strict=True) if answer is Cancelling.REQUESTED]
+        self.side().status.changed(asked)
+        return answers
+
+    async def purge(self, who: Principal, /, ids: Sequence[str]) -> list[bool]:
+        answers = await self.inner.purge(who, ids)
+        self.side().status.changed([job for job, gone in zip(ids, answers, strict=True) if gone])
+        return answers
+
+    async def take_over(
+        self, who: Principal, /, incarnation: str, beats: int | None, rule: CrashRule
+    ) -> list[str] | None:
+        moved = await self.inner.take_over(who, incarnation, beats, rule)
+        self.side().status.changed(moved or ())
+        return moved
+
+    async def rescue(self, who: Principal, /, rule: CrashRule) -> list[str]:
+        moved = await self.inner.rescue(who, rule)
+        self.side().status.changed(moved)
+        return moved
 
 
 def _finding(member: Member) -> Finding:

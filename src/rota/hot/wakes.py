@@ -64,9 +64,14 @@ class Wakes:
             self._started_at is not None
             and now - self._started_at > HOLDS
             and not self._deaf
+            and now - self._heard_by_all() <= DEAF
             and now - self._looked_at < DEAF  # a process that stood still may not know yet that somebody is deaf
             and now - self._deafness_at > HOLDS
         )
+
+    def _heard_by_all(self) -> float:
+        """When this process last heard something on the channel that has been quiet for longest."""
+        return min(self._heard.get(member.place, float("-inf")) for member in self._members)
 
     def carry(self, topics: Set[str]) -> bool:
         """Sends a wake-up, if it will be heard; otherwise the caller must."""
@@ -105,13 +110,17 @@ class Wakes:
 
     # -- proving to hear ---------------------------------------------------------------------------------------------
     async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            for member in self._members:
-                if member.healthy and member.place not in self._tending:
-                    self._tending[member.place] = may_be_abandoned(asyncio.create_task(self._tend(member)))
-            if self._tending:  # a server that hangs must not put off the judgement
-                await asyncio.wait(self._tending.values(), timeout=LOOK)
-            await self._judge()
+            try:
+                for member in self._members:
+                    if member.healthy and member.place not in self._tending:
+                        self._tending[member.place] = may_be_abandoned(asyncio.create_task(self._tend(member)))
+                if self._tending:  # a server that hangs must not put off the judgement
+                    await asyncio.wait(self._tending.values(), timeout=LOOK)
+                await self._judge()
+            except Exception as error:  # of a listener, say: a watch that ended would take silence for news for ever
+                loop.call_exception_handler({"message": "watching wake-ups failed; it goes on", "exception": error})
             await asyncio.sleep(LOOK)
 
     async def _tend(self, member: Member) -> None:
@@ -133,8 +142,7 @@ class Wakes:
 
     async def _judge(self) -> None:
         now = self._looked_at = asyncio.get_running_loop().time()
-        oldest = min(self._heard.get(member.place, float("-inf")) for member in self._members)
-        was_deaf, self._deaf = self._deaf, now - oldest > DEAF
+        was_deaf, self._deaf = self._deaf, now - self._heard_by_all() > DEAF
         if self._deaf and not was_deaf:
             self._store.heard(frozenset(Topic) - {Topic.DEAF})  # one may have been missed
         others_said = now - self._deafness_at < SAY * 0.9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,6 +27,32 @@ async def test_a_job_is_shown_to_its_owner_alone(world: World, caller: Caller) -
             other, absent = [await caller.get(f"/api/v1/jobs/{one}{path}", key=key) for one in (job, ABSENT)]
             assert (other.status, other.json["code"]) == (404, "not_found")
             assert other.body.replace(job.encode(), b"") == absent.body.replace(ABSENT.encode(), b"")
+
+
+async def test_the_truth_about_a_job_can_be_asked_for(
+    world: World, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await world.one(ANN)
+    path, verbs = f"/api/v1/jobs/{job}", list[str]()
+    for name in ("get_many", "glance"):
+        monkeypatch.setattr(world.store, name, noting(verbs, name, getattr(world.store, name)))
+    for query in ("", "?fresh=0", "?fresh=false", "?fresh=1", "?fresh=true"):
+        verbs.clear()
+        reply = await caller.get(path + query)
+        assert (reply.status, reply.json["id"]) == (200, job)
+        assert verbs[0] == ("get_many" if query in ("?fresh=1", "?fresh=true") else "glance")
+    for query in ("?fresh=", "?fresh=2", "?fresh=yes", "?fresh", "?fresh=1&fresh=0", "?fersh=1"):
+        reply = await caller.get(path + query)
+        assert reply.status == 400, query
+        assert "fresh" in reply.json["detail"] or "fersh" in reply.json["detail"]
+
+
+def noting(verbs: list[str], name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(*args: Any) -> Any:
+        verbs.append(name)
+        return call(*args)
+
+    return noted
 
 
 # -- lists -----------------------------------------------------------------------------------------------------------

@@ -38,9 +38,16 @@ async def get_facets(request: Request[None, JobSearch]) -> Facets:
     return await request.jobs.facets(await filter_of(request.query, request.jobs))
 
 
+class FreshQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """`fresh`: the store is asked. Without it, a hot tier may show a running job as it was up to 2 seconds ago."""
+
+    fresh: bool = False
+
+
 @ROUTES.get("/api/v1/jobs/{id}", Permission.READ, "A job with its attempts")
-async def get_job(request: Request[None, None]) -> JobView:
-    return JobView.of(await request.jobs.get(request.path["id"]))
+async def get_job(request: Request[None, FreshQuery]) -> JobView:
+    read = request.jobs.get if request.query.fresh else request.jobs.glance
+    return JobView.of(await read(request.path["id"]))
 
 
 @ROUTES.get("/api/v1/jobs/{id}/attempts", Permission.READ, "The attempts of a job")
