@@ -82,7 +82,7 @@ async def test_nonsense_at_the_beginning_is_tried_again() -> None:
 
 
 async def test_one_that_refuses_whenever_it_was_reached_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_, "FIRST_REST", 0.002)
+    monkeypatch.setattr(member_, "FIRST_PAUSE", 0.002)
     server, reached = LocalServer(ManualClock()), list[float]()
 
     def changed(member: Member) -> None:

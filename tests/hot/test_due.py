@@ -360,8 +360,9 @@ async def test_followers_leave_jobs_to_the_leader_for_a_while() -> None:
         begun = case.clock.now()
         job = await case.world.one(delay=5 * SECOND)
         assert await case.ready(job) - begun == pytest.approx(5 * SECOND + FOLLOWS, abs=2 * MILLISECOND)
-        assert "scheduled_jobs" not in case.noted.asked[1:], "they don't read ahead"
+        case.noted.asked.clear()
         await asyncio.sleep(60)
+        assert "scheduled_jobs" not in case.noted.asked, "without doubt they don't read ahead"
         assert case.noted.asked.count("promote") <= 8, "they sweep every ten seconds"
 
 
@@ -370,8 +371,10 @@ async def test_a_new_leader_sweeps_at_once() -> None:
     leads = False
     async with tier() as case, case.promoting(lambda: leads):
         await asyncio.sleep(10.2)
-        order = case.world.job(delay=MILLISECOND)
+        order = case.world.job(delay=SECOND)
         await case.noted.inner.submit(LOCAL, [[order]])
+        await asyncio.sleep(0.5)
+        case.lose(order.id)
         await asyncio.sleep(3)
         assert await case.world.state(order.id) is State.SCHEDULED
         leads, begun = True, case.clock.now()
