@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -99,5 +100,5 @@ async def test_one_that_refuses_whenever_it_was_reached_is_left_alone(monkeypatc
                     await member.call(lambda lane: lane.begin_epoch("one"))
             await asyncio.sleep(0)
     await member.close()
-    pauses = [later - sooner for sooner, later in zip(reached, reached[1:], strict=False)]
+    pauses = [later - sooner for sooner, later in pairwise(reached)]
     assert pauses[-1] > 0.05 > pauses[0]
