@@ -12,10 +12,13 @@ from rota.hot import member as member_
 from rota.hot.lane import HotAway, HotRefused, Lane
 from rota.hot.local import LocalLane, LocalServer
 from rota.hot.member import Member
+from rota.hot.redis import RedisLane
 from rota.hot.store import HotStore
 from rota.model.principal import SYSTEM
 from rota.store.sqlite import SqliteStore
 from rota.store.values import Topic
+from tests.hot.lanes import PATIENT, STORE, opened
+from tests.servers.valkey import Valkey
 
 
 class Nonsense(LocalLane):
@@ -102,3 +105,13 @@ async def test_one_that_refuses_whenever_it_was_reached_is_left_alone(monkeypatc
     await member.close()
     pauses = [later - sooner for sooner, later in pairwise(reached)]
     assert pauses[-1] > 0.05 > pauses[0]
+
+
+async def test_an_entry_without_beginning_can_be_dropped(server: Valkey) -> None:
+    async with opened(RedisLane(server.url(), PATIENT)) as (lane,):
+        heap = f"rota:{{{STORE}}}:due"
+        server.call("ZADD", heap, "-inf", b"\xff", "-1e300", "x", "-0.5", "y")
+        seen = (await lane.look(1, 10)).due
+        assert {one.job for one in seen} == {"x", "y", "\udcff"}
+        await lane.drop_due(seen)
+        assert server.call("ZCARD", heap) == 0

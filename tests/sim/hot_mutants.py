@@ -14,7 +14,8 @@ from typing import Any
 from rota.hot import due
 from rota.hot.due import DueJobs
 from rota.hot.heap import DueHeap, Placed
-from rota.hot.lane import Due
+from rota.hot.lane import Due, HotAway
+from rota.hot.member import Member
 from rota.hot.side import HotSide
 from rota.hot.wakes import Wakes
 from rota.model.times import Duration
@@ -71,6 +72,13 @@ def _obedient(drop: Callable[..., Any]) -> Callable[..., Any]:
     return promote_and_forget
 
 
+async def _credulous(self: Member, work: Callable[..., Any]) -> Any:
+    """What a server answers is taken for an answer."""
+    if self.problem is not None:
+        raise HotAway(self.problem)
+    return await work(self._lane)
+
+
 # mutant -> (where, what, instead of it).
 PATCHES: dict[str, list[tuple[Any, str, Any]]] = {
     "sweep-off": [(DueJobs, "_sweep", _no_sweep)],
@@ -81,6 +89,7 @@ PATCHES: dict[str, list[tuple[Any, str, Any]]] = {
     "deafness-unsaid": [(Wakes, "_judge", _says_nothing(Wakes._judge))],
     "followers-read-nothing": [(DueJobs, "_read_ahead", _followers_leave_it(DueJobs._read_ahead))],
     "ids-unchecked": [(due, "is_id", bool)],
+    "nonsense-believed": [(Member, "call", _credulous)],
     "disobedience-unseen": [(DueJobs, "_promote", _obedient(DueJobs._promote))],
 }
 _CALM: dict[str, Any] = {"length": 20.0, "visits": 10, "fault_every": 4, "hot": 1}
@@ -94,5 +103,6 @@ STRESS: dict[str, dict[str, Any]] = {
     "deafness-unsaid": {**_CALM, "lying": DEAF, "server": True, "deaf_rate": 0.0},
     "followers-read-nothing": {**_CALM, "lying": HONEST, "decrees": 20},
     "ids-unchecked": {**_CALM, "lying": LIAR},
+    "nonsense-believed": {**_CALM, "lying": LIAR},
     "disobedience-unseen": {**_CALM, "lying": STUBBORN},
 }

@@ -107,7 +107,7 @@ class LyingLane(Lane):
             soon = [until + self._rng.randint(-SECOND, 20 * SECOND) for _ in range(2)]
             upcoming = self._rng.choice([None, 0, *soon])
         if self._lies("nonsense"):
-            raise ValueError("simulated: what no server answers")
+            raise ValueError("not enough values to unpack")  # an answer of another shape
         if self._lies("epoch"):
             epoch = self._rng.choice(["", "another"])
         return Look(epoch, due, upcoming)

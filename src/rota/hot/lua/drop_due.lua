@@ -6,7 +6,8 @@ for place = 2, #ARGV, 2 do
     jobs[#jobs + 1] = ARGV[place]
 end
 for place, score in ipairs(redis.call('ZMSCORE', KEYS[1], unpack(jobs))) do
-    if score and math.floor(tonumber(score)) == tonumber(ARGV[2 * place - 1]) then
+    local at = score and (score == '-inf' and 0 or math.floor(tonumber(score))) -- as it is told
+    if at and at == tonumber(ARGV[2 * place - 1]) then
         gone[#gone + 1] = jobs[place]
     end
 end
