@@ -166,25 +166,27 @@ async def test_a_member_that_was_away_and_kept_its_memory_is_filled_again(member
 
 @virtual
 async def test_a_member_that_lost_a_part_meanwhile_does_not_count_as_filled() -> None:
-    async with tier(filled=False) as case:
-        await case.world.several(15, delay=MINUTE)
+    async with tier(members=3, filled=False) as case:
+        jobs = [await case.world.one(delay=minute * MINUTE) for minute in range(1, 40)]
         await case.settle()
-        case.server.flush()
-        with patch.object(refilling, "PAGE", 10):
-            member = case.side.members[0]
+        for server in case.servers:
+            server.flush()
+        member = case.side.members[0]
 
-            async def lose() -> None:
-                """The first page is lost; then it is there again."""
-                member.lose("no answer")
+        async def lose() -> None:
+            """The first page does not arrive there. When the second one is read, the member is back."""
+            member.lose("no answer")
+            case.noted.meanwhile["scheduled_jobs"] = lambda: asyncio.sleep(1)
 
-            case.noted.meanwhile["scheduled_jobs"] = lose
-            filler = Filler(case)
+        case.noted.meanwhile["scheduled_jobs"] = lose
+        with patch.object(refilling, "PAGE", 20):
             await refill(case.noted, case.heap, "partial")
-            assert not case.heap.whole
-            assert case.server.memory.epoch == ""
-            assert await filler.run(5, looks=False) >= 1
-            assert len(case.entries()) == 15
-            assert case.heap.whole
+        assert member.healthy
+        assert [server.memory.epoch for server in case.servers] == ["", "partial", "partial"]
+        assert not case.heap.whole
+        assert await Filler(case).run(5) >= 1
+        assert case.entries().keys() == set(jobs)
+        assert case.heap.whole
 
 
 @virtual
