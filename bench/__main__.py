@@ -18,6 +18,7 @@ from bench import claims, commands, functions, output, quiet, schedules, statist
 from bench.figure import QUICK, Figure, Measure, Size
 from bench.hot import heap as hot_heap
 from bench.hot import statements as hot_statements
+from bench.hot import status as hot_status
 from bench.hot import throughput as hot_throughput
 from bench.hot import timing as hot_timing
 from bench.http import measures as over_http
@@ -75,6 +76,7 @@ WITH_HOT_TIER: dict[str, Measure] = {
     "hot-latency": hot_timing.latency,
     "hot-drain": hot_throughput.drain,
     "hot-statements": hot_statements.statements,
+    "hot-status": hot_status.status,
     "hot-heap": hot_heap.heap,
     "hot-refill": hot_heap.refill,
     "hot-fault": hot_throughput.fault,

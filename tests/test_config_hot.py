@@ -75,7 +75,7 @@ def test_a_password_with_a_comma_is_written_as_the_guide_says() -> None:
 
 
 def test_a_server_has_none() -> None:
-    with pytest.raises(InvalidInput, match="ROTA_HOT: .* nothing beside a server") as wrong:
+    with pytest.raises(InvalidInput, match=r"ROTA_HOT: .* nothing beside a server") as wrong:
         config.load(environment={"ROTA_SERVER": "http://localhost:1", "ROTA_HOT": ONE})
     assert SECRET not in str(wrong.value)
     with pytest.raises(InvalidInput, match="hot: "):

@@ -80,7 +80,6 @@ TESTED_BY = {
     # The hot tier: the contract is held by a suite over all lanes.
     "hot/lane.py": "hot/test_heap.py hot/test_reports.py hot/test_wakes.py",
     "hot/problems.py": "hot/test_opening.py hot/test_redis.py",
-    "hot/subscription.py": "hot/test_wakes.py hot/test_redis.py",
     "dialing.py": "remote/test_pool.py hot/test_opening.py",
     "app_core.py": "test_app.py test_connections.py",
     "app_code.py": "test_app.py handles/test_shared_task.py cli/test_app_target.py",

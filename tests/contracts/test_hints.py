@@ -196,3 +196,16 @@ async def test_whoever_carries_wake_ups_keeps_them_from_nobody_of_this_process(w
 
 def test_a_store_brings_no_services_of_its_own(store: Store) -> None:
     assert list(store.services(lambda: True)) == []
+
+
+async def test_due_times_are_those_of_the_scheduled_jobs_among_these(world: World) -> None:
+    now = world.clock.now()
+    soon, later, unasked = [await world.one(delay=delay) for delay in (SECOND, HOUR, MINUTE)]
+    ready, cancelled = await world.one(), await world.one(delay=SECOND)
+    await world.store.cancel(LOCAL, [cancelled], "stop")
+    async with world.unchanged():
+        found = await world.store.due_times(SYSTEM, [later, ready, cancelled, soon, soon, *NO_IDS])
+        assert sorted(found) == [ScheduledJob(now + SECOND, soon), ScheduledJob(now + HOUR, later)]
+        assert await world.store.due_times(SYSTEM, []) == []
+        assert await world.store.due_times(SYSTEM, NO_IDS) == []
+    assert unasked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+from itertools import pairwise
 
 import pytest
 
@@ -86,7 +86,7 @@ async def test_nonsense_at_the_beginning_is_tried_again() -> None:
 
 
 async def test_one_that_refuses_whenever_it_was_reached_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_, "FIRST_REST", 0.002)
+    monkeypatch.setattr(member_, "FIRST_PAUSE", 0.002)
     server, reached = LocalServer(ManualClock()), list[float]()
 
     def changed(member: Member) -> None:
@@ -103,7 +103,7 @@ async def test_one_that_refuses_whenever_it_was_reached_is_left_alone(monkeypatc
                     await member.call(lambda lane: lane.begin_epoch("one"))
             await asyncio.sleep(0)
     await member.close()
-    pauses = [later - sooner for sooner, later in itertools.pairwise(reached)]
+    pauses = [later - sooner for sooner, later in pairwise(reached)]
     assert pauses[-1] > 0.05 > pauses[0]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from rota.hot import check as checking
@@ -27,8 +29,7 @@ async def test_an_empty_store_and_an_empty_heap_are_the_same() -> None:
 @pytest.mark.parametrize("members", [1, 3])
 @virtual
 async def test_what_was_submitted_is_the_same_in_both(members: int) -> None:
-    page, checking.PAGE = checking.PAGE, 7
-    try:
+    with patch.object(checking, "PAGE", 7):
         async with tier(members) as case:
             for minute in range(1, 30):
                 await case.world.several(1 + minute % 3, delay=minute * MINUTE)
@@ -38,8 +39,6 @@ async def test_what_was_submitted_is_the_same_in_both(members: int) -> None:
             result = await found(case)
             assert (result.missing, result.idle) == ([], [])
             assert result.scheduled == result.entries > 70
-    finally:
-        checking.PAGE = page
 
 
 @virtual

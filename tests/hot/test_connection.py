@@ -132,10 +132,11 @@ async def test_after_a_time_out_nobody_gets_a_reply() -> None:
 def test_a_process_that_was_stopped_finds_its_replies(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def ask() -> None:
         async with connected(shared_valkey().port, 3 * SHORT) as connection:
-            replies = [connection.call("ECHO", str(number)) for number in range(100)]
+            words = [str(number).encode() * 10_000 for number in range(100)]  # more than a loop reads in one turn
+            replies = [connection.call("ECHO", word) for word in words]
             await asyncio.sleep(0)
             time.sleep(4 * SHORT)  # the time-out is over before the loop turns again
-            assert await asyncio.gather(*replies) == [str(number).encode() for number in range(100)]
+            assert await asyncio.gather(*replies) == words
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(ask())

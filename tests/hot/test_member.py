@@ -133,11 +133,18 @@ async def test_a_refusal_loses_it_too_and_its_place_is_not_said_twice() -> None:
 
 
 @virtual
-async def test_what_is_no_failure_of_the_server_is_none_of_the_member() -> None:
+async def test_an_answer_that_nobody_understands_loses_it_too() -> None:
     async with reached() as case:
-        case.lane.answers.put_nowait(ValueError("a fault of ours"))
-        with pytest.raises(ValueError, match="ours"):
+        case.lane.answers.put_nowait(ValueError("what is this?"))
+        with pytest.raises(HotRefused, match="can't be understood") as raised:
             await case.member.call(state)
+        assert isinstance(raised.value.__cause__, ValueError)
+        assert not case.member.healthy
+
+
+@virtual
+async def test_a_caller_that_gives_up_is_no_failure_of_the_server() -> None:
+    async with reached() as case:
         cancelled = case.ask()
         await soon()
         cancelled.cancel()

@@ -6,17 +6,15 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from rota.hot.lane import Due, HotAway, HotRefused, Lane, Look, Report
 from rota.hot.redis import RedisLane
-from tests.hot.fake import Answers, answering, fake
 from tests.hot.lanes import NOON, PATIENT, SERVERS, STORE, Ear, due, opened
 from tests.servers.valkey import Valkey, valkey
 
-SHORT = 0.5
 LIMIT = 1.0  # a server on a busy machine may take a while
 MUCH = 1 << 30
 
@@ -110,30 +108,6 @@ async def test_all_keys_stand_under_the_prefix(server: Valkey) -> None:
     async with opened(RedisLane(server.url(), PATIENT)) as (lane,):
         await asyncio.gather(*calls(lane))
         assert {key for key in server.call("KEYS", "*") if not key.startswith(b"rota:{5f3a9c}:")} == {b"rota:owner"}
-
-
-# -- it holds what others wrote --------------------------------------------------------------------------------------
-async def test_foreign_entries_are_told_dropped_and_paged(server: Valkey) -> None:
-    async with opened(RedisLane(server.url(), PATIENT)) as (lane,):
-        foreign: list[tuple[str, bytes]] = [("1.75", b"\xff\xfe"), ("3", b""), ("-4.5", b"minus"), ("1e300", b"late")]
-        for score, job in foreign:
-            server.call("ZADD", f"rota:{{{STORE}}}:due", score, job)
-        seen = (await lane.look(2**53, 9)).due
-        assert seen == [Due("minus", -5), Due("\udcff\udcfe", 1), Due("", 3)]
-        pages: list[Due] = []
-        while page := await lane.page_due(pages[-1] if pages else Due("", 0), 1):
-            pages += page
-        assert [entry.job for entry in pages] == ["\udcff\udcfe", "", "late"]
-        await lane.drop_due([*seen, *pages])
-        assert (await lane.state()).entries == 0
-
-
-async def test_a_key_of_another_kind_is_refused(server: Valkey) -> None:
-    async with opened(RedisLane(server.url(), PATIENT)) as (lane,):
-        server.call("SET", f"rota:{{{STORE}}}:due", "x")
-        for call in (lane.look(NOON, 9), lane.add_due(due(("a", 1))), lane.begin_epoch("x"), lane.state()):
-            with pytest.raises(HotRefused, match="a key below rota: holds something else"):
-                await call
 
 
 # -- it is full ------------------------------------------------------------------------------------------------------
@@ -230,41 +204,6 @@ async def until_open(lane: Lane) -> None:
                 return await lane.open(STORE)
             except HotAway:
                 await asyncio.sleep(0)
-
-
-def subscribing(pong: Callable[[], bytes | None]) -> Answers:
-    answers = answering(SUBSCRIBE=b"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n")
-    return lambda command: pong() if command[0] == b"PING" else answers(command)
-
-
-async def test_a_subscription_that_is_silent_is_lost() -> None:
-    """A half-open connection: nothing ends it, and nothing comes."""
-    ear = Ear()
-    async with (
-        fake(subscribing(lambda: None)) as port,
-        opened(RedisLane(f"redis://127.0.0.1:{port}", SHORT)) as (lane,),
-    ):
-        await lane.subscribe(ear.hear, ear.lose)
-        await ear.until(lambda ear: ear.losses == 1)
-        assert len(list(lane.descriptors())) == 1  # the other one is fine
-
-
-async def test_a_quiet_subscription_lives() -> None:
-    ear, beats = Ear(), 0
-
-    def pong() -> bytes:
-        nonlocal beats
-        beats += 1
-        news = b"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$2\r\n\xff!\r\n" if beats == 5 else b""
-        return news + b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
-
-    async with (
-        fake(subscribing(pong)) as port,
-        opened(RedisLane(f"redis://127.0.0.1:{port}", SHORT / 2)) as (lane,),
-    ):
-        await lane.subscribe(ear.hear, ear.lose)
-        await ear.until(lambda ear: bool(ear.texts))
-        assert (ear.texts, ear.losses) == (["\ufffd!"], 0)
 
 
 # -- callers that leave ----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 
@@ -49,8 +50,7 @@ async def test_a_refill_brings_all_jobs_that_are_due_before_the_next_one() -> No
 
 @virtual
 async def test_a_refill_of_many_pages() -> None:
-    page, refilling.PAGE = refilling.PAGE, 10
-    try:
+    with patch.object(refilling, "PAGE", 10):
         async with tier(members=3, filled=False) as case:
             jobs = await case.world.several(25, delay=SECOND) + await case.world.several(25, delay=70 * MINUTE)
             for minute in range(1, 40):
@@ -60,8 +60,6 @@ async def test_a_refill_of_many_pages() -> None:
                 server.flush()
             assert await refill(case.noted, case.heap, "e") == len(jobs)
             assert case.entries().keys() == set(jobs)
-    finally:
-        refilling.PAGE = page
 
 
 @virtual
@@ -172,8 +170,7 @@ async def test_a_member_that_lost_a_part_meanwhile_does_not_count_as_filled() ->
         await case.world.several(15, delay=MINUTE)
         await case.settle()
         case.server.flush()
-        page, refilling.PAGE = refilling.PAGE, 10
-        try:
+        with patch.object(refilling, "PAGE", 10):
             member = case.side.members[0]
 
             async def lose() -> None:
@@ -188,8 +185,6 @@ async def test_a_member_that_lost_a_part_meanwhile_does_not_count_as_filled() ->
             assert await filler.run(5, looks=False) >= 1
             assert len(case.entries()) == 15
             assert case.heap.whole
-        finally:
-            refilling.PAGE = page
 
 
 @virtual

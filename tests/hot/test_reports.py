@@ -119,42 +119,6 @@ async def test_the_books_end_after_the_reports(server: Valkey) -> None:
         await lane.report([reported("a", 2)], 1e12, MUCH)  # longer than any server counts
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        ("DEL", f"{KEYS}order"),
-        ("DEL", f"{KEYS}sizes"),
-        ("HDEL", f"{KEYS}sizes", "total"),
-        ("HSET", f"{KEYS}sizes", "total", "much"),
-        ("HDEL", f"{KEYS}sizes", "=a"),
-        ("ZADD", f"{KEYS}order", 1, "b", 1, "foreign"),
-        ("SET", f"{KEYS}order", "no set"),
-        ("SET", f"{KEYS}sizes", "no hash"),
-    ],
-)
-async def test_books_that_were_harmed_begin_anew(server: Valkey, harm: tuple[str, ...]) -> None:
-    each = weight(reported("a"))
-    async with opened(RedisLane(server.url(), PATIENT)) as (lane,):
-        await lane.report([reported("a"), reported("b")], 60, 3 * each)
-        server.call(*harm)
-        await lane.report([reported("c"), reported("d")], 60, 3 * each)
-        assert await lane.reports(list("abcd")) == [None, None, reported("c"), reported("d")]
-        assert (total(server), server.call("ZCARD", f"{KEYS}order")) == (2 * each, 2)
-
-
-async def test_reports_of_others_are_none_and_are_replaced(server: Valkey) -> None:
-    async with opened(RedisLane(server.url(), PATIENT)) as (lane,):
-        server.calls(
-            ("SET", f"{KEYS}report:a", b"\xff\xff"),
-            ("RPUSH", f"{KEYS}report:b", "x"),
-            ("SET", f"{KEYS}report:c", "1 x y"),
-        )
-        assert await lane.reports(list("abc")) == [None, None, None]
-        given = [reported(job) for job in "abc"]
-        await lane.report(given, 60, MUCH)
-        assert await lane.reports(list("abc")) == given
-
-
 async def test_two_lanes_see_the_same_reports(make: Make) -> None:
     async with opened(make(), make()) as (one, other):
         await one.report([reported("a")], 60, MUCH)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from rota.clock import ManualClock
-from rota.hot import status
 from rota.hot.redis import RedisLane
 from rota.hot.store import HotStore
 from rota.model.job import JobInfo
@@ -69,28 +68,6 @@ async def test_jobs_of_others_are_not_there(world: HotWorld) -> None:
     mine = await world.one(BOB)
     found = await world.store.glance(BOB, [job, mine, "nothing", job, mine, "é\n", ""])
     assert [info and info.id for info in found] == [None, mine, None, None, mine, None, None]
-
-
-async def test_readers_at_once_share_one_read_of_the_hot_tier_and_ask_the_store_for_nothing(
-    world: HotWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await world.node()
-    jobs = [await world.one() for _ in range(4)]
-    for job in jobs:
-        await node.take(job)
-    await world.store.glance(SYSTEM, jobs)
-    await world.side.status.settled()
-    reads, calls = world.side.reports.read, list[int]()
-
-    async def counted(names: list[str]):  # type: ignore[no-untyped-def]
-        calls.append(len(names))
-        return await reads(names)
-
-    monkeypatch.setattr(world.side.reports, "read", counted)
-    before = world.watched.reads
-    await asyncio.gather(*(world.store.glance(SYSTEM, [job]) for _ in range(20) for job in jobs))
-    assert world.watched.reads == before
-    assert calls == [80]
 
 
 async def test_the_end_of_a_job_is_seen_at_once_also_in_other_processes(world: HotWorld, other: HotStore) -> None:
@@ -240,67 +217,6 @@ async def test_a_server_that_is_away_makes_reads_slower_not_wrong(world: HotWorl
     assert world.watched.reads == 3
 
 
-async def test_the_memory_is_bounded(tmp_path: Path) -> None:
-    async with hot_world(ManualClock(), tmp_path, memory=10_000) as world:
-        node = await world.node()
-        jobs = [await world.one(args='{"a": "' + "x" * 1_000 + '"}') for _ in range(4)]
-        for job in jobs:
-            await node.take(job)
-        jobs += [await world.one(args='{"a": "' + "x" * 70_000 + '"}')]
-        await node.take(jobs[-1])
-        for _ in range(3):
-            for job in jobs:
-                assert await world.shown(job) == await truth(world, job)
-        assert sum(len(kept.report.content) for kept in world.server.kept().values()) <= 10_000
-        assert f"d/{jobs[-1]}" not in world.server.kept()
-
-
-async def test_what_is_read_often_is_renewed_together_before_it_is_too_old(
-    world: HotWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(status, "GATHER", 0.0)
-    node = await world.node()
-    jobs = [await world.one() for _ in range(3)]
-    for job in jobs:
-        await node.take(job)
-    await world.store.glance(SYSTEM, jobs)
-    await world.side.status.settled()
-    for _ in range(5):
-        world.after(1.5)
-        before = world.watched.reads
-        world.watched.reached.clear()
-        assert None not in await world.store.glance(SYSTEM, jobs)
-        async with asyncio.timeout(PATIENCE):
-            await world.watched.reached.wait()
-            while (renewing := world.side.status._renewing) is not None:
-                await asyncio.wait([renewing])
-        await world.side.status.settled()
-        assert world.watched.reads == before + 3
-    assert world.store.hot_counts.status_misses == 3, "nobody ever waited for the store again"
-
-
-async def test_nobody_is_told_of_ends_while_nobody_reads(world: HotWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    actor = await world.node()
-    for _ in range(3):
-        await actor.finish(await actor.take(await world.one()))
-        await world.side.status.settled()
-    assert world.server.kept() == {}
-    reader = await world.process()
-    await reader.glance(SYSTEM, ["nothing"])
-    await reader.side().status.settled()
-    monkeypatch.setattr(status, "BELIEVE", -1.0)
-    job = await world.one()
-    await actor.finish(await actor.take(job))
-    await world.side.status.settled()
-    assert world.report(f"d/{job}") is not None
-    world.after(status.HOLDS)
-    last = await world.one()
-    await actor.finish(await actor.take(last))
-    await world.side.status.settled()
-    assert world.report(f"d/{last}") is None
-    await reader.side().close()
-
-
 async def test_the_truth_is_asked_of_the_store(world: HotWorld) -> None:
     job = await world.one()
     claimed = await (await world.node()).take(job)
@@ -347,3 +263,20 @@ async def test_a_real_server_keeps_the_same_promises(tmp_path: Path, server: Val
         assert shown is not None
         assert shown.progress == newer
         await other.side().close()
+
+
+async def test_a_process_does_not_keep_what_it_has_ended_itself(world: HotWorld) -> None:
+    actor = await world.node()
+    job = await world.one()
+    claimed = await actor.take(job)
+    await world.shown("nothing")
+    world.watched.go_on.clear()
+    world.watched.reached.clear()
+    slow = asyncio.create_task(world.shown(job))
+    await world.watched.reached.wait()
+    await actor.finish(claimed)
+    await world.side.status.settled()
+    world.server.flush()  # nobody there knows of the end any more
+    world.watched.go_on.set()
+    await slow
+    assert world.report(f"d/{job}") is None

@@ -14,7 +14,7 @@ import pytest
 from rota.clock import Chance, SystemClock
 from rota.errors import InvalidInput, SchemaMissing
 from rota.hot.local import LocalLane, LocalServer
-from rota.hot.member import STEADY
+from rota.hot.member import LONGEST_REST, STEADY
 from rota.hot.refiller import Refiller
 from rota.hot.store import HotStore
 from rota.model.job import NewJob
@@ -337,7 +337,7 @@ async def test_one_that_answers_and_refuses_is_away_and_not_back_again_and_again
         assert len(said) == 1
         assert "its memory is full" in said[0]
         case.server.full = False
-        await asyncio.sleep(STEADY + 2)
+        await asyncio.sleep(LONGEST_REST + STEADY + 2)
         assert said[1:] == [BACK]
 
 

@@ -211,7 +211,7 @@ async def test_a_subscription_that_hangs_does_not_put_off_the_word_that_we_are_d
         async def hang(*_: object) -> None:
             await asyncio.sleep(60)
 
-        other.lanes[0].subscribe = hang  # type: ignore[method-assign]
+        other.lanes[0].subscribe = hang  # type: ignore[method-assign, assignment]
         other.lanes[0].end_subscription()
         await asyncio.sleep(FALL_BACK)
         assert not one.side.wakes.trusted

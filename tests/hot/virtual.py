@@ -154,7 +154,9 @@ class Tier:
     def __init__(self, members: int = 1, beside: Tier | None = None) -> None:
         """`beside`: another process with the same servers, and tables of its own."""
         self.clock = sim_clock()
-        self.servers = beside.servers if beside else [LocalServer(self.clock) for _ in range(members)]
+        self.servers: list[LocalServer] = (
+            beside.servers if beside else [LocalServer(self.clock) for _ in range(members)]
+        )
         self._beside = beside
         self.places = [f"local-{number}" for number in range(len(self.servers))]
         self.lanes: list[LocalLane] = []

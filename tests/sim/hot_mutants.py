@@ -26,7 +26,7 @@ NAMED_TOO_EARLY = "named-too-early"
 
 
 async def _no_sweep(self: DueJobs, limit: int, late: Duration) -> int:
-    self._sweep_at = self._clock.monotonic() + due.SWEEP
+    self._swept_at = self._clock.monotonic()
     return 0
 
 
@@ -40,7 +40,7 @@ def _ears_shut(self: HotSide) -> None:
 
 def _lossless(add: Callable[..., Any]) -> Callable[..., Any]:
     async def add_without_a_word(self: DueHeap, entries: Sequence[Due]) -> Placed:
-        return Placed((await add(self, entries)).earliest, lost=False)
+        return Placed((await add(self, entries)).earliest, lost=frozenset())
 
     return add_without_a_word
 

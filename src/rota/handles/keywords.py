@@ -192,3 +192,5 @@ class AllSettingKeywords(SettingKeywords, total=False):
     """Settings of `app.configure(...)`."""
 
     store: str | None
+    hot: str | Sequence[str] | None
+    hot_memory: Size | None

@@ -105,6 +105,8 @@ class WriteBehind:
     async def before_end(self, jobs: Iterable[str]) -> None:
         """Writes what is pending of attempts that end now: one batch, or the one that is under way. It never fails:
         progress must not keep an attempt from its end."""
+        if not self._pending and not self._writes:
+            return
         ending = set(jobs)
         self._begin([self._pending[job] for job in ending & self._pending.keys()])
         if under_way := [task for task, names in self._writes.items() if not ending.isdisjoint(names)]:

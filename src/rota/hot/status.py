@@ -95,12 +95,16 @@ class Status:
         """Reads jobs, and keeps those that run."""
         found = await self._read_store(who, jobs) if jobs else []
         self._remember(found)
-        self._put(_to_keep(found), LAG / SECOND)
+        self._put(self._to_keep(found), LAG / SECOND)
         return [one.info for one in found]
 
     async def _read_store(self, who: Principal, jobs: Sequence[str]) -> list[KeptJob]:
         read_at = self._moment().earliest
         return [KeptJob(info, read_at) for info in await self._store.get_many(who, jobs) if info is not None]
+
+    def _to_keep(self, found: Iterable[KeptJob]) -> list[Report]:
+        newest = [one for one in found if self._known.allows(one.info.id, one)]
+        return [report for one in newest if (report := kept_job(one.info, one.read_at))]
 
     def _remember(self, found: Iterable[KeptJob]) -> None:
         for info, read_at in found:
@@ -126,7 +130,7 @@ class Status:
         try:
             for jobs in pieces([*self._renewed], STORE_AT_ONCE):
                 found = await self._read_store(SYSTEM, jobs)
-                await self._reports.put(_to_keep(found), LAG / SECOND)
+                await self._reports.put(self._to_keep(found), LAG / SECOND)
                 self._remember(found)
         except StoreError:
             return
@@ -140,6 +144,8 @@ class Status:
     # -- changes -----------------------------------------------------------------------------------------------------
     def ended(self, refs: Sequence[Ref]) -> None:
         """The attempts have ended, or may have."""
+        if not self._worth_saying():
+            return
         known = [ref for ref in refs if is_id(ref.job_id)]
         for ref in known:
             self._known.ended(ref.job_id, ref.fence)
@@ -147,6 +153,8 @@ class Status:
 
     def changed(self, jobs: Sequence[str]) -> None:
         """The jobs were changed, or may have been; nobody knows the fences of their attempts."""
+        if not jobs or not self._worth_saying():
+            return
         at = self._moment().latest
         for job in jobs:
             self._known.changed(job, at)
@@ -182,6 +190,11 @@ class Status:
         while self._putting is not None:
             await asyncio.wait([self._putting])
 
+    def _worth_saying(self) -> bool:
+        """False if nobody reads, by the last look. So nodes that nobody watches have next to nothing to do."""
+        now = asyncio.get_running_loop().time()
+        return self._others_read or now - self._said_at < HOLDS or now - self._looked_at > BELIEVE
+
     async def _someone_reads(self) -> bool:
         now = asyncio.get_running_loop().time()
         if now - self._said_at < HOLDS:
@@ -198,10 +211,6 @@ class Status:
         for task in (self._putting, self._renewing):
             if task is not None:
                 task.cancel()
-
-
-def _to_keep(found: Iterable[KeptJob]) -> list[Report]:
-    return [report for one in found if (report := kept_job(one.info, one.read_at))]
 
 
 def _with_progress(info: JobInfo, news: JobNews) -> JobInfo:
