@@ -71,8 +71,9 @@ def main() -> int:
     begun, bad = time.monotonic(), 0
     totals: Counter[str] = Counter()
     with multiprocessing.Pool(given.processes) as pool:
-        one = partial(_run, nodes=given.nodes, hot=given.hot, mutant=given.mutant)
-        for result in pool.imap(one, seeds, chunksize=4):
+        for result in pool.imap(
+            partial(_run, nodes=given.nodes, hot=given.hot, mutant=given.mutant), seeds, chunksize=4
+        ):
             totals.update(result.faults, seconds=round(result.seconds), jobs=result.jobs)
             if result.complaint:
                 bad += 1

@@ -19,6 +19,7 @@ from rota.hot.member import Member
 from rota.hot.side import HotSide
 from rota.hot.wakes import Wakes
 from rota.model.times import Duration
+from rota.store.carriers import hints
 from tests.sim.hot_ways import CLOSED, CUT, DEAF, FORGETFUL, GONE, HONEST, LIAR, STUBBORN
 
 # Names of jobs are believed: promote_jobs does not look at the due time. An edit of a query, see `mutants`.
@@ -88,7 +89,7 @@ PATCHES: dict[str, list[tuple[Any, str, Any]]] = {
     "loss-unsaid": [(DueHeap, "add", _lossless(DueHeap.add))],
     "deafness-unsaid": [(Wakes, "_judge", _says_nothing(Wakes._judge))],
     "followers-read-nothing": [(DueJobs, "_read_ahead", _followers_leave_it(DueJobs._read_ahead))],
-    "ids-unchecked": [(due, "is_id", bool)],
+    "ids-unchecked": [(due, "is_id", bool), (hints, "is_id", bool)],  # of two guards each is enough
     "nonsense-believed": [(Member, "call", _credulous)],
     "disobedience-unseen": [(DueJobs, "_promote", _obedient(DueJobs._promote))],
 }
