@@ -41,7 +41,18 @@ def test_the_verbs_are_those_of_the_design() -> None:
     others = ["task list", "task show", "node list", "node check"]
     others += [f"user {verb}" for verb in ("add", "list", "show", "set", "remove")]
     others += [f"key {verb}" for verb in ("add", "list", "revoke", "rotate")]
-    others += ["store copy", "audit", "login", "logout", "migrate", "doctor", "completion"]
+    others += [
+        "store copy",
+        "hot status",
+        "hot refill",
+        "hot check",
+        "audit",
+        "login",
+        "logout",
+        "migrate",
+        "doctor",
+        "completion",
+    ]
     assert list(VERBS) == [f"rota {verb}" for verb in [*expected, *others]]
 
 
