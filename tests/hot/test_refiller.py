@@ -11,9 +11,14 @@ import pytest
 from rota.clock import Chance
 from rota.errors import StoreUnavailable
 from rota.hot import refiller as refilling
-from rota.hot.lane import HotAway
+from rota.hot.heap import filled
+from rota.hot.lane import Due, HotAway
 from rota.hot.refiller import KEPT, PERIOD, REST, Refiller, refill
-from rota.model.times import HOUR, MINUTE, SECOND
+from rota.model.principal import Principal
+from rota.model.times import HOUR, MINUTE, SECOND, Instant
+from rota.store.base import Store
+from rota.store.forwarding import ForwardingStore
+from rota.store.hints import ScheduledJob
 from tests.hot.virtual import Tier, tier, virtual
 
 
@@ -32,6 +37,21 @@ class Filler:
                 await self.case.heap.look(0, 0)
             await asyncio.sleep(await self.refiller.tick())
         return self.counts.refills - before
+
+
+def refill_with(case: Tier, after_first_page: Callable[[], None]) -> Store:
+    class Disturbed(ForwardingStore):
+        pages = 0
+
+        async def scheduled_jobs(
+            self, who: Principal, /, after: ScheduledJob, until: Instant, limit: int
+        ) -> list[ScheduledJob]:
+            self.pages += 1
+            if self.pages == 2:
+                after_first_page()
+            return await self.inner.scheduled_jobs(who, after, until, limit)
+
+    return Disturbed.around(case.noted)
 
 
 @virtual
@@ -60,6 +80,36 @@ async def test_a_refill_of_many_pages() -> None:
                 server.flush()
             assert await refill(case.noted, case.heap, "e") == len(jobs)
             assert case.entries().keys() == set(jobs)
+
+
+@virtual
+async def test_a_member_that_is_emptied_during_the_filling_is_not_filled() -> None:
+    with patch.object(refilling, "PAGE", 10):
+        async with tier(filled=False) as case:
+            await case.world.several(25, delay=SECOND)
+            await case.settle()
+            for known in ("", "before"):
+                case.server.flush()
+                if known:
+                    await case.heap.begin_epoch(known)
+                pages = refill_with(case, lambda: case.server.flush())
+                await refill(pages, case.heap, "e")
+                assert case.server.memory.epoch == ""
+                assert await case.heap.look(0, 0) is None
+            await refill(case.noted, case.heap, "e")
+            assert case.heap.whole
+
+
+@virtual
+async def test_what_is_being_filled_is_not_filled_yet() -> None:
+    async with tier(filled=False) as case:
+        marks = await case.heap.begin_filling("e")
+        await case.heap.add([Due("a", 1)])
+        assert await case.heap.look(5, 5) is None
+        assert await case.heap.emptied(marks) == frozenset()
+        await case.heap.begin_epoch("e")
+        assert (await case.heap.begin_filling("f")).popitem()[1] == "e", "what is filled goes on being used"
+        assert await case.heap.look(5, 5)
 
 
 @virtual
@@ -182,7 +232,7 @@ async def test_a_member_that_lost_a_part_meanwhile_does_not_count_as_filled() ->
         with patch.object(refilling, "PAGE", 20):
             await refill(case.noted, case.heap, "partial")
         assert member.healthy
-        assert [server.memory.epoch for server in case.servers] == ["", "partial", "partial"]
+            assert [filled(server.memory.epoch) for server in case.servers] == ["", "partial", "partial"]
         assert not case.heap.whole
         assert await Filler(case).run(5) >= 1
         assert case.entries().keys() == set(jobs)

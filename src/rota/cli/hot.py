@@ -11,6 +11,7 @@ from rota.cli.show import Cell, answer, listing
 from rota.clock import Chance
 from rota.errors import StoreError, StoreUnavailable
 from rota.hot.check import HeapCheck, check
+from rota.hot.heap import filled
 from rota.hot.lane import HotAway, HotRefused
 from rota.hot.member import Member
 from rota.hot.refiller import refill
@@ -70,8 +71,9 @@ async def _view(member: Member) -> MemberView:
         state = await member.call(lambda lane: lane.state())
     except (HotAway, HotRefused) as error:
         return MemberView(member.place, problem=str(error))
-    filled = bool(state.epoch)
-    return MemberView(member.place, filled, state.server, state.entries, state.reports, state.memory, state.most)
+    return MemberView(
+        member.place, bool(filled(state.epoch)), state.server, state.entries, state.reports, state.memory, state.most
+    )
 
 
 def _row(view: MemberView) -> tuple[Cell, ...]:

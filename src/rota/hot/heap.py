@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -19,6 +19,13 @@ T = TypeVar("T")
 # Jobs that are due later are not in the heap yet: the next refill brings them.
 HORIZON: Duration = HOUR
 PAGE = 5_000
+# Before the name of an epoch that will begin when all jobs are there.
+FILLING = "filling "
+
+
+def filled(epoch: str) -> str:
+    """The epoch of a heap; "": it is not filled, or not yet."""
+    return "" if epoch.startswith(FILLING) else epoch
 
 
 class Placed(NamedTuple):
@@ -41,7 +48,7 @@ class DueHeap:
                 lost.add(member.place)
             else:
                 self._counts.added += len(share)
-                self.epochs[member.place] = added.epoch
+                self.epochs[member.place] = filled(added.epoch)
         return Placed(any(added and added.earliest for added in answers), frozenset(lost))
 
     async def look(self, until: Instant, limit: int) -> Look | None:
@@ -50,8 +57,8 @@ class DueHeap:
         due: list[Due] = []
         later: list[Instant] = []
         for member, found in zip(self.members, looks, strict=True):
-            self.epochs[member.place] = found.epoch if found else ""
-            if found is None or not found.epoch:
+            self.epochs[member.place] = filled(found.epoch) if found else ""
+            if found is None or not filled(found.epoch):
                 continue
             due += found.due
             if found.upcoming is not None and (found.upcoming > until or len(found.due) >= limit):  # or it is a lie
@@ -75,11 +82,28 @@ class DueHeap:
     async def drop(self, entries: Sequence[Due]) -> None:
         await _each(self._shares(entries), lambda lane, share: lane.drop_due(share))
 
+    async def begin_filling(self, name: str) -> dict[str, str]:
+        """Marks members that are not filled, so that it shows if one is emptied meanwhile. Returns the marks or epochs
+        of all members that answer, by place."""
+        marks = await self._marks()
+        bare = [member for member in self.members if not filled(marks.get(member.place, name))]
+        answers = await _each([(member, FILLING + name) for member in bare], _begin)
+        return marks | {member.place: FILLING + name for member, begun in zip(bare, answers, strict=True) if begun}
+
+    async def emptied(self, before: Mapping[str, str]) -> frozenset[str]:
+        """The places of members that do not have the marks any more that they had before."""
+        marks = await self._marks()
+        return frozenset(place for place in self._places if not marks.get(place) or marks[place] != before.get(place))
+
+    async def _marks(self) -> dict[str, str]:
+        looks = await _each([(member, 0) for member in self.members], lambda lane, none: lane.look(none, none))
+        return {member.place: found.epoch for member, found in zip(self.members, looks, strict=True) if found}
+
     async def begin_epoch(self, epoch: str, lacking: Set[str] = frozenset()) -> None:
         """Not of members at the places in `lacking`: they stay as they are."""
-        filled = [member for member in self.members if member.place not in lacking]
-        answers = await _each([(member, epoch) for member in filled], _begin)
-        self.epochs |= {member.place: epoch if begun else "" for member, begun in zip(filled, answers, strict=True)}
+        whole = [member for member in self.members if member.place not in lacking]
+        answers = await _each([(member, epoch) for member in whole], _begin)
+        self.epochs |= {member.place: epoch if begun else "" for member, begun in zip(whole, answers, strict=True)}
 
     async def entries(self) -> AsyncIterator[Due]:
         """All entries in the order of their times. Raises HotAway or HotRefused."""

@@ -25,8 +25,9 @@ LOOK, REST = 0.5, 1.0
 
 async def refill(store: Store, heap: DueHeap, epoch: str) -> int:
     """Adds all jobs that will be due before the next refill; returns how many. A member that lacks some of them, since
-    it was away meanwhile, is not marked as filled."""
+    it was away or emptied meanwhile, is not marked as filled."""
     now, count, lacking = store.now(), 0, frozenset[str]()
+    marks = await heap.begin_filling(epoch)
     after, until = ScheduledJob(now, ""), now + KEPT
     while jobs := await store.scheduled_jobs(SYSTEM, after, until, PAGE):
         for batch in pieces(jobs):  # one at a time: whoever looks for due jobs meanwhile waits behind them
@@ -35,7 +36,7 @@ async def refill(store: Store, heap: DueHeap, epoch: str) -> int:
         after = jobs[-1]
         if len(jobs) < PAGE or len(lacking) == len(heap.members):
             break
-    await heap.begin_epoch(epoch, lacking)
+    await heap.begin_epoch(epoch, lacking | await heap.emptied(marks))
     return count
 
 
