@@ -232,7 +232,7 @@ async def test_a_member_that_lost_a_part_meanwhile_does_not_count_as_filled() ->
         with patch.object(refilling, "PAGE", 20):
             await refill(case.noted, case.heap, "partial")
         assert member.healthy
-            assert [filled(server.memory.epoch) for server in case.servers] == ["", "partial", "partial"]
+        assert [filled(server.memory.epoch) for server in case.servers] == ["", "partial", "partial"]
         assert not case.heap.whole
         assert await Filler(case).run(5) >= 1
         assert case.entries().keys() == set(jobs)
