@@ -1,0 +1,310 @@
+"""An object place in a bucket of an S3-compatible store, with obstore.
+
+obstore runs its requests in threads of its own, which don't survive a fork: a forked child can't use a place of its
+parent, and is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import S3Store
+
+from rota.artifacts.keys import check_folder, check_key
+from rota.artifacts.place import (
+    LIMIT,
+    PAGE,
+    Method,
+    NoObject,
+    ObjectPlace,
+    PlaceAway,
+    PlaceRefused,
+    PlaceState,
+    StoredObject,
+    counted,
+)
+from rota.artifacts.s3_problems import BeyondEnd, problem
+from rota.artifacts.signing import check_life
+from rota.clock import Chance
+from rota.objects_address import S3Address
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ObjectMeta
+    from obstore.store import RetryConfig, S3Credential
+
+PIECE = 1 << 20
+PART = 8 << 20  # of a multipart upload: S3 wants 5 MiB at least
+AT_ONCE = 3  # parts under way, so that an upload needs some 40 MiB whatever its size
+COPIED_WHOLE = 5 << 30  # S3 copies no larger object in one request
+COPYING = 64 << 20  # bytes that a store copies in a second, at least
+
+
+class S3Place(ObjectPlace):
+    def __init__(self, address: S3Address, chance: Chance, *, limit: float = LIMIT) -> None:
+        self.name, self._chance, self._limit = address.place, chance, limit
+        self._process = os.getpid()
+        self._exclusive = True
+        self._store = _store(address, limit, tries=3)
+        self._once = _store(address, limit, tries=0)
+
+    async def probe(self) -> PlaceState:
+        key = f"probe/{self._chance.token()}"
+        try:
+            await self.put(key, _only(b"1"))
+            self._exclusive = await self._refuses_second(key)
+            if b"".join([piece async for piece in self.get(key)]) not in (b"1", b"2"):
+                raise PlaceRefused(f"{self.name}: it does not give back what was written")
+        finally:
+            with suppress(PlaceAway, PlaceRefused):  # what was wrong before is what counts
+                await self.delete([key])
+        return PlaceState(self.name, self._exclusive)
+
+    async def _refuses_second(self, key: str) -> bool:
+        try:
+            async with self._step():
+                await obstore.put_async(self._once, key, b"2", mode="create")
+        except AlreadyExistsError:
+            return True
+        except PlaceRefused:  # it does not know If-None-Match
+            return False
+        return False
+
+    async def put(self, key: str, content: AsyncIterable[bytes], size: int | None = None) -> int:
+        check_key(key)
+        async with aclosing(counted(key, content, size)) as pieces:
+            first = await _gathered(pieces, PART)
+            if len(first) < PART:
+                async with self._step():
+                    await obstore.put_async(self._store, key, first, use_multipart=False)
+                return len(first)
+            return await self._put_parts(key, first, pieces)
+
+    async def _put_parts(self, key: str, first: bytes, rest: AsyncIterator[bytes]) -> int:
+        """What was uploaded becomes visible when the last part was. An upload that is not finished stays hidden in the
+        bucket: obstore can't end it, a rule of the bucket does."""
+        async with self._step() as limit:
+            feed = _Feed(first, rest, limit, self._limit)
+            try:
+                await obstore.put_async(
+                    self._store, key, feed, use_multipart=True, chunk_size=PART, max_concurrency=AT_ONCE
+                )
+            except Exception:
+                if feed.failure is not None:
+                    raise _FromContent(feed.failure) from None
+                raise
+            finally:
+                await feed.close()
+        return feed.count
+
+    async def put_new(self, key: str, content: bytes) -> bool:
+        check_key(key)
+        if not self._exclusive:
+            with suppress(NoObject):
+                await self.head(key)
+                return False
+            await self.put(key, _only(content))
+            return True
+        try:
+            async with self._step():
+                await obstore.put_async(self._once, key, content, mode="create")
+        except AlreadyExistsError:
+            return False
+        return True
+
+    async def get(self, key: str, start: int = 0, end: int | None = None) -> AsyncGenerator[bytes, None]:
+        check_key(key)
+        options: GetOptions = {}
+        if start or end is not None:
+            options["range"] = {"offset": start} if end is None else (start, max(end, start + 1))
+        try:
+            async with self._step(key):
+                answer = await obstore.get_async(self._store, key, options=options)
+        except BeyondEnd:
+            return
+        if end is not None and end <= start:
+            return
+        stream = answer.stream(min_chunk_size=PIECE)
+        left = answer.range[1] - answer.range[0]
+        while left:
+            async with self._step(key):
+                piece = await anext(stream, None)
+            if piece is None or len(piece) > left:
+                raise PlaceAway(f"{self.name}: {key} ended {left} bytes early")
+            left -= len(piece)
+            yield bytes(piece)
+
+    async def head(self, key: str) -> StoredObject:
+        check_key(key)
+        try:
+            async with self._step(key):
+                return _stored(await obstore.head_async(self._store, key))
+        except NoObject:
+            # An answer without a body does not say whether it is the object or the bucket that is not there.
+            async with self._step(key):
+                return _stored((await obstore.get_async(self._store, key)).meta)
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        checked = [check_key(key) for key in keys]
+        for start in range(0, len(checked), PAGE):
+            async with self._step():
+                await obstore.delete_async(self._store, checked[start : start + PAGE])
+
+    async def page(self, prefix: str, after: str = "", most: int = PAGE) -> list[StoredObject]:
+        check_folder(prefix)
+        stream = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(most, PAGE))
+        async with self._step():
+            return [_stored(found) for found in await anext(stream, [])]
+
+    async def copy(self, source: str, target: str) -> None:
+        check_key(target)
+        size = (await self.head(source)).size
+        if size <= COPIED_WHOLE:
+            async with self._step(source, self._limit + size / COPYING):
+                await obstore.copy_async(self._store, source, target)
+        else:
+            async with aclosing(self.get(source)) as content:
+                await self.put(target, content, size)
+
+    async def sign(self, method: Method, key: str, life: int, size: int | None = None) -> str:
+        lasting = timedelta(seconds=check_life(life))
+        async with self._step():
+            return await obstore.sign_async(self._store, method, check_key(key), lasting)
+
+    async def sweep(self) -> int:
+        return 0
+
+    @asynccontextmanager
+    async def _step(self, key: str = "", seconds: float | None = None) -> AsyncIterator[asyncio.Timeout]:
+        """One request, or one piece of an answer, within the time limit and with the errors of the contract."""
+        if os.getpid() != self._process:
+            raise PlaceRefused(f"{self.name}: this process was forked; open the object place in it anew")
+        seconds = self._limit if seconds is None else seconds
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                yield limit
+        except _FromContent as raised:
+            raise raised.failure from None
+        except TimeoutError:
+            raise PlaceAway(f"{self.name}: no answer within {seconds:g}s") from None
+        except AlreadyExistsError:
+            raise
+        except (BaseError, FileNotFoundError) as error:
+            raise problem(self.name, error, key) from None
+
+
+class _FromContent(Exception):
+    """Carries what the content of an object raised past what the place may raise."""
+
+    def __init__(self, failure: BaseException) -> None:
+        self.failure = failure
+
+
+class _Feed:
+    """What a multipart upload reads from. While it waits for the content, which is not the place's fault, the time
+    limit stands still; it begins anew with each piece.
+
+    obstore asks for each piece in a task of its own, and leaves that behind when the upload is cancelled."""
+
+    def __init__(self, first: bytes, rest: AsyncIterator[bytes], limit: asyncio.Timeout, seconds: float) -> None:
+        self.failure: BaseException | None = None
+        self.count = 0
+        self._first: bytes | None = first
+        self._rest, self._limit, self._seconds = rest, limit, seconds
+        self._asking: asyncio.Task[object] | None = None
+        self._closed = False
+
+    def __aiter__(self) -> _Feed:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._closed:
+            raise asyncio.CancelledError
+        self._asking = asyncio.current_task()
+        self._limit.reschedule(None)
+        try:
+            piece = await self._next()
+        except StopAsyncIteration:
+            raise
+        except BaseException as failure:
+            self.failure = failure
+            raise
+        finally:
+            self._asking = None
+            if not self._closed:
+                self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
+        self.count += len(piece)
+        return piece
+
+    async def _next(self) -> bytes:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return await anext(self._rest)
+
+    async def close(self) -> None:
+        self._closed = True
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
+
+
+def _store(address: S3Address, limit: float, tries: int) -> S3Store:
+    """obstore looks into the environment for all that is not said here."""
+    retry: RetryConfig = {"max_retries": tries, "retry_timeout": timedelta(seconds=limit)}
+    login = address.login
+    return S3Store(
+        address.bucket,
+        prefix=address.prefix or None,
+        config={
+            "endpoint": address.endpoint,
+            "aws_endpoint_url_s3": address.endpoint,
+            "region": address.region,
+            "virtual_hosted_style_request": False,
+            "conditional_put": "etag",
+        },
+        client_options={
+            "allow_http": address.plain,
+            "connect_timeout": timedelta(seconds=min(limit, 10)),
+            "read_timeout": timedelta(seconds=limit),
+            "timeout": "1day",  # of a whole answer, however long: what counts is that it goes on
+        },
+        retry_config=retry,
+        credential_provider=None if login is None else _Given(*login),
+    )
+
+
+class _Given:
+    """Credentials from the address. With them the environment is not asked: its session token may belong to others."""
+
+    def __init__(self, key: str, secret: str) -> None:
+        self._credential: S3Credential = {"access_key_id": key, "secret_access_key": secret, "expires_at": None}
+
+    def __call__(self) -> S3Credential:
+        return self._credential
+
+
+def _stored(found: ObjectMeta) -> StoredObject:
+    return StoredObject(found["path"], found["size"], _instant(found["last_modified"]))
+
+
+def _instant(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)
+
+
+async def _gathered(pieces: AsyncIterator[bytes], least: int) -> bytes:
+    """Pieces until there are this many bytes, or no more of them."""
+    found = bytearray()
+    while len(found) < least and (piece := await anext(pieces, None)) is not None:
+        found += piece
+    return bytes(found)
+
+
+async def _only(content: bytes) -> AsyncIterator[bytes]:
+    yield content
