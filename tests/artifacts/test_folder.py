@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -115,7 +115,7 @@ async def test_a_write_that_fails_leaves_nothing(
     await place.put("a/b", content(b"old"))
     for name in ("write", "fsync"):
         with monkeypatch.context() as patch:
-            patch.setattr(folder_files.os, name, fails)
+            patch.setattr(os, name, fails)
             with pytest.raises(kind, match=words):
                 await place.put("a/b", content(b"new"))
             with pytest.raises(kind, match=words):
@@ -125,14 +125,22 @@ async def test_a_write_that_fails_leaves_nothing(
     assert incoming(root) == []
 
 
+def late(call: Callable[..., object], going_on: threading.Event) -> Callable[..., object]:
+    def hanging(*arguments: object) -> object:
+        going_on.wait(20)
+        return call(*arguments)
+
+    return hanging
+
+
 async def test_a_disk_that_hangs_is_away(root: Path, place: FolderPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     hasty, going_on = InFolder(root).open(limit=0.2), threading.Event()
     await place.put("a/b", content(b"old"))
     for name in ("open", "write", "pread", "fsync"):
         going_on.clear()
         with monkeypatch.context() as patch:
-            patch.setattr(folder_files.os, name, lambda *_: going_on.wait(20) and 1)
-            with pytest.raises(PlaceAway, match="no answer within 0.2s"):
+            patch.setattr(os, name, late(getattr(os, name), going_on))
+            with pytest.raises(PlaceAway, match=r"no answer within 0\.2s"):
                 await (read(hasty, "a/b") if name == "pread" else hasty.put("a/b", content(b"new")))
         going_on.set()
     assert await read(place, "a/b") == b"old"
@@ -188,7 +196,7 @@ async def test_a_file_system_without_hard_links_says_so(root: Path, monkeypatch:
     def fails(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(folder_files.os, "link", fails)
+    monkeypatch.setattr(os, "link", fails)
     place = InFolder(root).open()
     state = await place.probe()
     assert not state.exclusive

@@ -78,7 +78,7 @@ async def test_who_may_only_read_may_not_write(server: Seaweed) -> None:
     await place.open().put("a/b", content(b"x"))
     visitor = opened(server.url(login=f"{VISITOR}:{VISITOR_SECRET}", prefix=place.prefix))
     assert await read(visitor, "a/b") == b"x"
-    for name in ("probe", "put", "put large", "put new", "copy"):
+    for name in ("probe", "put", "put large", "put new", "copy", "delete"):
         with pytest.raises(PlaceRefused, match="the credentials don't allow that; rota reads, writes"):
             await CALLS[name](visitor)
 
@@ -93,7 +93,7 @@ async def test_without_the_bucket_all_is_refused(
 
 @all_calls
 async def test_without_a_server_it_is_away(call: Callable[[ObjectPlace], Awaitable[object]]) -> None:
-    place = opened(f"s3://key:hidden@bucket?endpoint=http://127.0.0.1:{free_port()}", HASTY)
+    place = opened(f"s3://key:hidden@bucket?endpoint=http://127.0.0.1:{free_port()}")
     with pytest.raises(PlaceAway, match="no answer: Connection refused"):
         await call(place)
 
@@ -120,20 +120,22 @@ async def test_a_connection_that_ends_in_the_middle_is_no_end(server: Seaweed) -
     async with Proxy("127.0.0.1", server.port) as proxy:
         url = server.url(prefix=kept.prefix).replace(str(server.port), str(proxy.port))
         async with aclosing(opened(url, 2.0).get("a/b")) as pieces:
-            read = len(await anext(pieces))
+            await anext(pieces)
             proxy.cut()
             with pytest.raises(PlaceAway):
-                async for piece in pieces:
-                    read += len(piece)
-        assert read < 32 * MIB
+                await drained(pieces)
         proxy.mend()
         async with aclosing(opened(url, HASTY).get("a/b")) as pieces:
             await anext(pieces)
             proxy.freeze()
             with pytest.raises(PlaceAway, match="no answer"):
-                async for _ in pieces:
-                    pass
+                await drained(pieces)
             proxy.thaw()
+
+
+async def drained(pieces: AsyncIterator[bytes]) -> None:
+    async for _ in pieces:
+        pass
 
 
 async def test_an_upload_that_is_cut_off_leaves_nothing(server: Seaweed) -> None:
@@ -240,7 +242,7 @@ async def test_a_trickle_is_no_answer(fake: Web) -> None:
 
     fake.otherwise = trickle
     try:
-        with pytest.raises(PlaceAway, match="no answer within 0.5s"):
+        with pytest.raises(PlaceAway, match=r"no answer within 0\.5s"):
             async with asyncio.timeout(10):
                 await read(at(fake, HASTY), "a/b")
     finally:
@@ -250,22 +252,30 @@ async def test_a_trickle_is_no_answer(fake: Web) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "kind", "words"),
     [
-        (503, "SlowDown", PlaceAway, "busy or broken"), (500, "InternalError", PlaceAway, "busy or broken"),
-        (502, "", PlaceAway, "502"), (429, "", PlaceAway, "429"), (409, "OperationAborted", PlaceAway, "busy or broken"),
-        (507, "", PlaceRefused, "it is full"), (507, "XMinioStorageFull", PlaceRefused, "it is full"),
-        (403, "QuotaExceeded", PlaceRefused, "it is full: the quota"), (403, "", PlaceRefused, "denies access"),
-        (401, "", PlaceRefused, "denies access"), (403, "RequestTimeTooSkewed", PlaceRefused, "clocks"),
-        (400, "ExpiredToken", PlaceRefused, "session token has expired"), (400, "Odd", PlaceRefused, "refused with 400 Odd"),
-        (400, "AuthorizationHeaderMalformed", PlaceRefused, "region"), (404, "", PlaceRefused, "nothing at this address"),
+        (503, "SlowDown", PlaceAway, "busy or broken"),
+        (500, "InternalError", PlaceAway, "busy or broken"),
+        (502, "", PlaceAway, "502"),
+        (429, "", PlaceAway, "429"),
+        (409, "OperationAborted", PlaceAway, "busy or broken"),
+        (507, "", PlaceRefused, "it is full"),
+        (507, "XMinioStorageFull", PlaceRefused, "it is full"),
+        (403, "QuotaExceeded", PlaceRefused, "it is full: the quota"),
+        (403, "", PlaceRefused, "denies access"),
+        (401, "", PlaceRefused, "denies access"),
+        (403, "RequestTimeTooSkewed", PlaceRefused, "clocks"),
+        (400, "ExpiredToken", PlaceRefused, "session token has expired"),
+        (400, "Odd", PlaceRefused, "refused with 400 Odd"),
+        (400, "AuthorizationHeaderMalformed", PlaceRefused, "region"),
+        (404, "", PlaceRefused, "nothing at this address"),
         (501, "NotImplemented", PlaceRefused, "501"),
     ],
-)  # fmt: skip
+)
 async def test_answers_have_words(fake: Web, status: int, code: str, kind: type[Exception], words: str) -> None:
     fake.otherwise = reply(status, f"<Error><Code>{code}</Code></Error>" if code else "", **FOUND)
-    place = at(fake, HASTY)
-    for name in ("put", "put new", "put large", "delete", "page"):
+    calls = ["put new"] if status >= 500 or status == 429 else ["put", "put new", "put large", "delete", "page"]
+    for name in calls:  # the others are tried again, which takes a moment
         with pytest.raises(kind, match=words) as raised:
-            await CALLS[name](place)
+            await CALLS[name](at(fake))
         assert str(raised.value).startswith("s3://bucket at http://127.0.0.1:")
         assert "hidden" not in str(raised.value)
         assert "\n" not in str(raised.value)

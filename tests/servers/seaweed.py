@@ -130,6 +130,12 @@ class Seaweed:
     def pause(self) -> None:
         """It keeps its connections and the port, and does nothing: neither answers nor hangs up."""
         os.kill(self._pid, signal.SIGSTOP)
+        wait_for(self._stopped)
+
+    def _stopped(self) -> bool:
+        """Each thread stops when it is its turn, and the others go on serving meanwhile."""
+        threads = Path(f"/proc/{self._pid}/task").glob("*/stat")
+        return all(thread.read_bytes().rpartition(b")")[2].split()[0] == b"T" for thread in threads)
 
     def resume(self) -> None:
         os.kill(self._pid, signal.SIGCONT)

@@ -161,6 +161,8 @@ class FolderPlace(ObjectPlace):
                 raise PlaceRefused(self._unprepared) from None
             raise NoObject(key) if key else PlaceAway(f"{self.name}: a file was removed meanwhile") from None
         except OSError as error:
+            if key and isinstance(error, NotADirectoryError):
+                raise NoObject(key) from None
             raise self._problem(error) from None
 
     @property

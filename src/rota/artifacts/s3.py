@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from rota.artifacts.keys import check_folder, check_key
@@ -30,7 +30,7 @@ from rota.artifacts.place import (
     StoredObject,
     counted,
 )
-from rota.artifacts.s3_problems import BeyondEnd, problem
+from rota.artifacts.s3_problems import AlreadyThere, BeyondEnd, problem
 from rota.artifacts.signing import check_life
 from rota.clock import Chance
 from rota.objects_address import S3Address
@@ -70,7 +70,7 @@ class S3Place(ObjectPlace):
         try:
             async with self._step():
                 await obstore.put_async(self._once, key, b"2", mode="create")
-        except AlreadyExistsError:
+        except AlreadyThere:
             return True
         except PlaceRefused:  # it does not know If-None-Match
             return False
@@ -114,7 +114,7 @@ class S3Place(ObjectPlace):
         try:
             async with self._step():
                 await obstore.put_async(self._once, key, content, mode="create")
-        except AlreadyExistsError:
+        except AlreadyThere:
             return False
         return True
 
@@ -193,8 +193,6 @@ class S3Place(ObjectPlace):
             raise raised.failure from None
         except TimeoutError:
             raise PlaceAway(f"{self.name}: no answer within {seconds:g}s") from None
-        except AlreadyExistsError:
-            raise
         except (BaseError, FileNotFoundError) as error:
             raise problem(self.name, error, key) from None
 
@@ -257,7 +255,11 @@ class _Feed:
 
 def _store(address: S3Address, limit: float, tries: int) -> S3Store:
     """obstore looks into the environment for all that is not said here."""
-    retry: RetryConfig = {"max_retries": tries, "retry_timeout": timedelta(seconds=limit)}
+    retry: RetryConfig = {
+        "max_retries": tries,
+        "retry_timeout": timedelta(seconds=limit),
+        "backoff": {"init_backoff": timedelta(seconds=0.05), "max_backoff": timedelta(seconds=1)},
+    }
     login = address.login
     return S3Store(
         address.bucket,

@@ -10,7 +10,7 @@ import re
 from rota.artifacts.place import NoObject, PlaceAway, PlaceRefused
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w{1,60})</Code>")
+_CODE = re.compile(r"<Code>(\w{1,60})</Code>|\(code: (\w{1,60})\)")  # the second: of one key of many to delete
 _CAUSE = re.compile(r'\b(?:message|error): "([^"\n]{1,200})"')
 _CREDENTIALS = "the credentials are wrong: check the access key and the secret key"
 _REFUSED = {
@@ -31,7 +31,12 @@ _REFUSED = {
 }
 _PASSING = {"RequestTimeout", "SlowDown", "ServiceUnavailable", "InternalError", "OperationAborted"}
 _FULL = 507
+_CONDITION = 412
 _RANGE = 416
+
+
+class AlreadyThere(Exception):
+    """The condition of a write does not hold. Another conflict (409) is none of that: the other write may yet fail."""
 
 
 class BeyondEnd(Exception):
@@ -47,11 +52,15 @@ def problem(place: str, error: Exception, key: str = "") -> Exception:
     if code in _PASSING:
         return PlaceAway(f"{place}: it is busy or broken ({code})")
     number = int(status or 0)
+    if number == _CONDITION:
+        return AlreadyThere()
     if number == _RANGE:
         return BeyondEnd()
     if number == 404 or isinstance(error, FileNotFoundError):
         return NoObject(key) if key else PlaceRefused(f"{place}: it has nothing at this address (404)")
-    return _by_status(place, number, code) if number else PlaceAway(f"{place}: no answer{_why(text)}")
+    if number:
+        return _by_status(place, number, code)
+    return PlaceRefused(f"{place}: it refused with {code}") if code else PlaceAway(f"{place}: no answer{_why(text)}")
 
 
 def _by_status(place: str, status: int, code: str) -> Exception:
@@ -60,14 +69,14 @@ def _by_status(place: str, status: int, code: str) -> Exception:
         return PlaceRefused(f"{place}: it denies access ({shown}): check the credentials and their rights")
     if status == _FULL:
         return PlaceRefused(f"{place}: it is full")
-    if status in (408, 409, 412, 425, 429) or (status >= 500 and status != 501):
+    if status in (408, 409, 425, 429) or (status >= 500 and status != 501):
         return PlaceAway(f"{place}: it is busy or broken ({shown})")
     return PlaceRefused(f"{place}: it refused with {shown}")
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:
     found = pattern.search(text)
-    return found[1] if found else ""
+    return next(group for group in found.groups() if group) if found else ""
 
 
 def _why(text: str) -> str:
