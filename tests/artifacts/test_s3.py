@@ -111,7 +111,8 @@ async def test_a_server_that_stops_is_away_for_that_time(
                 await call(place.open(HASTY))
     finally:
         server.resume()
-    assert await read(place.open(), "a/b") is not None
+    await place.open().put("a/b", content(b"new"))
+    assert await read(place.open(), "a/b") == b"new"
 
 
 async def test_a_connection_that_ends_in_the_middle_is_no_end(server: Seaweed) -> None:

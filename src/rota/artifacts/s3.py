@@ -31,6 +31,7 @@ from rota.artifacts.place import (
     counted,
 )
 from rota.artifacts.s3_problems import AlreadyThere, BeyondEnd, problem
+from rota.artifacts.s3_streams import Feed, FromContent, gathered, next_of
 from rota.artifacts.signing import check_life
 from rota.clock import Chance
 from rota.objects_address import S3Address
@@ -79,7 +80,7 @@ class S3Place(ObjectPlace):
     async def put(self, key: str, content: AsyncIterable[bytes], size: int | None = None) -> int:
         check_key(key)
         async with aclosing(counted(key, content, size)) as pieces:
-            first = await _gathered(pieces, PART)
+            first = await gathered(pieces, PART)
             if len(first) < PART:
                 async with self._step():
                     await obstore.put_async(self._store, key, first, use_multipart=False)
@@ -90,14 +91,14 @@ class S3Place(ObjectPlace):
         """What was uploaded becomes visible when the last part was. An upload that is not finished stays hidden in the
         bucket: obstore can't end it, a rule of the bucket does."""
         async with self._step() as limit:
-            feed = _Feed(first, rest, limit, self._limit)
+            feed = Feed(first, rest, limit, self._limit)
             try:
                 await obstore.put_async(
                     self._store, key, feed, use_multipart=True, chunk_size=PART, max_concurrency=AT_ONCE
                 )
             except Exception:
                 if feed.failure is not None:
-                    raise _FromContent(feed.failure) from None
+                    raise FromContent(feed.failure) from None
                 raise
             finally:
                 await feed.close()
@@ -134,7 +135,7 @@ class S3Place(ObjectPlace):
         left = answer.range[1] - answer.range[0]
         while left:
             async with self._step(key):
-                piece = await anext(stream, None)
+                piece = await next_of(stream)
             if piece is None or len(piece) > left:
                 raise PlaceAway(f"{self.name}: {key} ended {left} bytes early")
             left -= len(piece)
@@ -160,7 +161,7 @@ class S3Place(ObjectPlace):
         check_folder(prefix)
         stream = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(most, PAGE))
         async with self._step():
-            return [_stored(found) for found in await anext(stream, [])]
+            return [_stored(found) for found in await next_of(stream) or ()]
 
     async def copy(self, source: str, target: str) -> None:
         check_key(target)
@@ -189,68 +190,12 @@ class S3Place(ObjectPlace):
         try:
             async with asyncio.timeout(seconds) as limit:
                 yield limit
-        except _FromContent as raised:
+        except FromContent as raised:
             raise raised.failure from None
         except TimeoutError:
             raise PlaceAway(f"{self.name}: no answer within {seconds:g}s") from None
         except (BaseError, FileNotFoundError) as error:
             raise problem(self.name, error, key) from None
-
-
-class _FromContent(Exception):
-    """Carries what the content of an object raised past what the place may raise."""
-
-    def __init__(self, failure: BaseException) -> None:
-        self.failure = failure
-
-
-class _Feed:
-    """What a multipart upload reads from. While it waits for the content, which is not the place's fault, the time
-    limit stands still; it begins anew with each piece.
-
-    obstore asks for each piece in a task of its own, and leaves that behind when the upload is cancelled."""
-
-    def __init__(self, first: bytes, rest: AsyncIterator[bytes], limit: asyncio.Timeout, seconds: float) -> None:
-        self.failure: BaseException | None = None
-        self.count = 0
-        self._first: bytes | None = first
-        self._rest, self._limit, self._seconds = rest, limit, seconds
-        self._asking: asyncio.Task[object] | None = None
-        self._closed = False
-
-    def __aiter__(self) -> _Feed:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._closed:
-            raise asyncio.CancelledError
-        self._asking = asyncio.current_task()
-        self._limit.reschedule(None)
-        try:
-            piece = await self._next()
-        except StopAsyncIteration:
-            raise
-        except BaseException as failure:
-            self.failure = failure
-            raise
-        finally:
-            self._asking = None
-            if not self._closed:
-                self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
-        self.count += len(piece)
-        return piece
-
-    async def _next(self) -> bytes:
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        return await anext(self._rest)
-
-    async def close(self) -> None:
-        self._closed = True
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait([self._asking])
 
 
 def _store(address: S3Address, limit: float, tries: int) -> S3Store:
@@ -298,14 +243,6 @@ def _stored(found: ObjectMeta) -> StoredObject:
 
 def _instant(moment: datetime) -> int:
     return round(moment.timestamp() * 1_000_000)
-
-
-async def _gathered(pieces: AsyncIterator[bytes], least: int) -> bytes:
-    """Pieces until there are this many bytes, or no more of them."""
-    found = bytearray()
-    while len(found) < least and (piece := await anext(pieces, None)) is not None:
-        found += piece
-    return bytes(found)
 
 
 async def _only(content: bytes) -> AsyncIterator[bytes]:
