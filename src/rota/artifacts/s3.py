@@ -31,7 +31,7 @@ from rota.artifacts.place import (
     counted,
 )
 from rota.artifacts.s3_problems import AlreadyThere, BeyondEnd, problem
-from rota.artifacts.s3_streams import Feed, FromContent, gathered, next_of
+from rota.artifacts.s3_streams import Feed, Stream, gathered
 from rota.artifacts.signing import check_life
 from rota.clock import Chance
 from rota.objects_address import S3Address
@@ -90,19 +90,24 @@ class S3Place(ObjectPlace):
     async def _put_parts(self, key: str, first: bytes, rest: AsyncIterator[bytes]) -> int:
         """What was uploaded becomes visible when the last part was. An upload that is not finished stays hidden in the
         bucket: obstore can't end it, a rule of the bucket does."""
-        async with self._step() as limit:
-            feed = Feed(first, rest, limit, self._limit)
-            try:
-                await obstore.put_async(
-                    self._store, key, feed, use_multipart=True, chunk_size=PART, max_concurrency=AT_ONCE
-                )
-            except Exception:
-                if feed.failure is not None:
-                    raise FromContent(feed.failure) from None
-                raise
-            finally:
-                await feed.close()
-        return feed.count
+        feed, count = Feed(), 0
+        upload = asyncio.ensure_future(
+            obstore.put_async(self._store, key, feed, use_multipart=True, chunk_size=PART, max_concurrency=AT_ONCE)
+        )
+        try:
+            piece: bytes | None = first
+            while piece is not None:
+                async with self._step():
+                    await feed.give(piece, upload)
+                count += len(piece)
+                piece = await anext(rest, None)
+            async with self._step():
+                await feed.give(None, upload)
+                await upload
+        finally:
+            upload.cancel()
+            await feed.close()
+        return count
 
     async def put_new(self, key: str, content: bytes) -> bool:
         check_key(key)
@@ -131,11 +136,11 @@ class S3Place(ObjectPlace):
             return
         if end is not None and end <= start:
             return
-        stream = answer.stream(min_chunk_size=PIECE)
+        stream = Stream(answer.stream(min_chunk_size=PIECE))
         left = answer.range[1] - answer.range[0]
         while left:
             async with self._step(key):
-                piece = await next_of(stream)
+                piece = await stream.next()
             if piece is None or len(piece) > left:
                 raise PlaceAway(f"{self.name}: {key} ended {left} bytes early")
             left -= len(piece)
@@ -159,9 +164,9 @@ class S3Place(ObjectPlace):
 
     async def page(self, prefix: str, after: str = "", most: int = PAGE) -> list[StoredObject]:
         check_folder(prefix)
-        stream = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(most, PAGE))
+        stream = Stream(obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(most, PAGE)))
         async with self._step():
-            return [_stored(found) for found in await next_of(stream) or ()]
+            return [_stored(one) for one in await stream.next() or ()]
 
     async def copy(self, source: str, target: str) -> None:
         check_key(target)
@@ -182,16 +187,14 @@ class S3Place(ObjectPlace):
         return 0
 
     @asynccontextmanager
-    async def _step(self, key: str = "", seconds: float | None = None) -> AsyncIterator[asyncio.Timeout]:
+    async def _step(self, key: str = "", seconds: float | None = None) -> AsyncIterator[None]:
         """One request, or one piece of an answer, within the time limit and with the errors of the contract."""
         if os.getpid() != self._process:
             raise PlaceRefused(f"{self.name}: this process was forked; open the object place in it anew")
         seconds = self._limit if seconds is None else seconds
         try:
-            async with asyncio.timeout(seconds) as limit:
-                yield limit
-        except FromContent as raised:
-            raise raised.failure from None
+            async with asyncio.timeout(seconds):
+                yield
         except TimeoutError:
             raise PlaceAway(f"{self.name}: no answer within {seconds:g}s") from None
         except (BaseError, FileNotFoundError) as error:

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
 
-class FromContent(Exception):
-    """Carries what the content of an object raised past what the place may raise."""
-
-    def __init__(self, failure: BaseException) -> None:
-        self.failure = failure
-
-
 class Feed:
-    """What a multipart upload reads from. While it waits for the content, which is not the place's fault, the time
-    limit stands still; it begins anew with each piece.
+    """Hands the pieces of a content to an upload, one at a time. The content is read by the task that puts it: obstore
+    asks for each piece in a task of its own, and leaves that task behind when the upload is cancelled."""
 
-    obstore asks for each piece in a task of its own, and leaves that behind when the upload is cancelled."""
-
-    def __init__(self, first: bytes, rest: AsyncIterator[bytes], limit: asyncio.Timeout, seconds: float) -> None:
-        self.failure: BaseException | None = None
-        self.count = 0
-        self._first: bytes | None = first
-        self._rest, self._limit, self._seconds = rest, limit, seconds
+    def __init__(self) -> None:
+        self._pieces = asyncio.Queue[bytes | None](1)
         self._asking: asyncio.Task[object] | None = None
         self._closed = False
 
@@ -34,29 +22,26 @@ class Feed:
         return self
 
     async def __anext__(self) -> bytes:
-        if self._closed:
+        if self._closed:  # an end would be taken for the end of the content
             raise asyncio.CancelledError
         self._asking = asyncio.current_task()
-        self._limit.reschedule(None)
         try:
-            piece = await self._next()
-        except StopAsyncIteration:
-            raise
-        except BaseException as failure:
-            self.failure = failure
-            raise
+            piece = await self._pieces.get()
         finally:
             self._asking = None
-            if not self._closed:
-                self._limit.reschedule(asyncio.get_running_loop().time() + self._seconds)
-        self.count += len(piece)
+        if piece is None:
+            raise StopAsyncIteration
         return piece
 
-    async def _next(self) -> bytes:
-        if self._first is not None:
-            first, self._first = self._first, None
-            return first
-        return await anext(self._rest)
+    async def give(self, piece: bytes | None, upload: asyncio.Future[Any]) -> None:
+        """Waits until the piece before was taken, or raises what the upload failed with. None: there is no more."""
+        giving = asyncio.ensure_future(self._pieces.put(piece))
+        try:
+            await asyncio.wait((giving, upload), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            giving.cancel()
+        if upload.done():
+            upload.result()
 
     async def close(self) -> None:
         self._closed = True
@@ -65,22 +50,28 @@ class Feed:
             await asyncio.wait([self._asking])
 
 
-async def next_of(stream: AsyncIterator[T]) -> T | None:
-    """The next item; None: there is no more. When this is cancelled the stream goes on until it has one, or meets its
-    own time limit: a request that is under way must be dropped by a thread of obstore, or obstore panics ("there is no
-    reactor running")."""
-    asking: asyncio.Future[T] = asyncio.ensure_future(stream.__anext__())
-    asking.add_done_callback(_heard)
-    await asyncio.wait([asking])
-    try:
-        return asking.result()
-    except StopAsyncIteration:
-        return None
+class Stream(Generic[T]):
+    """Asks a stream of obstore for one item after the other. Nobody else may hold that stream: if it is dropped while a
+    request is under way, a thread of obstore must be the one that drops it, or obstore panics ("there is no reactor
+    running"). So it is let go of here before the request is cancelled there."""
 
+    def __init__(self, stream: AsyncIterator[T]) -> None:
+        self._stream: AsyncIterator[T] | None = stream
 
-def _heard(asked: asyncio.Future[T]) -> None:
-    if not asked.cancelled():
-        asked.exception()
+    async def next(self) -> T | None:
+        """None: there is no more. Not to be called again after it was cancelled."""
+        assert self._stream is not None
+        asking: asyncio.Future[T] = asyncio.ensure_future(self._stream.__anext__())
+        try:
+            await asyncio.wait([asking])
+        except asyncio.CancelledError:
+            self._stream = None
+            asking.cancel()
+            raise
+        try:
+            return asking.result()
+        except StopAsyncIteration:
+            return None
 
 
 async def gathered(pieces: AsyncIterator[bytes], least: int) -> bytes:
