@@ -150,11 +150,11 @@ class S3Place(ObjectPlace):
         check_key(key)
         try:
             async with self._step(key):
-                return _stored(await obstore.head_async(self._store, key))
+                return _stored(await obstore.head_async(self._store, key), key)
         except NoObject:
             # An answer without a body does not say whether it is the object or the bucket that is not there.
             async with self._step(key):
-                return _stored((await obstore.get_async(self._store, key)).meta)
+                return _stored((await obstore.get_async(self._store, key)).meta, key)
 
     async def delete(self, keys: Iterable[str]) -> None:
         checked = [check_key(key) for key in keys]
@@ -166,7 +166,7 @@ class S3Place(ObjectPlace):
         check_folder(prefix)
         stream = Stream(obstore.list(self._store, prefix or None, offset=after or None, chunk_size=min(most, PAGE)))
         async with self._step():
-            return [_stored(one) for one in await stream.next() or ()]
+            return [_stored(one, one["path"]) for one in await stream.next() or ()]
 
     async def copy(self, source: str, target: str) -> None:
         check_key(target)
@@ -240,8 +240,9 @@ class _Given:
         return self._credential
 
 
-def _stored(found: ObjectMeta) -> StoredObject:
-    return StoredObject(found["path"], found["size"], _instant(found["last_modified"]))
+def _stored(found: ObjectMeta, key: str) -> StoredObject:
+    """Not every version of obstore takes the prefix away from all paths, so the key is given."""
+    return StoredObject(key, found["size"], _instant(found["last_modified"]))
 
 
 def _instant(moment: datetime) -> int:
