@@ -213,6 +213,18 @@ async def test_lies_about_etags_change_nothing(fake: Web) -> None:
     assert (await place.head("a/b")).size == len(whole)
 
 
+async def test_a_probe_finds_out_that_nothing_can_be_deleted(fake: Web) -> None:
+    little = objects({})
+
+    async def keeping(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        told = reply(403, "<Error><Code>AccessDenied</Code></Error>", **FOUND) if asked.method == "POST" else little
+        await told(asked, writer)
+
+    fake.otherwise = keeping
+    with pytest.raises(PlaceRefused, match="lists and deletes"):
+        await at(fake).probe()
+
+
 async def test_a_server_that_gives_back_something_else_is_refused(fake: Web) -> None:
     fake.otherwise = reply(200, b"something else", etag='"x"', **FOUND)
     with pytest.raises(PlaceRefused, match="does not give back what was written"):

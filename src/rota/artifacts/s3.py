@@ -62,9 +62,11 @@ class S3Place(ObjectPlace):
             self._exclusive = await self._refuses_second(key)
             if b"".join([piece async for piece in self.get(key)]) not in (b"1", b"2"):
                 raise PlaceRefused(f"{self.name}: it does not give back what was written")
-        finally:
+        except Exception:
             with suppress(PlaceAway, PlaceRefused):  # what was wrong before is what counts
                 await self.delete([key])
+            raise
+        await self.delete([key])
         return PlaceState(self.name, self._exclusive)
 
     async def _refuses_second(self, key: str) -> bool:
@@ -105,7 +107,8 @@ class S3Place(ObjectPlace):
                 await feed.give(None, upload)
                 await upload
         finally:
-            upload.cancel()
+            if not upload.cancel() and not upload.cancelled():
+                upload.exception()  # it is known, or less than what the content raised
             await feed.close()
         return count
 
