@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing
@@ -23,6 +24,7 @@ from tests.servers.web import Answer, Asked, Web, raw, reply, web
 
 MIB = 1 << 20
 HASTY = 0.5
+DELETED = b"<Deleted><Key>%s</Key></Deleted>"
 FOUND = {"last_modified": "Thu, 19 Nov 2026 04:00:00 GMT", "connection": "close"}
 
 
@@ -170,8 +172,9 @@ def objects(kept: dict[str, bytes], *, honours: bool | None = True, etags: Itera
             kept[path] = asked.body
             told = reply(200, **said)
         elif asked.method == "POST":
-            kept.clear()
-            told = reply(200, "<DeleteResult></DeleteResult>", **said)
+            for key in (deleted := re.findall(rb"<Key>(.*?)</Key>", asked.body)):
+                kept.pop(f"/bucket/{key.decode()}", None)
+            told = reply(200, b"<DeleteResult>%s</DeleteResult>" % b"".join(map(DELETED.__mod__, deleted)), **said)
         elif path not in kept:
             told = reply(404, "<Error><Code>NoSuchKey</Code></Error>", **said)
         else:

@@ -82,4 +82,4 @@ def _found(pattern: re.Pattern[str], text: str) -> str:
 def _why(text: str) -> str:
     """The innermost cause comes last."""
     causes = _CAUSE.findall(text)
-    return f": {causes[-1]}" if causes else ""
+    return f": {causes[-1]}" if causes else " that can be understood"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -21,7 +21,10 @@ class Feed:
     def __aiter__(self) -> Feed:
         return self
 
-    async def __anext__(self) -> bytes:
+    def __anext__(self) -> Awaitable[bytes]:
+        return _Asked(self)
+
+    async def next(self) -> bytes:
         if self._closed:  # an end would be taken for the end of the content
             raise asyncio.CancelledError
         self._asking = asyncio.current_task()
@@ -48,6 +51,17 @@ class Feed:
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait([self._asking])
+
+
+class _Asked:
+    """What obstore awaits for a piece. It may never do so, if the upload is cancelled just then: Python would warn of a
+    coroutine that was never awaited, so there is none before."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        return self._feed.next().__await__()
 
 
 class Stream(Generic[T]):
