@@ -27,8 +27,8 @@ _KEY = re.compile(rf"{_SEGMENT}(/{_SEGMENT}){{0,7}}")
 _FOLDER = re.compile(rf"({_SEGMENT}/){{0,7}}")
 _UPLOAD = re.compile(r"[a-z0-9][a-z0-9-]{7,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_TOKEN = re.compile(r"[a-z0-9]{8,64}")
-_PUBLISHED = re.compile(r"objects/(?P<folder>[0-9a-f]{2})/(?P<digest>(?P=folder)[0-9a-f]{62})-[a-z0-9]{8,64}")
+_TOKEN = re.compile(r"[a-z0-9]{8,48}")
+_PUBLISHED = re.compile(r"objects/(?P<folder>[0-9a-f]{2})/(?P<digest>(?P=folder)[0-9a-f]{62})-[a-z0-9]{8,48}")
 
 
 def check_key(key: str) -> str:
@@ -78,7 +78,7 @@ def part_size(size: int) -> int:
 
 def object_key(digest: str, token: str) -> str:
     check_digest(digest)
-    _checked(_TOKEN, token, "token of a publication", "8 to 64 small letters and digits")
+    _checked(_TOKEN, token, "token of a publication", "8 to 48 small letters and digits")
     return f"{OBJECTS}{digest[:2]}/{digest}-{token}"
 
 
