@@ -5,7 +5,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SEEDS ?= 200
 # What is not the same for root and others: processes and what they may see of each other, users, folders, servers.
-USER_TESTS ?= tests/work/keeper tests/work/functions tests/work/executors/test_command.py tests/servers \
+USER_TESTS ?= tests/work/keeper tests/work/functions tests/work/executors/test_command.py tests/servers tests/artifacts \
     tests/cli/test_up.py tests/node/test_commands.py tests/node/test_hostile_commands.py tests/node/test_processes.py tests/node/test_secrets.py
 CHAOS_ARGS ?=
 

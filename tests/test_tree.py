@@ -41,6 +41,10 @@ TESTED_BY = {
     "model/output_marks.py": "logs/test_sink.py contracts/test_late_output.py",
     "logs/recovery.py": "logs/test_journal.py",
     "logs/spool.py": "logs/test_journal.py logs/test_replayer.py",
+    # Object places: parts that show in what a place does.
+    "artifacts/folder_files.py": "artifacts/test_folder.py artifacts/test_place.py",
+    "artifacts/s3_problems.py": "artifacts/test_s3.py",
+    "artifacts/s3_streams.py": "artifacts/test_s3.py artifacts/test_place.py",
     # Far-away workers: what they may do is shown by their verbs.
     "api/tickets.py": "api/test_far_workers.py",
     "api/work_checks.py": "api/test_far_workers.py",

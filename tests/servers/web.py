@@ -57,6 +57,7 @@ class Web:
         self.scheme, self.port = scheme, port
         self.asked: list[Asked] = []
         self.broken: list[str] = []  # paths whose client went away while they were answered
+        self.otherwise = reply(404)
         self._answers: dict[str, Answer] = {}
         self._heard = threading.Condition()
 
@@ -90,7 +91,7 @@ class Web:
             with self._heard:
                 self.asked.append(asked)
                 self._heard.notify_all()
-            answering = asyncio.ensure_future(self._answers.get(path.partition("?")[0], reply(404))(asked, writer))
+            answering = asyncio.ensure_future(self._answers.get(path.partition("?")[0], self.otherwise)(asked, writer))
             gone = asyncio.ensure_future(reader.read(1))
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
