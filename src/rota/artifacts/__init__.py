@@ -1,0 +1,1 @@
+"""Programs and files: where their bytes are kept, and how a node gets and runs them."""
