@@ -49,6 +49,15 @@ def sync(folder: Path) -> None:
         os.close(descriptor)
 
 
+def sync_names(folder: Path) -> None:
+    """Writes the names in a folder to the disk."""
+    descriptor = os.open(folder, FOLDER)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def seal(folder: Path) -> None:
     """Makes all files and folders read-only. Links stay as they are."""
     for where, _, names in os.walk(folder):
