@@ -12,7 +12,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class Environments:
         found = shutil.which(self._python, path=self._variables.get("PATH"))
         if found is None:
             raise NotPrepared("environment", f"{self._python} is not on the PATH of the node", "install Python there")
-        key = os.path.realpath(found), Path(found).stat().st_mtime_ns
+        key = await to_the_end(partial(_identity, found))
         if key not in self._asked:
             self._asked[key] = await self._ask(found)
         return self._asked[key]
@@ -91,7 +91,7 @@ class Environments:
                 _, answer = await output_of([python, "-I", "-c", _ASKED], Path("/"), self._variables)
             return msgspec.json.decode(answer, type=Python)
         except (OSError, msgspec.DecodeError) as error:
-            problem = f"{shown(python)} doesn't say its version ({error or 'no answer'})"
+            problem = f"{shown(python)} doesn't say its version ({str(error) or 'no answer'})"
             raise NotPrepared("environment", problem, "install a working Python on the node") from None
 
     async def _make(self, key: str, python: Python, requirements: list[str], folder: Path) -> Made:
@@ -121,10 +121,15 @@ class Environments:
         return None
 
     def _remember(self, key: str, problem: str) -> None:
-        self._failures.mkdir(mode=0o700, exist_ok=True)
-        for path in self._failures.iterdir():
-            self._recent(path.name)
-        (self._failures / key).write_bytes(msgspec.json.encode(_Failure(self._clock.now(), problem)))
+        with suppress(OSError):  # the failure itself is told anyway
+            self._failures.mkdir(mode=0o700, exist_ok=True)
+            for path in self._failures.iterdir():
+                self._recent(path.name)
+            (self._failures / key).write_bytes(msgspec.json.encode(_Failure(self._clock.now(), problem)))
+
+
+def _identity(path: str) -> tuple[str, int]:
+    return os.path.realpath(path), Path(path).stat().st_mtime_ns
 
 
 def _whole(folder: Path, mark: Mark) -> bool:

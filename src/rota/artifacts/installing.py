@@ -31,7 +31,7 @@ class InstallFailed(Exception):
 
 def passed(variables: Mapping[str, str]) -> dict[str, str]:
     kept = {name: value for name, value in variables.items() if _PASSED.fullmatch(name)}
-    return kept | {"UV_PYTHON_DOWNLOADS": "never", "PYTHONDONTWRITEBYTECODE": ""}
+    return kept | {"UV_PYTHON_DOWNLOADS": "never"}
 
 
 async def install(folder: Path, python: str, requirements: Sequence[str], variables: Mapping[str, str]) -> None:
