@@ -39,7 +39,7 @@ def refused(place: Path, data: bytes, name: str, limits: PackLimits = LIMITS) ->
         staged(inner, data, name, limits)
     assert sorted(path.name for path in place.iterdir()) == ["jail"]
     assert sorted(path.name for path in inner.iterdir() if path.name != "out") == sorted(["precious", name])
-    assert all(path.is_dir() or path.is_file() and not path.is_symlink() for path in inner.rglob("*"))
+    assert all(path.is_dir() or (path.is_file() and not path.is_symlink()) for path in inner.rglob("*"))
     assert descriptors() == before
     assert str(caught.value).isprintable()
     return str(caught.value)
@@ -289,7 +289,7 @@ BAD_ZIPS: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize(("data", "said"), BAD_ZIPS.values(), ids=BAD_ZIPS.keys())
 def test_hostile_zips_are_refused(tmp_path: Path, data: bytes, said: str) -> None:
     message = refused(tmp_path, data, "a.zip")
-    assert said in message or said == "its parts don't fit" and "is not where its directory says" in message
+    assert said in message or (said == "its parts don't fit" and "is not where its directory says" in message)
 
 
 def test_a_zip_of_one_file_seen_many_times_holds_nothing(tmp_path: Path) -> None:

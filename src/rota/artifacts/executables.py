@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 from functools import cache
@@ -41,7 +42,7 @@ def shebang(head: bytes) -> list[str] | None:
     if not head.startswith(b"#!"):
         return None
     line = head[2:].partition(b"\n")[0].decode("utf-8", errors="replace").strip(" \t")
-    return line.split(maxsplit=1) if line else []
+    return re.split("[ \t]+", line, maxsplit=1) if line else []
 
 
 def foreign_system(head: bytes) -> str | None:

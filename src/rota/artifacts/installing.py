@@ -38,17 +38,19 @@ async def install(folder: Path, python: str, requirements: Sequence[str], variab
     """Makes an environment at the folder, which must not exist. Raises `InstallFailed`."""
     own = str(folder / "bin" / "python")
     if (uv := shutil.which("uv", path=variables.get("PATH"))) is not None:
-        await _step([uv, "venv", "--no-project", "--python", python, str(folder)], folder, variables)
+        await _step("uv venv", [uv, "venv", "--no-project", "--python", python, str(folder)], folder, variables)
         # Files that are linked with the cache of uv would become read-only there too.
         wheels = ["--only-binary", ":all:", "--link-mode", "copy"]
-        await _step([uv, "pip", "install", "--python", own, *wheels, "--", *requirements], folder, variables)
+        await _step(
+            "uv pip install", [uv, "pip", "install", "--python", own, *wheels, "--", *requirements], folder, variables
+        )
         # uv would compile with the environment's Python, which runs the `.pth` files that came with the wheels.
         with suppress(InstallFailed):
-            await _step([python, "-I", "-m", "compileall", "-q", str(folder / "lib")], folder, variables)
+            await _step("compileall", [python, "-I", "-m", "compileall", "-q", str(folder / "lib")], folder, variables)
     else:
-        await _step([python, "-I", "-m", "venv", str(folder)], folder, variables)
+        await _step("venv", [python, "-I", "-m", "venv", str(folder)], folder, variables)
         quiet = ["--no-input", "--disable-pip-version-check", "--only-binary", ":all:"]
-        await _step([own, "-I", "-m", "pip", "install", *quiet, "--", *requirements], folder, variables)
+        await _step("pip install", [own, "-I", "-m", "pip", "install", *quiet, "--", *requirements], folder, variables)
 
 
 async def output_of(argv: Sequence[str], place: Path, variables: Mapping[str, str]) -> tuple[int, bytes]:
@@ -73,8 +75,7 @@ async def _read(process: Process) -> tuple[int, bytes]:
     return await process.wait(), tail
 
 
-async def _step(argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> None:
-    name = " ".join(Path(word).name for word in argv[:4] if not word.startswith("-"))
+async def _step(name: str, argv: Sequence[str], folder: Path, variables: Mapping[str, str]) -> None:
     try:
         code, tail = await output_of(argv, folder.parent, variables)
     except OSError as error:
