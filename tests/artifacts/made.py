@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -72,7 +71,7 @@ def block(
 
 
 def member(name: bytes, body: bytes = b"", **fields: bytes) -> bytes:
-    return block(name, len(body), **fields) + body + padding(len(body))  # type: ignore[arg-type]
+    return block(name, len(body), **fields) + body + padding(len(body))
 
 
 def pax(kind: bytes = b"x", **records: str) -> bytes:
@@ -124,4 +123,5 @@ class Zip:
 
 def descriptors() -> int:
     """Open files of this process."""
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    place = Path("/proc/self/fd")
+    return len([*place.iterdir()]) if place.is_dir() else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import lzma
@@ -12,6 +13,7 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -150,6 +152,7 @@ def test_a_tar_ends_where_it_says(tmp_path: Path, end: bytes) -> None:
 
 
 TAR = member(b"a", b"x") + END
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "xz": lzma.compress, "zst": zstd.compress}
 SQUEEZED = {
     "gz": (gzip.compress(TAR), "a.tar.gz"),
     "xz": (lzma.compress(TAR), "a.tar.xz"),
@@ -160,7 +163,7 @@ SQUEEZED = {
 @pytest.mark.parametrize("kind", SQUEEZED)
 def test_compressed_tars_may_have_several_parts(tmp_path: Path, kind: str) -> None:
     whole, name = SQUEEZED[kind]
-    parts = {"gz": gzip.compress, "xz": lzma.compress, "zst": zstd.compress}[kind]
+    parts = COMPRESS[kind]
     data = parts(TAR[:600]) + parts(b"") + parts(TAR[600:])
     assert contents(staged(tmp_path, data, name)) == {"a": b"x"}
     assert contents(staged(tree(tmp_path / "two", {}), whole + bytes(1024), name)) == {"a": b"x"}
@@ -182,10 +185,10 @@ def test_damaged_compression_is_refused(tmp_path: Path, kind: str, how: str) -> 
 
 @pytest.mark.parametrize("kind", SQUEEZED)
 def test_bombs_of_all_kinds_are_refused_while_they_are_counted(tmp_path: Path, kind: str) -> None:
-    compress = {"gz": gzip.compress, "xz": lzma.compress, "zst": zstd.compress}[kind]
+    compress = COMPRESS[kind]
     limits = PackLimits(always=1 << 20, ratio=10, entries=10)
-    zeros = bytes(1 << 24)
-    for number, data in enumerate([member(b"a", zeros) + END, TAR + zeros, pax(path="b") * 20_000 + TAR]):
+    zeros = bytes(1 << 22)
+    for number, data in enumerate([member(b"a", zeros) + END, TAR + zeros, pax(path="b") * 5_000 + TAR]):
         assert "unpack to more than" in refused(
             tree(tmp_path / str(number), {}), compress(data), SQUEEZED[kind][1], limits
         )
@@ -235,6 +238,7 @@ def good() -> Zip:
     return Zip().add(b"first", b"1")
 
 
+RAW = zlib.compress(b"x" * 99, wbits=-15)
 SIGNED = b"PK\7\x08" + bytes(12)
 BAD_ZIPS: dict[str, tuple[bytes, str]] = {
     "leads up": (good().add(b"../x", b"x").bytes(), "'..' is not a name"),
@@ -262,8 +266,8 @@ BAD_ZIPS: dict[str, tuple[bytes, str]] = {
     "wrong sum": (good().add(b"a", b"xx", crc=1).bytes(), "b'a' is damaged"),
     "wrong sum of stored": (good().add(b"a", b"xx", crc=1, method=0).bytes(), "b'a' is damaged"),
     "no deflate": (good().add(b"a", b"xx", data=b"\xff\xff").bytes(), "can't be decompressed"),
-    "cut deflate": (good().add(b"a", b"x" * 99, data=zlib.compress(b"x" * 99, wbits=-15)[:-3]).bytes(), "can't be decompressed"),
-    "behind deflate": (good().add(b"a", b"x", data=zlib.compress(b"x", wbits=-15) + b"y").bytes(), "can't be decompressed"),
+    "cut deflate": (good().add(b"a", b"x" * 99, data=RAW[:-3]).bytes(), "can't be decompressed"),
+    "behind deflate": (good().add(b"a", b"x" * 99, data=RAW + b"y").bytes(), "can't be decompressed"),
     "overlapping": (good().add(b"b", b"1", local=b"first", offset=0).bytes(), "its files overlap"),
     "same file twice": (good().add(b"first", b"1", offset=0).bytes(), "its files overlap"),
     "hidden between": (good().add(b"a", b"x", behind=b"hidden").add(b"b", b"x").bytes(), "something stands between"),
@@ -323,7 +327,7 @@ GOOD_TAR = pax(path="b/ä") + member(b"x", b"12") + member(b"a/", kind=b"5") + m
 GOOD_ZIP = Zip().add(b"a/", mode=0o040755).add(b"a/b", b"12" * 90).add(b"c", b"3", method=0).bytes()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data(), st.sampled_from([(GOOD_TAR, "a.tar"), (GOOD_ZIP, "a.zip"), (gzip.compress(GOOD_TAR), "a.tgz")]))
 def test_changed_archives_are_read_within_their_folder_or_refused(
     data: st.DataObject, given: tuple[bytes, str]
@@ -337,10 +341,8 @@ def test_changed_archives_are_read_within_their_folder_or_refused(
         archive = archive or bytearray(b"x")
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
-        try:
+        with contextlib.suppress(InvalidProgram):
             staged(root, bytes(archive), name, PackLimits(size=5000, entries=10))
-        except InvalidProgram:
-            pass
         assert {path.name for path in root.iterdir()} <= {name, "out"}
         inner = contents(root / "out") if (root / "out").exists() else {}
         assert sum(len(body) for body in inner.values() if body) <= 5000

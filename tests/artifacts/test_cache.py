@@ -196,7 +196,7 @@ async def test_a_damaged_program_is_fetched_again(tmp_path: Path, clock: ManualC
 
 @pytest.mark.parametrize("damage", ["content", "more", "mode", "missing"])
 async def test_a_full_check_finds_changed_files(tmp_path: Path, clock: ManualClock, damage: str) -> None:
-    data, said = packed(tree(tmp_path / "one", {"a": b"1", "b/c": b"2"}))
+    data, _said = packed(tree(tmp_path / "one", {"a": b"1", "b/c": b"2"}))
     source = Source(data)
     await names(cache(tmp_path, clock), source)
     await names(cache(tmp_path, clock, check=True), source)
@@ -245,7 +245,7 @@ async def test_a_folder_that_can_not_be_made_is_one_error(tmp_path: Path, clock:
 
 
 def start(folder: Path, data: Path, how: str) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "tests.artifacts.cache_user", folder / "cache", data, how]
+    argv = [sys.executable, "-m", "tests.artifacts.cache_user", str(folder / "cache"), str(data), how]
     return subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -294,7 +294,7 @@ async def test_a_process_that_waits_in_vain_says_so(tmp_path: Path, clock: Manua
     user = ProgramCache(tmp_path / "cache", MIB, clock, Chance(), patience=0.05)
     with start(tmp_path, large, "stop in fetch") as process:
         assert next(lines(process)) == "fetching"
-        with pytest.raises(NotPrepared, match="another process has been at it for 0.05s") as caught:
+        with pytest.raises(NotPrepared, match=r"another process has been at it for 0\.05s") as caught:
             await names(user, source)
         assert caught.value.passing
         process.kill()

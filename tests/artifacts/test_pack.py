@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.artifacts import pack as packing
 from rota.artifacts.compression import zstd
-from rota.artifacts.counting import PackLimits
+from rota.artifacts.counting import LIMITS, PackLimits
 from rota.artifacts.faults import InvalidProgram
 from rota.artifacts.pack import Packing, content_digest, pack
 from rota.artifacts.unpack import unpack
@@ -30,7 +29,7 @@ FILES = {
 }
 
 
-def refused(source: Path, limits: PackLimits = packing.LIMITS) -> str:
+def refused(source: Path, limits: PackLimits = LIMITS) -> str:
     with pytest.raises(InvalidProgram) as caught:
         pack(source, io.BytesIO(), limits)
     assert "\n" not in str(caught.value)
@@ -73,7 +72,7 @@ def test_every_tar_can_list_it(tmp_path: Path) -> None:
     lines = listing.stdout.decode().splitlines()
     assert not listing.stderr
     assert lines[0].startswith("drwxr-xr-x 0/0")
-    assert [line for line in lines if line.endswith("run.sh")][0].startswith("-rwxr-xr-x 0/0")
+    assert next(line for line in lines if line.endswith("run.sh")).startswith("-rwxr-xr-x 0/0")
     assert any(line.endswith("n" * 200) for line in lines)
 
 
@@ -87,7 +86,7 @@ def test_an_archive_is_packed_as_what_is_in_it(tmp_path: Path, suffix: str) -> N
     root, archive = tree(tmp_path / "one", FILES, ["run.sh"]), tmp_path / f"archive{suffix}"
     if suffix == ".zip":
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
-            for path in reversed(sorted(root.rglob("*"))):
+            for path in sorted(root.rglob("*"), reverse=True):
                 made.write(path, path.relative_to(root))
     elif suffix == ".tar.zst":
         archive.write_bytes(packed(root)[0])

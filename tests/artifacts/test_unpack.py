@@ -63,7 +63,7 @@ def test_files_come_out_as_they_went_in_and_read_only(tmp_path: Path) -> None:
         "out/lib/deep/er.txt",
         "out/ä/ß €.txt",
     }
-    assert {mode for mode in modes.values()} == {0o444, 0o555}
+    assert set(modes.values()) == {0o444, 0o555}
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o555
 
 
@@ -219,7 +219,7 @@ def zeros(size: int) -> bytes:
 
 
 def test_a_bomb_is_refused_while_it_is_counted(tmp_path: Path) -> None:
-    data = zeros(1 << 30)
+    data = zeros(1 << 28)
     assert len(data) < 40_000
     assert "bytes unpack to more than" in refused(data, tmp_path, PackLimits(always=1 << 20, ratio=20))
 
@@ -243,7 +243,7 @@ def test_too_much_is_refused(tmp_path: Path, limits: PackLimits, entries: list[b
 
 
 def test_a_million_entries_are_refused_at_the_limit(tmp_path: Path) -> None:
-    data = sealed(b"".join(entry(f"{number:07}") for number in range(5000)))
+    data = sealed(b"".join(entry(f"{number:07}") for number in range(1100)))
     assert "more than 1,000 files" in refused(data, tmp_path, PackLimits(entries=1000))
 
 
@@ -311,7 +311,7 @@ names = st.text(
     st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="/\\"), min_size=1, max_size=12
 )
 proper = names.filter(lambda name: name not in (".", "..", ".git", "__pycache__", ".venv", ".rotaignore"))
-Tree = dict[str, "bytes | Tree"]  # type: ignore[misc]
+Tree = dict[str, "bytes | Tree"]
 trees = st.recursive(
     st.binary(max_size=2000),
     lambda inner: st.dictionaries(proper, inner, max_size=5).filter(lambda one: len({*map(folded, one)}) == len(one)),
@@ -333,7 +333,7 @@ def modes(root: Path) -> dict[str, bool]:
     return {str(path.relative_to(root)): bool(path.stat().st_mode & 0o100) for path in root.rglob("*")}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(trees)
 def test_unpacking_is_the_inverse_of_packing(inner: Tree) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -356,7 +356,7 @@ GOOD = b"".join(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_changed_archives_never_write_elsewhere(data: st.DataObject) -> None:
     """Bytes of headers are changed, swapped and cut, and sums made right again, so that the changes are looked at."""
@@ -372,7 +372,7 @@ def test_changed_archives_never_write_elsewhere(data: st.DataObject) -> None:
     tried(zstd.compress(bytes(tar)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_changed_frames_never_write_elsewhere(data: st.DataObject) -> None:
     frame = bytearray(zstd.compress(GOOD))
