@@ -228,7 +228,7 @@ def test_a_zip_that_was_written_as_a_stream_is_read(tmp_path: Path) -> None:
             return len(bytes(data))  # type: ignore[call-overload]
 
     pipe = Pipe()
-    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as made:  # type: ignore[arg-type]
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("a/b", b"x" * 999)
         made.writestr("c", b"")
     assert contents(staged(tmp_path, pipe.data, "a.zip")) == {"a": None, "a/b": b"x" * 999, "c": b""}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ import pytest
 from rota.artifacts.cache import ProgramCache
 from rota.artifacts.faults import InvalidProgram, NotPrepared
 from rota.clock import Chance, ManualClock
-from tests.artifacts.made import contents, digest, entry, packed, sealed, tree
+from tests.artifacts.made import child, contents, digest, entry, packed, sealed, tree
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -196,7 +195,7 @@ async def test_a_damaged_program_is_fetched_again(tmp_path: Path, clock: ManualC
 
 @pytest.mark.parametrize("damage", ["content", "more", "mode", "missing"])
 async def test_a_full_check_finds_changed_files(tmp_path: Path, clock: ManualClock, damage: str) -> None:
-    data, _said = packed(tree(tmp_path / "one", {"a": b"1", "b/c": b"2"}))
+    data, _ = packed(tree(tmp_path / "one", {"a": b"1", "b/c": b"2"}))
     source = Source(data)
     await names(cache(tmp_path, clock), source)
     await names(cache(tmp_path, clock, check=True), source)
@@ -316,20 +315,13 @@ async def test_what_another_process_uses_stays_until_it_ends(tmp_path: Path, clo
 async def test_a_child_of_the_user_does_not_hold_the_program(tmp_path: Path, clock: ManualClock) -> None:
     source = Source(program("a"))
     user = cache(tmp_path, clock)
-    waiting, telling = os.pipe()
-    async with user.use(digest(source.data), len(source.data), source):
-        child = os.fork()
-        if not child:  # lives on without having started another program
-            os.close(telling)
-            os.read(waiting, 1)
-            os._exit(0)
+    with ExitStack() as stack:
+        async with user.use(digest(source.data), len(source.data), source):
+            stack.enter_context(child())  # it outlives the use
+            await cache(tmp_path, clock, 0).tidy()
+            assert kept(tmp_path) == ["a"]
         await cache(tmp_path, clock, 0).tidy()
-        assert kept(tmp_path) == ["a"]
-    await cache(tmp_path, clock, 0).tidy()
-    assert kept(tmp_path) == []
-    os.close(telling)
-    os.close(waiting)
-    os.waitpid(child, 0)
+        assert kept(tmp_path) == []
 
 
 @pytest.mark.slow
