@@ -49,7 +49,7 @@ class ProgramCache:
         if not self._check:
             return True
         try:
-            return content_digest(folder) == mark.note
+            return content_digest(folder, self._limits) == mark.note
         except (InvalidProgram, OSError):
             return False
 

@@ -16,7 +16,7 @@ class PackLimits(msgspec.Struct, frozen=True):
     entries: int = 100_000  # files and folders
     depth: int = 32  # folders in folders
     path: int = 1024  # bytes of a path
-    # How much larger than its packed bytes a program may be. Scripts and tables reach 20; zeros reach 20,000.
+    # How much larger than its packed bytes a program may be. Our own code is 3.6 times as large, zeros 20,000 times.
     ratio: int = 200
     always: int = 64 * MIB  # allowed whatever the ratio
 

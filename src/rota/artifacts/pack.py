@@ -10,6 +10,7 @@ refused, with its path.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -23,7 +24,7 @@ from typing import BinaryIO, NamedTuple
 from rota.artifacts import archive, blocks, trees
 from rota.artifacts.compression import PIECE, packer
 from rota.artifacts.counting import LIMITS, PackLimits, Tally
-from rota.artifacts.faults import InvalidProgram
+from rota.artifacts.faults import InvalidProgram, NotPrepared
 from rota.artifacts.ignoring import FILE, LARGEST, Ignored
 from rota.artifacts.names import checked_name, folded
 from rota.artifacts.threads import to_the_end
@@ -47,7 +48,7 @@ class Packing:
     packed: Packed
 
     def __init__(self, source: Path, limits: PackLimits = LIMITS) -> None:
-        self._source, self._what = source, f"program {shown(source.name)}"
+        self._source, self._what = source, f"program {shown(source.name or source.resolve().name)}"
         self._tally = Tally(self._what, limits)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -84,6 +85,8 @@ class Packing:
                     content.update(piece)
                     yield piece
             except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise NotPrepared(self._what, "no space left to unpack it", "free some, or set TMPDIR") from None
                 problem = f"{shown(error.filename)} can't be read ({error.strerror})"
                 raise InvalidProgram(self._what, problem, "rota must be able to read what it packs") from None
 
