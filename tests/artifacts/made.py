@@ -146,6 +146,6 @@ def child() -> Iterator[None]:
 
 
 def descriptors() -> int:
-    """Open files of this process."""
+    """Open files of this process. Garbage of other tests may close some meanwhile."""
     place = Path("/proc/self/fd")
     return len([*place.iterdir()]) if place.is_dir() else 0

@@ -109,7 +109,7 @@ async def test_a_stream_that_is_left_closes_its_files(tmp_path: Path) -> None:
     stream = Packing(root).__aiter__()
     await anext(stream)
     await stream.aclose()  # type: ignore[attr-defined]
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_what_tools_make_is_left_out(tmp_path: Path) -> None:
@@ -242,7 +242,8 @@ def test_errors_leave_no_open_files_and_no_folders(tmp_path: Path, monkeypatch: 
     refused(root)
     (tmp_path / "bad.tar").write_bytes(block(b"a/b/c", 5) + bytes(512) + block(b"../x"))
     refused(tmp_path / "bad.tar")
-    assert (descriptors(), contents(tmp_path / "temporary")) == (before, {})
+    assert descriptors() <= before
+    assert contents(tmp_path / "temporary") == {}
 
 
 def test_the_digest_of_the_contents_is_that_of_an_unpacked_program(tmp_path: Path) -> None:

@@ -79,3 +79,42 @@ def test_wrong_blocks_are_refused(tmp_path: Path, text: str, said: str) -> None:
     assert said in str(caught.value)
     assert str(caught.value).startswith("program 'a.py': ")
     assert str(caught.value).isprintable()
+
+
+def block(requirement: str) -> str:
+    return f"# /// script\n# dependencies = ['{requirement}']\n# ///\n"
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "a", "a-b_c.d", "a==1.0", "a >= 1, < 2", "a[x,y-z]>=1", "a (>=1)",
+        "a~=1.4; python_version < \"3.12\"", "a;os_name==\"nt\"", "a @ https://host/a-1.0-py3-none-any.whl", "a@file:///place/a.whl#sha256=00",
+        "a[x] @ file:///a.whl ; os_name==\"nt\"",
+    ],
+)  # fmt: skip
+def test_requirements_are_those_of_pep_508(tmp_path: Path, requirement: str) -> None:
+    assert read(tmp_path, block(requirement)) == ScriptMetadata((requirement,))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "said"),
+    [
+        (one, "such as httpx")
+        for one in ("./a", "a/b", "../a", "/a", "~/a", "a b", "a>=1/../../b", "https://h/a.whl", "a @", "-r x")
+    ]
+    + [
+        (f"a @ {place}", "is built from source, which runs its code as the node; name it by its version")
+        for place in (
+            "git+https://h/a",
+            "https://h/a.tar.gz",
+            "file:///a",
+            "https://h/a.zip#x.whl",
+            "https://h/a?x.whl",
+            "a.whl",
+        )
+    ],
+)
+def test_what_would_run_code_of_strangers_is_refused(tmp_path: Path, requirement: str, said: str) -> None:
+    with pytest.raises(InvalidProgram, match=said):
+        read(tmp_path, block(requirement))

@@ -40,7 +40,7 @@ def refused(data: bytes, place: Path, limits: PackLimits = LIMITS, size: int | N
     with pytest.raises((InvalidProgram, NotPrepared)) as caught:
         unpack([data], target, digest(data), len(data) if size is None else size, limits)
     assert contents(place) == {"jail": None, "precious": b"precious"}
-    assert descriptors() == before
+    assert descriptors() <= before
     assert str(caught.value).isprintable()
     return str(caught.value)
 
@@ -304,7 +304,7 @@ async def test_a_stream_that_fails_or_is_left_leaves_nothing(tmp_path: Path) -> 
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not (tmp_path / "out").exists()
-    assert descriptors() <= before + 4  # pipes of threads may come to stay
+    assert descriptors() <= before
 
 
 names = st.text(

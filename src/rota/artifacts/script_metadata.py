@@ -25,6 +25,12 @@ _MOST = 1000
 _LONGEST = 2000
 _START = re.compile(r"# /// ([a-zA-Z0-9-]+)")
 _END = "# ///"
+# A name with extras, and then versions or a marker, or the place of a file. No option and no path of a folder.
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9][\w.-]*\s*(\[[\w\s,.-]*\])?\s*((?P<versions>[<>=!~(;][^/\\]*)?|@\s*(?P<place>[^\s;]+)(\s*;.*|\s*))",
+    re.ASCII,
+)
+_WHEEL = re.compile(r"(https?|file)://[^?#]+\.whl(#.*)?")
 _RIGHT = "PEP 723 says what stands in it"
 
 
@@ -70,8 +76,16 @@ def _parsed(text: str, what: str) -> ScriptMetadata:
     if not isinstance(needs, list) or not all(isinstance(one, str) for one in needs) or len(needs) > _MOST:
         raise InvalidProgram(what, "`dependencies` of its block is no list of texts", 'such as ["httpx", "rich>=13"]')
     for one in needs:
-        if not one.strip() or one.strip().startswith("-") or not one.isprintable() or len(one) > _LONGEST:
-            raise InvalidProgram(what, f"`dependencies` of its block has {one[:80]!r}", "such as httpx or rich>=13")
+        _check_requirement(one, what)
     if python is not None:
         conditions(python, what)
     return ScriptMetadata(tuple(one.strip() for one in needs), python)
+
+
+def _check_requirement(text: str, what: str) -> None:
+    found = _REQUIREMENT.fullmatch(text.strip()) if text.isprintable() and len(text) <= _LONGEST else None
+    if found is None:
+        raise InvalidProgram(what, f"`dependencies` of its block has {text[:80]!r}", "such as httpx or rich>=13")
+    if found["place"] is not None and not _WHEEL.fullmatch(found["place"]):
+        right = "name it by its version, or by the address of a wheel"
+        raise InvalidProgram(what, f"{text[:80]!r} is built from source, which runs its code as the node", right)
