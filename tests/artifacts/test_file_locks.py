@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rota.artifacts import file_locks
 from rota.artifacts.file_locks import EXCLUSIVE, SHARED, FileLock, try_lock, wait_lock
+from rota.daemon_thread import in_daemon_thread
 from tests.artifacts.made import child
 
 
@@ -20,11 +21,17 @@ def free(path: Path) -> bool:
 
 
 async def waiting(path: Path, kind: int) -> asyncio.Task[FileLock]:
-    """A task that waits in its thread by now."""
-    before = len(file_locks._held)
-    task = asyncio.ensure_future(wait_lock(path, kind, 60.0))
-    while len(file_locks._held) == before:  # noqa: ASYNC110 - a file that is opened sends no event
-        await asyncio.sleep(0)
+    """A task whose thread is started by now."""
+    started, real = asyncio.Event(), in_daemon_thread
+
+    async def told(call: Callable[[], None], name: str) -> None:
+        started.set()
+        await real(call, name)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rota.artifacts.file_locks.in_daemon_thread", told)
+        task = asyncio.ensure_future(wait_lock(path, kind, 60.0))
+        await started.wait()
     return task
 
 
