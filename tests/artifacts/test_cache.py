@@ -193,6 +193,16 @@ async def test_a_damaged_program_is_fetched_again(tmp_path: Path, clock: ManualC
     assert await names(cache(tmp_path, clock), source) == ["a"]
 
 
+async def test_a_mark_without_a_folder_counts_for_nothing(tmp_path: Path, clock: ManualClock) -> None:
+    user = cache(tmp_path, clock)
+    await names(user, Source(program("a")))
+    (folder,) = (tmp_path / "cache" / "folders").iterdir()
+    folder.chmod(0o755)  # or only root could move it
+    folder.rename(tmp_path / "elsewhere")
+    await user.tidy()
+    assert [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()] == ["tidy"]
+
+
 @pytest.mark.parametrize("damage", ["content", "more", "mode", "missing"])
 async def test_a_full_check_finds_changed_files(tmp_path: Path, clock: ManualClock, damage: str) -> None:
     data, _ = packed(tree(tmp_path / "one", {"a": b"1", "b/c": b"2"}))

@@ -190,8 +190,8 @@ class Shelf:
         try:
             for key, names in self._found().items():
                 mark = self._mark(key)
-                if mark is None or names - {mark.folder}:
-                    self._tidy_key(key)
+                if mark is None or names != {mark.folder}:
+                    self._tidy_key(key, unmark=mark is not None and mark.folder not in names)
             self._shrink(limit)
         finally:
             lock.close()
