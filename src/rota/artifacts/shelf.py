@@ -135,6 +135,7 @@ class Shelf:
         name = f"{key}.{self._chance.token()}"
         folder = self._folders / name
         try:
+            await to_the_end(partial(self._clear, key))
             made = await make(folder)
             await to_the_end(partial(self._publish, Mark(key, name, made.size, made.note)))
         except BaseException as error:
@@ -144,6 +145,13 @@ class Shelf:
             raise
         await self.tidy()
         return folder
+
+    def _clear(self, key: str) -> None:
+        """Removes what killed processes left of a key that was never whole. A folder whose mark is damaged may be in
+        use."""
+        if not (self._marks / key).exists():
+            for path in self._folders.glob(f"{key}.*"):
+                trees.remove(path)
 
     def _publish(self, mark: Mark) -> None:
         new = self._folders / f"{mark.folder}.mark"
