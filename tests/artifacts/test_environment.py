@@ -54,6 +54,8 @@ class World:
         tree(place / "bin", {"uv": UV, "python3": python}, ["uv", "python3"])
         self.log = place / "log"
         self.variables = {"PATH": f"{place / 'bin'}:/usr/bin:/bin", "UV_LOG": str(self.log), "ROTA_KEY": "secret"}
+        if libraries := os.environ.get("LD_LIBRARY_PATH"):  # without them it may be another Python
+            self.variables["LD_LIBRARY_PATH"] = libraries
 
     def environments(self, timeout: float = 60.0, **variables: str) -> Environments:
         return Environments(

@@ -20,8 +20,8 @@ from pathlib import Path
 KEPT = 8 << 10  # bytes of output
 _LINES, _LONGEST = 4, 600
 _PASSED = re.compile(
-    r"PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|NETRC|XDG_CACHE_HOME|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|PIP_\w+|UV_\w+"
-    r"|(https?|all|no)_proxy|(HTTPS?|ALL|NO)_PROXY"
+    r"PATH|LD_LIBRARY_PATH|HOME|LANG|LC_\w+|TZ|TMPDIR|NETRC|XDG_CACHE_HOME|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    r"|PIP_\w+|UV_\w+|(https?|all|no)_proxy|(HTTPS?|ALL|NO)_PROXY"
 )
 
 
