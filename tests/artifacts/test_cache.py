@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack, ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -265,8 +265,9 @@ def lines(process: subprocess.Popen[str]) -> Iterator[str]:
 
 def answer(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
+    with suppress(BrokenPipeError):  # it has ended without waiting
+        process.stdin.write("\n")
+        process.stdin.flush()
 
 
 @pytest.fixture
