@@ -49,6 +49,18 @@ TESTED_BY = {
     "api/tickets.py": "api/test_far_workers.py",
     "api/work_checks.py": "api/test_far_workers.py",
     "remote/work_calls.py": "api/test_far_workers.py api/test_workers.py",
+    # Programs: parts that show in what packing, unpacking and the cache do.
+    "artifacts/blocks.py": "artifacts/test_unpack.py artifacts/test_pack.py",
+    "artifacts/compression.py": "artifacts/test_archive.py",
+    "artifacts/counting.py": "artifacts/test_pack.py artifacts/test_unpack.py artifacts/test_archive.py",
+    "artifacts/executables.py": "artifacts/test_entry.py",
+    "artifacts/ignoring.py": "artifacts/test_pack.py",
+    "artifacts/installing.py": "artifacts/test_environment.py",
+    "artifacts/names.py": "artifacts/test_pack.py artifacts/test_unpack.py artifacts/test_archive.py",
+    "artifacts/shelf.py": "artifacts/test_cache.py artifacts/test_environment.py",
+    "artifacts/tar_reader.py": "artifacts/test_archive.py",
+    "artifacts/trees.py": "artifacts/test_unpack.py artifacts/test_cache.py artifacts/test_environment.py",
+    "artifacts/zip_reader.py": "artifacts/test_archive.py",
     # The command line: each verb is run as people do, with all that it goes through.
     "cli/audit.py": "cli/test_key.py",
     "cli/calls.py": "cli/test_http.py",

@@ -1,1 +1,1 @@
-"""Keeps programs and files: places for bytes (a folder, S3), and what is published there."""
+"""Programs and files: where their bytes are kept, and how a node gets and runs them."""
