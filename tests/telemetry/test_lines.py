@@ -38,6 +38,7 @@ SAMPLES: list[events.Event] = [
     events.OutputRecovered(3, 12_345),
     events.OutputAside("rota.db-rota/spool/aside", "bytes that wait are missing"),
     events.ServiceFailed("reaper", "away"),
+    events.StoreSaid("the hot tier at redis://cache:6379/0 is back"),
     events.ServiceStuck("promoter", 60.0),
     events.LoopBlocked(5.0),
     events.LinesDropped(7),
