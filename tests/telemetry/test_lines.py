@@ -58,7 +58,7 @@ def test_every_event_has_a_sentence() -> None:
         assert len(said[1].split()) >= 4
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 33), ("info", 31), ("warning", 23), ("error", 14)])
+@pytest.mark.parametrize(("level", "expected"), [("debug", 34), ("info", 32), ("warning", 24), ("error", 14)])
 def test_levels(level: str, expected: int) -> None:
     stream = io.StringIO()
     lines = Lines(ManualClock(), level, stream)
