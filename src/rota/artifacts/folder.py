@@ -145,6 +145,7 @@ class FolderPlace(ObjectPlace):
             await self._do(draft.open)
             yield draft
         finally:
+            draft.give_up()
             await self._end(draft.close)
 
     async def _do(self, call: Callable[[], T], key: str = "") -> T:

@@ -45,6 +45,10 @@ class _Handle:
             self._file = os.open(path, flags | os.O_CLOEXEC, 0o600)
         return self._file
 
+    def give_up(self) -> None:
+        """Without waiting for a call that hangs: that one does nothing more."""
+        self._closed = True
+
     def close(self) -> bool:
         """Whether it was open."""
         with self._lock:
@@ -82,6 +86,8 @@ class Draft(_Handle):
             if self._file is None:
                 return False
             os.fsync(self._file)
+            if self._closed:
+                return False
             target = self._root / key
             for left in reversed(range(_AGAIN)):
                 _make_folders(self._root, target.parent)
