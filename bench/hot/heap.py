@@ -19,6 +19,7 @@ from bench.hot.pair import Pair, beside, named, pair
 from bench.postgres.server import Store, nodes
 from bench.postgres.timing import SLOTS
 from rota.clock import Chance
+from rota.hot.heap import FILLING
 from rota.hot.lane import Due
 from rota.hot.redis import RedisLane
 from rota.model.job import Spec
@@ -134,7 +135,8 @@ def _until_filled(both: Pair, size: Size) -> None:
 
     def filled() -> bool:
         keys = both.valkey.call("KEYS", "rota:*:due")
-        return bool(keys) and both.valkey.call("ZCOUNT", keys[0], "inf", "inf") == 1
+        epochs = both.valkey.call("ZRANGEBYSCORE", keys[0], "inf", "inf") if keys else []
+        return len(epochs) == 1 and FILLING.encode() not in epochs[0]
 
     processes.until(filled)
     keys = both.valkey.call("KEYS", "rota:*:due")

@@ -129,6 +129,12 @@ async def promote_by_id(unit: Unit) -> None:
     assert await nodes.promote_jobs(unit, [*uids(DUE, *some), *others]) == BATCH
 
 
+async def due_times(unit: Unit) -> None:
+    some = [*range(1, BATCH + 1)]
+    others = [*uids(READY, *some), *uids(RUNNING, *some), *uids(ENDED, *some), uid(99, 1)]
+    assert len(await hints.due_times(unit, [*uids(SCHEDULED, *some), *others])) == BATCH
+
+
 async def scheduled_page(unit: Unit) -> None:
     page = await hints.scheduled(unit, ScheduledJob(NOW, ""), NOW + 2 * HOUR, 10 * BATCH)
     assert len(page) == 10 * BATCH

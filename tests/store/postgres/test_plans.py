@@ -97,6 +97,7 @@ DEEDS = {
     "promote": Deed(deeds.promote, False, 700, 9_000, {"promote": {"jobs_expiring", "jobs_due"}}),
     "promote all": Deed(deeds.promote_all, False, 4_500, 80_000, {"promote": {"jobs_expiring", "jobs_due"}}),
     "promote by id": Deed(deeds.promote_by_id, False, 1_000, 9_000, {"promote_jobs": {PKEY}}),
+    "due times": Deed(deeds.due_times, True, 1_000, 9_000, {"due_times": {PKEY}}),
     "scheduled": Deed(deeds.scheduled_page, True, 1_100, 1_500, {"scheduled_jobs": {"jobs_due"}}),
     "scheduled behind": Deed(deeds.scheduled_page_behind, True, 1_100, 1_500, {"scheduled_jobs": {"jobs_due"}}),
     "take over": Deed(deeds.take_over, False, 2_500, 20_000, {
