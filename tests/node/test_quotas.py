@@ -52,11 +52,12 @@ async def test_one_runs_at_a_time_although_two_nodes_claim_and_one_is_killed(clu
         await cluster.start(name)
     await bound(cluster, "running=1")
     before = [await cluster.work.submit(0.02) for _ in range(10)]
-    long = await cluster.work.submit(30)
-    after = [await cluster.work.submit(0.02) for _ in range(10)]
     for job in before:
         assert (await job.wait(LONG)).state is State.SUCCEEDED
+    # Jobs beyond a quota start in no strict order, so each step waits for the one before it.
+    long = await cluster.work.submit(30)
     await cluster.witnessed(long, "start")
+    after = [await cluster.work.submit(0.02) for _ in range(10)]
     waiting = await after[-1].explain()
     assert waiting.reasons[0].kind == "quota"
     assert (waiting.reasons[0].data["used"], waiting.reasons[0].data["allowed"]) == (1, 1)
